@@ -1,0 +1,215 @@
+"""The same verbs, awaited. The only module of the core that knows asyncio.
+
+Each call runs the synchronous verb on a thread, so coroutines share the store's group commit. A call that is cancelled still finishes: the
+cancellation is delivered after the outcome is known, and carries it, so that nobody has to guess whether an append landed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+from onrecord.session.handle import Session
+from onrecord.session.records import Records
+from onrecord.session.turns import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+
+    from onrecord.log.events import Event
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+THREADS = 64
+"""How many calls of one process wait for a store at the same time."""
+
+_threads = ThreadPoolExecutor(THREADS, "onrecord")
+
+
+class Cancelled(asyncio.CancelledError):
+    """A call was cancelled after it had begun: `result` or `error` tells how it ended."""
+
+    def __init__(self, result: Any = None, error: BaseException | None = None) -> None:
+        super().__init__("the call had begun; its outcome is in .result or .error")
+        self.result = result
+        self.error = error
+
+    @property
+    def landed(self) -> bool:
+        """Whether what was asked for is on record."""
+        return self.error is None
+
+
+async def settled(call: Callable[[], R]) -> R:
+    """Run a blocking call to its end, come what may, and return its outcome."""
+    future = asyncio.get_running_loop().run_in_executor(_threads, call)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        while not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError:  # cancelled again: the outcome is still worth a moment
+                continue
+        error = future.exception()
+        raise Cancelled(None if error else future.result(), error) from None
+
+
+def _awaited(
+    verb: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate[_Wrapper, P], Coroutine[Any, Any, R]]:
+    async def call(self: _Wrapper, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await settled(partial(verb, self.sync, *args, **kwargs))
+
+    call.__name__, call.__doc__ = verb.__name__, verb.__doc__
+    return call
+
+
+class _Wrapper:
+    """Holds the synchronous object whose verbs are awaited."""
+
+    sync: Any
+
+
+class AsyncTurn(_Wrapper):
+    """A turn whose steps are awaited. Leaving its `async with` block commits it; an exception aborts it."""
+
+    def __init__(self, opening: Awaitable[Turn]) -> None:
+        self._opening = opening
+
+    async def __aenter__(self) -> Self:
+        self.sync: Turn = await self._opening
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> None:
+        await settled(partial(self.sync.__exit__, kind, problem, trace))
+
+    add = _awaited(Turn.add)
+    system = _awaited(Turn.system)
+    user = _awaited(Turn.user)
+    assistant = _awaited(Turn.assistant)
+    tool = _awaited(Turn.tool)
+    decide = _awaited(Turn.decide)
+    use = _awaited(Turn.use)
+    commit = _awaited(Turn.commit)
+    abort = _awaited(Turn.abort)
+
+
+class AsyncSession(_Wrapper):
+    """A session whose verbs are awaited."""
+
+    def __init__(self, sync: Session) -> None:
+        self.sync: Session = sync
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_problem: object) -> None:
+        await self.leave()
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.sync.id
+
+    @property
+    def name(self) -> str:
+        """The session's present name."""
+        return self.sync.name
+
+    @property
+    def status(self) -> str:
+        """Where the session stands in its lifecycle."""
+        return self.sync.status
+
+    def turn(self, **options: Any) -> AsyncTurn:
+        """Begin a turn; use it with `async with`."""
+        return AsyncTurn(settled(partial(self.sync.turn, **options)))
+
+    async def events(self, after: int = 0, upto: int | None = None) -> AsyncIterator[Event]:
+        """The log, in order."""
+        pages = self.sync.events(after, upto)
+        while (event := await settled(partial(next, pages, None))) is not None:
+            yield event
+
+    async def once(self, key: str, fn: Callable[[], Awaitable[Any]], *, rerun_unknown: bool = False) -> Any:
+        """The recorded result under this key; if there is none, await `fn` and record what it returns."""
+        loop = asyncio.get_running_loop()
+
+        def run_there() -> Any:
+            async def made() -> Any:
+                return await fn()
+
+            return asyncio.run_coroutine_threadsafe(made(), loop).result()
+
+        return await settled(partial(self.sync.once, key, run_there, rerun_unknown=rerun_unknown))
+
+    join = _awaited(Session.join)
+    leave = _awaited(Session.leave)
+    append = _awaited(Session.append)
+    record = _awaited(Session.record)
+    record_turn = _awaited(Session.record_turn)
+    start_effect = _awaited(Session.start_effect)
+    settle_effect = _awaited(Session.settle_effect)
+    unknown_effects = _awaited(Session.unknown_effects)
+    use = _awaited(Session.use)
+    pause = _awaited(Session.pause)
+    resume = _awaited(Session.resume)
+    close = _awaited(Session.close)
+    archive = _awaited(Session.archive)
+    rename = _awaited(Session.rename)
+    hold = _awaited(Session.hold)
+    release = _awaited(Session.release)
+    set_objective = _awaited(Session.set_objective)
+    set_title = _awaited(Session.set_title)
+    set_next_action = _awaited(Session.set_next_action)
+    set_reproduction = _awaited(Session.set_reproduction)
+    set_scratch = _awaited(Session.set_scratch)
+    set_budget = _awaited(Session.set_budget)
+    decide = _awaited(Session.decide)
+    state = _awaited(Session.state)
+    relabel = _awaited(Session.relabel)
+    lane = _awaited(Session.lane)
+    note = _awaited(Session.note)
+    brief = _awaited(Session.brief)
+    event = _awaited(Session.event)
+    transcript = _awaited(Session.transcript)
+    context = _awaited(Session.context)
+    at = _awaited(Session.at)
+    diff = _awaited(Session.diff)
+    verify = _awaited(Session.verify)
+    checkpoint = _awaited(Session.checkpoint)
+    compact = _awaited(Session.compact)
+    erase = _awaited(Session.erase)
+
+    async def fork(self, name: str, at: int | None = None, *, agent: str | None = None) -> AsyncSession:
+        """A new session whose history up to `at` is this one's."""
+        return AsyncSession(await settled(partial(self.sync.fork, name, at, agent=agent)))
+
+
+class AsyncRecords(_Wrapper):
+    """The sessions of a store, awaited."""
+
+    def __init__(self, sync: Records) -> None:
+        self.sync: Records = sync
+
+    async def open(self, name: str, **options: Any) -> AsyncSession:
+        """Open a session for work."""
+        return AsyncSession(await settled(partial(self.sync.open, name, **options)))
+
+    async def get(self, name: str, **options: Any) -> AsyncSession:
+        """The session of this name or id, without taking a lane."""
+        return AsyncSession(await settled(partial(self.sync.get, name, **options)))
+
+    find = _awaited(Records.find)
+    sessions = _awaited(Records.sessions)
+    search = _awaited(Records.search)
+    close = _awaited(Records.close)
+
+
+def over(records: Records) -> AsyncRecords:
+    """The awaited form of `connect()`'s result: `aio.over(onrecord.connect())`."""
+    return AsyncRecords(records)

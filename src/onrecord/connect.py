@@ -1,0 +1,107 @@
+"""connect: from a URL and settings to the sessions of a store. The only module that names concrete stores."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from onrecord.errors import InvalidInput
+from onrecord.session.records import Records
+from onrecord.session.retention import Policy
+from onrecord.work.project import find_project
+
+if TYPE_CHECKING:
+    from onrecord.log.store import Store
+
+STORE_VARIABLE = "ONRECORD_STORE"
+PROJECT_VARIABLE = "ONRECORD_PROJECT"
+CONFIG_VARIABLE = "ONRECORD_CONFIG"
+_SQLITE_OPTIONS = ("durability",)
+_SETTINGS = {"store": str, "project": str, "retention": dict}
+
+
+def connect(url: str | None = None, *, project: str | None = None) -> Records:
+    """The sessions of a store: the default one, `sqlite:///relative/x.db`, `sqlite:////absolute/x.db`, a path, or `memory:`.
+
+    Without a URL, ONRECORD_STORE counts, then `store` in the configuration, then one file in the user's data directory.
+    The project is the repository of the working directory (all its worktrees are one), ONRECORD_PROJECT, or what is given.
+    """
+    place = url or os.environ.get(STORE_VARIABLE) or settings().get("store") or str(default_path())
+    here = project if project is not None else os.environ.get(PROJECT_VARIABLE) or find_project(Path.cwd())
+    return Records(open_store(place), project=here)
+
+
+def open_store(url: str) -> Store:
+    """The store a URL names."""
+    if url == "memory:":
+        from onrecord.stores.memory import MemoryStore
+
+        return MemoryStore()
+    scheme = url.partition(":")[0] if "://" in url else ""
+    if scheme in ("", "sqlite"):
+        from onrecord.stores.sqlite import SQLiteStore
+
+        path, options = _sqlite_place(url) if scheme else (url, {})
+        return SQLiteStore(os.path.expanduser(path), **options)
+    raise InvalidInput(f"no store is known for {scheme}://", hint="sqlite:///path/x.db, a path, or memory:")
+
+
+def _sqlite_place(url: str) -> tuple[str, dict[str, Any]]:
+    """Three slashes are relative to the working directory, four are absolute: the convention Python's users know."""
+    parts = urlsplit(url)
+    path = unquote(parts.path)[1:]
+    if parts.netloc or not path.strip("/"):
+        raise InvalidInput(f"{url} names no file", hint="sqlite:///relative/x.db or sqlite:////absolute/x.db")
+    if not path.startswith("/") and not Path(path).parent.is_dir():
+        raise InvalidInput(
+            f"{url} is relative, and there is no directory {Path(path).parent} here",
+            hint=f"make it, or give an absolute path with four slashes: sqlite:////{path}",
+        )
+    options = dict(parse_qsl(parts.query))
+    for name in options:
+        if name not in _SQLITE_OPTIONS:
+            raise InvalidInput(f"a sqlite store has no option {name!r}", hint="durability=full or durability=fast")
+    return path, options
+
+
+def default_path() -> Path:
+    """One file in the user's data directory."""
+    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(base).expanduser() / "onrecord" / "onrecord.db"
+
+
+def config_path() -> Path:
+    """Where the user's settings are."""
+    if CONFIG_VARIABLE in os.environ:
+        return Path(os.environ[CONFIG_VARIABLE]).expanduser()
+    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(base).expanduser() / "onrecord" / "config.toml"
+
+
+def settings() -> dict[str, Any]:
+    """The user's settings: `store`, `project`, and a table `retention`."""
+    try:
+        text = config_path().read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    import tomllib
+
+    try:
+        found = tomllib.loads(text.decode())
+    except ValueError as problem:
+        raise InvalidInput(f"{config_path()} cannot be read: {problem}", hint="it is a TOML file") from None
+    for name, value in found.items():
+        if name not in _SETTINGS or not isinstance(value, _SETTINGS[name]):
+            raise InvalidInput(f"{config_path()}: {name!r} is no setting, or has the wrong type", hint="see the reference")
+    return found
+
+
+def retention_policy() -> Policy:
+    """The retention policy of the settings; what they do not say is as by default. A negative number means never."""
+    chosen = settings().get("retention", {})
+    for name, days in chosen.items():
+        if name not in Policy._fields or isinstance(days, bool) or not isinstance(days, int | float):
+            raise InvalidInput(f"retention: {name!r} is no setting, or not a number of days", hint=", ".join(Policy._fields))
+    return Policy(**{name: None if days < 0 else days for name, days in chosen.items()})

@@ -1,0 +1,132 @@
+"""How an event becomes bytes, and how its bytes are chained.
+
+**Payload.** The data of an event is a JSON value in canonical form: UTF-8, keys sorted, no spaces, no NaN or infinity, keys
+are strings. Numbers are what Python's `json` writes. What cannot be written this way is refused before anything happens.
+
+**Commitment.** `payload_hash = SHA-256("onrecord/payload/1\\0" + salt + payload)` with 16 random bytes of salt. Without the salt
+a short secret cannot be guessed from its hash, so payload and salt can be erased while the log still verifies.
+
+**Header.** The canonical JSON list `[session, position, id, kind, v, at, by, run, because]`.
+
+**Chain.** `hash = SHA-256("onrecord/event/1\\0" + previous hash + header length (4 bytes, big endian) + header + payload_hash)`;
+the previous hash of position 1 is 32 zero bytes. A fork goes on from the hash of the event it was forked at.
+
+**Versions.** `v` is the version of the payload. Older payloads are lifted on read by pure functions (`UPCASTERS`) and never
+rewritten. A kind or version that is newer than this code passes through untouched.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import DamagedLog, InvalidInput, TooLarge
+from onrecord.log.events import KINDS, Draft, Event, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+PAYLOAD_LIMIT = 64 * 1024 * 1024
+"""The largest payload of one event, in bytes."""
+BATCH_LIMIT = 10_000
+"""The most events of one append."""
+ID_LIMIT = 200
+"""The longest event id, in characters."""
+BY_LIMIT = 64
+"""The longest actor, in characters."""
+SALT_BYTES = 16
+GENESIS = bytes(32)
+
+_PAYLOAD_TAG = b"onrecord/payload/1\0"
+_EVENT_TAG = b"onrecord/event/1\0"
+
+_canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_header = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+decode_payload = json.JSONDecoder().decode
+
+UPCASTERS: dict[tuple[str, int], Callable[[Any], Any]] = {}
+"""(kind, version) -> a pure function to the next version's payload."""
+
+
+def encode_payload(data: object) -> bytes:
+    """The canonical bytes of a payload, or one clear error."""
+    try:
+        text = _canonical(data)
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise InvalidInput(
+            f"this cannot be recorded as JSON: {problem}", hint="record strings, numbers, lists and dicts"
+        ) from None
+    try:
+        payload = text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            "this text has half a character in it (a lone surrogate)", hint="decode bytes with errors='replace' first"
+        ) from None
+    if len(payload) > PAYLOAD_LIMIT:
+        raise TooLarge(f"the payload has {len(payload):,} bytes; the limit is {PAYLOAD_LIMIT:,}")
+    return payload
+
+
+def commit_to(salt: bytes, payload: bytes) -> bytes:
+    """The salted commitment to a payload."""
+    return sha256(_PAYLOAD_TAG + salt + payload).digest()
+
+
+def seal(  # noqa: PLR0913 - the envelope has this many fields, and all callers name them
+    kind: str, data: Any, *, id: str, at: int, by: str, run: int, salt: bytes, because: int | None = None
+) -> Draft:
+    """Check an event and turn it into a draft that a store can place."""
+    if not id or len(id) > ID_LIMIT or not id.isprintable():
+        raise InvalidInput(f"an event id has 1 to {ID_LIMIT} printable characters, not {id!r}")
+    if not by or len(by) > BY_LIMIT or not by.isprintable():
+        raise InvalidInput(f"an actor has 1 to {BY_LIMIT} printable characters, not {by!r}")
+    payload = encode_payload(data)
+    known = KINDS.get(kind)
+    version = known.version if known else 1
+    return Draft(id, kind, version, at, by, run, because, salt, payload, commit_to(salt, payload), data)
+
+
+def link(  # noqa: PLR0913 - one argument per field of the header
+    previous: bytes, session: str, position: int, id: str, kind: str, v: int, at: int, by: str, run: int,
+    because: int | None, payload_hash: bytes,
+) -> bytes:
+    """The hash of an event in its place."""
+    header = _header([session, position, id, kind, v, at, by, run, because]).encode()
+    return sha256(_EVENT_TAG + previous + len(header).to_bytes(4) + header + payload_hash).digest()
+
+
+def link_record(previous: bytes, record: Record) -> bytes:
+    """The hash a kept event should have after `previous`."""
+    return link(previous, *record[:9], record.payload_hash)
+
+
+def open_record(record: Record) -> Event:
+    """Decode a kept event; an erased payload reads as None."""
+    data = None
+    if record.payload is not None:
+        try:
+            data = decode_payload(record.payload.decode())
+        except ValueError:
+            raise DamagedLog(f"the payload at position {record.position} cannot be read") from None
+    return _event(record, data)
+
+
+def open_records(records: Iterable[Record]) -> list[Event]:
+    """Decode many kept events; the same as `open_record` for each, and quicker for long logs."""
+    return [open_record(record) for record in records]
+
+
+def place(draft: Draft, session: str, position: int, run: int, digest: bytes) -> Event:
+    """The event a draft became, without decoding what was just encoded."""
+    id_, kind, v, at, by, _run, because, _salt, _payload, payload_hash, data = draft
+    return Event(session, position, id_, kind, v, at, by, run, because, data, payload_hash, digest)
+
+
+def _event(record: Record, data: Any) -> Event:
+    session, position, id_, kind, v, at, by, run, because, _salt, _payload, payload_hash, digest = record
+    if UPCASTERS and data is not None:
+        while lift := UPCASTERS.get((kind, v)):
+            data = lift(data)
+            v += 1
+    return Event(session, position, id_, kind, v, at, by, run, because, data, payload_hash, digest)

@@ -1,0 +1,144 @@
+"""The events: everything that can happen in a session, and the envelope each one travels in.
+
+Read this first. A kind is a stable string `noun.past-participle`. Each declares its tier: *transcript* (large, compactible,
+erasable by retention) or *durable* (small, permanent). There is no `turn.superseded`, no `finding.stale`, no `attempt.lost`:
+those are deduced by the views.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+TRANSCRIPT = "transcript"
+DURABLE = "durable"
+
+
+class Kind(NamedTuple):
+    """What one kind of event means."""
+
+    name: str
+    tier: str
+    meaning: str
+    version: int = 1
+
+
+class Event(NamedTuple):
+    """One event as callers see it: decoded, upcast to the present version."""
+
+    session: str
+    position: int
+    id: str
+    kind: str
+    v: int
+    at: int
+    """Microseconds since 1970, UTC."""
+    by: str
+    run: int
+    because: int | None
+    """The position in the same log that led to this event, if one did."""
+    data: Any
+    """The payload; None when it was erased."""
+    payload_hash: bytes
+    hash: bytes
+
+
+class Draft(NamedTuple):
+    """An event that wants to be appended: sealed by the codec, not yet placed in a log."""
+
+    id: str
+    kind: str
+    v: int
+    at: int
+    by: str
+    run: int
+    """The run that appends it; NEW_RUN asks the store to number a new one."""
+    because: int | None
+    salt: bytes
+    payload: bytes
+    payload_hash: bytes
+    data: Any
+    """The value `payload` encodes, so that nothing decodes again what was just encoded."""
+
+
+class Record(NamedTuple):
+    """An event as a store keeps it: placed, chained, its payload still bytes (None when erased)."""
+
+    session: str
+    position: int
+    id: str
+    kind: str
+    v: int
+    at: int
+    by: str
+    run: int
+    because: int | None
+    salt: bytes | None
+    payload: bytes | None
+    payload_hash: bytes
+    hash: bytes
+
+
+NEW_RUN = 0
+
+
+def _kinds(*rows: tuple[str, str, str]) -> dict[str, Kind]:
+    return {name: Kind(name, tier, meaning) for name, tier, meaning in rows}
+
+
+KINDS: dict[str, Kind] = _kinds(
+    ("session.opened", DURABLE, "A session began: name, project, objective, metadata, budget, parent."),
+    ("session.renamed", DURABLE, "The session has another name from here on."),
+    ("session.titled", DURABLE, "A title that sums up the work so far."),
+    ("session.paused", DURABLE, "Work stops for now; no process is held."),
+    ("session.resumed", DURABLE, "Work goes on after a pause, or after an explicit reopening."),
+    ("session.closed", DURABLE, "The work has ended; the record is kept."),
+    ("session.archived", DURABLE, "A closed session was put away."),
+    ("session.forked", DURABLE, "First own event of a fork: its history up to here is its parent's."),
+    ("session.imported", DURABLE, "The session came from a bundle, into this project."),
+    ("session.held", DURABLE, "Nothing of the session may be erased until it is released."),
+    ("session.released", DURABLE, "A hold was lifted."),
+    ("agent.joined", DURABLE, "A process opened the session as this agent: a new run begins."),
+    ("agent.located", DURABLE, "The vendor's id of an agent's conversation became known."),
+    ("agent.left", DURABLE, "The agent's process closed the session in order."),
+    ("turn.begun", DURABLE, "The intent of a turn: number, base position, request fingerprint."),
+    ("turn.committed", DURABLE, "The turn counts: its items are part of the committed transcript."),
+    ("turn.aborted", DURABLE, "The turn was given up: its items stay provisional until the next commit."),
+    ("turn.recorded", TRANSCRIPT, "A whole turn that arrived complete: begun, filled and committed at once."),
+    ("item.added", TRANSCRIPT, "One message, tool call or tool result of an open turn."),
+    ("effect.started", TRANSCRIPT, "A side effect is about to happen."),
+    ("effect.finished", TRANSCRIPT, "The side effect happened, or failed: result or error."),
+    ("transcript.compacted", TRANSCRIPT, "A summary stands for a range of the transcript."),
+    ("attempt.started", DURABLE, "A run of a command is about to start."),
+    ("attempt.settled", DURABLE, "The run ended: succeeded, failed or was abandoned."),
+    ("phase.entered", DURABLE, "A phase of the profile began."),
+    ("phase.finished", DURABLE, "A phase was completed with its checkpoint."),
+    ("objective.set", DURABLE, "What the session is for."),
+    ("reproduction.recorded", DURABLE, "How to see the problem: steps, scenario, rate."),
+    ("next_action.set", DURABLE, "The one thing to do next; may be a command."),
+    ("decision.made", DURABLE, "A decision, with the position it came from."),
+    ("worklog.written", DURABLE, "One line of the work log."),
+    ("section.written", DURABLE, "Text of a section of STATE.md."),
+    ("scratch.set", DURABLE, "A scratch value under a key; null removes it."),
+    ("finding.stated", DURABLE, "A claim with a label and its evidence."),
+    ("finding.relabelled", DURABLE, "A finding has another label from here on."),
+    ("evidence.recorded", DURABLE, "Something inspectable that findings rest on."),
+    ("code.changed", DURABLE, "Files that findings rest on differ from when they were stated."),
+    ("budget.set", DURABLE, "Limits of steps, tokens, seconds and spend."),
+    ("budget.sliced", DURABLE, "Part of the budget was given to a child session."),
+    ("usage.recorded", DURABLE, "Tokens and cost of a model call, per model."),
+    ("gate.decided", DURABLE, "The gate answered a tool request."),
+    ("interruption.recorded", DURABLE, "Why work stopped: limit, crash, budget."),
+    ("payload.kept", TRANSCRIPT, "An opaque entry of a partner, verbatim."),
+    ("payload.retracted", TRANSCRIPT, "A partner's entry does not count any more."),
+    ("payload.erased", DURABLE, "Payloads were erased: which, why and on whose behalf."),
+)
+
+
+def tier_of(kind: str) -> str:
+    """The tier of a kind; kinds of a newer version count as durable, so that nothing erases what it does not know."""
+    known = KINDS.get(kind)
+    return known.tier if known else DURABLE
+
+
+TRANSCRIPT_KINDS = tuple(name for name, kind in KINDS.items() if kind.tier == TRANSCRIPT)
+DURABLE_KINDS = tuple(name for name, kind in KINDS.items() if kind.tier == DURABLE)

@@ -1,0 +1,146 @@
+"""The head of a log: the few facts a store keeps beside it to place, guard and list it.
+
+A head is a fold like any other view, but a store carries it forward inside the append transaction, so that two processes
+can never both make the same step. `after` is that fold: it refuses what the lifecycle does not allow, before anything is written.
+
+    open ──> active ──> paused ──> resumed ──> active ...        any of these ──> closed ──> archived
+    closed or archived ──> resumed, only by an explicit reopening
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from onrecord.errors import IllegalTransition, SessionClosed, SessionErased, SessionPaused
+from onrecord.log.events import NEW_RUN, Draft, Event
+
+OPEN, ACTIVE, PAUSED, RESUMED, CLOSED, ARCHIVED, ERASED = (
+    "open", "active", "paused", "resumed", "closed", "archived", "erased",
+)  # fmt: skip
+STATUSES = (OPEN, ACTIVE, PAUSED, RESUMED, CLOSED, ARCHIVED, ERASED)
+LIVE = (OPEN, ACTIVE, PAUSED, RESUMED)
+
+TITLE_LIMIT = 120
+"""The longest title in a list of sessions, in characters."""
+
+_WORK = frozenset({"turn.begun", "turn.recorded", "effect.started", "item.added", "turn.committed", "turn.aborted"})
+_TRANSITIONS = {
+    "session.paused": ((OPEN, ACTIVE, RESUMED), PAUSED),
+    "session.resumed": ((PAUSED,), RESUMED),
+    "session.closed": ((OPEN, ACTIVE, PAUSED, RESUMED), CLOSED),
+    "session.archived": ((CLOSED,), ARCHIVED),
+    "session.forked": (STATUSES, OPEN),
+}
+_AFTER_THE_END = frozenset(
+    {"session.archived", "session.resumed", "session.held", "session.released", "session.imported", "session.renamed",
+     "session.forked", "payload.erased", "agent.left"}
+)  # fmt: skip
+
+
+class Head(NamedTuple):
+    """Where a log stands."""
+
+    session: str
+    project: str
+    name: str
+    position: int
+    hash: bytes
+    run: int
+    status: str
+    title: str
+    opened_at: int
+    at: int
+    held: bool
+    parent: str | None
+    forked_at: int
+    """The position up to which the history is the parent's; 0 when the session is no fork."""
+
+
+def after(head: Head, draft: Draft | Event) -> tuple[Head, int]:
+    """The head after one more event, and the run that event belongs to. The hash is the store's to fill in."""
+    kind, status, data = draft.kind, head.status, draft.data or {}
+    run = head.run + 1 if draft.run == NEW_RUN else draft.run
+    if kind in _WORK:
+        # The usual case by far, so it is decided first and changes as little as possible.
+        if status not in (OPEN, ACTIVE, RESUMED):
+            _refuse_work(head)
+        return head._replace(position=head.position + 1, run=max(run, head.run), status=ACTIVE, at=draft.at), run
+    if head.position:
+        status = _next_status(head, kind, data)
+    changes = _changes(head, kind, data)
+    return head._replace(
+        position=head.position + 1, run=max(run, head.run), at=max(draft.at, head.at), status=status, **changes
+    ), run
+
+
+def _refuse_work(head: Head) -> None:
+    if head.status == PAUSED:
+        raise SessionPaused(f"session {head.name!r} is paused", hint=f"onrecord resume {head.name}")
+    _refuse_ended(head)
+
+
+def _refuse_ended(head: Head) -> None:
+    if head.status == ERASED:
+        raise SessionErased(f"session {head.name!r} was erased; its id {head.session} stays taken")
+    raise SessionClosed(f"session {head.name!r} is {head.status}")
+
+
+def _next_status(head: Head, kind: str, data: Any) -> str:
+    status = head.status
+    if status not in LIVE and kind not in _AFTER_THE_END:
+        _refuse_ended(head)
+    if kind == "session.opened":
+        raise IllegalTransition(f"session {head.name!r} was opened before")
+    if kind == "payload.erased":
+        return ERASED if data.get("scope") == "all" else status
+    if kind not in _TRANSITIONS:
+        return status
+    allowed, result = _TRANSITIONS[kind]
+    if kind == "session.resumed" and data.get("reopen"):
+        allowed = (CLOSED, ARCHIVED)
+    if status not in allowed:
+        verb = result if kind != "session.resumed" else "resumed"
+        raise IllegalTransition(
+            f"session {head.name!r} is {status}; it cannot be {verb}",
+            hint=f"only a session that is {' or '.join(allowed)} can be {verb}",
+        )
+    return result
+
+
+def _changes(head: Head, kind: str, data: Any) -> dict[str, Any]:
+    if kind == "session.opened":
+        return {"title": _short(data.get("objective") or "")}
+    if kind == "session.renamed":
+        return {"name": data.get("name", head.name)}
+    if kind == "session.forked":
+        return {"name": data.get("name", head.name), "held": False, "opened_at": head.at}
+    if kind == "session.imported":
+        return {"name": data.get("name", head.name), "project": data.get("project", head.project)}
+    if kind in ("objective.set", "session.titled") and data.get("text"):
+        return {"title": _short(data["text"])}
+    if kind in ("session.held", "session.released"):
+        return {"held": kind == "session.held"}
+    if kind == "payload.erased" and data.get("scope") == "all":
+        return {"title": ""}
+    return {}
+
+
+def _short(text: str) -> str:
+    first = text.strip().split("\n", 1)[0]
+    return first if len(first) <= TITLE_LIMIT else first[: TITLE_LIMIT - 1] + "…"
+
+
+def forked(parent: Head, session: str, name: str) -> Head:
+    """The head a fork starts from, given where its parent stood at that position."""
+    return parent._replace(
+        session=session, name=name, status=OPEN, held=False, parent=parent.session, forked_at=parent.position
+    )
+
+
+def fresh(session: str, opening: Draft) -> Head:
+    """The head a new session starts from, before its opening is placed."""
+    data = opening.data
+    return Head(
+        session=session, project=data["project"], name=data["name"], position=0, hash=bytes(32), run=0, status=OPEN,
+        title="", opened_at=opening.at, at=opening.at, held=False, parent=None, forked_at=0,
+    )  # fmt: skip

@@ -1,0 +1,133 @@
+"""Items: the neutral form of what is said in a turn, and how partners' messages become it.
+
+An item is a dict: `role` (system, user, assistant, tool) and `content` (text or a list of parts); an assistant's `tool_calls` are
+`[{"id", "name", "arguments"}]`; a tool's result names its `call` and may be an `error`. What a partner gave us is kept word for
+word in `verbatim`: `{"format", "message", "spans"}` on the first of the `spans` items it became.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from onrecord.errors import InvalidInput
+
+ROLES = ("system", "user", "assistant", "tool")
+FORMATS = ("openai", "anthropic")
+ITEMS_LIMIT = 1_000
+"""The most items of one recorded turn."""
+
+Item = dict[str, Any]
+
+
+def check_item(item: object) -> Item:
+    """Return the item if it has the neutral form; one clear error otherwise."""
+    if not isinstance(item, dict):
+        raise InvalidInput(f"an item is a dict, not {type(item).__name__}", hint='like {"role": "user", "content": "..."}')
+    role = item.get("role")
+    if role not in ROLES:
+        raise InvalidInput(f"an item's role is one of {', '.join(ROLES)}, not {role!r}")
+    if not isinstance(item.get("content"), str | list | None):
+        raise InvalidInput("an item's content is text or a list of parts")
+    if role == "tool" and not isinstance(item.get("call"), str):
+        raise InvalidInput("a tool result names the call it answers", hint='like {"role": "tool", "call": "c1", ...}')
+    calls = item.get("tool_calls")
+    if calls is None:
+        return item
+    if role != "assistant" or not isinstance(calls, list):
+        raise InvalidInput("tool_calls is a list, on an assistant's item")
+    seen: set[str] = set()
+    for call in calls:
+        if not isinstance(call, dict) or not isinstance(call.get("id"), str) or not isinstance(call.get("name"), str):
+            raise InvalidInput("a tool call has an id, a name and arguments", hint=f"this one is {call!r:.100}")
+        if call["id"] in seen:
+            raise InvalidInput(f"two tool calls of one item have the id {call['id']!r}")
+        seen.add(call["id"])
+    return item
+
+
+def to_items(message: object, format: str | None = None) -> list[Item]:
+    """The neutral items of a message: neutral already, or in a partner's format (told, or seen by its shape)."""
+    if not isinstance(message, dict):
+        return [check_item(message)]
+    if format not in (None, "neutral", *FORMATS):
+        raise InvalidInput(f"unknown message format {format!r}", hint=f"one of {', '.join(FORMATS)}")
+    spoken = format or _shape(message)
+    if spoken == "openai":
+        items = _from_openai(message)
+    elif spoken == "anthropic":
+        items = _from_anthropic(message)
+    else:
+        return [check_item(message)]
+    for item in items:
+        check_item(item)
+    items[0]["verbatim"] = {"format": spoken, "message": message, "spans": len(items)}
+    return items
+
+
+def _shape(message: Item) -> str:
+    if "tool_call_id" in message or any("function" in call for call in _dicts(message.get("tool_calls"))):
+        return "openai"
+    content = message.get("content")
+    if any(part.get("type") in ("tool_use", "tool_result", "thinking") for part in _dicts(content)):
+        return "anthropic"
+    return "neutral"
+
+
+def _dicts(value: object) -> list[Item]:
+    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
+
+
+def _from_openai(message: Item) -> list[Item]:
+    role = "system" if message.get("role") == "developer" else message.get("role")
+    item: Item = {"role": role, "content": message.get("content")}
+    if role == "tool":
+        item["call"] = message.get("tool_call_id")
+    if message.get("tool_calls"):
+        item["tool_calls"] = [
+            {
+                "id": call.get("id"),
+                "name": call.get("function", {}).get("name"),
+                "arguments": _arguments(call.get("function", {}).get("arguments")),
+            }
+            for call in _dicts(message["tool_calls"])
+        ]
+    return [item]
+
+
+def _arguments(text: object) -> object:
+    """Arguments travel as JSON text in OpenAI's form; what is no JSON stays the text it was."""
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _from_anthropic(message: Item) -> list[Item]:
+    parts = message.get("content")
+    if not isinstance(parts, list):
+        return [{"role": message.get("role"), "content": parts}]
+    results = [
+        {"role": "tool", "call": part.get("tool_use_id"), "content": part.get("content", "")}
+        | ({"error": True} if part.get("is_error") else {})
+        for part in _dicts(parts)
+        if part.get("type") == "tool_result"
+    ]
+    calls = [
+        {"id": part.get("id"), "name": part.get("name"), "arguments": part.get("input")}
+        for part in _dicts(parts)
+        if part.get("type") == "tool_use"
+    ]
+    rest = [part for part in parts if not (isinstance(part, dict) and part.get("type") in ("tool_use", "tool_result"))]
+    said: list[Item] = []
+    if rest or calls or not results:
+        said = [{"role": message.get("role"), "content": _plain(rest)} | ({"tool_calls": calls} if calls else {})]
+    return results + said
+
+
+def _plain(parts: list[Any]) -> object:
+    if all(isinstance(part, dict) and part.get("type") == "text" and set(part) == {"type", "text"} for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts

@@ -1,0 +1,39 @@
+"""Names and ids: what a session, an agent and an event may be called."""
+
+from __future__ import annotations
+
+from onrecord.errors import InvalidName
+
+NAME_LIMIT = 64
+"""The longest name of a session or agent, in characters."""
+
+_ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = [a + b for a in _CROCKFORD for b in _CROCKFORD]
+ULID_LENGTH = 26
+
+
+def check_name(name: str, what: str = "session") -> str:
+    """Return the name if it is a legal one. Legal names are safe as file names, arguments and tmux targets."""
+    if (
+        not isinstance(name, str)
+        or not 1 <= len(name) <= NAME_LIMIT
+        or not _ALPHABET.issuperset(name)
+        or not name[0].isalnum()
+        or ".." in name
+        or name.endswith(".")
+    ):
+        raise InvalidName(f"{name!r} is not a legal {what} name")
+    return name
+
+
+def make_ulid(milliseconds: int, randomness: bytes) -> str:
+    """26 characters that sort by time: 48 bits of time and 80 bits of the 10 random bytes."""
+    number = (milliseconds << 80) | int.from_bytes(randomness)
+    pairs = _PAIRS
+    return "".join([pairs[number >> shift & 1023] for shift in range(120, -1, -10)])
+
+
+def is_ulid(text: str) -> bool:
+    """Whether a text has the form of an id of ours."""
+    return len(text) == ULID_LENGTH and all(letter in _CROCKFORD for letter in text)

@@ -1,0 +1,164 @@
+"""The port: what a place that keeps logs must do, method by method.
+
+`stores/memory.py` is the shortest honest implementation; `onrecord.testing.StoreContract` is the proof. Sessions, views and
+gates know only this. All methods may be called from any thread. Nothing here knows names of concrete stores.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from onrecord.log.events import Draft, Record
+    from onrecord.log.head import Head
+
+PAGE_LIMIT = 1_000
+"""The most sessions of one page of a list."""
+LEASE_SECONDS = 300.0
+"""How long a silent holder keeps a lane."""
+
+
+class Receipt(NamedTuple):
+    """Where one event of an append stands."""
+
+    position: int
+    run: int
+    hash: bytes
+    new: bool
+    """False when the id was on record already and nothing was written."""
+
+
+class Lease(NamedTuple):
+    """The right to write the turns of one lane (one agent of one session)."""
+
+    session: str
+    lane: str
+    epoch: int
+    """Rises with every acquisition; the store refuses an append under an older one."""
+    holder: dict[str, Any]
+    """Who: host, boot, pid, started (of the process) and handle (of the opener within it)."""
+    since: int
+    until: int
+
+
+class Snapshot(NamedTuple):
+    """A view as it was after a position. A cache: deleting it changes nothing but speed."""
+
+    view: str
+    position: int
+    hash: bytes
+    body: bytes
+
+
+class Hit(NamedTuple):
+    """An event that search found, best first."""
+
+    session: str
+    position: int
+
+
+class Weight(NamedTuple):
+    """What the payload of one event occupies."""
+
+    position: int
+    kind: str
+    size: int
+
+
+class Store(Protocol):
+    """Where logs are kept."""
+
+    url: str
+
+    def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
+        """Make a new log and append its first events, in one durable step.
+
+        `head` is where the log starts: `head.fresh(...)`, or for a fork the parent's place. The id must be unused for ever
+        (`Conflict`), the name free in its project (`NameTaken`), and a fork's hash equal to the parent's at that position.
+        """
+
+    def append(
+        self, session: str, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None = None
+    ) -> list[Receipt]:
+        """Append all drafts or none, durable on return.
+
+        In one transaction: events whose id is on record are skipped and answered with their position (`IdReused` if their
+        content differs); if any is new, the lease's epoch must be current (`LeaseLost`), the log must stand at `expect`
+        (`LogMoved`), and `head.after` must allow each event. Positions are dense from 1.
+        """
+
+    def read(  # noqa: PLR0913 - each is one independent filter, named by its caller
+        self, session: str, *, after: int = 0, upto: int | None = None, limit: int | None = None,
+        kinds: Collection[str] | None = None, backwards: bool = False, bodies: Collection[str] | None = None,
+    ) -> list[Record]:
+        """Events with `after < position <= upto`, in order (or newest first); a fork's inherited history included.
+
+        The result is complete when the call returns: no read transaction outlives it. With `bodies`, only those kinds come with
+        their payload (others have payload None but keep their salt; an erased event has neither).
+        """
+
+    def find(self, session: str, id: str) -> Record | None:
+        """The event with this id, inherited history included."""
+
+    def head(self, session: str) -> Head:
+        """Where the log stands, or `SessionNotFound`."""
+
+    def heads(  # noqa: PLR0913 - each is one independent filter, named by its caller
+        self, *, project: str | None = None, statuses: Collection[str] | None = None, name: str | None = None,
+        prefix: str | None = None, limit: int = 50, before: tuple[int, str] | None = None,
+    ) -> list[Head]:
+        """Sessions by last activity, newest first; `before` = (at, session) of the last one of the previous page.
+
+        `name` is exact; `prefix` fits the beginning of a name or of an id.
+        """
+
+    def children(self, session: str) -> list[Head]:
+        """The forks of a session."""
+
+    def acquire(
+        self, session: str, lane: str, holder: dict[str, Any], *, seconds: float = LEASE_SECONDS, takeover: bool = False
+    ) -> Lease:
+        """Take the lane, or `LeaseHeld` by whom, since when and how to take it.
+
+        Free when nobody holds it, its holder's process is gone from this machine, its time has passed, or `takeover`.
+        """
+
+    def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> Lease:
+        """Extend a lease that is still current, or `LeaseLost`."""
+
+    def release(self, lease: Lease) -> None:
+        """Give the lane back; nothing happens if another has it by now."""
+
+    def leases(self, session: str) -> list[Lease]:
+        """Who holds which lane at present; expired ones included, released ones not."""
+
+    def save(self, session: str, snapshot: Snapshot) -> None:
+        """Keep a snapshot in place of the older one of the same view. Best effort."""
+
+    def snapshot(self, session: str, view: str) -> Snapshot | None:
+        """The kept snapshot of a view, if there is one."""
+
+    def search(
+        self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
+    ) -> list[Hit]:
+        """Events whose text has all words of the query (the last one may be a beginning), everything acknowledged included."""
+
+    def weigh(self, session: str, kinds: Collection[str] | None = None) -> list[Weight]:
+        """What the session's own, not yet erased payloads of these kinds (None: of all) occupy."""
+
+    def erase(self, session: str, positions: Collection[int], draft: Draft) -> Receipt:
+        """Erase payloads and salts and append the event that says so, in one durable step.
+
+        `SessionHeld` under a hold. On return the erased bytes are in no file of the store. Headers and hashes stay.
+        """
+
+    def install(self, head: Head, records: Iterator[Record], *, extend: bool = False) -> None:
+        """Take over a log as it is (from a bundle or another store), all or nothing; the caller has verified it.
+
+        With `extend`, `records` go on from where the session stands here.
+        """
+
+    def close(self) -> None:
+        """Let go of files and connections."""

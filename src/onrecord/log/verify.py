@@ -1,0 +1,106 @@
+"""Verification: re-derive the chain from what comes out of a store, and say where and why it breaks.
+
+Erased is told from damaged: a payload may be missing only where an event on the chain says that it was erased.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord.log.codec import GENESIS, commit_to, decode_payload, link_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onrecord.log.events import Record
+
+PROBLEMS_LIMIT = 100
+"""The most problems one report lists."""
+
+
+class Problem(NamedTuple):
+    """One place where the log is not what was written."""
+
+    position: int
+    cause: str
+    """gap, chain, payload, missing, unreadable, head or checkpoint."""
+    detail: str
+
+
+class Report(NamedTuple):
+    """The outcome of a verification."""
+
+    session: str
+    events: int
+    position: int
+    hash: bytes
+    erased: int
+    problems: list[Problem]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the log is exactly what was written, apart from what was erased on record."""
+        return not self.problems
+
+
+class Verifier:
+    """Takes the events of one log in order, in as many pieces as they come."""
+
+    def __init__(self, session: str) -> None:
+        self._session = session
+        self._hash = GENESIS
+        self._position = self._events = 0
+        self._problems: list[Problem] = []
+        self._missing: set[int] = set()
+        self._erased: set[int] = set()
+
+    def feed(self, records: Iterable[Record]) -> Verifier:
+        """Check some more events."""
+        for record in records:
+            self._events += 1
+            if record.position != self._position + 1:
+                self._blame(self._position + 1, "gap", f"position {record.position} comes after {self._position}")
+            elif link_record(self._hash, record) != record.hash:
+                self._blame(record.position, "chain", "header, commitment or predecessor differs from what was written")
+            self._position, self._hash = record.position, record.hash
+            if record.payload is None or record.salt is None:
+                self._missing.add(record.position)
+            elif commit_to(record.salt, record.payload) != record.payload_hash:
+                self._blame(record.position, "payload", "the payload differs from what was written")
+            elif record.kind == "payload.erased":
+                self._note_erasure(record)
+        return self
+
+    def finish(self, position: int | None = None, digest: bytes | None = None) -> Report:
+        """The report; `position` and `digest` are where the store says that the log stands."""
+        unexplained = sorted(self._missing - self._erased)
+        for missing in unexplained:
+            self._blame(missing, "missing", "the payload is gone and no event says that it was erased")
+        if position is not None and (position, digest) != (self._position, self._hash):
+            self._blame(position, "head", f"the store says the log ends at {position}; it ends at {self._position}")
+        found = self._problems[:PROBLEMS_LIMIT]
+        erased = len(self._missing) - len(unexplained)
+        return Report(self._session, self._events, self._position, self._hash, erased, found)
+
+    def _note_erasure(self, record: Record) -> None:
+        try:
+            data: dict[str, Any] = decode_payload((record.payload or b"").decode())
+            for first, last in data["ranges"]:
+                self._erased.update(range(first, last + 1))
+        except (ValueError, KeyError, TypeError):
+            self._blame(record.position, "unreadable", "the erasure event does not say what was erased")
+
+    def _blame(self, position: int, cause: str, detail: str) -> None:
+        if len(self._problems) < PROBLEMS_LIMIT:
+            self._problems.append(Problem(position, cause, detail))
+
+
+def ranges_of(positions: Iterable[int]) -> list[list[int]]:
+    """Positions as closed ranges, the form an erasure event names them in."""
+    ranges: list[list[int]] = []
+    for position in sorted(set(positions)):
+        if ranges and ranges[-1][1] == position - 1:
+            ranges[-1][1] = position
+        else:
+            ranges.append([position, position])
+    return ranges

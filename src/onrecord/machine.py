@@ -1,0 +1,73 @@
+"""This process and this machine: randomness, who holds a lease, and whether a holder is still there."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+
+def entropy(size: int) -> bytes:
+    """Random bytes for ids and salts."""
+    return os.urandom(size)
+
+
+@lru_cache(maxsize=1)
+def boot_id() -> str:
+    """Differs after every boot, so that a process id of before is not taken for one of now."""
+    for place in ("/proc/sys/kernel/random/boot_id",):
+        try:
+            return Path(place).read_text().strip()
+        except OSError:
+            continue
+    return _ask("sysctl", "-n", "kern.boottime") or "unknown"
+
+
+def started(pid: int) -> str | None:
+    """When a process started, in the system's own words; None when there is no such process (a zombie is none)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except FileNotFoundError:
+        return None if Path("/proc/self/stat").exists() else _ask("ps", "-o", "lstart=", "-p", str(pid)) or None
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else fields[19].decode()
+
+
+@lru_cache(maxsize=4)
+def _identity(pid: int) -> dict[str, Any]:
+    return {"host": os.uname().nodename, "boot": boot_id(), "space": _pid_space(), "pid": pid, "started": started(pid)}
+
+
+def identity() -> dict[str, Any]:
+    """Who this process is, in a form another process can check."""
+    return dict(_identity(os.getpid()))
+
+
+def is_gone(holder: dict[str, Any]) -> bool:
+    """Whether a holder is certainly gone: it lived on this machine and its process is not there any more."""
+    if holder.get("host") != os.uname().nodename:
+        return False
+    if holder.get("boot") == boot_id() and holder.get("space") != _pid_space():
+        return False  # another container on this machine: its processes cannot be seen from here
+    if holder.get("boot") != boot_id():
+        return True
+    pid = holder.get("pid")
+    return not isinstance(pid, int) or started(pid) != holder.get("started")
+
+
+def _pid_space() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _ask(*command: str) -> str:
+    import subprocess  # noqa: PLC0415 - only systems without /proc need it, and it is slow to import
+
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=5).stdout.strip()  # noqa: S603 - fixed commands
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -1,0 +1,191 @@
+"""Bundles: a session in one file, to move it to another machine or to keep it.
+
+A bundle is JSON lines: a heading, one line per event (inherited history included), and an end line with the count and the last hash, so
+that a cut is noticed. On the way in the whole chain is derived again before anything is written; nothing is merged silently.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import Conflict, DamagedBundle
+from onrecord.log import head as heads
+from onrecord.log.codec import open_record
+from onrecord.log.events import Draft, Record
+from onrecord.log.names import check_name, is_ulid
+from onrecord.log.verify import Verifier
+from onrecord.session.handle import READ_PAGE, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from onrecord.log.head import Head
+    from onrecord.session.records import Records
+
+FORMAT = "onrecord-bundle"
+VERSION = 1
+_FIELDS = ("position", "id", "kind", "v", "at", "by", "run", "because")
+
+
+def lines_of(session: Session) -> Iterator[str]:
+    """The bundle of a session, line by line."""
+    head = session.store.head(session.id)
+    chain = _lineage(session, head)
+    heading = {"format": FORMAT, "version": VERSION, "session": session.id, "name": head.name, "project": head.project}
+    yield _line(heading | {"lineage": [{"session": id_, "upto": upto} for id_, upto in chain]})
+    after = 0
+    while page := session.store.read(session.id, after=after, upto=head.position, limit=READ_PAGE):
+        for record in page:
+            yield _line(_packed(record))
+        after = page[-1].position
+    yield _line({"end": True, "events": head.position, "hash": head.hash.hex()})
+
+
+def take_in(records: Records, lines: Iterable[str], *, name: str | None = None, update: bool = False) -> Session:
+    """Verify a bundle and keep its session in this project, under its own name or another one.
+
+    A session that is here already is only extended with `update`, and only if what is here is the beginning of the bundle.
+    """
+    heading, found = _unpack(lines)
+    session_id = heading["session"]
+    final = check_name(name or heading["name"])
+    if update and (here := _here(records, session_id)):
+        return _extend(records, here, found)
+    if _here(records, session_id):
+        raise Conflict(
+            f"session {session_id} is here already", hint="import with --update to add what is new, or export a fork of it"
+        )
+    if records.store.heads(project=records.project, name=final, limit=1):
+        raise Conflict(f"a session named {final!r} exists in this project", hint="import it under another name: --as NAME")
+    lineage = [(part["session"], part["upto"]) for part in heading["lineage"]]
+    _install(records, lineage, found, final)
+    session = Session(records.store, session_id, clock=records.clock)
+    session.record("session.imported", {"name": final, "project": records.project, "from": heading["project"]})
+    return session
+
+
+def _lineage(session: Session, head: Head) -> list[tuple[str, int]]:
+    """The sessions whose events make up this log, oldest first, each with its last position in it."""
+    chain = [(head.session, head.position)]
+    while head.parent:
+        chain.insert(0, (head.parent, head.forked_at))
+        head = session.store.head(head.parent)
+    return chain
+
+
+def _install(records: Records, lineage: list[tuple[str, int]], found: list[Record], name: str) -> None:
+    """Put each session of the lineage into the store; ancestors that are here already must be the very same."""
+    parent: Head | None = None
+    for id_, upto in lineage:
+        own = [record for record in found if record.session == id_]
+        if _here(records, id_):
+            known = records.store.read(id_, after=upto - 1, upto=upto)
+            if not known or known[0].hash != found[upto - 1].hash:
+                raise Conflict(f"session {id_}, which this one was forked from, is here with another history")
+            parent = records.store.head(id_)._replace(position=upto, hash=found[upto - 1].hash)
+            continue
+        last = id_ == lineage[-1][0]
+        label = name if last else f"ancestor-{id_}"
+        parent = _folded(records.project, id_, label, own, parent)
+        records.store.install(parent, iter(own))
+
+
+def _folded(project: str, id_: str, name: str, own: list[Record], parent: Head | None) -> Head:
+    first = own[0]
+    opening = _draft(first)._replace(data={"name": name, "project": project})
+    head = heads.fresh(id_, opening)
+    if parent is not None:
+        head = heads.forked(parent, id_, name)
+    for record in own:
+        head = heads.after(head, _draft(record))[0]
+    return head._replace(hash=own[-1].hash, project=project, name=name)
+
+
+def _draft(record: Record) -> Draft:
+    event = open_record(record)
+    return Draft(*event[2:9], record.salt or b"", record.payload or b"", record.payload_hash, event.data)
+
+
+def _extend(records: Records, here: Head, found: list[Record]) -> Session:
+    if here.position > len(found) or found[here.position - 1].hash != here.hash:
+        raise Conflict(
+            f"session {here.name!r} went on differently here, at or before position {here.position}",
+            hint="import it on another store, or fork one of the two",
+        )
+    head, fresh = here, found[here.position :]
+    for record in fresh:
+        head = heads.after(head, _draft(record))[0]
+    if fresh:
+        records.store.install(
+            head._replace(hash=fresh[-1].hash, name=here.name, project=here.project), iter(fresh), extend=True
+        )
+    return Session(records.store, here.session, clock=records.clock)
+
+
+def _here(records: Records, session_id: str) -> Head | None:
+    found = records.store.heads(prefix=session_id, limit=2)
+    return next((head for head in found if head.session == session_id), None)
+
+
+def _line(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def _packed(record: Record) -> dict[str, Any]:
+    packed: dict[str, Any] = {"session": record.session} | {name: getattr(record, name) for name in _FIELDS}
+    packed |= {"payload_hash": record.payload_hash.hex(), "hash": record.hash.hex()}
+    if record.payload is not None and record.salt is not None:
+        packed |= {"salt": record.salt.hex(), "payload": record.payload.decode()}
+    return packed
+
+
+def _unpack(lines: Iterable[str]) -> tuple[dict[str, Any], list[Record]]:
+    rows = iter(lines)
+    try:
+        heading = json.loads(next(rows))
+        if heading.get("format") != FORMAT:
+            raise DamagedBundle("this is not an onrecord bundle")
+        if heading.get("version") != VERSION:
+            raise DamagedBundle(f"this bundle has version {heading.get('version')}", hint="upgrade onrecord")
+        found: list[Record] = []
+        end: dict[str, Any] = {}
+        for row in rows:
+            value = json.loads(row)
+            if end:
+                raise DamagedBundle("something follows the end of the bundle")
+            if value.get("end"):
+                end = value
+            else:
+                found.append(_record(value))
+    except (StopIteration, ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise DamagedBundle(f"the bundle cannot be read: {problem or 'it is empty'}") from None
+    _check(heading, found, end)
+    return heading, found
+
+
+def _record(value: dict[str, Any]) -> Record:
+    salt, payload = value.get("salt"), value.get("payload")
+    return Record(
+        value["session"], *(value[name] for name in _FIELDS), bytes.fromhex(salt) if salt else None,
+        payload.encode() if payload is not None else None, bytes.fromhex(value["payload_hash"]),
+        bytes.fromhex(value["hash"]),
+    )  # fmt: skip
+
+
+def _check(heading: dict[str, Any], found: list[Record], end: dict[str, Any]) -> None:
+    if not end or not found:
+        raise DamagedBundle("the bundle was cut off: its end is missing")
+    report = Verifier(heading["session"]).feed(found).finish(end.get("events"), bytes.fromhex(end.get("hash", "")))
+    if report.problems:
+        first = report.problems[0]
+        raise DamagedBundle(f"the bundle was changed: position {first.position}, {first.cause}: {first.detail}")
+    lineage = heading.get("lineage")
+    expected, last = [], 0
+    for part in lineage if isinstance(lineage, list) else []:
+        expected += [part["session"]] * (part["upto"] - last)
+        last = part["upto"]
+    if [record.session for record in found] != expected or not all(is_ulid(part["session"]) for part in lineage or ()):
+        raise DamagedBundle("the bundle's heading does not fit its events")
+    if expected[-1] != heading["session"]:
+        raise DamagedBundle("the bundle's heading names another session")

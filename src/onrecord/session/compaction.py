@@ -1,0 +1,87 @@
+"""Compaction: a summary stands for a range of the transcript. Facts cannot be covered, nothing is deleted, failure harms nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord.errors import CompactionFailed, OnrecordError
+from onrecord.views.transcript import COMMITTED, well_formed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from onrecord.log.events import Event
+    from onrecord.log.items import Item
+    from onrecord.session.handle import Session
+
+SUMMARY_LIMIT = 64 * 1024
+"""The longest summary, in characters."""
+
+
+class Coverage(NamedTuple):
+    """What a compaction covers, and what it does not need to: the report of the event."""
+
+    event: Event
+    upto: int
+    turns: int
+    items: int
+    facts: int
+    """Durable facts that came from the covered range; they stay readable as they are."""
+    unanswered: int
+    """Tool calls in the range without a result on record."""
+    extracted: int
+
+
+def compact(
+    session: Session,
+    summarise: str | Callable[[list[Item]], str],
+    *,
+    upto: int | None = None,
+    extract: Callable[[list[Item]], Iterable[str]] | None = None,
+) -> Coverage:
+    """Cover this agent's committed turns up to a position by a summary.
+
+    `extract` may name decisions worth keeping as facts; they are recorded in the same durable step as the summary.
+    """
+    views = session.views
+    lane = views.lanes.lane(session.agent)
+    end = min(upto or lane["last_commit"], lane["last_commit"])
+    turns = [turn for turn in session.transcript(session.agent) if turn.status == COMMITTED and turn.ended <= end]
+    if not turns:
+        raise CompactionFailed(f"{session.agent!r} has no committed turn up to position {end}; there is nothing to sum up")
+    items = [item for turn in turns for item in turn.items]
+    summary, decisions = _sum_up(summarise, extract, well_formed(items))
+    end = turns[-1].ended
+    facts = sum(1 for fact in _facts(views) if fact["position"] <= end)
+    unanswered = sum(item.get("synthesised", False) for item in well_formed(items))
+    data = {
+        "summary": summary, "from": turns[0].begun, "upto": end, "turns": len(turns), "items": len(items),
+        "facts": facts, "unanswered": unanswered,
+    }  # fmt: skip
+    drafts = [session.draft("decision.made", {"text": text, "why": None}, because=end) for text in decisions]
+    drafts.append(session.draft("transcript.compacted", data))
+    event = session.append(*drafts, fenced=True)[-1]
+    return Coverage(event, end, len(turns), len(items), facts, unanswered, len(decisions))
+
+
+def _sum_up(
+    summarise: str | Callable[[list[Item]], str], extract: Callable[[list[Item]], Iterable[str]] | None, items: list[Item]
+) -> tuple[str, list[str]]:
+    try:
+        summary = summarise if isinstance(summarise, str) else summarise(items)
+        decisions = list(extract(items)) if extract else []
+    except OnrecordError:
+        raise
+    except Exception as problem:
+        raise CompactionFailed(
+            f"the summary could not be made: {type(problem).__name__}: {problem}",
+            hint="transcript and facts are as they were; try again, or give the summary as text",
+        ) from problem
+    if not isinstance(summary, str) or not summary.strip() or len(summary) > SUMMARY_LIMIT:
+        raise CompactionFailed(f"a summary is text of 1 to {SUMMARY_LIMIT:,} characters")
+    return summary, decisions
+
+
+def _facts(views: Any) -> list[dict[str, Any]]:
+    return [*views.facts.decisions, *views.findings.findings.values()]
+

@@ -1,0 +1,96 @@
+"""The verbs of the durable tier: short facts that anyone may add at any time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import InvalidInput
+from onrecord.log.codec import encode_payload
+from onrecord.views.facts import TEXT_LIMIT
+from onrecord.views.findings import LABELS, NEED_EVIDENCE
+from onrecord.views.spend import LIMITS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onrecord.log.events import Event
+
+SCRATCH_LIMIT = 16 * 1024
+"""The largest scratch value, in bytes of JSON: larger things belong into files."""
+
+
+class FactVerbs:
+    """What a session can be told besides turns. `Session` brings `record`."""
+
+    if TYPE_CHECKING:
+
+        def record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event: ...
+        def require_text(self, text: str, what: str, limit: int) -> str: ...
+
+    def set_objective(self, text: str) -> Event:
+        """Say what the session is for."""
+        return self.record("objective.set", {"text": self.require_text(text, "an objective", TEXT_LIMIT)})
+
+    def set_title(self, text: str) -> Event:
+        """Sum up the work so far, for lists."""
+        return self.record("session.titled", {"text": self.require_text(text, "a title", TEXT_LIMIT)})
+
+    def set_next_action(self, text: str, *, command: str | None = None) -> Event:
+        """Say the one thing to do next."""
+        data = {"text": self.require_text(text, "a next action", TEXT_LIMIT), "command": command}
+        return self.record("next_action.set", data)
+
+    def set_reproduction(self, steps: str, *, rate: str | None = None, scenario: str | None = None) -> Event:
+        """Say how the problem is seen, and how often (`3/10`)."""
+        data = {"steps": self.require_text(steps, "a reproduction", TEXT_LIMIT), "rate": rate, "scenario": scenario}
+        return self.record("reproduction.recorded", data)
+
+    def decide(self, text: str, *, why: str | None = None, because: int | None = None, id: str | None = None) -> Event:
+        """Record a decision; `because` is the position it came from."""
+        data = {"text": self.require_text(text, "a decision", TEXT_LIMIT), "why": why}
+        return self.record("decision.made", data, because=because, id=id)
+
+    def state(
+        self, claim: str, label: str = "open", *, evidence: Sequence[str] = (), because: int | None = None
+    ) -> Event:
+        """State a finding. `verified` and `rejected` need evidence: ids of something inspectable."""
+        data = {"claim": self.require_text(claim, "a finding", TEXT_LIMIT), **self._labelled(label, evidence, because)}
+        return self.record("finding.stated", data, because=because)
+
+    def relabel(
+        self, finding: str, label: str, *, evidence: Sequence[str] = (), why: str | None = None, because: int | None = None
+    ) -> Event:
+        """Give a finding another label; its history keeps the old one."""
+        data = {"finding": finding, "why": why, **self._labelled(label, evidence, because)}
+        return self.record("finding.relabelled", data, because=because)
+
+    def _labelled(self, label: str, evidence: Sequence[str], because: int | None) -> dict[str, Any]:
+        if label not in LABELS:
+            raise InvalidInput(f"a finding's label is one of {', '.join(LABELS)}, not {label!r}")
+        if isinstance(evidence, str):
+            evidence = [evidence]
+        if label in NEED_EVIDENCE and not evidence and because is None:
+            raise InvalidInput(f"a finding can be {label} only with evidence", hint="give evidence=[...] or because=position")
+        return {"label": label, "evidence": [*evidence] or ([f"position {because}"] if because else [])}
+
+    def set_scratch(self, key: str, value: Any) -> Event:
+        """Keep a small value under a key across restarts; None removes it."""
+        if not isinstance(key, str) or not key:
+            raise InvalidInput("a scratch value needs a key")
+        if len(encode_payload(value)) > SCRATCH_LIMIT:
+            raise InvalidInput(f"the scratch value {key!r} is over {SCRATCH_LIMIT:,} bytes", hint="keep it in a file")
+        return self.record("scratch.set", {"key": key, "value": value})
+
+    def set_budget(self, **limits: float) -> Event:
+        """Limit steps, tokens, seconds, spend or repeats; replaces the budget so far."""
+        return self.record("budget.set", {"limits": check_budget(limits)})
+
+
+def check_budget(limits: dict[str, Any] | None) -> dict[str, float]:
+    """The limits if they are ones we know, with amounts above zero."""
+    for limit, amount in (limits or {}).items():
+        if limit not in LIMITS:
+            raise InvalidInput(f"a budget limits {', '.join(LIMITS)}; not {limit!r}")
+        if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 < amount < float("inf"):
+            raise InvalidInput(f"the limit of {limit} is a number above 0, not {amount!r}")
+    return dict(limits or {})

@@ -1,0 +1,337 @@
+"""Session: the handle on one session. Every verb builds events, appends them durably and folds just those into its views.
+
+What a verb returns was on disk before it returned. Views are caches of the log: `refresh` reads what others appended.
+Threads may share a handle; no lock is held while a store persists.
+"""
+
+from __future__ import annotations
+
+import time
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from onrecord import machine
+from onrecord.errors import EventNotFound, InvalidInput, StoreError
+from onrecord.log.codec import open_record, open_records, place, seal
+from onrecord.log.events import NEW_RUN, Draft, Event
+from onrecord.log.head import Head
+from onrecord.log.names import check_name, make_ulid
+from onrecord.log.store import LEASE_SECONDS, Lease, Snapshot, Store
+from onrecord.log.verify import Report
+from onrecord.session import compaction, effects, moment, retention, turns
+from onrecord.session.facts import FactVerbs
+from onrecord.views.context import Context, count_tokens
+from onrecord.views.fold import BODIES, VIEWS_VERSION, Whole
+from onrecord.views.note import brief, note
+from onrecord.views.transcript import TURN_KINDS, Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from onrecord.session.moment import Moment
+    from onrecord.session.turns import Turn
+    from onrecord.views.lanes import Lane
+
+    Clock = Callable[[], float]
+
+SNAPSHOT_EVERY = 256
+"""How many events may follow a snapshot before the next one is made."""
+READ_PAGE = 500
+"""How many events one read of a long log fetches."""
+DEFAULT_ACTOR = "human"
+
+
+class Session(FactVerbs):
+    """One session: a log, the views folded from it, and the verbs that append to it."""
+
+    def __init__(self, store: Store, id: str, *, agent: str = DEFAULT_ACTOR, clock: Clock = time.time) -> None:
+        self.store = store
+        self.id = id
+        self.agent = check_name(agent, "agent")
+        self.clock = clock
+        self.lease: Lease | None = None
+        self.run: int | None = None
+        self._lock = RLock()
+        self._whole = self._load()
+        self._snapshot_at = self._whole.position
+
+    def __repr__(self) -> str:
+        return f"<Session {self.name!r} {self.status} at {self._whole.position}, agent {self.agent!r}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_problem: object) -> None:
+        self.leave()
+
+    # What it is
+
+    @property
+    def name(self) -> str:
+        """The session's present name."""
+        return self._whole.head.name
+
+    @property
+    def status(self) -> str:
+        """Where the session stands in its lifecycle."""
+        return self._whole.head.status
+
+    @property
+    def head(self) -> Head:
+        """Where the log stands, as far as this handle has read."""
+        return self._whole.head
+
+    @property
+    def views(self) -> Whole:
+        """Everything the log means at its newest position."""
+        return self.refresh()._whole  # noqa: SLF001 - its own
+
+    def lane(self, agent: str | None = None) -> Lane:
+        """Where an agent's turns stand: counts, last committed position, the open turn, the provisional tail."""
+        return self.views.lanes.lane(agent or self.agent)
+
+    def note(self) -> str:
+        """The note for whoever goes on, as Markdown."""
+        return note(self.views)
+
+    def brief(self) -> str:
+        """The note's first 2 KB, complete by themselves."""
+        return brief(self.views)
+
+    # Appending
+
+    def draft(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Draft:
+        """Seal an event of this handle's agent and run."""
+        entropy = machine.entropy(26)
+        now = self.clock()
+        id = id or make_ulid(int(now * 1e3), entropy[16:])
+        run = self._whole.head.run if self.run is None else self.run
+        return seal(kind, data, id=id, at=int(now * 1e6), by=self.agent, run=run, salt=entropy[:16], because=because)
+
+    def append(self, *drafts: Draft, expect: int | None = None, fenced: bool = False) -> list[Event]:
+        """Append drafts in one durable step. `fenced` ones need this agent's lane."""
+        receipts = self.store.append(self.id, drafts, expect=expect, lease=self._hold() if fenced else None)
+        pairs = list(zip(drafts, receipts, strict=True))
+        events = [place(draft, self.id, where.position, where.run, where.hash) for draft, where in pairs]
+        self._absorb([event for event, (_draft, where) in zip(events, pairs, strict=True) if where.new])
+        return events
+
+    def record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
+        """Append one event. The way to record a kind that has no verb here."""
+        if because is not None and not 0 < because <= self._whole.head.position:
+            raise EventNotFound(f"no event stands at position {because}, which this one is to come from")
+        return self.append(self.draft(kind, data, id=id, because=because))[0]
+
+    def join(self, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
+        """Take this agent's lane: a new run begins. Another holder's turns are refused from here on."""
+        if self.lease is None:
+            process = machine.identity()
+            holder = process | {"handle": machine.entropy(4).hex()}
+            self.lease = self.store.acquire(self.id, self.agent, holder, seconds=seconds, takeover=takeover)
+            draft = self.draft("agent.joined", {"process": process, **about})._replace(run=NEW_RUN)
+            self.run = self.append(draft, fenced=True)[0].run
+            self.refresh()
+        return self
+
+    def leave(self) -> None:
+        """Give the lane back. The session itself stays as it is; `close` ends it."""
+        if self.lease is not None:
+            try:
+                self.append(self.draft("agent.left", {}), fenced=True)
+            finally:
+                self.store.release(self.lease)
+                self.lease = self.run = None
+
+    def _hold(self) -> Lease:
+        if self.lease is None:
+            self.join()
+        return cast("Lease", self.lease)
+
+    # Turns and effects
+
+    def turn(self, *, request: Any = None, base: int | None = None, rollback: int = 0, id: str | None = None) -> Turn:
+        """Begin a turn: its intent is durable before the model is called. Use it as a context manager.
+
+        `base` is the committed position the caller builds on; with `request` too, a retry whose reply was lost gets the
+        committed answer (`turn.answered`). `rollback` is how many committed turns an earlier base may discard.
+        """
+        return turns.begin(self, request=request, base=base, rollback=rollback, id=id)
+
+    def record_turn(
+        self, items: Iterable[Any], *, usage: dict[str, Any] | None = None, format: str | None = None, id: str | None = None
+    ) -> Event:
+        """Record a whole turn at once: one durable commit. Items are neutral, or messages of a partner."""
+        return turns.record(self, items, usage=usage, format=format, id=id)
+
+    def once(self, key: str, fn: Callable[[], Any], *, rerun_unknown: bool = False) -> Any:
+        """The recorded result under this key; if there is none, run `fn` and record what it returns."""
+        return effects.once(self, key, fn, rerun_unknown=rerun_unknown)
+
+    def start_effect(self, key: str, name: str = "", arguments: Any = None) -> Event:
+        """Put on record that a side effect is about to happen."""
+        return effects.start(self, key, name, arguments)
+
+    def settle_effect(self, key: str, *, result: Any = None, error: str | None = None) -> Event:
+        """Put on record how a started side effect ended, right away or once somebody found out."""
+        return effects.settle(self, key, result=result, error=error)
+
+    def unknown_effects(self) -> dict[str, dict[str, Any]]:
+        """Effects that were started by a run that is over, and never finished."""
+        return effects.unknown(self)
+
+    def use(self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None) -> Event:
+        """Record what a model call used. A cost that is not known stays unknown."""
+        return self.record("usage.recorded", turns.usage_of(model, input_tokens, output_tokens, cost))
+
+    # Lifecycle
+
+    def pause(self, reason: str = "") -> Event:
+        """Stop for now; the lane is given back and no process is held."""
+        return self._end("session.paused", reason)
+
+    def resume(self, reason: str = "", *, reopen: bool = False) -> Event:
+        """Go on after a pause; with `reopen`, after a close."""
+        return self.record("session.resumed", {"reason": reason} | ({"reopen": True} if reopen else {}))
+
+    def close(self, reason: str = "") -> Event:
+        """End the session and keep its record."""
+        return self._end("session.closed", reason)
+
+    def archive(self, reason: str = "") -> Event:
+        """Put a closed session away."""
+        return self.record("session.archived", {"reason": reason})
+
+    def rename(self, name: str) -> Event:
+        """Give the session another name; its id and history stay."""
+        return self.record("session.renamed", {"name": check_name(name), "was": self.name})
+
+    def hold(self, reason: str) -> Event:
+        """Protect everything against erasure, for instance until an incident is understood."""
+        return self.record("session.held", {"reason": reason})
+
+    def release(self, reason: str) -> Event:
+        """Lift the hold."""
+        return self.record("session.released", {"reason": reason})
+
+    def _end(self, kind: str, reason: str) -> Event:
+        if self.lease is not None:
+            self.refresh()
+            turns.abort_open(self, f"session {kind.partition('.')[2]}")
+        event = self.record(kind, {"reason": reason})
+        if self.lease is not None:
+            self.store.release(self.lease)
+            self.lease = self.run = None
+        return event
+
+    # Reading
+
+    def events(
+        self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None
+    ) -> Iterator[Event]:
+        """The log, in order: position, id, kind, at, by, run, data, hash."""
+        while page := self.store.read(self.id, after=after, upto=upto, kinds=kinds, limit=READ_PAGE):
+            yield from open_records(page)
+            after = page[-1].position
+
+    def event(self, position: int) -> Event:
+        """The event at one position."""
+        found = self.store.read(self.id, after=position - 1, upto=position) if position > 0 else []
+        if not found:
+            raise EventNotFound(f"session {self.name!r} has no event at position {position}")
+        return open_record(found[0])
+
+    def transcript(self, agent: str | None = None, *, upto: int | None = None) -> Transcript:
+        """Turns and their items, of all agents or of one; `.provisional` is what no commit stands for yet."""
+        records = self.store.read(self.id, upto=upto, kinds=TURN_KINDS)
+        return Transcript().fold(open_records(r for r in records if agent is None or r.by == agent))
+
+    def context(self, tokens: int = 8_000, *, count: Callable[[str], int] = count_tokens) -> Context:
+        """What a model should see now: brief, summary, recent turns, within a token budget."""
+        return moment.context(self, tokens=tokens, count=count)
+
+    def at(self, position: int) -> Moment:
+        """The session as it was after an event."""
+        return moment.at(self, position)
+
+    def diff(self, before: int, after: int | None = None) -> list[dict[str, Any]]:
+        """What changed in meaning between two positions."""
+        return moment.diff(self, before, self.views.position if after is None else after)
+
+    def verify(self, checkpoint: dict[str, Any] | None = None) -> Report:
+        """Re-derive the chain from what the store gives out, against a checkpoint kept elsewhere if there is one."""
+        return moment.verify(self, checkpoint)
+
+    def checkpoint(self) -> dict[str, Any]:
+        """Position and hash to keep outside the store: it finds truncation and rollback of the whole store."""
+        head = self.store.head(self.id)
+        return {"session": self.id, "position": head.position, "hash": head.hash.hex()}
+
+    def fork(self, name: str, at: int | None = None, *, agent: str | None = None) -> Session:
+        """A new session whose history up to `at` is this one's; nothing is copied."""
+        new = moment.fork(self, name, self.views.position if at is None else at)
+        return Session(self.store, new, agent=agent or self.agent, clock=self.clock)
+
+    def compact(self, summarise: str | Callable[[list[Any]], str], **options: Any) -> compaction.Coverage:
+        """Let a summary stand for the transcript so far; facts are untouched. See `compaction.compact`."""
+        return compaction.compact(self, summarise, **options)
+
+    def erase(self, reason: str, *, positions: Collection[int] | None = None) -> Event:
+        """Erase payloads for good: those at `positions`, or all of the session."""
+        return retention.erase(self, reason, positions)
+
+    # Views at hand
+
+    def refresh(self) -> Self:
+        """Fold in what others appended."""
+        with self._lock:
+            after = self._whole.position
+            records = self.store.read(self.id, after=after, bodies=BODIES)
+            self._whole.fold(open_records(records))
+        self._keep_snapshot()
+        return self
+
+    def reload(self) -> Self:
+        """Fold everything anew, for instance after an erasure changed what can be read."""
+        with self._lock:
+            self._whole = self._load()
+            self._snapshot_at = 0
+        return self
+
+    def _absorb(self, events: list[Event]) -> None:
+        with self._lock:
+            # Another writer's events may lie in between: then the next refresh reads all of them in order.
+            for event in events:
+                if event.position == self._whole.position + 1:
+                    self._whole.apply(event)
+        if self._whole.position - self._snapshot_at >= SNAPSHOT_EVERY:
+            self._keep_snapshot()
+
+    def _keep_snapshot(self) -> None:
+        with self._lock:
+            whole = self._whole
+            if whole.position - self._snapshot_at < SNAPSHOT_EVERY:
+                return
+            self._snapshot_at = whole.position
+            snapshot = Snapshot(VIEWS_VERSION, whole.position, whole.head.hash, whole.dump())
+        try:
+            self.store.save(self.id, snapshot)
+        except StoreError:
+            return  # a snapshot is only speed; what could not be kept is folded again
+
+    def _load(self) -> Whole:
+        kept = self.store.snapshot(self.id, VIEWS_VERSION)
+        if kept is not None:
+            tail = self.store.read(self.id, after=kept.position - 1, bodies=BODIES)
+            if tail and (tail[0].position, tail[0].hash) == (kept.position, kept.hash):
+                return Whole.load(kept.body).fold(open_records(tail[1:]))
+        records = self.store.read(self.id, bodies=BODIES)
+        return moment.fold_whole(self.store.head(self.id), records)
+
+    def require_text(self, text: str, what: str, limit: int) -> str:
+        """The text if it says something and is short enough."""
+        if not isinstance(text, str) or not text.strip():
+            raise InvalidInput(f"{what} needs some text")
+        if len(text) > limit:
+            raise InvalidInput(f"{what} has {len(text):,} characters; the limit is {limit:,}", hint="facts are short")
+        return text
+

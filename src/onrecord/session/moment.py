@@ -1,0 +1,159 @@
+"""Moments: the session as it was at a position, what changed between two of them, forks, contexts and verification."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import EventNotFound, InvalidInput
+from onrecord.log import head as heads
+from onrecord.log.codec import open_record, open_records, seal
+from onrecord.log.names import check_name, make_ulid
+from onrecord.log.verify import Problem, Report, Verifier
+from onrecord.session.reading import recent_turns
+from onrecord.views.context import Context, assemble
+from onrecord.views.diff import changes
+from onrecord.views.fold import BODIES, Whole
+from onrecord.views.note import brief, note
+from onrecord.views.transcript import TURN_KINDS, Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from onrecord.log.events import Record
+    from onrecord.log.head import Head
+    from onrecord.session.handle import Session
+    from onrecord.views.transcript import Turn
+
+VERIFY_PAGE = 2_000
+"""How many events verification reads at a time."""
+
+
+class Moment:
+    """A session as it was after one event. Reading only: nothing can be added to the past."""
+
+    def __init__(self, session: Session, views: Whole) -> None:
+        self._session = session
+        self.views = views
+
+    @property
+    def position(self) -> int:
+        """The last event that counts here."""
+        return self.views.position
+
+    @property
+    def status(self) -> str:
+        """Where the session stood in its lifecycle."""
+        return self.views.head.status
+
+    def transcript(self, agent: str | None = None) -> Transcript:
+        """The turns as they were."""
+        return self._session.transcript(agent, upto=self.position)
+
+    def brief(self) -> str:
+        """The brief as it was."""
+        return brief(self.views)
+
+    def note(self) -> str:
+        """The note as it was."""
+        return note(self.views)
+
+
+def fold_whole(head: Head, records: Iterable[Record]) -> Whole:
+    """Fold a log from its first event. `head` is where it stands now; the fold starts from nothing."""
+    start = head._replace(
+        position=0, hash=bytes(32), run=0, status=heads.OPEN, title="", held=False, parent=None, forked_at=0
+    )
+    whole = Whole(start)
+    for record in records:
+        if record.position == 1:
+            # The oldest ancestor's name and project: a fork or an import changes them further on.
+            data = open_record(record).data or {}
+            whole.head = start._replace(
+                session=record.session,
+                name=data.get("name", head.name),
+                project=data.get("project", head.project),
+                opened_at=record.at,
+                at=record.at,
+            )
+        whole.apply(open_record(record))
+    return whole
+
+
+def at(session: Session, position: int) -> Moment:
+    """The session after the event at `position`."""
+    head = session.store.head(session.id)
+    if not 1 <= position <= head.position:
+        raise EventNotFound(f"session {head.name!r} has positions 1 to {head.position}; not {position}")
+    return Moment(session, fold_whole(head, session.store.read(session.id, upto=position, bodies=BODIES)))
+
+
+def diff(session: Session, before: int, after: int) -> list[dict[str, Any]]:
+    """What changed in meaning from one position to another."""
+    if before > after:
+        raise InvalidInput(f"a diff goes forward: {before} comes after {after}", hint="give the earlier position first")
+    old, new = at(session, before), at(session, after)
+    recent = session.store.read(session.id, after=before, upto=after, kinds=TURN_KINDS)
+    turns = Transcript().fold(open_records(recent)).committed
+    return changes(old.views, new.views, turns)
+
+
+def fork(session: Session, name: str, position: int) -> str:
+    """Make a session that shares this one's history up to `position`; return its id."""
+    check_name(name)
+    past = at(session, position).views.head
+    draft = session.draft("session.forked", {})
+    new = make_ulid(draft.at // 1000, draft.salt[:10])
+    data = {"name": name, "parent": {"session": past.session, "position": position, "hash": past.hash.hex()}}
+    draft = seal(
+        "session.forked", data, id=draft.id, at=draft.at, by=draft.by, run=past.run, salt=draft.salt, because=position
+    )
+    session.store.create(heads.forked(past._replace(session=session.id), new, name), [draft])
+    return new
+
+
+def context(session: Session, *, tokens: int, count: Callable[[str], int]) -> Context:
+    """Brief, the last summary, and the turns after it, as many as fit."""
+    views = session.views
+    lane = views.lanes.lane(session.agent)
+    summary, covered = None, 0
+    if lane["compacted"]:
+        data = session.event(lane["compacted"]).data
+        if data is not None:
+            summary, covered = data["summary"], data["upto"]
+    known = count(brief(views)) + (count(summary) if summary else 0)
+
+    def enough(turns: list[Turn]) -> bool:
+        return known + sum(count(str(item.get("content"))) for turn in turns for item in turn.items) > tokens
+
+    turns, _complete = recent_turns(session, enough, after=covered, upto=views.position)
+    return assemble(
+        brief(views), summary, turns, tokens=tokens, count=count, position=views.position, committed=lane["committed"]
+    )
+
+
+def verify(session: Session, checkpoint: dict[str, Any] | None) -> Report:
+    """Re-derive the chain of everything this session rests on, its inherited history included."""
+    verifier, after = Verifier(session.id), 0
+    head = session.store.head(session.id)
+    kept = None
+    while page := session.store.read(session.id, after=after, upto=head.position, limit=VERIFY_PAGE):
+        verifier.feed(page)
+        after = page[-1].position
+        if checkpoint and page[0].position <= checkpoint["position"] <= after:
+            kept = next((r.hash.hex() for r in page if r.position == checkpoint["position"]), None)
+    report = verifier.finish(head.position, head.hash)
+    if checkpoint is None:
+        return report
+    problem = _against(checkpoint, session, head, kept)
+    return report._replace(problems=[*report.problems, problem]) if problem else report
+
+
+def _against(checkpoint: dict[str, Any], session: Session, head: Head, kept: str | None) -> Problem | None:
+    position = checkpoint["position"]
+    if checkpoint.get("session") != session.id:
+        return Problem(position, "checkpoint", f"the checkpoint is of session {checkpoint.get('session')}")
+    if position > head.position:
+        return Problem(position, "checkpoint", f"the log ends at {head.position}: events were cut off since the checkpoint")
+    if kept != checkpoint["hash"]:
+        return Problem(position, "checkpoint", "another event stands at this position now: the log was rolled back")
+    return None

@@ -1,0 +1,200 @@
+"""Records: the sessions of one store. What `connect()` returns."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from onrecord import machine
+from onrecord.errors import AmbiguousName, InvalidInput, NameTaken, SessionClosed, SessionErased, SessionNotFound
+from onrecord.log import head as heads
+from onrecord.log.codec import encode_payload, open_record, seal
+from onrecord.log.events import NEW_RUN, Event
+from onrecord.log.head import Head
+from onrecord.log.names import check_name, is_ulid, make_ulid
+from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Store
+from onrecord.log.text import text_of, words_of
+from onrecord.session.facts import check_budget
+from onrecord.session.handle import DEFAULT_ACTOR, Session
+from onrecord.session.retention import Policy, Swept, sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+METADATA_LIMIT = 16 * 1024
+"""The largest metadata of a session, in bytes of JSON."""
+SNIPPET_WIDTH = 160
+"""How many characters of the found text a search result shows."""
+
+
+class Found(NamedTuple):
+    """One search result."""
+
+    session: Head
+    event: Event
+    snippet: str
+
+
+class Records:
+    """Open, find, list and search sessions."""
+
+    def __init__(self, store: Store, *, project: str = "", clock: Callable[[], float] = time.time) -> None:
+        self.store = store
+        self.project = project
+        self.clock = clock
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_problem: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        self.store.close()
+
+    def open(  # noqa: PLR0913 - all but the name have a meaning of their own and a default
+        self, name: str, *, agent: str = "main", objective: str | None = None, metadata: dict[str, Any] | None = None,
+        budget: dict[str, float] | None = None, takeover: bool = False, lease_seconds: float = LEASE_SECONDS,
+    ) -> Session:  # fmt: skip
+        """Open a session for work as `agent`: a new one, or the one of this name as its last process left it.
+
+        Takes the agent's lane, so that nobody else adds turns to it. Metadata counts only when the session is new.
+        """
+        check_name(agent, "agent")
+        session = self._find_or_create(name, agent, objective, metadata, check_budget(budget))
+        _refuse_ended(session.head)
+        session.join(takeover=takeover, seconds=lease_seconds)
+        known = session.views
+        if objective and (known.facts.objective or {}).get("text") != objective:
+            session.set_objective(objective)
+        if budget and known.spend.budget != budget:
+            session.set_budget(**budget)
+        return session
+
+    def create(  # noqa: PLR0913 - as `open`
+        self, name: str, *, agent: str = DEFAULT_ACTOR, objective: str | None = None,
+        metadata: dict[str, Any] | None = None, budget: dict[str, float] | None = None,
+        parent: dict[str, Any] | None = None,
+    ) -> Session:  # fmt: skip
+        """Make a new session; `NameTaken` if the project has one of this name."""
+        check_name(name)
+        if len(encode_payload(metadata or {})) > METADATA_LIMIT:
+            raise InvalidInput(f"the metadata is over {METADATA_LIMIT:,} bytes", hint="keep large things in files")
+        entropy, now = machine.entropy(36), self.clock()
+        data = {
+            "name": name, "project": self.project, "objective": objective, "metadata": metadata or {},
+            "budget": check_budget(budget), "parent": parent,
+        }  # fmt: skip
+        id_ = make_ulid(int(now * 1e3), entropy[:10])
+        first = make_ulid(int(now * 1e3), entropy[10:20])
+        draft = seal(
+            "session.opened", data, id=first, at=int(now * 1e6), by=check_name(agent, "agent"), run=NEW_RUN,
+            salt=entropy[20:],
+        )  # fmt: skip
+        self.store.create(heads.fresh(id_, draft), [draft])
+        return Session(self.store, id_, agent=agent, clock=self.clock)
+
+    def get(self, name: str, *, agent: str = DEFAULT_ACTOR) -> Session:
+        """The session of this name or id; the beginning of either is enough when only one fits. Takes no lane."""
+        return Session(self.store, self.find(name).session, agent=agent, clock=self.clock)
+
+    def find(self, name: str) -> Head:
+        """Where the session of this name or id stands."""
+        if not isinstance(name, str) or not name:
+            raise SessionNotFound("a session is named by its name or id")
+        if is_ulid(name.upper()):
+            return self.store.head(name.upper())
+        for project in (self.project, None):
+            exact = self.store.heads(project=project, name=name, limit=2)
+            if len(exact) == 1:
+                return exact[0]
+        exact = self.store.heads(name=name, limit=5)
+        near = exact or self.store.heads(project=self.project, prefix=name, limit=5) or self.store.heads(prefix=name, limit=5)
+        if not near:
+            raise SessionNotFound(f"no session is named {name!r}")
+        if len(near) > 1:
+            options = ", ".join(f"{head.name} ({head.session})" for head in near)
+            raise AmbiguousName(f"{name!r} fits more than one session: {options}")
+        return near[0]
+
+    def sessions(
+        self, *, project: str | None = None, status: str | Collection[str] | None = None, limit: int = 50,
+        before: Head | None = None,
+    ) -> list[Head]:  # fmt: skip
+        """Sessions by last activity, newest first. `project` "" means every project; None means this one."""
+        if not 1 <= limit <= PAGE_LIMIT:
+            raise InvalidInput(f"a page has 1 to {PAGE_LIMIT:,} sessions, not {limit}")
+        statuses = (status,) if isinstance(status, str) else status
+        for wanted in statuses or ():
+            if wanted not in heads.STATUSES:
+                raise InvalidInput(f"a session's status is one of {', '.join(heads.STATUSES)}; not {wanted!r}")
+        here = self.project if project is None else project or None
+        last = (before.at, before.session) if before else None
+        return self.store.heads(project=here, statuses=statuses, limit=limit, before=last)
+
+    def search(
+        self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
+    ) -> list[Found]:
+        """Events of transcript and facts that have all words of the query. `project` "" means every project."""
+        here = self.project if project is None else project or None
+        within = self.find(session).session if session else None
+        found = []
+        for hit in self.store.search(query, project=None if within else here, session=within, limit=limit):
+            (record,) = self.store.read(hit.session, after=hit.position - 1, upto=hit.position)
+            event = open_record(record)
+            found.append(Found(self.store.head(hit.session), event, snippet(text_of(event.data), query)))
+        return found
+
+    def child(self, parent: Session, name: str, *, budget: dict[str, float], **options: Any) -> Session:
+        """A session under another one, with a slice of what is left of its budget."""
+        left = parent.views.spend.remaining(int(self.clock() * 1e6))
+        for limit, amount in check_budget(budget).items():
+            if limit in left and amount > left[limit]:
+                raise InvalidInput(f"{parent.name!r} has {left[limit]:g} {limit} left; {amount:g} cannot be given away")
+        # The slice first: a crash in between wastes a part of the budget, and never spends it twice.
+        event = parent.record("budget.sliced", {"child": name, "limits": budget}, id=f"slice/{name}")
+        return self.create(name, budget=budget, parent={"session": parent.id, "position": event.position}, **options)
+
+    def sweep(self, policy: Policy | None = None, *, dry_run: bool = False) -> Iterator[Swept]:
+        """Apply the retention policy to every session of the store."""
+        now = int(self.clock() * 1e6)
+
+        def handle(id_: str) -> Session:
+            return Session(self.store, id_, agent="retention", clock=self.clock)
+
+        return sweep(self.store, handle, policy or Policy(), now, dry_run=dry_run)
+
+    def _find_or_create(
+        self, name: str, agent: str, objective: str | None, metadata: dict[str, Any] | None, budget: dict[str, float]
+    ) -> Session:
+        if is_ulid(name.upper()):
+            return self.get(name, agent=agent)
+        check_name(name)
+        known = self.store.heads(project=self.project, name=name, limit=1)
+        if not known:
+            try:
+                return self.create(name, agent=agent, objective=objective, metadata=metadata, budget=budget)
+            except NameTaken:
+                # Another process was quicker; both mean the same session.
+                known = self.store.heads(project=self.project, name=name, limit=1)
+        return Session(self.store, known[0].session, agent=agent, clock=self.clock)
+
+
+def _refuse_ended(head: Head) -> None:
+    if head.status == heads.ERASED:
+        raise SessionErased(f"session {head.name!r} was erased; its name and id stay taken")
+    if head.status not in heads.LIVE:
+        raise SessionClosed(
+            f"session {head.name!r} is {head.status}",
+            hint=f"onrecord resume {head.name} --reopen goes on with it; onrecord fork {head.name} NEW starts from it",
+        )
+
+
+def snippet(text: str, query: str) -> str:
+    """The part of a text around the first word of a query."""
+    flat = " ".join(text.split())
+    first = (words_of(query) or [""])[0]
+    start = max(0, flat.casefold().find(first) - SNIPPET_WIDTH // 3)
+    part = flat[start : start + SNIPPET_WIDTH]
+    return ("…" if start else "") + part + ("…" if start + SNIPPET_WIDTH < len(flat) else "")

@@ -1,0 +1,132 @@
+"""Retention: what may be erased, when and by which rule. Facts outlive transcripts; every erasure is an event."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from onrecord.errors import InvalidInput, SessionErased, SessionHeld
+from onrecord.log.events import TRANSCRIPT_KINDS
+from onrecord.log.head import ARCHIVED, CLOSED, ERASED, LIVE, PAUSED
+from onrecord.log.verify import ranges_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from onrecord.log.events import Event
+    from onrecord.log.head import Head
+    from onrecord.log.store import Store, Weight
+    from onrecord.session.handle import Session
+
+DAY = 86_400 * 1_000_000
+
+
+class Policy(NamedTuple):
+    """After how many days without activity something happens to sessions of a state; None: never."""
+
+    archive_closed_after: float | None = 30
+    erase_closed_after: float | None = 180
+    erase_archived_after: float | None = 90
+    erase_paused_after: float | None = None
+
+    def erase_after(self, status: str) -> float | None:
+        """The days after which the transcript of a session in this state is erased."""
+        days = {CLOSED: self.erase_closed_after, ARCHIVED: self.erase_archived_after, PAUSED: self.erase_paused_after}
+        return days.get(status)
+
+
+class Swept(NamedTuple):
+    """What a sweep did, or would do, to one session."""
+
+    session: str
+    name: str
+    action: str
+    """archive, erase, or kept (with the reason why not)."""
+    reason: str
+    events: int
+    size: int
+
+
+def erase(session: Session, reason: str, positions: Collection[int] | None) -> Event:
+    """Erase the payloads at `positions`, or of the whole session."""
+    session.require_text(reason, "an erasure", 1_000)
+    scope = "all" if positions is None else "positions"
+    head = session.store.head(session.id)
+    if head.status == ERASED:
+        raise SessionErased(f"session {head.name!r} was erased before")
+    if positions is None:
+        weights = session.store.weigh(session.id)
+        positions = [weight.position for weight in weights if weight.kind not in ("payload.erased", "session.forked")]
+        needed = [child.name for child in session.store.children(session.id) if child.status != ERASED]
+        if needed:
+            raise InvalidInput(
+                f"{', '.join(needed)} shares the history of {head.name!r}", hint="erase the forks first, or single positions"
+            )
+    elif not positions:
+        raise InvalidInput("no position is given", hint="name positions, or leave them out to erase the whole session")
+    return _erase(session, sorted(set(positions)), reason, scope)
+
+
+def _erase(session: Session, positions: list[int], reason: str, scope: str) -> Event:
+    data = {"ranges": ranges_of(positions), "count": len(positions), "reason": reason, "scope": scope}
+    draft = session.draft("payload.erased", data)
+    where = session.store.erase(session.id, positions, draft)
+    session.reload()
+    return session.event(where.position)
+
+
+def sweep(
+    store: Store, open_session: Callable[[str], Session], policy: Policy, now: int, *, dry_run: bool
+) -> Iterator[Swept]:
+    """Apply the policy to every session, one at a time; say what is done, or would be, and how many bytes it frees."""
+    for head in _all_heads(store):
+        idle = (now - head.at) / DAY
+        if head.status == CLOSED and _due(policy.archive_closed_after, idle):
+            reason = f"closed for {idle:.0f} days"
+            if not dry_run:
+                open_session(head.session).archive(f"retention: {reason}")
+            yield Swept(head.session, head.name, "archive", reason, 0, 0)
+        if not _due(policy.erase_after(head.status), idle):
+            continue
+        weights = store.weigh(head.session, TRANSCRIPT_KINDS)
+        if weights:
+            yield _sweep_one(store, open_session, head, weights, f"{head.status}, idle for {idle:.0f} days", dry_run=dry_run)
+
+
+def _sweep_one(  # noqa: PLR0913 - the facts of one step of the sweep
+    store: Store, open_session: Callable[[str], Session], head: Head, weights: list[Weight], reason: str, *, dry_run: bool
+) -> Swept:
+    size = sum(weight.size for weight in weights)
+    protector = _protector(store, head)
+    if protector:
+        return Swept(head.session, head.name, "kept", protector, len(weights), size)
+    if not dry_run:
+        session = open_session(head.session)
+        try:
+            _erase(session, [weight.position for weight in weights], f"retention: {reason}", "transcript")
+        except SessionHeld as held:
+            return Swept(head.session, head.name, "kept", held.message, len(weights), size)
+    return Swept(head.session, head.name, "erase", reason, len(weights), size)
+
+
+def _protector(store: Store, head: Head) -> str:
+    """Why this session's transcript must stay, if it must."""
+    if head.held:
+        return "held"
+    for child in store.children(head.session):
+        if child.status in LIVE or child.held:
+            return f"its fork {child.name} is {'held' if child.held else child.status}"
+        inherited = _protector(store, child)
+        if inherited:
+            return inherited
+    return ""
+
+
+def _due(days: float | None, idle: float) -> bool:
+    return days is not None and idle >= days
+
+
+def _all_heads(store: Store) -> Iterator[Head]:
+    before = None
+    while page := store.heads(limit=500, before=before):
+        yield from page
+        before = (page[-1].at, page[-1].session)

@@ -1,0 +1,235 @@
+"""Turns: begin, items as they arrive, then commit or abort. Each step is durable before the next one starts."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Self
+
+from onrecord.errors import BudgetExhausted, InvalidInput, OnrecordError, TurnConflict
+from onrecord.log.codec import encode_payload
+from onrecord.log.items import ITEMS_LIMIT, Item, to_items
+from onrecord.session.reading import recent_turns
+from onrecord.views.lanes import ROLLBACK_LIMIT
+from onrecord.views.progress import LOOK_BACK_TURNS, stuck
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onrecord.log.events import Event
+    from onrecord.session.handle import Session
+    from onrecord.views.lanes import Lane
+
+WHOLE_TURN_LIMIT = 32 * 1024
+"""A recorded turn up to this many bytes is one event; a larger one is its parts, in one commit."""
+
+
+class Turn:
+    """An open turn. Leaving its `with` block commits it; an exception aborts it and is recorded."""
+
+    def __init__(self, session: Session, begun: Event | None, base: int, answer: list[Item] | None = None) -> None:
+        self.session = session
+        self.base = base
+        self.position = begun.position if begun else 0
+        self.committed: Event | None = None
+        self.aborted: Event | None = None
+        self.answer = answer
+        """The items of the committed answer, when this request was answered before and only the reply was lost."""
+        self._last = self.position
+
+    @property
+    def answered(self) -> bool:
+        """Whether this very request has a committed answer already: use `answer`, call no model."""
+        return self.answer is not None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, _trace: object) -> None:
+        if self.answered or self.committed or self.aborted:
+            return
+        if problem is None:
+            self.commit()
+            return
+        try:
+            self.abort(f"{kind.__name__}: {problem}" if kind and str(problem) else repr(problem))
+        except OnrecordError as failure:
+            # The turn reads as interrupted then. What went wrong first is what the caller must see.
+            problem.add_note(f"onrecord could not record that the turn was aborted: {failure}")
+
+    def add(self, message: Any, *, format: str | None = None) -> Event:
+        """Add a message: an item in neutral form, or a partner's message, kept word for word."""
+        self._must_be_open()
+        session = self.session
+        drafts = [session.draft("item.added", {"item": item}) for item in to_items(message, format)]
+        events = session.append(*drafts, fenced=True)
+        self._last = events[-1].position
+        return events[-1]
+
+    def system(self, content: Any) -> Event:
+        """Add what the system says."""
+        return self.add({"role": "system", "content": content}, format="neutral")
+
+    def user(self, content: Any) -> Event:
+        """Add what the user says."""
+        return self.add({"role": "user", "content": content}, format="neutral")
+
+    def assistant(self, content: Any, *, tool_calls: list[dict[str, Any]] | None = None) -> Event:
+        """Add what the assistant says and the tools it calls."""
+        item: Item = {"role": "assistant", "content": content}
+        if tool_calls:
+            item["tool_calls"] = tool_calls
+        return self.add(item, format="neutral")
+
+    def tool(self, call: str, content: Any, *, error: bool = False) -> Event:
+        """Add the result of a tool call."""
+        item: Item = {"role": "tool", "call": call, "content": content}
+        if error:
+            item["error"] = True
+        return self.add(item, format="neutral")
+
+    def decide(self, text: str, *, why: str | None = None) -> Event:
+        """Record a decision that comes from the last item: it is a fact, whatever becomes of the turn."""
+        return self.session.decide(text, why=why, because=self._last or None)
+
+    def use(self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None) -> Event:
+        """Record what a model call of this turn used; it counts even if the turn is aborted."""
+        return self.session.use(model, input_tokens=input_tokens, output_tokens=output_tokens, cost=cost)
+
+    def commit(self) -> Event:
+        """Make the turn count. It supersedes what was provisional in this lane."""
+        self._must_be_open()
+        session = self.session
+        self.committed = session.append(session.draft("turn.committed", {}, because=self.position), fenced=True)[0]
+        return self.committed
+
+    def abort(self, reason: str, *, partial: Iterable[Any] = ()) -> Event:
+        """Give the turn up, with what had arrived of it. It stays visible until the next commit supersedes it."""
+        self._must_be_open()
+        session = self.session
+        items = [item for message in partial for item in to_items(message)]
+        drafts = [session.draft("item.added", {"item": item}) for item in items]
+        drafts.append(session.draft("turn.aborted", {"reason": str(reason)}, because=self.position))
+        self.aborted = session.append(*drafts, fenced=True)[-1]
+        return self.aborted
+
+    def _must_be_open(self) -> None:
+        if self.answered:
+            raise TurnConflict("this request was answered before; nothing is to be added", hint="use turn.answer")
+        if self.committed or self.aborted:
+            raise TurnConflict(f"this turn is {'committed' if self.committed else 'aborted'} already")
+
+
+def begin(session: Session, *, request: Any, base: int | None, rollback: int, id: str | None) -> Turn:
+    """Begin a turn; everything is checked before anything moves."""
+    session.join()
+    fingerprint = None if request is None else sha256(encode_payload(request)).hexdigest()
+    lane = session.lane()
+    if lane["open"]:
+        raise TurnConflict(
+            f"turn {lane['open']['turn']} of {session.agent!r} is still open, since position {lane['open']['position']}",
+            hint="commit or abort it first",
+        )
+    base = lane["last_commit"] if base is None else base
+    answer = _lost_answer(session, lane, base, fingerprint)
+    if answer is not None:
+        return Turn(session, None, base, answer)
+    _check_base(lane, base, rollback)
+    _check_budget(session)
+    data = {"base": base, "turn": lane["turns"] + 1} | ({"fingerprint": fingerprint} if fingerprint else {})
+    begun = session.append(session.draft("turn.begun", data, id=id), fenced=True)[0]
+    return Turn(session, begun, base)
+
+
+def record(
+    session: Session, messages: Iterable[Any], *, usage: dict[str, Any] | None, format: str | None, id: str | None
+) -> Event:
+    """Record a whole turn in one durable step."""
+    items = [item for message in messages for item in to_items(message, format)]
+    if not 1 <= len(items) <= ITEMS_LIMIT:
+        raise InvalidInput(f"a turn has 1 to {ITEMS_LIMIT:,} items, not {len(items):,}")
+    if session.lease is None:
+        session.join()
+    whole = session._whole  # noqa: SLF001 - the hot path: this lane is ours, so what the handle knows of it is current
+    lane = whole.lanes.lanes.get(session.agent)
+    if lane and lane["open"]:
+        raise TurnConflict(f"turn {lane['open']['turn']} of {session.agent!r} is still open", hint="commit or abort it first")
+    if whole.spend.budget:
+        _check_budget(session)
+    drafts = [session.draft("turn.recorded", {"items": items}, id=id)]
+    if len(drafts[0].payload) > WHOLE_TURN_LIMIT:
+        base = lane["last_commit"] if lane else 0
+        drafts = [session.draft("turn.begun", {"base": base, "turn": (lane["turns"] if lane else 0) + 1}, id=id)]
+        drafts += [session.draft("item.added", {"item": item}) for item in items]
+        drafts.append(session.draft("turn.committed", {}))
+    count = len(drafts)
+    if usage is not None:
+        drafts.append(session.draft("usage.recorded", usage_of(**usage)))
+    return session.append(*drafts, fenced=True)[count - 1]
+
+
+def usage_of(
+    model: str | None = None, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None
+) -> dict[str, Any]:
+    """The payload of a usage event, checked."""
+    for what, amount in (("input_tokens", input_tokens), ("output_tokens", output_tokens), ("cost", cost)):
+        if amount is not None and (isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < 1e15):
+            raise InvalidInput(f"{what} is a number from 0 up, not {amount!r}")
+    return {"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, "cost": cost}
+
+
+def abort_open(session: Session, reason: str) -> None:
+    """Abort the turn this handle has open, if any."""
+    lane = session.lane()
+    if lane["open"] and lane["open"]["run"] == session.run:
+        session.append(session.draft("turn.aborted", {"reason": reason}), fenced=True)
+
+
+def _lost_answer(session: Session, lane: Lane, base: int, fingerprint: str | None) -> list[Item] | None:
+    """The committed answer to this very request on this very base, if nothing was built upon it."""
+    last = lane["commits"][-1] if lane["commits"] else None
+    if not last or fingerprint is None or (last["base"], last["fingerprint"]) != (base, fingerprint):
+        return None
+    turns = session.transcript(session.agent).committed
+    return next((turn.items for turn in reversed(turns) if turn.ended == last["position"]), None)
+
+
+def _check_base(lane: Lane, base: int, rollback: int) -> None:
+    if base == lane["last_commit"]:
+        return
+    if not 0 <= rollback <= ROLLBACK_LIMIT:
+        raise InvalidInput(f"a retry may discard 0 to {ROLLBACK_LIMIT} committed turns, not {rollback}")
+    bases = {commit["base"] for commit in lane["commits"]} | {commit["position"] for commit in lane["commits"]}
+    discarded = sum(commit["position"] > base for commit in lane["commits"])
+    if base not in bases or discarded > rollback:
+        raise TurnConflict(
+            f"the lane's last commit is at position {lane['last_commit']}; this turn is based on {base}",
+            hint=f"build on {lane['last_commit']}, or allow it with rollback={discarded}" if base in bases else None,
+            last_commit=lane["last_commit"],
+        )
+
+
+def _check_budget(session: Session) -> None:
+    whole = session._whole  # noqa: SLF001 - as in `record`
+    now = int(session.clock() * 1e6)
+    out = whole.spend.exhausted(now)
+    repeats = whole.spend.budget.get("repeats")
+    if out:
+        reason, limit = f"budget: {out.used:g} of {out.allowed:g} {out.limit} used", out.limit
+    elif repeats and (found := stuck(_recent_items(session), int(repeats))):
+        reason, limit = f"no progress: {found}", "repeats"
+    else:
+        return
+    session.append(
+        session.draft("interruption.recorded", {"cause": reason, "limit": limit}),
+        session.draft("session.paused", {"reason": reason}),
+    )
+    raise BudgetExhausted(
+        f"session {session.name!r} stopped; {reason}",
+        hint="raise it with session.set_budget(...), then session.resume(); or close the session",
+        limit=limit,
+    )
+
+
+def _recent_items(session: Session) -> list[Item]:
+    turns, _complete = recent_turns(session, lambda found: len(found) >= LOOK_BACK_TURNS)
+    return [item for turn in turns[-LOOK_BACK_TURNS:] for item in turn.items]

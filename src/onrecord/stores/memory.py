@@ -1,0 +1,277 @@
+"""Logs in memory: the specification of a store in code. Read this before any other store.
+
+Everything happens under one lock, so each method is one transaction. Nothing survives the process.
+"""
+
+from __future__ import annotations
+
+import time
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from onrecord import machine
+from onrecord.errors import (
+    Conflict,
+    EventNotFound,
+    IdReused,
+    InvalidInput,
+    LeaseLost,
+    LogMoved,
+    NameTaken,
+    SessionHeld,
+    SessionNotFound,
+)
+from onrecord.log import codec
+from onrecord.log.events import Draft, Record
+from onrecord.log.head import Head, after
+from onrecord.log.store import LEASE_SECONDS, Hit, Lease, Receipt, Snapshot, Weight
+from onrecord.log.text import text_of, words_of
+from onrecord.stores.refusals import held_by
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+
+class MemoryStore:
+    """A store that forgets everything when the process ends."""
+
+    url = "memory:"
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = RLock()
+        self._heads: dict[str, Head] = {}
+        self._own: dict[str, list[Record]] = {}
+        self._leases: dict[tuple[str, str], Lease] = {}
+        self._epochs: dict[tuple[str, str], int] = {}
+        self._snapshots: dict[tuple[str, str], Snapshot] = {}
+
+    def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
+        with self._lock:
+            if head.session in self._heads:
+                raise Conflict(f"the id {head.session} is taken")
+            if head.parent is not None and self._at(head.parent, head.forked_at).hash != head.hash:
+                raise LogMoved("the parent's history is not what the fork was made from", expected=0, actual=0)
+            self._refuse_taken(head)
+            self._heads[head.session], self._own[head.session] = head, []
+            try:
+                return self.append(head.session, drafts)
+            except BaseException:
+                del self._heads[head.session], self._own[head.session]
+                raise
+
+    def append(
+        self, session: str, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None = None
+    ) -> list[Receipt]:
+        with self._lock:
+            head = self.head(session)
+            receipts: list[Receipt | None] = [self._known(session, draft) for draft in drafts]
+            if None not in receipts:
+                return [receipt for receipt in receipts if receipt]
+            if lease is not None and self._epochs.get((session, lease.lane)) != lease.epoch:
+                raise LeaseLost(f"another process writes lane {lease.lane!r} of {head.name!r} now")
+            if expect is not None and expect != head.position:
+                raise LogMoved(
+                    f"the log stands at {head.position}, not at {expect}", expected=expect, actual=head.position
+                )
+            placed: dict[str, Record] = {}
+            for number, draft in enumerate(drafts):
+                if receipts[number] is None and draft.id in placed:
+                    _refuse_other(placed[draft.id], draft)
+                    first = placed[draft.id]
+                    receipts[number] = Receipt(first.position, first.run, first.hash, new=False)
+                elif receipts[number] is None:
+                    head, record = _place(head, draft)
+                    placed[draft.id] = record
+                    receipts[number] = Receipt(record.position, record.run, record.hash, new=True)
+            self._refuse_taken(head)
+            self._own[session].extend(placed.values())
+            self._heads[session] = head
+            if lease is not None:
+                self.renew(lease)
+            return [receipt for receipt in receipts if receipt]
+
+    def read(  # noqa: PLR0913 - the port
+        self, session: str, *, after: int = 0, upto: int | None = None, limit: int | None = None,
+        kinds: Collection[str] | None = None, backwards: bool = False, bodies: Collection[str] | None = None,
+    ) -> list[Record]:  # fmt: skip
+        with self._lock:
+            found = [
+                record if bodies is None or record.kind in bodies else record._replace(payload=None)
+                for record in self._history(session)
+                if record.position > after
+                and (upto is None or record.position <= upto)
+                and (kinds is None or record.kind in kinds)
+            ]
+        if backwards:
+            found.reverse()
+        return found[:limit]
+
+    def find(self, session: str, id: str) -> Record | None:
+        with self._lock:
+            return next((record for record in self._history(session) if record.id == id), None)
+
+    def head(self, session: str) -> Head:
+        with self._lock:
+            if session not in self._heads:
+                raise SessionNotFound(f"no session has the id {session!r}")
+            return self._heads[session]
+
+    def heads(  # noqa: PLR0913 - the port
+        self, *, project: str | None = None, statuses: Collection[str] | None = None, name: str | None = None,
+        prefix: str | None = None, limit: int = 50, before: tuple[int, str] | None = None,
+    ) -> list[Head]:  # fmt: skip
+        with self._lock:
+            found = [
+                head
+                for head in self._heads.values()
+                if (project is None or head.project == project)
+                and (statuses is None or head.status in statuses)
+                and (name is None or head.name == name)
+                and (prefix is None or head.name.startswith(prefix) or head.session.startswith(prefix.upper()))
+                and (before is None or (head.at, head.session) < before)
+            ]
+        return sorted(found, key=lambda head: (head.at, head.session), reverse=True)[:limit]
+
+    def children(self, session: str) -> list[Head]:
+        with self._lock:
+            return [head for head in self._heads.values() if head.parent == session]
+
+    def acquire(
+        self, session: str, lane: str, holder: dict[str, Any], *, seconds: float = LEASE_SECONDS, takeover: bool = False
+    ) -> Lease:
+        with self._lock:
+            head, now = self.head(session), int(self._clock() * 1e6)
+            present = self._leases.get((session, lane))
+            if present and not takeover and present.until > now and not machine.is_gone(present.holder):
+                raise held_by(head.name, present)
+            epoch = self._epochs[session, lane] = self._epochs.get((session, lane), 0) + 1
+            lease = Lease(session, lane, epoch, holder, now, now + int(seconds * 1e6))
+            self._leases[session, lane] = lease
+            return lease
+
+    def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> Lease:
+        with self._lock:
+            present = self._leases.get((lease.session, lease.lane))
+            if present is None or present.epoch != lease.epoch:
+                raise LeaseLost(f"another process writes lane {lease.lane!r} now")
+            renewed = present._replace(until=max(present.until, int((self._clock() + seconds) * 1e6)))
+            self._leases[lease.session, lease.lane] = renewed
+            return renewed
+
+    def release(self, lease: Lease) -> None:
+        with self._lock:
+            present = self._leases.get((lease.session, lease.lane))
+            if present and present.epoch == lease.epoch:
+                del self._leases[lease.session, lease.lane]
+
+    def leases(self, session: str) -> list[Lease]:
+        with self._lock:
+            return [lease for (of, _lane), lease in self._leases.items() if of == session]
+
+    def save(self, session: str, snapshot: Snapshot) -> None:
+        with self._lock:
+            self._snapshots[session, snapshot.view] = snapshot
+
+    def snapshot(self, session: str, view: str) -> Snapshot | None:
+        return self._snapshots.get((session, view))
+
+    def search(
+        self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
+    ) -> list[Hit]:
+        wanted = words_of(query)
+        if not wanted:
+            return []
+        with self._lock:
+            return [
+                Hit(of, record.position)
+                for of, records in self._own.items()
+                if (session is None or of == session) and (project is None or self._heads[of].project == project)
+                for record in records
+                if record.payload is not None and _matches(codec.decode_payload(record.payload.decode()), wanted)
+            ][:limit]
+
+    def weigh(self, session: str, kinds: Collection[str] | None = None) -> list[Weight]:
+        with self._lock:
+            return [
+                Weight(record.position, record.kind, len(record.payload))
+                for record in self._own[self.head(session).session]
+                if (kinds is None or record.kind in kinds) and record.payload is not None
+            ]
+
+    def erase(self, session: str, positions: Collection[int], draft: Draft) -> Receipt:
+        with self._lock:
+            head = self.head(session)
+            if head.held:
+                raise SessionHeld(f"session {head.name!r} is held: nothing of it may be erased")
+            for position in positions:
+                if position <= head.forked_at:
+                    raise InvalidInput(f"position {position} belongs to the session this one was forked from")
+                self._at(session, position)
+            (receipt,) = self.append(session, [draft])
+            own = self._own[session]
+            for position in positions:
+                index = position - head.forked_at - 1
+                own[index] = own[index]._replace(salt=None, payload=None)
+            self._snapshots.clear()
+            return receipt
+
+    def install(self, head: Head, records: Iterator[Record], *, extend: bool = False) -> None:
+        with self._lock:
+            kept = self._own.get(head.session, []) if extend else []
+            if not extend and head.session in self._heads:
+                raise Conflict(f"the id {head.session} is taken")
+            taken = [*kept, *records]
+            self._refuse_taken(head)
+            self._heads[head.session], self._own[head.session] = head, taken
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _history(self, session: str) -> list[Record]:
+        head = self.head(session)
+        inherited = self._history(head.parent)[: head.forked_at] if head.parent else []
+        return inherited + self._own[session]
+
+    def _at(self, session: str, position: int) -> Record:
+        history = self._history(session)
+        if not 1 <= position <= len(history):
+            raise EventNotFound(f"no event stands at position {position}")
+        return history[position - 1]
+
+    def _known(self, session: str, draft: Draft) -> Receipt | None:
+        record = self.find(session, draft.id)
+        if record is None:
+            return None
+        _refuse_other(record, draft)
+        return Receipt(record.position, record.run, record.hash, new=False)
+
+    def _refuse_taken(self, head: Head) -> None:
+        for other in self._heads.values():
+            if (other.project, other.name) == (head.project, head.name) and other.session != head.session:
+                raise NameTaken(f"a session named {head.name!r} exists in this project (it is {other.status})")
+
+
+def _place(head: Head, draft: Draft) -> tuple[Head, Record]:
+    moved, run = after(head, draft)
+    digest = codec.link(
+        head.hash, head.session, moved.position, draft.id, draft.kind, draft.v, draft.at, draft.by, run,
+        draft.because, draft.payload_hash,
+    )  # fmt: skip
+    record = Record(
+        head.session, moved.position, draft.id, draft.kind, draft.v, draft.at, draft.by, run, draft.because,
+        draft.salt, draft.payload, draft.payload_hash, digest,
+    )  # fmt: skip
+    return moved._replace(hash=digest), record
+
+
+def _refuse_other(record: Record, draft: Draft) -> None:
+    """An erased payload cannot be compared any more: the id alone decides then."""
+    same = record.salt is None or codec.commit_to(record.salt, draft.payload) == record.payload_hash
+    if record.kind != draft.kind or not same:
+        raise IdReused(f"the id {draft.id!r} stands for another event, at position {record.position}")
+
+
+def _matches(data: Any, wanted: list[str]) -> bool:
+    words = set(words_of(text_of(data)))
+    return words.issuperset(wanted[:-1]) and any(word.startswith(wanted[-1]) for word in words)

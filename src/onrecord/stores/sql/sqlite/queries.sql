@@ -1,0 +1,220 @@
+-- Every statement the SQLite store runs, by name. A query begins with a line `-- name: what it is for` and ends where the next
+-- begins. Sets of values come in as JSON lists, never as text spliced into a statement.
+
+-- head: where a log stands
+SELECT number, id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
+FROM sessions WHERE id = ?1
+
+-- head_and_lease: what an append needs to know, in one look
+SELECT s.number, s.id, s.project, s.name, s.position, s.hash, s.run, s.status, s.title, s.opened_at, s.at, s.held, s.parent,
+    s.forked_at, l.epoch, l.holder IS NOT NULL, l.until, l.span
+FROM sessions AS s LEFT JOIN leases AS l ON l.session = s.number AND l.lane = ?2 WHERE s.id = ?1
+
+-- lineage: the session and its ancestors, each with the range of positions it contributes to the session's history
+WITH RECURSIVE line (number, id, parent, forked_at, upto) AS (
+    SELECT number, id, parent, forked_at, position FROM sessions WHERE id = ?1
+    UNION ALL
+    SELECT s.number, s.id, s.parent, s.forked_at, min(line.upto, line.forked_at)
+    FROM line JOIN sessions AS s ON s.id = line.parent
+)
+SELECT number, id, forked_at, upto FROM line
+
+-- descendants: the sessions that inherit from a session, over any number of forks, itself included
+WITH RECURSIVE tree (number, id) AS (
+    SELECT number, id FROM sessions WHERE id = ?1
+    UNION
+    SELECT s.number, s.id FROM tree JOIN sessions AS s ON s.parent = tree.id
+)
+SELECT number FROM tree
+
+-- heads_newest: sessions of every project, newest first
+SELECT number, id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
+FROM sessions
+WHERE (moment, at, id) < (:moment, :at, :id) AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+ORDER BY moment DESC, at DESC, id DESC LIMIT :limit
+
+-- heads_of_project: sessions of one project, newest first
+SELECT number, id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
+FROM sessions
+WHERE project = :project AND (moment, at, id) < (:moment, :at, :id)
+    AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+ORDER BY moment DESC, at DESC, id DESC LIMIT :limit
+
+-- heads_by_name: sessions of which the name, or the beginning of the name or of the id, is known; newest first
+SELECT number, id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
+FROM sessions
+WHERE number IN (
+        SELECT number FROM sessions WHERE name = :name
+        UNION ALL SELECT number FROM sessions WHERE name >= :prefix AND name < :prefix_end
+        UNION ALL SELECT number FROM sessions WHERE id >= :id_prefix AND id < :id_prefix_end
+    )
+    AND (:name IS NULL OR name = :name)
+    AND (:prefix IS NULL OR name >= :prefix AND name < :prefix_end OR id >= :id_prefix AND id < :id_prefix_end)
+    AND (:project IS NULL OR project = :project) AND (at, id) < (:at, :id)
+    AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+ORDER BY at DESC, id DESC LIMIT :limit
+
+-- children: the forks of a session, oldest first
+SELECT number, id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
+FROM sessions WHERE parent = ?1 ORDER BY number
+
+-- name_taken: who has a name in a project
+SELECT id, status FROM sessions WHERE project = ?1 AND name = ?2
+
+-- add_session: a new session
+INSERT INTO sessions
+    (id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at, moment)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number
+
+-- move_head: the log stands further, and nothing else changed that lists look at
+UPDATE sessions SET position = ?2, hash = ?3, run = ?4, status = ?5, at = ?6 WHERE number = ?1
+
+-- change_head: the log stands further, and its place in lists or its description changed
+UPDATE sessions SET position = ?2, hash = ?3, run = ?4, status = ?5, at = ?6, project = ?7, name = ?8, title = ?9,
+    opened_at = ?10, held = ?11, moment = ?12
+WHERE number = ?1
+
+-- scrub_session: no snapshot of before may be kept any more
+UPDATE sessions SET scrubbed = position + 1 WHERE number = ?1
+
+-- add_event: one event; an id that is on record already adds nothing
+INSERT INTO events (key, id, kind, v, at, by, run, because, tier, salt, payload_hash, hash, encoding, payload)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- known_event: what is on record under an id, within one session's own events
+SELECT key, run, hash, kind, salt, payload_hash FROM events WHERE key >> 32 = ?1 AND id = ?2 AND key <= ?3
+
+-- known_events: the same for many ids
+SELECT id, key, run, hash, kind, salt, payload_hash FROM events
+WHERE key >> 32 = ?1 AND id IN (SELECT value FROM json_each(?2)) AND key <= ?3
+
+-- events: a range of a session's own events, in order
+SELECT key, id, kind, v, at, by, run, because, salt, payload_hash, hash, encoding,
+    CASE encoding WHEN 2 THEN (SELECT body FROM blobs WHERE blobs.key = payload) ELSE payload END
+FROM events WHERE key > ?1 AND key <= ?2 ORDER BY key LIMIT ?3
+
+-- events_backwards: the same, newest first
+SELECT key, id, kind, v, at, by, run, because, salt, payload_hash, hash, encoding,
+    CASE encoding WHEN 2 THEN (SELECT body FROM blobs WHERE blobs.key = payload) ELSE payload END
+FROM events WHERE key > ?1 AND key <= ?2 ORDER BY key DESC LIMIT ?3
+
+-- chosen_events: the same as `events`, of some kinds only, or with the payloads of some kinds only
+SELECT key, id, kind, v, at, by, run, because, salt, payload_hash, hash, encoding,
+    CASE WHEN ?5 IS NOT NULL AND kind NOT IN (SELECT value FROM json_each(?5)) THEN NULL
+        WHEN encoding = 2 THEN (SELECT body FROM blobs WHERE blobs.key = payload) ELSE payload END
+FROM events WHERE key > ?1 AND key <= ?2 AND (?4 IS NULL OR kind IN (SELECT value FROM json_each(?4))) ORDER BY key LIMIT ?3
+
+-- chosen_events_backwards: the same, newest first
+SELECT key, id, kind, v, at, by, run, because, salt, payload_hash, hash, encoding,
+    CASE WHEN ?5 IS NOT NULL AND kind NOT IN (SELECT value FROM json_each(?5)) THEN NULL
+        WHEN encoding = 2 THEN (SELECT body FROM blobs WHERE blobs.key = payload) ELSE payload END
+FROM events WHERE key > ?1 AND key <= ?2 AND (?4 IS NULL OR kind IN (SELECT value FROM json_each(?4))) ORDER BY key DESC LIMIT ?3
+
+-- event_by_id: one event of a session's own
+SELECT key, id, kind, v, at, by, run, because, salt, payload_hash, hash, encoding,
+    CASE encoding WHEN 2 THEN (SELECT body FROM blobs WHERE blobs.key = payload) ELSE payload END
+FROM events WHERE key >> 32 = ?1 AND id = ?2 AND key <= ?3
+
+-- hash_at: the hash of one event
+SELECT hash FROM events WHERE key = ?1
+
+-- weigh: what payloads of some kinds occupy
+SELECT key & 4294967295, kind,
+    CASE encoding WHEN 2 THEN (SELECT length(body) FROM blobs WHERE blobs.key = payload) ELSE length(payload) END
+FROM events
+WHERE key > ?1 AND key <= ?2 AND payload IS NOT NULL AND kind IN (SELECT value FROM json_each(?3)) ORDER BY key
+
+-- erase_payload: payload and salt go, header and hashes stay
+UPDATE events SET salt = NULL, payload = NULL, encoding = 0 WHERE key = ?1
+
+-- blob_of: under which key an event's payload is kept, if out of line
+SELECT payload FROM events WHERE key = ?1 AND encoding = 2
+
+-- add_blob: keep a large payload, once
+INSERT INTO blobs (key, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING
+
+-- drop_blob: a large payload that no event uses any more
+DELETE FROM blobs WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM events WHERE encoding = 2 AND payload = ?1)
+
+-- lease: the lease of a lane, released ones included
+SELECT s.number, s.name, l.epoch, l.holder, l.since, l.until
+FROM sessions AS s LEFT JOIN leases AS l ON l.session = s.number AND l.lane = ?2 WHERE s.id = ?1
+
+-- leases: who holds which lane of a session
+SELECT l.lane, l.epoch, l.holder, l.since, l.until
+FROM sessions AS s JOIN leases AS l ON l.session = s.number WHERE s.id = ?1 AND l.holder IS NOT NULL ORDER BY l.lane
+
+-- take_lease: a new holder under a new epoch
+INSERT INTO leases (session, lane, epoch, holder, since, until, span) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+ON CONFLICT DO UPDATE SET epoch = excluded.epoch, holder = excluded.holder, since = excluded.since,
+    until = excluded.until, span = excluded.span
+
+-- extend_lease: more time for a holder
+UPDATE leases SET until = ?3, span = ?4 WHERE session = ?1 AND lane = ?2
+
+-- release_lease: nobody holds it; the epoch stays
+UPDATE leases SET holder = NULL WHERE session = ?1 AND lane = ?2
+
+-- save_snapshot: a snapshot in place of the older one, unless payloads were erased since
+INSERT INTO snapshots (session, view, position, hash, encoding, body)
+SELECT number, ?2, ?3, ?4, ?5, ?6 FROM sessions WHERE id = ?1 AND scrubbed <= ?3
+ON CONFLICT DO UPDATE SET position = excluded.position, hash = excluded.hash, encoding = excluded.encoding,
+    body = excluded.body
+
+-- snapshot: the kept snapshot of a view
+SELECT view, snapshots.position, snapshots.hash, encoding, body
+FROM sessions JOIN snapshots ON session = number WHERE id = ?1 AND view = ?2
+
+-- drop_snapshots: every snapshot of a session
+DELETE FROM snapshots WHERE session = ?1
+
+-- behind: sessions with events that search has not indexed yet
+SELECT s.number, s.id, coalesce(i.position, s.forked_at), s.position
+FROM sessions AS s LEFT JOIN indexed AS i ON i.session = s.number
+WHERE s.position > coalesce(i.position, s.forked_at)
+    AND (?1 IS NULL OR s.project = ?1) AND (?2 IS NULL OR s.id = ?2)
+ORDER BY s.number
+
+-- progress: how far a session is indexed
+SELECT position FROM indexed WHERE session = ?1
+
+-- set_progress: a session is indexed up to a position
+INSERT INTO indexed (session, position) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET position = excluded.position
+
+-- erased_among: which of these events have no payload any more
+SELECT key FROM events WHERE key IN (SELECT value FROM json_each(?1)) AND payload IS NULL
+
+-- add_words: the words of one event
+INSERT INTO words (rowid, text) VALUES (?1, ?2)
+
+-- drop_words: forget the words of one event
+DELETE FROM words WHERE rowid = ?1
+
+-- merge_words: rewrite part of the index, so that forgotten words leave it
+INSERT INTO words (words, rank) VALUES ('merge', ?1)
+
+-- optimize_words: rewrite the index without what was forgotten
+INSERT INTO words (words) VALUES ('optimize')
+
+-- search: events that have all words, newest session first and newest event first
+SELECT s.id, w.rowid & 4294967295
+FROM words AS w JOIN sessions AS s ON s.number = w.rowid >> 32
+WHERE w.words MATCH ?1 AND (?2 IS NULL OR s.project = ?2) ORDER BY w.rowid DESC LIMIT ?3
+
+-- search_session: the same within one session
+SELECT s.id, w.rowid & 4294967295
+FROM sessions AS s JOIN words AS w ON w.rowid > s.number << 32 AND w.rowid <= (s.number << 32) + 4294967295
+WHERE s.id = ?2 AND w.words MATCH ?1 ORDER BY w.rowid DESC LIMIT ?3
+
+-- secret: what the names of blobs are keyed with
+SELECT value FROM meta WHERE name = 'secret'
+
+-- add_meta: a fact about this store
+INSERT INTO meta (name, value) VALUES (?1, ?2)
+
+-- counts: how much is kept
+SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM events), (SELECT count(*) FROM blobs),
+    (SELECT count(*) FROM snapshots), (SELECT count(*) FROM leases WHERE holder IS NOT NULL)
+
+-- tables: whether anybody has put anything into the file
+SELECT count(*) FROM sqlite_schema

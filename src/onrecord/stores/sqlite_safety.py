@@ -1,0 +1,200 @@
+"""Whether a place can keep the promises: whose files they are, who else may write them, and what disk they are on.
+
+Nothing here opens an existing database file: closing any handle of it would drop the locks that other connections of this
+process hold on it. Everything is found out with `stat`, and a new file is made empty, with its permissions, before SQLite sees it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+
+from onrecord.errors import StoreError, StoreFull, StoreReadOnly, StoreUnsafe
+
+COMPANIONS = ("", "-wal", "-shm", "-journal", ".lock")
+"""What stands beside a database under its name."""
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "smb2", "ncpfs", "afs", "9p", "ceph", "lustre", "gpfs", "beegfs", "glusterfs",
+     "ocfs2", "gfs2", "coda", "davfs", "orangefs", "pvfs2", "webdav", "afpfs", "virtiofs-remote"}
+)  # fmt: skip
+"""File systems whose locks or shared memory SQLite cannot rely on."""
+
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS_MAY_ANYTHING = 0o077
+_DARWIN_LOCAL = 0x1000
+_USE_POSTGRESQL = "keep the store on a local disk (set ONRECORD_STORE), or use PostgreSQL for several machines"
+
+
+def resolve(path: str) -> str:
+    """The real place of a database file: links followed, its directory made if it is missing."""
+    real = os.path.realpath(os.path.expanduser(path))
+    _make_directory(os.path.dirname(real))
+    return real
+
+
+def check(path: str) -> bool:
+    """Refuse a place that is not safe and make a missing file; True when the file was made just now."""
+    _check_directory(os.path.dirname(path))
+    refuse_network(path)
+    made = _make_file(path)
+    for companion in COMPANIONS:
+        _check_file(path + companion)
+    return made
+
+
+def _make_directory(directory: str) -> None:
+    missing = []
+    while not os.path.isdir(directory):
+        missing.append(directory)
+        directory = os.path.dirname(directory)
+        if directory == os.path.dirname(directory):
+            break
+    for place in reversed(missing):
+        try:
+            os.mkdir(place, 0o700)
+            os.chmod(place, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(place):
+                raise StoreError(f"{place} is a file, and a directory is needed there") from None
+        except OSError as problem:
+            raise _unwritable(place, problem) from None
+
+
+def _check_directory(directory: str) -> None:
+    facts = os.stat(directory)
+    if facts.st_uid not in (os.geteuid(), 0):
+        raise StoreUnsafe(
+            f"the directory {directory} belongs to another user", hint="set ONRECORD_STORE to a place of your own"
+        )
+    if facts.st_mode & _OTHERS_MAY_WRITE and not facts.st_mode & stat.S_ISVTX:
+        raise StoreUnsafe(
+            f"others may write to the directory {directory}, and so replace the store", hint=f"chmod go-w {directory}"
+        )
+
+
+def _make_file(path: str) -> bool:
+    if os.path.lexists(path):
+        return False
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return False
+    except OSError as problem:
+        raise _unwritable(path, problem) from None
+    try:
+        os.fchmod(file, 0o600)
+    finally:
+        os.close(file)
+    sync_directory(os.path.dirname(path))
+    return True
+
+
+def sync_directory(directory: str) -> None:
+    """Make the names in a directory durable."""
+    file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _check_file(path: str) -> None:
+    try:
+        facts = os.lstat(path)
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        raise _unwritable(path, problem) from None
+    if not stat.S_ISREG(facts.st_mode):
+        raise StoreUnsafe(f"{path} is not a regular file", hint="move it away, or set ONRECORD_STORE to another place")
+    if facts.st_uid != os.geteuid():
+        raise StoreUnsafe(
+            f"{path} belongs to another user", hint="run onrecord as that user, or set ONRECORD_STORE to a place of your own"
+        )
+    if facts.st_mode & _OTHERS_MAY_WRITE:
+        raise StoreUnsafe(
+            f"others may write to {path}, so its content cannot be trusted",
+            hint=f"look at it (onrecord verify), then chmod 600 {path}",
+        )
+    if facts.st_mode & _OTHERS_MAY_ANYTHING:
+        _tighten(path, facts.st_mode)
+
+
+def _tighten(path: str, mode: int) -> None:
+    try:
+        os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS_MAY_ANYTHING)
+    except OSError as problem:
+        if problem.errno == errno.EROFS:
+            return  # nobody can be kept out on a read-only mount, and nothing of ours will be added to it
+        raise StoreUnsafe(f"others may read {path}, and that cannot be changed: {problem.strerror}") from None
+
+
+def _unwritable(path: str, problem: OSError) -> StoreError:
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(f"no space left to make {path}")
+    if problem.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return StoreReadOnly(f"{path} cannot be made: {problem.strerror}")
+    return StoreError(f"{path} cannot be used: {problem.strerror}", hint="set ONRECORD_STORE to another place")
+
+
+def refuse_network(path: str) -> None:
+    """Refuse a file system that other machines write too."""
+    kind = file_system_of(os.path.dirname(path))
+    name = kind.removeprefix("fuse.")
+    if name in NETWORK_FILE_SYSTEMS or name in ("sshfs", "rclone", "s3fs", "gcsfuse", "smbnetfs", "curlftpfs", "remote"):
+        raise StoreUnsafe(
+            f"{path} is on a network file system ({kind}), where SQLite can lose or damage data", hint=_USE_POSTGRESQL
+        )
+
+
+def file_system_of(directory: str) -> str:
+    """The type of the file system a directory is on; empty when the system does not tell."""
+    if sys.platform == "darwin":
+        return _ask_darwin(directory)
+    try:
+        with open("/proc/self/mountinfo", "rb") as file:
+            table = file.read()
+    except OSError:
+        return ""
+    return kind_in_mounts(table, os.fsencode(directory))
+
+
+def kind_in_mounts(table: bytes, directory: bytes) -> str:
+    """The type of the file system that a table in the form of /proc/self/mountinfo has mounted over a directory."""
+    best, kind = -1, b""
+    for line in table.splitlines():
+        mount, separator, source = line.partition(b" - ")
+        fields = mount.split(b" ", 5)
+        if not separator or len(fields) < 5:  # noqa: PLR2004 - the mount point is the fifth field
+            continue
+        point = _unescape(fields[4]).rstrip(b"/")
+        # The longest mount point wins, and of several on the same point the last: it covers the others.
+        if (directory == point or directory.startswith(point + b"/")) and len(point) >= best:
+            best, kind = len(point), source.split(b" ", 1)[0]
+    return kind.decode("ascii", "replace")
+
+
+def _unescape(point: bytes) -> bytes:
+    if b"\\" not in point:
+        return point
+    for code, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+        point = point.replace(code, byte)
+    return point
+
+
+def _ask_darwin(directory: str) -> str:
+    """What statfs says, on macOS: the type's name, or `remote` for anything that is not local."""
+    import ctypes
+
+    answer = ctypes.create_string_buffer(4096)
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        ask = getattr(library, "statfs$INODE64", None) or library.statfs
+        if ask(os.fsencode(directory), answer) == 0:
+            flags = int.from_bytes(answer.raw[64:68], sys.byteorder)
+            return answer.raw[72:88].split(b"\0", 1)[0].decode("ascii", "replace") if flags & _DARWIN_LOCAL else "remote"
+    return ""

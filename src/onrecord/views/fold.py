@@ -1,0 +1,94 @@
+"""The fold: how events become views.
+
+A view holds JSON values only, so that any view can be put away as a snapshot and taken up again without a change of meaning.
+`Whole` carries the views a session needs at hand; their size depends on the facts, never on the length of the transcript.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from onrecord.log.codec import encode_payload
+from onrecord.log.events import DURABLE_KINDS, Event
+from onrecord.log.head import Head, after
+from onrecord.views.effects import Effects
+from onrecord.views.facts import Facts
+from onrecord.views.findings import Findings
+from onrecord.views.lanes import Lanes
+from onrecord.views.lifecycle import Lifecycle
+from onrecord.views.roster import Roster
+from onrecord.views.spend import Spend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onrecord.views.view import View
+
+VIEWS_VERSION = "whole.1"
+"""Changes whenever a fold changes its meaning, so that older snapshots are not taken up."""
+
+BODIES = frozenset(DURABLE_KINDS)
+"""The kinds whose payload `Whole` looks into; of the others it reads the header alone."""
+
+
+class Whole:
+    """The views of one session, folded together up to a position."""
+
+    VIEWS: ClassVar[dict[str, type[View]]] = {
+        "lifecycle": Lifecycle,
+        "roster": Roster,
+        "lanes": Lanes,
+        "effects": Effects,
+        "facts": Facts,
+        "findings": Findings,
+        "spend": Spend,
+    }
+
+    def __init__(self, head: Head) -> None:
+        self.head = head
+        self.lifecycle, self.roster, self.lanes = Lifecycle(), Roster(), Lanes()
+        self.effects, self.facts, self.findings, self.spend = Effects(), Facts(), Findings(), Spend()
+        self._route()
+
+    def _route(self) -> None:
+        views: list[View] = [getattr(self, name) for name in self.VIEWS]
+        kinds = {kind for view in views for kind in view.KINDS}
+        self._routes = {kind: [view.apply for view in views if kind in view.KINDS] for kind in kinds}
+
+    @property
+    def position(self) -> int:
+        """The last event that is folded in."""
+        return self.head.position
+
+    def apply(self, event: Event) -> None:
+        """Fold one more event in."""
+        self.head = after(self.head, event)[0]._replace(hash=event.hash)
+        if event.kind == "session.forked":
+            # What came before is the parent's; from here on it is this session's own.
+            parent = self.head
+            self.head = parent._replace(session=event.session, parent=parent.session, forked_at=event.position - 1)
+        for view in self._routes.get(event.kind, ()):
+            view(event)
+
+    def fold(self, events: Iterable[Event]) -> Whole:
+        """Fold events in, in order."""
+        for event in events:
+            self.apply(event)
+        return self
+
+    def dump(self) -> bytes:
+        """The snapshot of all views."""
+        head: dict[str, Any] = self.head._asdict() | {"hash": self.head.hash.hex()}
+        return encode_payload({"head": head} | {name: getattr(self, name).dump() for name in self.VIEWS})
+
+    @classmethod
+    def load(cls, body: bytes) -> Whole:
+        """Take up a snapshot."""
+        saved = json.loads(body)
+        head = saved["head"]
+        whole = cls(Head(**(head | {"hash": bytes.fromhex(head["hash"])})))
+        for name, view in cls.VIEWS.items():
+            setattr(whole, name, view.load(saved[name]))
+        whole._route()
+        return whole

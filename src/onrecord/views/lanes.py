@@ -1,0 +1,117 @@
+"""Lanes: where each agent's turns stand. A lane is one agent's line of turns.
+
+The provisional tail of a lane is every turn after its last commit that was aborted, or begun by a run that is over. It is
+deduced, never stored: the next commit supersedes it without deleting anything, and if none comes it stands as the honest last turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from onrecord.views.view import View
+
+if TYPE_CHECKING:
+    from onrecord.log.events import Event
+
+ROLLBACK_LIMIT = 8
+"""How many committed turns a retry may discard at the most."""
+PROVISIONAL_LIMIT = 50
+"""How many provisional turns a lane lists; older ones are only counted (all of them stay in the log)."""
+
+Lane = dict[str, Any]
+
+
+def new_lane() -> Lane:
+    """A lane without turns."""
+    return {
+        "run": 0,
+        "turns": 0,
+        "committed": 0,
+        "last_commit": 0,
+        "commits": [],
+        "open": None,
+        "provisional": [],
+        "aborted": 0,
+        "interrupted": 0,
+        "compacted": 0,
+    }
+
+
+class Lanes(View):
+    """Every lane by agent."""
+
+    KINDS: ClassVar = frozenset(
+        {"agent.joined", "agent.left", "turn.begun", "turn.committed", "turn.aborted", "turn.recorded",
+         "transcript.compacted"}
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.lanes: dict[str, Lane] = {}
+
+    def lane(self, agent: str) -> Lane:
+        """The lane of an agent; an empty one if it has no turns."""
+        return self.lanes.get(agent) or new_lane()
+
+    def apply(self, event: Event) -> None:
+        lane = self.lanes.get(event.by)
+        if lane is None:
+            lane = self.lanes[event.by] = new_lane()
+        kind = event.kind
+        if kind == "turn.recorded":
+            lane["turns"] += 1
+            self._commit(lane, {"turn": lane["turns"], "base": lane["last_commit"], "fingerprint": None}, event)
+        elif kind == "turn.begun":
+            self._begin(lane, event)
+        elif kind == "turn.committed" and lane["open"]:
+            self._commit(lane, lane["open"], event)
+        elif kind == "turn.aborted" and lane["open"]:
+            lane["aborted"] += 1
+            self._leave_provisional(lane, event, "aborted", (event.data or {}).get("reason", ""))
+        elif kind == "transcript.compacted":
+            lane["compacted"] = event.position
+        elif kind in ("agent.joined", "agent.left"):
+            if lane["open"]:
+                lane["interrupted"] += 1
+                self._leave_provisional(lane, event, "interrupted", "its process ended")
+            lane["run"] = max(lane["run"], event.run)
+
+    def _begin(self, lane: Lane, event: Event) -> None:
+        data = event.data or {}
+        if lane["open"]:
+            lane["interrupted"] += 1
+            self._leave_provisional(lane, event, "interrupted", "another turn was begun")
+        lane["turns"] += 1
+        lane["open"] = {
+            "turn": lane["turns"],
+            "base": data.get("base", lane["last_commit"]),
+            "fingerprint": data.get("fingerprint"),
+            "position": event.position,
+            "run": event.run,
+            "at": event.at,
+        }
+
+    def _commit(self, lane: Lane, turn: dict[str, Any], event: Event) -> None:
+        commits = lane["commits"]
+        while commits and commits[-1]["position"] > turn["base"]:
+            # A retry from an earlier base: what it discards leaves the trajectory now, and not before.
+            commits.pop()
+            lane["committed"] -= 1
+        commits.append(
+            {"turn": turn["turn"], "base": turn["base"], "fingerprint": turn["fingerprint"], "position": event.position}
+        )
+        if len(commits) > ROLLBACK_LIMIT + 1:
+            del commits[0]
+        lane["committed"] += 1
+        lane["last_commit"] = event.position
+        lane["open"] = None
+        if lane["provisional"]:
+            lane["provisional"] = []
+
+    def _leave_provisional(self, lane: Lane, event: Event, how: str, reason: str) -> None:
+        turn = lane["open"]
+        lane["open"] = None
+        lane["provisional"].append(
+            {"turn": turn["turn"], "position": turn["position"], "end": event.position, "how": how, "reason": reason,
+             "run": turn["run"], "at": event.at}
+        )  # fmt: skip
+        del lane["provisional"][:-PROVISIONAL_LIMIT]

@@ -1,0 +1,51 @@
+"""The lifecycle: how the session came to be where it stands. (Where it stands is the head's to say.)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from onrecord.views.view import View
+
+if TYPE_CHECKING:
+    from onrecord.log.events import Event
+
+
+class Lifecycle(View):
+    """Every step with time, actor and reason; what was held, forked, imported and erased."""
+
+    KINDS: ClassVar = frozenset(
+        {"session.opened", "session.paused", "session.resumed", "session.closed", "session.archived", "session.renamed",
+         "session.forked", "session.imported", "session.held", "session.released", "payload.erased",
+         "interruption.recorded"}
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, Any]] = []
+        self.names: list[str] = []
+        self.parent: dict[str, Any] | None = None
+        self.erased: int = 0
+        self.interruption: dict[str, Any] | None = None
+
+    def apply(self, event: Event) -> None:
+        data = event.data or {}
+        if event.kind == "interruption.recorded":
+            self.interruption = {"position": event.position, "at": event.at, "by": event.by, **data}
+            return
+        if event.kind == "payload.erased":
+            self.erased += data.get("count", 0)
+        if "name" in data:
+            self.names.append(data["name"])
+        if data.get("parent"):
+            self.parent = data["parent"]
+        if event.kind == "session.resumed":
+            self.interruption = None
+        self.steps.append(
+            {
+                "position": event.position,
+                "at": event.at,
+                "by": event.by,
+                "run": event.run,
+                "step": event.kind.partition(".")[2],
+                "reason": data.get("reason", ""),
+            }
+        )

@@ -1,0 +1,65 @@
+"""Progress: is the agent still getting anywhere, judged by the calls it makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from onrecord.log.codec import encode_payload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onrecord.log.items import Item
+
+LOOK_BACK_TURNS = 24
+"""How many of the last turns are looked at."""
+LONGEST_CYCLE = 4
+"""The longest oscillation that is recognised, in calls."""
+
+
+class Stuck(NamedTuple):
+    """The same calls over and over."""
+
+    cycle: int
+    """1 for one call repeated; 2 for back and forth; and so on."""
+    repeats: int
+    calls: tuple[str, ...]
+
+    def __str__(self) -> str:
+        what = " -> ".join(self.calls)
+        return f"{what} made {self.repeats} times in a row" if self.cycle == 1 else f"{what} went round {self.repeats} times"
+
+
+def stuck(items: Iterable[Item], repeats: int = 3) -> Stuck | None:
+    """Whether the last calls repeat themselves, with the same arguments and the same results, at least `repeats` times."""
+    signatures, names = _signatures(items)
+    for cycle in range(1, LONGEST_CYCLE + 1):
+        count = _rounds(signatures, cycle)
+        if count >= repeats:
+            return Stuck(cycle, count, tuple(names[-cycle:]))
+    return None
+
+
+def _signatures(items: Iterable[Item]) -> tuple[list[bytes], list[str]]:
+    """One signature per call: name, arguments and what came back. A changed result is progress."""
+    calls: dict[str, tuple[bytes, str]] = {}
+    results: dict[str, bytes] = {}
+    for item in items:
+        for call in item.get("tool_calls") or ():
+            calls[call["id"]] = encode_payload([call["name"], call.get("arguments")]), call["name"]
+        if item["role"] == "tool":
+            results[item["call"]] = encode_payload(item.get("content"))
+    ordered = [(signature + results.get(id_, b""), name) for id_, (signature, name) in calls.items()]
+    return [signature for signature, _name in ordered], [name for _signature, name in ordered]
+
+
+def _rounds(signatures: list[bytes], cycle: int) -> int:
+    last = signatures[-cycle:]
+    if len(last) < cycle or (cycle > 1 and len(set(last)) == 1):
+        return 0
+    count = 0
+    for start in range(len(signatures) - cycle, -1, -cycle):
+        if signatures[start : start + cycle] != last:
+            break
+        count += 1
+    return count

@@ -1,0 +1,30 @@
+"""What every view is: JSON values, and one step of a fold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+if TYPE_CHECKING:
+    from onrecord.log.events import Event
+
+
+class View:
+    """A value folded from events. Subclasses keep JSON values only and set them up in `__init__`."""
+
+    KINDS: ClassVar[frozenset[str]]
+    """The kinds this view listens to."""
+
+    def apply(self, event: Event) -> None:
+        """Fold one event in. The data of an erased event is None: what it said is gone, that it happened is not."""
+        raise NotImplementedError
+
+    def dump(self) -> dict[str, Any]:
+        """The values, for a snapshot."""
+        return vars(self)
+
+    @classmethod
+    def load(cls, saved: dict[str, Any]) -> Self:
+        """The view a snapshot was made of."""
+        view = cls()
+        vars(view).update(saved)
+        return view

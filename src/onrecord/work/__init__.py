@@ -1,0 +1,1 @@
+"""THE USER'S WORKTREE: which project this is."""

@@ -1,0 +1,1 @@
+"""The tests, by realism: laws, contracts, stories, crash, cli, docs."""

@@ -1,0 +1,1 @@
+"""The command as a user runs it: output, exit status, hints."""

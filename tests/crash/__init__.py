@@ -1,0 +1,1 @@
+"""What is still there after kill -9, torn writes and a full disk."""

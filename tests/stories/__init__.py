@@ -1,0 +1,1 @@
+"""Scenarios in plain words, with the views they lead to."""
