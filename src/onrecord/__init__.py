@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from onrecord.connect import connect
+    from onrecord.errors import OnrecordError
+    from onrecord.log.events import Event
+    from onrecord.log.head import Head
+    from onrecord.log.verify import Report
+    from onrecord.session.handle import Session
+    from onrecord.session.moment import Moment
+    from onrecord.session.records import Records
+    from onrecord.session.replay import replay
+    from onrecord.session.retention import Policy
+    from onrecord.session.turns import Turn
+    from onrecord.views.context import Context
+    from onrecord.views.transcript import Transcript
 
 _PLACES = {
     "connect": "connect",
@@ -20,7 +37,22 @@ _PLACES = {
     "OnrecordError": "errors",
 }
 
-__all__ = [*_PLACES, "__version__"]
+__all__ = [
+    "Context",
+    "Event",
+    "Head",
+    "Moment",
+    "OnrecordError",
+    "Policy",
+    "Records",
+    "Report",
+    "Session",
+    "Transcript",
+    "Turn",
+    "__version__",
+    "connect",
+    "replay",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -1,7 +1,8 @@
 """The same verbs, awaited. The only module of the core that knows asyncio.
 
-Each call runs the synchronous verb on a thread, so coroutines share the store's group commit. A call that is cancelled still finishes: the
-cancellation is delivered after the outcome is known, and carries it, so that nobody has to guess whether an append landed.
+Each call runs the synchronous verb on a thread, so coroutines share the store's group commit. A call that is
+cancelled still finishes: the cancellation is delivered after the outcome is known, and carries it, so that nobody has
+to guess whether an append landed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
     R = TypeVar("R")
+    S = TypeVar("S")
 
 THREADS = 64
 """How many calls of one process wait for a store at the same time."""
@@ -59,9 +61,9 @@ async def settled(call: Callable[[], R]) -> R:
 
 
 def _awaited(
-    verb: Callable[Concatenate[Any, P], R],
+    verb: Callable[Concatenate[S, P], R],
 ) -> Callable[Concatenate[_Wrapper, P], Coroutine[Any, Any, R]]:
-    async def call(self: _Wrapper, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(self: _Wrapper, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await settled(partial(verb, self.sync, *args, **kwargs))
 
     call.__name__, call.__doc__ = verb.__name__, verb.__doc__
@@ -125,6 +127,11 @@ class AsyncSession(_Wrapper):
         """Where the session stands in its lifecycle."""
         return self.sync.status
 
+    async def join(self, **options: Any) -> Self:
+        """Take this agent's lane: a new run begins."""
+        await settled(partial(self.sync.join, **options))
+        return self
+
     def turn(self, **options: Any) -> AsyncTurn:
         """Begin a turn; use it with `async with`."""
         return AsyncTurn(settled(partial(self.sync.turn, **options)))
@@ -147,7 +154,6 @@ class AsyncSession(_Wrapper):
 
         return await settled(partial(self.sync.once, key, run_there, rerun_unknown=rerun_unknown))
 
-    join = _awaited(Session.join)
     leave = _awaited(Session.leave)
     append = _awaited(Session.append)
     record = _awaited(Session.record)

@@ -23,10 +23,11 @@ _SETTINGS = {"store": str, "project": str, "retention": dict}
 
 
 def connect(url: str | None = None, *, project: str | None = None) -> Records:
-    """The sessions of a store: the default one, `sqlite:///relative/x.db`, `sqlite:////absolute/x.db`, a path, or `memory:`.
+    """The sessions of a store: the default one, a path, `sqlite:///relative/x.db`, `sqlite:////abs/x.db`, `memory:`.
 
-    Without a URL, ONRECORD_STORE counts, then `store` in the configuration, then one file in the user's data directory.
-    The project is the repository of the working directory (all its worktrees are one), ONRECORD_PROJECT, or what is given.
+    Without a URL, ONRECORD_STORE counts, then `store` in the configuration, then one file in the user's data
+    directory. The project is the repository of the working directory (all its worktrees are one), ONRECORD_PROJECT,
+    or what is given.
     """
     place = url or os.environ.get(STORE_VARIABLE) or settings().get("store") or str(default_path())
     here = project if project is not None else os.environ.get(PROJECT_VARIABLE) or find_project(Path.cwd())
@@ -44,7 +45,7 @@ def open_store(url: str) -> Store:
         from onrecord.stores.sqlite import SQLiteStore
 
         path, options = _sqlite_place(url) if scheme else (url, {})
-        return SQLiteStore(os.path.expanduser(path), **options)
+        return SQLiteStore(str(Path(path).expanduser()), **options)
     raise InvalidInput(f"no store is known for {scheme}://", hint="sqlite:///path/x.db, a path, or memory:")
 
 
@@ -94,7 +95,9 @@ def settings() -> dict[str, Any]:
         raise InvalidInput(f"{config_path()} cannot be read: {problem}", hint="it is a TOML file") from None
     for name, value in found.items():
         if name not in _SETTINGS or not isinstance(value, _SETTINGS[name]):
-            raise InvalidInput(f"{config_path()}: {name!r} is no setting, or has the wrong type", hint="see the reference")
+            raise InvalidInput(
+                f"{config_path()}: {name!r} is no setting, or has the wrong type", hint="see the reference"
+            )
     return found
 
 
@@ -103,5 +106,7 @@ def retention_policy() -> Policy:
     chosen = settings().get("retention", {})
     for name, days in chosen.items():
         if name not in Policy._fields or isinstance(days, bool) or not isinstance(days, int | float):
-            raise InvalidInput(f"retention: {name!r} is no setting, or not a number of days", hint=", ".join(Policy._fields))
+            raise InvalidInput(
+                f"retention: {name!r} is no setting, or not a number of days", hint=", ".join(Policy._fields)
+            )
     return Policy(**{name: None if days < 0 else days for name, days in chosen.items()})

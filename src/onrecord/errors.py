@@ -21,8 +21,8 @@
         ├── StoreBusy · StoreFull · StoreReadOnly
         └── StoreTooNew · StoreCorrupt · StoreUnsafe · OutcomeUnknown
 
-The first line of a message is a sentence a person can act on. `hint` names the next step, `code` is stable for programs,
-`retryable` says whether the same call may succeed later without anybody changing anything.
+The first line of a message is a sentence a person can act on. `hint` names the next step, `code` is stable for
+programs, `retryable` says whether the same call may succeed later without anybody changing anything.
 """
 
 from __future__ import annotations

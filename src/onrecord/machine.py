@@ -65,9 +65,10 @@ def _pid_space() -> str:
 
 
 def _ask(*command: str) -> str:
-    import subprocess  # noqa: PLC0415 - only systems without /proc need it, and it is slow to import
+    import subprocess
 
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=5).stdout.strip()  # noqa: S603 - fixed commands
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=5)  # noqa: S603 - fixed commands
+        return answer.stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -1,18 +1,21 @@
-"""How an event becomes bytes, and how its bytes are chained.
+r"""How an event becomes bytes, and how its bytes are chained.
 
-**Payload.** The data of an event is a JSON value in canonical form: UTF-8, keys sorted, no spaces, no NaN or infinity, keys
-are strings. Numbers are what Python's `json` writes. What cannot be written this way is refused before anything happens.
+**Payload.** The data of an event is a JSON value in canonical form: UTF-8, keys sorted, no spaces, no NaN or
+infinity, keys are strings. Numbers are what Python's `json` writes. What cannot be written this way is refused before
+anything happens.
 
-**Commitment.** `payload_hash = SHA-256("onrecord/payload/1\\0" + salt + payload)` with 16 random bytes of salt. Without the salt
-a short secret cannot be guessed from its hash, so payload and salt can be erased while the log still verifies.
+**Commitment.** `payload_hash = SHA-256("onrecord/payload/1\0" + salt + payload)` with 16 random bytes of salt.
+Without the salt a short secret cannot be guessed from its hash, so payload and salt can be erased while the log still
+verifies.
 
 **Header.** The canonical JSON list `[session, position, id, kind, v, at, by, run, because]`.
 
-**Chain.** `hash = SHA-256("onrecord/event/1\\0" + previous hash + header length (4 bytes, big endian) + header + payload_hash)`;
-the previous hash of position 1 is 32 zero bytes. A fork goes on from the hash of the event it was forked at.
+**Chain.** `hash = SHA-256("onrecord/event/1\0" + previous hash + header length (4 bytes, big endian) + header +
+payload_hash)`; the previous hash of position 1 is 32 zero bytes. A fork goes on from the hash of the event it was
+forked at.
 
-**Versions.** `v` is the version of the payload. Older payloads are lifted on read by pure functions (`UPCASTERS`) and never
-rewritten. A kind or version that is newer than this code passes through untouched.
+**Versions.** `v` is the version of the payload. Older payloads are lifted on read by pure functions (`UPCASTERS`) and
+never rewritten. A kind or version that is newer than this code passes through untouched.
 """
 
 from __future__ import annotations
@@ -73,7 +76,7 @@ def commit_to(salt: bytes, payload: bytes) -> bytes:
     return sha256(_PAYLOAD_TAG + salt + payload).digest()
 
 
-def seal(  # noqa: PLR0913 - the envelope has this many fields, and all callers name them
+def seal(
     kind: str, data: Any, *, id: str, at: int, by: str, run: int, salt: bytes, because: int | None = None
 ) -> Draft:
     """Check an event and turn it into a draft that a store can place."""
@@ -87,9 +90,18 @@ def seal(  # noqa: PLR0913 - the envelope has this many fields, and all callers 
     return Draft(id, kind, version, at, by, run, because, salt, payload, commit_to(salt, payload), data)
 
 
-def link(  # noqa: PLR0913 - one argument per field of the header
-    previous: bytes, session: str, position: int, id: str, kind: str, v: int, at: int, by: str, run: int,
-    because: int | None, payload_hash: bytes,
+def link(  # noqa: PLR0917 - the fields of the header in their order, on the hottest path
+    previous: bytes,
+    session: str,
+    position: int,
+    id: str,
+    kind: str,
+    v: int,
+    at: int,
+    by: str,
+    run: int,
+    because: int | None,
+    payload_hash: bytes,
 ) -> bytes:
     """The hash of an event in its place."""
     header = _header([session, position, id, kind, v, at, by, run, because]).encode()

@@ -1,8 +1,8 @@
 """The events: everything that can happen in a session, and the envelope each one travels in.
 
-Read this first. A kind is a stable string `noun.past-participle`. Each declares its tier: *transcript* (large, compactible,
-erasable by retention) or *durable* (small, permanent). There is no `turn.superseded`, no `finding.stale`, no `attempt.lost`:
-those are deduced by the views.
+Read this first. A kind is a stable string `noun.past-participle`. Each declares its tier: *transcript* (large,
+compactible, erasable by retention) or *durable* (small, permanent). There is no `turn.superseded`, no
+`finding.stale`, no `attempt.lost`: those are deduced by the views.
 """
 
 from __future__ import annotations

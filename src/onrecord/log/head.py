@@ -1,7 +1,8 @@
 """The head of a log: the few facts a store keeps beside it to place, guard and list it.
 
-A head is a fold like any other view, but a store carries it forward inside the append transaction, so that two processes
-can never both make the same step. `after` is that fold: it refuses what the lifecycle does not allow, before anything is written.
+A head is a fold like any other view, but a store carries it forward inside the append transaction, so that two
+processes can never both make the same step. `after` is that fold: it refuses what the lifecycle does not allow,
+before anything is written.
 
     open ──> active ──> paused ──> resumed ──> active ...        any of these ──> closed ──> archived
     closed or archived ──> resumed, only by an explicit reopening

@@ -1,8 +1,9 @@
 """Items: the neutral form of what is said in a turn, and how partners' messages become it.
 
-An item is a dict: `role` (system, user, assistant, tool) and `content` (text or a list of parts); an assistant's `tool_calls` are
-`[{"id", "name", "arguments"}]`; a tool's result names its `call` and may be an `error`. What a partner gave us is kept word for
-word in `verbatim`: `{"format", "message", "spans"}` on the first of the `spans` items it became.
+An item is a dict: `role` (system, user, assistant, tool) and `content` (text or a list of parts); an assistant's
+`tool_calls` are `[{"id", "name", "arguments"}]`; a tool's result names its `call` and may be an `error`. What a
+partner gave us is kept word for word in `verbatim`: `{"format", "message", "spans"}` on the first of the `spans`
+items it became.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ Item = dict[str, Any]
 def check_item(item: object) -> Item:
     """Return the item if it has the neutral form; one clear error otherwise."""
     if not isinstance(item, dict):
-        raise InvalidInput(f"an item is a dict, not {type(item).__name__}", hint='like {"role": "user", "content": "..."}')
+        raise InvalidInput(
+            f"an item is a dict, not {type(item).__name__}", hint='like {"role": "user", "content": "..."}'
+        )
     role = item.get("role")
     if role not in ROLES:
         raise InvalidInput(f"an item's role is one of {', '.join(ROLES)}, not {role!r}")

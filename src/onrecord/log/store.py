@@ -1,7 +1,8 @@
 """The port: what a place that keeps logs must do, method by method.
 
-`stores/memory.py` is the shortest honest implementation; `onrecord.testing.StoreContract` is the proof. Sessions, views and
-gates know only this. All methods may be called from any thread. Nothing here knows names of concrete stores.
+`stores/memory.py` is the shortest honest implementation; `onrecord.testing.StoreContract` is the proof. Sessions,
+views and gates know only this. All methods may be called from any thread. Nothing here knows names of concrete
+stores.
 """
 
 from __future__ import annotations
@@ -75,8 +76,9 @@ class Store(Protocol):
     def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
         """Make a new log and append its first events, in one durable step.
 
-        `head` is where the log starts: `head.fresh(...)`, or for a fork the parent's place. The id must be unused for ever
-        (`Conflict`), the name free in its project (`NameTaken`), and a fork's hash equal to the parent's at that position.
+        `head` is where the log starts: `head.fresh(...)`, or for a fork the parent's place. The id must be unused for
+        ever (`Conflict`), the name free in its project (`NameTaken`), and a fork's hash equal to the parent's at that
+        position.
         """
 
     def append(
@@ -84,19 +86,26 @@ class Store(Protocol):
     ) -> list[Receipt]:
         """Append all drafts or none, durable on return.
 
-        In one transaction: events whose id is on record are skipped and answered with their position (`IdReused` if their
-        content differs); if any is new, the lease's epoch must be current (`LeaseLost`), the log must stand at `expect`
-        (`LogMoved`), and `head.after` must allow each event. Positions are dense from 1.
+        In one transaction: events whose id is on record are skipped and answered with their position (`IdReused` if
+        their content differs); if any is new, the lease's epoch must be current (`LeaseLost`), the log must stand at
+        `expect` (`LogMoved`), and `head.after` must allow each event. Positions are dense from 1.
         """
 
-    def read(  # noqa: PLR0913 - each is one independent filter, named by its caller
-        self, session: str, *, after: int = 0, upto: int | None = None, limit: int | None = None,
-        kinds: Collection[str] | None = None, backwards: bool = False, bodies: Collection[str] | None = None,
+    def read(
+        self,
+        session: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        kinds: Collection[str] | None = None,
+        backwards: bool = False,
+        bodies: Collection[str] | None = None,
     ) -> list[Record]:
         """Events with `after < position <= upto`, in order (or newest first); a fork's inherited history included.
 
-        The result is complete when the call returns: no read transaction outlives it. With `bodies`, only those kinds come with
-        their payload (others have payload None but keep their salt; an erased event has neither).
+        The result is complete when the call returns: no read transaction outlives it. With `bodies`, only those kinds
+        come with their payload (others have payload None but keep their salt; an erased event has neither).
         """
 
     def find(self, session: str, id: str) -> Record | None:
@@ -105,9 +114,15 @@ class Store(Protocol):
     def head(self, session: str) -> Head:
         """Where the log stands, or `SessionNotFound`."""
 
-    def heads(  # noqa: PLR0913 - each is one independent filter, named by its caller
-        self, *, project: str | None = None, statuses: Collection[str] | None = None, name: str | None = None,
-        prefix: str | None = None, limit: int = 50, before: tuple[int, str] | None = None,
+    def heads(
+        self,
+        *,
+        project: str | None = None,
+        statuses: Collection[str] | None = None,
+        name: str | None = None,
+        prefix: str | None = None,
+        limit: int = 50,
+        before: tuple[int, str] | None = None,
     ) -> list[Head]:
         """Sessions by last activity, newest first; `before` = (at, session) of the last one of the previous page.
 
@@ -143,7 +158,7 @@ class Store(Protocol):
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
     ) -> list[Hit]:
-        """Events whose text has all words of the query (the last one may be a beginning), everything acknowledged included."""
+        """Events whose text has all words of the query; the last may be a beginning. All that is acknowledged counts."""
 
     def weigh(self, session: str, kinds: Collection[str] | None = None) -> list[Weight]:
         """What the session's own, not yet erased payloads of these kinds (None: of all) occupy."""

@@ -1,1 +1,1 @@
-"""THE CONDUCTOR: the handle callers hold, which joins the log, the views and a store. It does I/O only through that store."""
+"""THE CONDUCTOR: the handle callers hold. It joins log, views and a store, and does I/O only through that store."""

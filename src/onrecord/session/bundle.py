@@ -1,7 +1,8 @@
 """Bundles: a session in one file, to move it to another machine or to keep it.
 
-A bundle is JSON lines: a heading, one line per event (inherited history included), and an end line with the count and the last hash, so
-that a cut is noticed. On the way in the whole chain is derived again before anything is written; nothing is merged silently.
+A bundle is JSON lines: a heading, one line per event (inherited history included), and an end line with the count and
+the last hash, so that a cut is noticed. On the way in the whole chain is derived again before anything is written;
+nothing is merged silently.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def lines_of(session: Session) -> Iterator[str]:
 def take_in(records: Records, lines: Iterable[str], *, name: str | None = None, update: bool = False) -> Session:
     """Verify a bundle and keep its session in this project, under its own name or another one.
 
-    A session that is here already is only extended with `update`, and only if what is here is the beginning of the bundle.
+    A session that is here already is only extended with `update`, and only if what is here is the beginning of the
+    bundle.
     """
     heading, found = _unpack(lines)
     session_id = heading["session"]
@@ -54,10 +56,13 @@ def take_in(records: Records, lines: Iterable[str], *, name: str | None = None, 
         return _extend(records, here, found)
     if _here(records, session_id):
         raise Conflict(
-            f"session {session_id} is here already", hint="import with --update to add what is new, or export a fork of it"
+            f"session {session_id} is here already",
+            hint="import with --update to add what is new, or export a fork of it",
         )
     if records.store.heads(project=records.project, name=final, limit=1):
-        raise Conflict(f"a session named {final!r} exists in this project", hint="import it under another name: --as NAME")
+        raise Conflict(
+            f"a session named {final!r} exists in this project", hint="import it under another name: --as NAME"
+        )
     lineage = [(part["session"], part["upto"]) for part in heading["lineage"]]
     _install(records, lineage, found, final)
     session = Session(records.store, session_id, clock=records.clock)
@@ -158,8 +163,10 @@ def _unpack(lines: Iterable[str]) -> tuple[dict[str, Any], list[Record]]:
                 end = value
             else:
                 found.append(_record(value))
-    except (StopIteration, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise DamagedBundle(f"the bundle cannot be read: {problem or 'it is empty'}") from None
+    except StopIteration:
+        raise DamagedBundle("the bundle is empty") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise DamagedBundle(f"the bundle cannot be read: {problem}") from None
     _check(heading, found, end)
     return heading, found
 
@@ -167,10 +174,13 @@ def _unpack(lines: Iterable[str]) -> tuple[dict[str, Any], list[Record]]:
 def _record(value: dict[str, Any]) -> Record:
     salt, payload = value.get("salt"), value.get("payload")
     return Record(
-        value["session"], *(value[name] for name in _FIELDS), bytes.fromhex(salt) if salt else None,
-        payload.encode() if payload is not None else None, bytes.fromhex(value["payload_hash"]),
-        bytes.fromhex(value["hash"]),
-    )  # fmt: skip
+        session=value["session"],
+        **{name: value[name] for name in _FIELDS},
+        salt=bytes.fromhex(salt) if salt else None,
+        payload=payload.encode() if payload is not None else None,
+        payload_hash=bytes.fromhex(value["payload_hash"]),
+        hash=bytes.fromhex(value["hash"]),
+    )
 
 
 def _check(heading: dict[str, Any], found: list[Record], end: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Compaction: a summary stands for a range of the transcript. Facts cannot be covered, nothing is deleted, failure harms nothing."""
+"""Compaction: a summary stands for a range of the transcript. Facts stay, nothing is deleted, failure harms nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def compact(
     end = min(upto or lane["last_commit"], lane["last_commit"])
     turns = [turn for turn in session.transcript(session.agent) if turn.status == COMMITTED and turn.ended <= end]
     if not turns:
-        raise CompactionFailed(f"{session.agent!r} has no committed turn up to position {end}; there is nothing to sum up")
+        raise CompactionFailed(
+            f"{session.agent!r} has no committed turn up to position {end}; there is nothing to sum up"
+        )
     items = [item for turn in turns for item in turn.items]
     summary, decisions = _sum_up(summarise, extract, well_formed(items))
     end = turns[-1].ended
@@ -65,7 +67,9 @@ def compact(
 
 
 def _sum_up(
-    summarise: str | Callable[[list[Item]], str], extract: Callable[[list[Item]], Iterable[str]] | None, items: list[Item]
+    summarise: str | Callable[[list[Item]], str],
+    extract: Callable[[list[Item]], Iterable[str]] | None,
+    items: list[Item],
 ) -> tuple[str, list[str]]:
     try:
         summary = summarise if isinstance(summarise, str) else summarise(items)
@@ -84,4 +88,3 @@ def _sum_up(
 
 def _facts(views: Any) -> list[dict[str, Any]]:
     return [*views.facts.decisions, *views.findings.findings.values()]
-

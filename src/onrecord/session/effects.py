@@ -45,13 +45,15 @@ def start(session: Session, key: str, name: str, arguments: Any) -> Event:
     if number and ended is None:
         raise _unknown(session, key)
     if ended is not None and _succeeded(ended):
-        raise Conflict(f"effect {key!r} has happened, at position {ended.position}", hint="once(key, fn) returns its result")
+        raise Conflict(
+            f"effect {key!r} has happened, at position {ended.position}", hint="once(key, fn) returns its result"
+        )
     if number >= TRIES_LIMIT:
         raise Conflict(f"effect {key!r} has failed {number} times", hint="use a new key")
     data = {"key": key, "name": name, "arguments": arguments}
-    return session.append(
-        session.draft("effect.started", data, id=effect_id(key, "started", number + 1)), fenced=True
-    )[0]
+    return session.append(session.draft("effect.started", data, id=effect_id(key, "started", number + 1)), fenced=True)[
+        0
+    ]
 
 
 def settle(session: Session, key: str, *, result: Any = None, error: str | None = None) -> Event:

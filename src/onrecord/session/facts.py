@@ -24,8 +24,11 @@ class FactVerbs:
 
     if TYPE_CHECKING:
 
-        def record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event: ...
-        def require_text(self, text: str, what: str, limit: int) -> str: ...
+        def record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
+            """Append one event."""
+
+        def require_text(self, text: str, what: str, limit: int) -> str:
+            """The text if it says something and is short enough."""
 
     def set_objective(self, text: str) -> Event:
         """Say what the session is for."""
@@ -58,7 +61,13 @@ class FactVerbs:
         return self.record("finding.stated", data, because=because)
 
     def relabel(
-        self, finding: str, label: str, *, evidence: Sequence[str] = (), why: str | None = None, because: int | None = None
+        self,
+        finding: str,
+        label: str,
+        *,
+        evidence: Sequence[str] = (),
+        why: str | None = None,
+        because: int | None = None,
     ) -> Event:
         """Give a finding another label; its history keeps the old one."""
         data = {"finding": finding, "why": why, **self._labelled(label, evidence, because)}
@@ -70,7 +79,9 @@ class FactVerbs:
         if isinstance(evidence, str):
             evidence = [evidence]
         if label in NEED_EVIDENCE and not evidence and because is None:
-            raise InvalidInput(f"a finding can be {label} only with evidence", hint="give evidence=[...] or because=position")
+            raise InvalidInput(
+                f"a finding can be {label} only with evidence", hint="give evidence=[...] or because=position"
+            )
         return {"label": label, "evidence": [*evidence] or ([f"position {because}"] if because else [])}
 
     def set_scratch(self, key: str, value: Any) -> Event:
@@ -81,7 +92,7 @@ class FactVerbs:
             raise InvalidInput(f"the scratch value {key!r} is over {SCRATCH_LIMIT:,} bytes", hint="keep it in a file")
         return self.record("scratch.set", {"key": key, "value": value})
 
-    def set_budget(self, **limits: float) -> Event:
+    def set_budget(self, /, **limits: float) -> Event:
         """Limit steps, tokens, seconds, spend or repeats; replaces the budget so far."""
         return self.record("budget.set", {"limits": check_budget(limits)})
 

@@ -1,4 +1,4 @@
-"""Session: the handle on one session. Every verb builds events, appends them durably and folds just those into its views.
+"""Session: the handle on one session. A verb builds events, appends them durably and folds just those into its views.
 
 What a verb returns was on disk before it returned. Views are caches of the log: `refresh` reads what others appended.
 Threads may share a handle; no lock is held while a store persists.
@@ -122,13 +122,15 @@ class Session(FactVerbs):
             raise EventNotFound(f"no event stands at position {because}, which this one is to come from")
         return self.append(self.draft(kind, data, id=id, because=because))[0]
 
-    def join(self, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
+    def join(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
         """Take this agent's lane: a new run begins. Another holder's turns are refused from here on."""
         if self.lease is None:
             process = machine.identity()
             holder = process | {"handle": machine.entropy(4).hex()}
             self.lease = self.store.acquire(self.id, self.agent, holder, seconds=seconds, takeover=takeover)
-            draft = self.draft("agent.joined", {"process": process, **about})._replace(run=NEW_RUN)
+            draft = self.draft("agent.joined", {"process": process, **about})
+            if self.run is None:
+                draft = draft._replace(run=NEW_RUN)
             self.run = self.append(draft, fenced=True)[0].run
             self.refresh()
         return self
@@ -158,7 +160,12 @@ class Session(FactVerbs):
         return turns.begin(self, request=request, base=base, rollback=rollback, id=id)
 
     def record_turn(
-        self, items: Iterable[Any], *, usage: dict[str, Any] | None = None, format: str | None = None, id: str | None = None
+        self,
+        items: Iterable[Any],
+        *,
+        usage: dict[str, Any] | None = None,
+        format: str | None = None,
+        id: str | None = None,
     ) -> Event:
         """Record a whole turn at once: one durable commit. Items are neutral, or messages of a partner."""
         return turns.record(self, items, usage=usage, format=format, id=id)
@@ -225,9 +232,7 @@ class Session(FactVerbs):
 
     # Reading
 
-    def events(
-        self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None
-    ) -> Iterator[Event]:
+    def events(self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None) -> Iterator[Event]:
         """The log, in order: position, id, kind, at, by, run, data, hash."""
         while page := self.store.read(self.id, after=after, upto=upto, kinds=kinds, limit=READ_PAGE):
             yield from open_records(page)
@@ -271,7 +276,7 @@ class Session(FactVerbs):
         new = moment.fork(self, name, self.views.position if at is None else at)
         return Session(self.store, new, agent=agent or self.agent, clock=self.clock)
 
-    def compact(self, summarise: str | Callable[[list[Any]], str], **options: Any) -> compaction.Coverage:
+    def compact(self, /, summarise: str | Callable[[list[Any]], str], **options: Any) -> compaction.Coverage:
         """Let a summary stand for the transcript so far; facts are untouched. See `compaction.compact`."""
         return compaction.compact(self, summarise, **options)
 
@@ -334,4 +339,3 @@ class Session(FactVerbs):
         if len(text) > limit:
             raise InvalidInput(f"{what} has {len(text):,} characters; the limit is {limit:,}", hint="facts are short")
         return text
-

@@ -153,7 +153,9 @@ def _against(checkpoint: dict[str, Any], session: Session, head: Head, kept: str
     if checkpoint.get("session") != session.id:
         return Problem(position, "checkpoint", f"the checkpoint is of session {checkpoint.get('session')}")
     if position > head.position:
-        return Problem(position, "checkpoint", f"the log ends at {head.position}: events were cut off since the checkpoint")
+        return Problem(
+            position, "checkpoint", f"the log ends at {head.position}: events were cut off since the checkpoint"
+        )
     if kept != checkpoint["hash"]:
         return Problem(position, "checkpoint", "another event stands at this position now: the log was rolled back")
     return None

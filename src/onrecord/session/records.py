@@ -53,7 +53,7 @@ class Records:
         """Let go of files and connections."""
         self.store.close()
 
-    def open(  # noqa: PLR0913 - all but the name have a meaning of their own and a default
+    def open(
         self, name: str, *, agent: str = "main", objective: str | None = None, metadata: dict[str, Any] | None = None,
         budget: dict[str, float] | None = None, takeover: bool = False, lease_seconds: float = LEASE_SECONDS,
     ) -> Session:  # fmt: skip
@@ -72,7 +72,7 @@ class Records:
             session.set_budget(**budget)
         return session
 
-    def create(  # noqa: PLR0913 - as `open`
+    def create(
         self, name: str, *, agent: str = DEFAULT_ACTOR, objective: str | None = None,
         metadata: dict[str, Any] | None = None, budget: dict[str, float] | None = None,
         parent: dict[str, Any] | None = None,
@@ -92,8 +92,10 @@ class Records:
             "session.opened", data, id=first, at=int(now * 1e6), by=check_name(agent, "agent"), run=NEW_RUN,
             salt=entropy[20:],
         )  # fmt: skip
-        self.store.create(heads.fresh(id_, draft), [draft])
-        return Session(self.store, id_, agent=agent, clock=self.clock)
+        (where,) = self.store.create(heads.fresh(id_, draft), [draft])
+        session = Session(self.store, id_, agent=agent, clock=self.clock)
+        session.run = where.run  # making the session was this process's first opening of it
+        return session
 
     def get(self, name: str, *, agent: str = DEFAULT_ACTOR) -> Session:
         """The session of this name or id; the beginning of either is enough when only one fits. Takes no lane."""
@@ -110,7 +112,11 @@ class Records:
             if len(exact) == 1:
                 return exact[0]
         exact = self.store.heads(name=name, limit=5)
-        near = exact or self.store.heads(project=self.project, prefix=name, limit=5) or self.store.heads(prefix=name, limit=5)
+        near = (
+            exact
+            or self.store.heads(project=self.project, prefix=name, limit=5)
+            or self.store.heads(prefix=name, limit=5)
+        )
         if not near:
             raise SessionNotFound(f"no session is named {name!r}")
         if len(near) > 1:

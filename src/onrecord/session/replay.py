@@ -1,15 +1,15 @@
 """Replay: run new code against a recorded run and report where it goes another way.
 
-The code gets a session on a store of its own that answers `once` from the recording: nothing outside happens again. What it appends is
-compared, event by event, with what was recorded.
+The code gets a session on a store of its own that answers `once` from the recording: nothing outside happens again.
+What it appends is compared, event by event, with what was recorded.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.session.handle import Session
 from onrecord.session.effects import recorded_result
+from onrecord.session.handle import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ class Replay(NamedTuple):
         return self.divergence is None and self.error is None
 
 
-class UnrecordedEffect(Exception):  # noqa: N818 - it ends the replay, it is no fault
+class UnrecordedEffect(Exception):
     """The replayed code asked for a side effect that was never recorded."""
 
 
@@ -62,6 +62,7 @@ class ReplaySession(Session):
     unrecorded: list[str]
 
     def once(self, key: str, fn: Callable[[], Any], *, rerun_unknown: bool = False) -> Any:
+        """The recorded result; without one the replay ends here."""
         del rerun_unknown  # nothing is run in a replay
         found, result = recorded_result(self.recording, key)
         if not found:
@@ -72,7 +73,9 @@ class ReplaySession(Session):
         return result
 
 
-def replay(recording: Session, worker: Callable[[Session], object], scratch: Records, *, run: int | None = None) -> Replay:
+def replay(
+    recording: Session, worker: Callable[[Session], object], scratch: Records, *, run: int | None = None
+) -> Replay:
     """Run `worker` on an empty session in `scratch` (a store that may be thrown away) and compare."""
     origin = scratch.create(recording.name, agent=recording.agent)
     session = ReplaySession(scratch.store, origin.id, agent=recording.agent, clock=recording.clock)

@@ -59,7 +59,8 @@ def erase(session: Session, reason: str, positions: Collection[int] | None) -> E
         needed = [child.name for child in session.store.children(session.id) if child.status != ERASED]
         if needed:
             raise InvalidInput(
-                f"{', '.join(needed)} shares the history of {head.name!r}", hint="erase the forks first, or single positions"
+                f"{', '.join(needed)} shares the history of {head.name!r}",
+                hint="erase the forks first, or single positions",
             )
     elif not positions:
         raise InvalidInput("no position is given", hint="name positions, or leave them out to erase the whole session")
@@ -89,11 +90,19 @@ def sweep(
             continue
         weights = store.weigh(head.session, TRANSCRIPT_KINDS)
         if weights:
-            yield _sweep_one(store, open_session, head, weights, f"{head.status}, idle for {idle:.0f} days", dry_run=dry_run)
+            yield _sweep_one(
+                store, open_session, head, weights, f"{head.status}, idle for {idle:.0f} days", dry_run=dry_run
+            )
 
 
-def _sweep_one(  # noqa: PLR0913 - the facts of one step of the sweep
-    store: Store, open_session: Callable[[str], Session], head: Head, weights: list[Weight], reason: str, *, dry_run: bool
+def _sweep_one(
+    store: Store,
+    open_session: Callable[[str], Session],
+    head: Head,
+    weights: list[Weight],
+    reason: str,
+    *,
+    dry_run: bool,
 ) -> Swept:
     size = sum(weight.size for weight in weights)
     protector = _protector(store, head)

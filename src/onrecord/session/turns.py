@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.views.lanes import Lane
 
+AMOUNT_LIMIT = 1e15
+"""Token counts and costs stay below this, so that sums stay exact."""
 WHOLE_TURN_LIMIT = 32 * 1024
 """A recorded turn up to this many bytes is one event; a larger one is its parts, in one commit."""
 
@@ -125,8 +127,9 @@ def begin(session: Session, *, request: Any, base: int | None, rollback: int, id
     fingerprint = None if request is None else sha256(encode_payload(request)).hexdigest()
     lane = session.lane()
     if lane["open"]:
+        since = lane["open"]["position"]
         raise TurnConflict(
-            f"turn {lane['open']['turn']} of {session.agent!r} is still open, since position {lane['open']['position']}",
+            f"turn {lane['open']['turn']} of {session.agent!r} is still open, since position {since}",
             hint="commit or abort it first",
         )
     base = lane["last_commit"] if base is None else base
@@ -152,7 +155,9 @@ def record(
     whole = session._whole  # noqa: SLF001 - the hot path: this lane is ours, so what the handle knows of it is current
     lane = whole.lanes.lanes.get(session.agent)
     if lane and lane["open"]:
-        raise TurnConflict(f"turn {lane['open']['turn']} of {session.agent!r} is still open", hint="commit or abort it first")
+        raise TurnConflict(
+            f"turn {lane['open']['turn']} of {session.agent!r} is still open", hint="commit or abort it first"
+        )
     if whole.spend.budget:
         _check_budget(session)
     drafts = [session.draft("turn.recorded", {"items": items}, id=id)]
@@ -172,7 +177,9 @@ def usage_of(
 ) -> dict[str, Any]:
     """The payload of a usage event, checked."""
     for what, amount in (("input_tokens", input_tokens), ("output_tokens", output_tokens), ("cost", cost)):
-        if amount is not None and (isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < 1e15):
+        if amount is not None and (
+            isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < AMOUNT_LIMIT
+        ):
             raise InvalidInput(f"{what} is a number from 0 up, not {amount!r}")
     return {"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, "cost": cost}
 

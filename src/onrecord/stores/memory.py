@@ -91,7 +91,7 @@ class MemoryStore:
                 self.renew(lease)
             return [receipt for receipt in receipts if receipt]
 
-    def read(  # noqa: PLR0913 - the port
+    def read(
         self, session: str, *, after: int = 0, upto: int | None = None, limit: int | None = None,
         kinds: Collection[str] | None = None, backwards: bool = False, bodies: Collection[str] | None = None,
     ) -> list[Record]:  # fmt: skip
@@ -117,7 +117,7 @@ class MemoryStore:
                 raise SessionNotFound(f"no session has the id {session!r}")
             return self._heads[session]
 
-    def heads(  # noqa: PLR0913 - the port
+    def heads(
         self, *, project: str | None = None, statuses: Collection[str] | None = None, name: str | None = None,
         prefix: str | None = None, limit: int = 50, before: tuple[int, str] | None = None,
     ) -> list[Head]:  # fmt: skip

@@ -17,7 +17,7 @@ def held_by(name: str, lease: Lease) -> LeaseHeld:
     who = f"process {lease.holder.get('pid')} on {lease.holder.get('host')}"
     return LeaseHeld(
         f"agent {lease.lane!r} of session {name!r} is held by {who} since {since}",
-        hint=f"it is free when that process ends, or at {until} if it stays silent; open it with takeover to take it now",
+        hint=f"it is free when that process ends, or at {until} if it stays silent; open with takeover to take it now",
         holder=lease.holder,
         since=lease.since,
         until=lease.until,

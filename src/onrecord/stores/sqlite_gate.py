@@ -1,8 +1,9 @@
 """The gate: a lock file that lets the writers of all processes through one after another.
 
-SQLite's own lock keeps writers apart, but it lets a lucky one go first for seconds while others starve. So every write and
-every checkpoint is made while holding `flock` on `<database>.lock`. The gate is fairness and a shield against checkpoint
-races; SQLite stays the lock that correctness rests on: whoever cannot pass the gate in time goes on without it.
+SQLite's own lock keeps writers apart, but it lets a lucky one go first for seconds while others starve. So every
+write and every checkpoint is made while holding `flock` on `<database>.lock`. The gate is fairness and a shield
+against checkpoint races; SQLite stays the lock that correctness rests on: whoever cannot pass the gate in time goes
+on without it.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ class Gate:
 class _Patience:
     """A thread that waits for the lock on behalf of others, because `flock` knows no deadline.
 
-    It waits on a file of its own: if its caller gave up, passed the gate another way and the lock came in at last, letting go
-    of it here must not let go of what the caller holds.
+    It waits on a file of its own: if its caller gave up, passed the gate another way and the lock came in at last,
+    letting go of it here must not let go of what the caller holds.
     """
 
     def __init__(self, file: int) -> None:
@@ -142,6 +143,8 @@ def open_lock_file(path: str) -> int:
         if problem.errno in _UNWRITABLE:
             raise StoreReadOnly(f"the store cannot be written: {path}: {problem.strerror}") from None
         if problem.errno == errno.ELOOP:
-            raise StoreUnsafe(f"{path} is a symbolic link", hint="remove it; onrecord makes its own lock file") from None
+            raise StoreUnsafe(
+                f"{path} is a symbolic link", hint="remove it; onrecord makes its own lock file"
+            ) from None
         raise StoreReadOnly(f"the lock file cannot be made: {path}: {problem.strerror}") from None
     return file

@@ -1,7 +1,8 @@
 """Whether a place can keep the promises: whose files they are, who else may write them, and what disk they are on.
 
-Nothing here opens an existing database file: closing any handle of it would drop the locks that other connections of this
-process hold on it. Everything is found out with `stat`, and a new file is made empty, with its permissions, before SQLite sees it.
+Nothing here opens an existing database file: closing any handle of it would drop the locks that other connections of
+this process hold on it. Everything is found out with `stat`, and a new file is made empty, with its permissions,
+before SQLite sees it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ COMPANIONS = ("", "-wal", "-shm", "-journal", ".lock")
 """What stands beside a database under its name."""
 
 NETWORK_FILE_SYSTEMS = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "smb2", "ncpfs", "afs", "9p", "ceph", "lustre", "gpfs", "beegfs", "glusterfs",
-     "ocfs2", "gfs2", "coda", "davfs", "orangefs", "pvfs2", "webdav", "afpfs", "virtiofs-remote"}
+    {"nfs", "nfs4", "cifs", "smb3", "smb2", "smbfs", "ncpfs", "afs", "afpfs", "9p", "ceph", "lustre", "gpfs", "beegfs",
+     "glusterfs", "ocfs2", "gfs2", "coda", "davfs", "webdav", "orangefs", "pvfs2", "vboxsf", "vmhgfs-fuse", "drvfs",
+     "sshfs", "rclone", "s3fs", "gcsfuse", "smbnetfs", "curlftpfs", "remote"}
 )  # fmt: skip
-"""File systems whose locks or shared memory SQLite cannot rely on."""
+"""File systems whose locks or shared memory SQLite cannot rely on; those of FUSE without their `fuse.`."""
 
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_MAY_ANYTHING = 0o077
@@ -113,7 +115,8 @@ def _check_file(path: str) -> None:
         raise StoreUnsafe(f"{path} is not a regular file", hint="move it away, or set ONRECORD_STORE to another place")
     if facts.st_uid != os.geteuid():
         raise StoreUnsafe(
-            f"{path} belongs to another user", hint="run onrecord as that user, or set ONRECORD_STORE to a place of your own"
+            f"{path} belongs to another user",
+            hint="run onrecord as that user, or set ONRECORD_STORE to a place of your own",
         )
     if facts.st_mode & _OTHERS_MAY_WRITE:
         raise StoreUnsafe(
@@ -144,8 +147,7 @@ def _unwritable(path: str, problem: OSError) -> StoreError:
 def refuse_network(path: str) -> None:
     """Refuse a file system that other machines write too."""
     kind = file_system_of(os.path.dirname(path))
-    name = kind.removeprefix("fuse.")
-    if name in NETWORK_FILE_SYSTEMS or name in ("sshfs", "rclone", "s3fs", "gcsfuse", "smbnetfs", "curlftpfs", "remote"):
+    if kind.removeprefix("fuse.") in NETWORK_FILE_SYSTEMS:
         raise StoreUnsafe(
             f"{path} is on a network file system ({kind}), where SQLite can lose or damage data", hint=_USE_POSTGRESQL
         )
@@ -196,5 +198,7 @@ def _ask_darwin(directory: str) -> str:
         ask = getattr(library, "statfs$INODE64", None) or library.statfs
         if ask(os.fsencode(directory), answer) == 0:
             flags = int.from_bytes(answer.raw[64:68], sys.byteorder)
-            return answer.raw[72:88].split(b"\0", 1)[0].decode("ascii", "replace") if flags & _DARWIN_LOCAL else "remote"
+            return (
+                answer.raw[72:88].split(b"\0", 1)[0].decode("ascii", "replace") if flags & _DARWIN_LOCAL else "remote"
+            )
     return ""

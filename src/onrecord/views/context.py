@@ -1,4 +1,4 @@
-"""The context: what a model should see this turn, within a token budget. Separate from the record, made anew each time."""
+"""The context: what a model should see this turn, within a token budget. It is made anew each time, from the record."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def _inert(text: str) -> str:
     return text.replace("<", "‹").replace(">", "›")
 
 
-def assemble(  # noqa: PLR0913 - the parts of a context
+def assemble(
     brief: str, summary: str | None, turns: list[Turn], *, tokens: int, count: Callable[[str], int], position: int,
     committed: int,
 ) -> Context:  # fmt: skip
-    """Fit brief and summary first, then whole groups of items from the newest back. A call is never parted from its result."""
+    """Fit brief and summary, then groups of items from the newest back. A call is never parted from its result."""
     used = count(brief)
     if summary and used + count(summary) <= tokens:
         used += count(summary)

@@ -109,7 +109,9 @@ def _merge(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _has_results(message: dict[str, Any]) -> bool:
-    return isinstance(message["content"], list) and any(part.get("type") == "tool_result" for part in message["content"])
+    return isinstance(message["content"], list) and any(
+        part.get("type") == "tool_result" for part in message["content"]
+    )
 
 
 def _parts(content: Any) -> list[Any]:

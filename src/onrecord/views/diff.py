@@ -17,18 +17,20 @@ def changes(old: Whole, new: Whole, turns: list[Turn]) -> list[dict[str, Any]]:
     for field in ("objective", "reproduction", "next_action"):
         before, after = getattr(old.facts, field), getattr(new.facts, field)
         _single(found, field, _said(before), _said(after))
-    for decision in new.facts.decisions[len(old.facts.decisions) :]:
-        found.append({"what": "decision", "before": None, "after": decision["text"], "position": decision["position"]})
+    found += [
+        {"what": "decision", "before": None, "after": decision["text"], "position": decision["position"]}
+        for decision in new.facts.decisions[len(old.facts.decisions) :]
+    ]
     for name, finding in new.findings.findings.items():
         label = old.findings.findings.get(name, {}).get("label")
         _single(found, f"finding {name}", label, finding["label"], finding["claim"])
     for key in sorted(old.facts.scratch.keys() | new.facts.scratch.keys()):
         _single(found, f"scratch {key}", old.facts.scratch.get(key), new.facts.scratch.get(key))
     _single(found, "budget", old.spend.budget, new.spend.budget)
-    for turn in turns:
-        found.append(
-            {"what": f"turn of {turn.agent}", "before": None, "after": f"{len(turn.items)} items", "position": turn.ended}
-        )
+    found += [
+        {"what": f"turn of {turn.agent}", "before": None, "after": f"{len(turn.items)} items", "position": turn.ended}
+        for turn in turns
+    ]
     for agent in sorted(new.lanes.lanes):
         before, after = old.lanes.lane(agent), new.lanes.lane(agent)
         _single(found, f"provisional turns of {agent}", len(before["provisional"]), len(after["provisional"]))

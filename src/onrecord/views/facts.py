@@ -49,9 +49,7 @@ class Facts(View):
             case "next_action.set":
                 self.next_action = {"text": data["text"], "command": data.get("command"), **stamp}
             case "decision.made":
-                self.decisions.append(
-                    {"text": data["text"], "why": data.get("why"), "because": event.because, **stamp}
-                )
+                self.decisions.append({"text": data["text"], "why": data.get("why"), "because": event.because, **stamp})
             case "scratch.set":
                 if data["value"] is None:
                     self.scratch.pop(data["key"], None)

@@ -1,6 +1,7 @@
 """Findings: claims with a label, the evidence they rest on, and the whole history of both.
 
-A finding's number is its place among the findings of the log, so it comes from the transaction and cannot be given twice.
+A finding's number is its place among the findings of the log, so it comes from the transaction and cannot be given
+twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The fold: how events become views.
 
-A view holds JSON values only, so that any view can be put away as a snapshot and taken up again without a change of meaning.
-`Whole` carries the views a session needs at hand; their size depends on the facts, never on the length of the transcript.
+A view holds JSON values only, so that any view can be put away as a snapshot and taken up again without a change of
+meaning. `Whole` carries the views a session needs at hand; their size depends on the facts, never on the length of
+the transcript.
 """
 
 from __future__ import annotations

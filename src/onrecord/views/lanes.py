@@ -1,7 +1,8 @@
 """Lanes: where each agent's turns stand. A lane is one agent's line of turns.
 
-The provisional tail of a lane is every turn after its last commit that was aborted, or begun by a run that is over. It is
-deduced, never stored: the next commit supersedes it without deleting anything, and if none comes it stands as the honest last turn.
+The provisional tail of a lane is every turn after its last commit that was aborted, or begun by a run that is over.
+It is deduced, never stored: the next commit supersedes it without deleting anything, and if none comes it stands as
+the honest last turn.
 """
 
 from __future__ import annotations

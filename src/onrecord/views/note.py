@@ -1,7 +1,8 @@
 """The note: what the next agent reads, assembled from the durable tier; and the brief, its first 2 KB.
 
-The brief stands alone: objective, next action, blockers, what was rejected, what is verified, the last turn. Its lines are dropped
-from the least to the most important until it fits; what was dropped is counted, never passed over in silence.
+The brief stands alone: objective, next action, blockers, what was rejected, what is verified, the last turn. Its
+lines are dropped from the least to the most important until it fits; what was dropped is counted, never passed over
+in silence.
 """
 
 from __future__ import annotations
@@ -84,11 +85,11 @@ def _groups(whole: Whole) -> list[tuple[str, list[str]]]:
 def _unsettled(whole: Whole) -> list[str]:
     entries = []
     for agent, lane in whole.lanes.lanes.items():
-        for turn in lane["provisional"]:
-            entries.append(
-                f"turn {turn['turn']} of {agent} was {turn['how']} at position {turn['end']}"
-                + (f": {turn['reason']}" if turn["reason"] else "")
-            )
+        entries += [
+            f"turn {turn['turn']} of {agent} was {turn['how']} at position {turn['end']}"
+            + (f": {turn['reason']}" if turn["reason"] else "")
+            for turn in lane["provisional"]
+        ]
         if lane["open"]:
             entries.append(f"turn {lane['open']['turn']} of {agent} was begun at position {lane['open']['position']}")
     for key, effect in whole.effects.unfinished.items():

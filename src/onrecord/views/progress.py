@@ -27,11 +27,15 @@ class Stuck(NamedTuple):
 
     def __str__(self) -> str:
         what = " -> ".join(self.calls)
-        return f"{what} made {self.repeats} times in a row" if self.cycle == 1 else f"{what} went round {self.repeats} times"
+        return (
+            f"{what} made {self.repeats} times in a row"
+            if self.cycle == 1
+            else f"{what} went round {self.repeats} times"
+        )
 
 
 def stuck(items: Iterable[Item], repeats: int = 3) -> Stuck | None:
-    """Whether the last calls repeat themselves, with the same arguments and the same results, at least `repeats` times."""
+    """Whether the last calls repeat themselves, arguments and results alike, at least `repeats` times."""
     signatures, names = _signatures(items)
     for cycle in range(1, LONGEST_CYCLE + 1):
         count = _rounds(signatures, cycle)

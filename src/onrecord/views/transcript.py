@@ -1,6 +1,7 @@
 """The transcript: turns and their items, committed and provisional, and the well-formed list a model may be handed.
 
-A transcript can be folded from the middle of a log: a turn whose beginning is not among the events is left out as a whole.
+A transcript can be folded from the middle of a log: a turn whose beginning is not among the events is left out as a
+whole.
 """
 
 from __future__ import annotations
@@ -130,8 +131,8 @@ class Transcript:
 def well_formed(items: Iterable[Item]) -> list[Item]:
     """The same items with every tool call answered exactly once, right after it was made.
 
-    A call without a result gets one that is marked `synthesised`; a result that answers no call on record cannot be shown to a model
-    and is left out.
+    A call without a result gets one that is marked `synthesised`; a result that answers no call on record cannot be
+    shown to a model and is left out.
     """
     done: list[Item] = []
     waiting: dict[str, str] = {}

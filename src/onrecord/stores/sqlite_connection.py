@@ -1,0 +1,242 @@
+"""Connections to a SQLite file: how they are opened, checked and upgraded, and what their errors mean to us.
+
+Only apsw is used. The SQLite inside many Pythons loses committed rows when a checkpoint races a writer (3.7.0 to 3.51.2),
+and two SQLite libraries on one file in one process drop each other's locks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import apsw
+
+from onrecord.errors import (
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+)
+
+if TYPE_CHECKING:
+    from onrecord.stores.sqlite_gate import Gate
+
+SQLITE_AT_LEAST = (3, 51, 3)
+"""The first SQLite without the bug that reverts committed rows."""
+APPLICATION_ID = 0x4F6E5265
+"""`OnRe`: marks a database file as ours."""
+SCHEMA_VERSION = 1
+"""The number of the last migration."""
+PAGE_SIZE = 8192
+BUSY_SECONDS = 5.0
+"""How long SQLite's own lock is waited for, behind the gate."""
+OPEN_SECONDS = 30.0
+"""How long an opener waits while others create or upgrade the store."""
+WAL_BYTES = 16 * 1024 * 1024
+"""The write-ahead log is cut back to nothing when it has grown over this."""
+
+_SQL = os.path.join(os.path.dirname(__file__), "sql", "sqlite")
+_BEGUN = "BEGIN IMMEDIATE"
+
+
+def _load(name: str) -> str:
+    with open(os.path.join(_SQL, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def _queries(text: str) -> dict[str, str]:
+    """Every named query of a file: `-- name: what it is for`, then the statement."""
+    found = {}
+    for block in text.split("\n\n-- ")[1:]:
+        title, _, statement = block.partition("\n")
+        found[title.partition(":")[0]] = statement.strip()
+    return found
+
+
+QUERIES = _queries(_load("queries.sql"))
+
+_PRAGMAS = (
+    "PRAGMA secure_delete = ON; PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY; "
+    f"PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = {WAL_BYTES}; "
+)
+_DURABILITY = {"full": "PRAGMA synchronous = FULL; ", "fast": "PRAGMA synchronous = NORMAL; "}
+_DARWIN = "PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; " if sys.platform == "darwin" else ""
+DURABILITIES = tuple(_DURABILITY)
+
+
+def refuse_old_library() -> None:
+    """Refuse a SQLite that is known to lose committed rows."""
+    version = apsw.sqlitelibversion()
+    if tuple(int(part) for part in version.split(".")[:3]) < SQLITE_AT_LEAST:
+        raise StoreError(
+            f"the SQLite inside apsw is {version}, which can lose committed events",
+            hint="pip install --upgrade apsw (SQLite 3.51.3 or newer)",
+        )
+
+
+def open_writer(path: str, durability: str) -> apsw.Connection:
+    """A connection that writes."""
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.execute(_PRAGMAS + _DURABILITY[durability] + _DARWIN)
+    _harden(connection)
+    return connection
+
+
+def open_reader(path: str) -> apsw.Connection:
+    """A connection that only reads, if need be from a place that cannot be written."""
+    writable = os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
+    flags = apsw.SQLITE_OPEN_READWRITE if writable else apsw.SQLITE_OPEN_READONLY
+    connection = apsw.Connection(path, flags=flags)
+    connection.execute(_PRAGMAS + "PRAGMA query_only = ON; ")
+    _harden(connection)
+    if not writable:
+        connection = _readable(connection, path)
+    return connection
+
+
+def _harden(connection: apsw.Connection) -> None:
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    # The last one to close would checkpoint outside the gate; the store does it itself, inside.
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
+
+
+def _readable(connection: apsw.Connection, path: str) -> apsw.Connection:
+    """A database in WAL mode cannot be read without its -shm file; where none can be made, an idle one is read as it lies."""
+    try:
+        connection.execute(QUERIES["tables"]).fetchall()
+    except (apsw.CantOpenError, apsw.ReadOnlyError) as problem:
+        connection.close()
+        if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
+            raise StoreReadOnly(
+                f"{path} has unfinished writes beside it and stands where nothing can be written",
+                hint="copy it together with its -wal file to a writable place and open it there",
+            ) from problem
+        connection = apsw.Connection(
+            f"file:{_quoted(path)}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        )
+        connection.execute(_PRAGMAS + "PRAGMA query_only = ON; ")
+        _harden(connection)
+    return connection
+
+
+def _quoted(path: str) -> str:
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def versions(connection: apsw.Connection) -> tuple[int, int]:
+    """The application id and the schema version of a file."""
+    rows = connection.execute("PRAGMA application_id; PRAGMA user_version").fetchall()
+    return int(rows[0][0]), int(rows[1][0])
+
+
+def prepare(path: str, gate: Gate, durability: str) -> None:
+    """Make sure that the file is a store of ours with the present schema; create or upgrade it where needed."""
+    connection = open_reader(path)
+    try:
+        if is_current(connection, path):
+            return
+    finally:
+        connection.close()
+    _upgrade(path, gate, durability)
+
+
+def is_current(connection: apsw.Connection, path: str) -> bool:
+    """Whether the schema is the present one; False for an empty file or an older schema, an error for anything else."""
+    application, version = versions(connection)
+    if application == APPLICATION_ID and version == SCHEMA_VERSION:
+        return True
+    if application == APPLICATION_ID and version > SCHEMA_VERSION:
+        raise StoreTooNew(f"{path} has schema {version}; this onrecord knows up to {SCHEMA_VERSION}")
+    if application != APPLICATION_ID and (
+        application or version or connection.execute(QUERIES["tables"]).fetchone() != (0,)
+    ):
+        raise StoreCorrupt(
+            f"{path} is a database of another program",
+            hint="set ONRECORD_STORE to another place; that file was not touched",
+        )
+    return False
+
+
+def _upgrade(path: str, gate: Gate, durability: str) -> None:
+    """Create or migrate under the gate, so that of many first openers one does it and the others find it done."""
+    deadline = time.monotonic() + OPEN_SECONDS
+    passed = gate.enter(OPEN_SECONDS)
+    try:
+        connection = open_writer(path, durability)
+        try:
+            while not is_current(connection, path):
+                try:
+                    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}; PRAGMA journal_mode = WAL").fetchall()
+                    _migrate(connection, path)
+                except apsw.BusyError:
+                    # Somebody looked at the file in the moment it was turned to WAL mode; SQLite does not wait for that itself.
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.005)
+        finally:
+            connection.close()
+    finally:
+        if passed:
+            gate.leave()
+
+
+def _migrate(connection: apsw.Connection, path: str) -> None:
+    """One step forward: a fresh file gets the whole schema, an older one its next migration, in one transaction."""
+    connection.execute(_BEGUN)
+    try:
+        if not is_current(connection, path):
+            _application, version = versions(connection)
+            if version == 0:
+                connection.execute(_load("schema.sql"))
+                connection.execute(QUERIES["add_meta"], ("secret", os.urandom(32)))
+                connection.execute(QUERIES["add_meta"], ("made_at", str(int(time.time())).encode()))
+                reached = SCHEMA_VERSION
+            else:
+                reached = version + 1
+                connection.execute(_load(os.path.join("migrations", migration_name(reached))))
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {reached}")
+        connection.execute("COMMIT")
+    except BaseException:
+        roll_back(connection)
+        raise
+
+
+def migration_name(version: int) -> str:
+    """The file of one migration."""
+    (name,) = (name for name in os.listdir(os.path.join(_SQL, "migrations")) if name.startswith(f"{version:04}_"))
+    return name
+
+
+def roll_back(connection: apsw.Connection) -> None:
+    """End whatever transaction is open: a read-only remount, for one, leaves it open after the error."""
+    if connection.in_transaction:
+        try:
+            connection.execute("ROLLBACK")
+        except apsw.Error:
+            connection.close()
+
+
+def meaning(problem: apsw.Error, path: str, system: int = 0) -> StoreError:
+    """What an error of SQLite means to a caller."""
+    if isinstance(problem, apsw.FullError) or system in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(f"no space left for the store {path}; nothing was written")
+    if isinstance(problem, (apsw.CorruptError, apsw.NotADBError)):
+        return StoreCorrupt(f"{path} is damaged or not a database: {problem}")
+    if isinstance(problem, (apsw.BusyError, apsw.LockedError)):
+        return StoreBusy(
+            f"another process has kept the store {path} busy for {BUSY_SECONDS:g} seconds; nothing was written"
+        )
+    if isinstance(problem, (apsw.ReadOnlyError, apsw.PermissionsError)) or system in (
+        errno.EROFS, errno.EACCES, errno.EPERM,
+    ):  # fmt: skip
+        return StoreReadOnly(f"the store {path} cannot be written: {problem}")
+    if isinstance(problem, apsw.CantOpenError):
+        return StoreError(f"the store {path} cannot be opened: {problem}", hint="onrecord doctor looks into it")
+    return StoreError(f"SQLite failed on {path}: {problem}", hint="onrecord doctor looks into it")
