@@ -45,6 +45,7 @@ _PAYLOAD_TAG = b"onrecord/payload/1\0"
 _EVENT_TAG = b"onrecord/event/1\0"
 
 _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_canonical_ascii = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 _header = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 decode_payload = json.JSONDecoder().decode
 
@@ -55,7 +56,10 @@ UPCASTERS: dict[tuple[str, int], Callable[[Any], Any]] = {}
 def encode_payload(data: object) -> bytes:
     """The canonical bytes of a payload, or one clear error."""
     try:
-        text = _canonical(data)
+        # For plain ASCII text both encoders write the same bytes, and this one takes half the time.
+        text = _canonical_ascii(data)
+        if "\\u" in text:
+            text = _canonical(data)
     except (TypeError, ValueError, RecursionError) as problem:
         raise InvalidInput(
             f"this cannot be recorded as JSON: {problem}", hint="record strings, numbers, lists and dicts"

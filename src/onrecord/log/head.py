@@ -33,9 +33,10 @@ _TRANSITIONS = {
     "session.forked": (STATUSES, OPEN),
 }
 _AFTER_THE_END = frozenset(
-    {"session.archived", "session.resumed", "session.held", "session.released", "session.imported", "session.renamed",
+    {"session.held", "session.released", "session.imported", "session.renamed",
      "session.forked", "payload.erased", "agent.left"}
 )  # fmt: skip
+_AFTER_ERASURE = frozenset({"session.imported", "agent.left"})
 
 
 class Head(NamedTuple):
@@ -88,7 +89,9 @@ def _refuse_ended(head: Head) -> None:
 
 def _next_status(head: Head, kind: str, data: Any) -> str:
     status = head.status
-    if status not in LIVE and kind not in _AFTER_THE_END:
+    if status == ERASED and kind not in _AFTER_ERASURE:
+        _refuse_ended(head)
+    if status not in LIVE and kind not in _AFTER_THE_END and kind not in _TRANSITIONS:
         _refuse_ended(head)
     if kind == "session.opened":
         raise IllegalTransition(f"session {head.name!r} was opened before")

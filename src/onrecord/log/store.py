@@ -158,7 +158,7 @@ class Store(Protocol):
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
     ) -> list[Hit]:
-        """Events whose text has all words of the query; the last may be a beginning. All that is acknowledged counts."""
+        """Events whose text has all words of the query; the last may be a beginning. All acknowledged ones count."""
 
     def weigh(self, session: str, kinds: Collection[str] | None = None) -> list[Weight]:
         """What the session's own, not yet erased payloads of these kinds (None: of all) occupy."""

@@ -1,0 +1,91 @@
+"""Appending: whole turns, streamed turns, growth, group commit."""
+
+from __future__ import annotations
+
+import statistics
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import perf_counter
+
+import onrecord
+from bench.report import Figure, ratio, timed
+from bench.workload import RawWriter, turns
+
+
+def whole_turns(place: Path, *, quick: bool) -> list[Figure]:
+    """`record_turn` of three items against the raw program, turn by turn in alternation."""
+    count = 600 if quick else 3_000
+    raw = RawWriter(place / "raw.db")
+    session = onrecord.connect(str(place / "ours.db"), project="bench").open("append")
+    ours, theirs = [], []
+    for number, items in enumerate(turns(count)):
+        first, second = (ours, theirs) if number % 2 else (theirs, ours)
+        for samples in (first, second):
+            call = (lambda: session.record_turn(items)) if samples is ours else (lambda: raw.commit(items))
+            samples.append(timed(call))
+    detail = f"raw median {statistics.median(theirs) * 1e6:.0f} us, ours {statistics.median(ours) * 1e6:.0f} us"
+    return [
+        Figure("record_turn against raw, median", ratio(ours, theirs), "x", 1.4, detail=detail),
+        Figure("record_turn against raw, mean", ratio(ours, theirs, statistics.fmean), "x", 1.25),
+    ]
+
+
+def streamed_turns(place: Path, *, quick: bool) -> list[Figure]:
+    """`with session.turn()`: five durable commits, against the raw program with five commits of the same bytes."""
+    count = 150 if quick else 600
+    raw = RawWriter(place / "raw.db")
+    session = onrecord.connect(str(place / "ours.db"), project="bench").open("stream")
+    ours, theirs = [], []
+    for items in turns(count):
+
+        def streamed(items: list[dict[str, object]] = items) -> None:
+            with session.turn() as turn:
+                for item in items:
+                    turn.add(item)
+
+        def by_hand(items: list[dict[str, object]] = items) -> None:
+            raw.commit([{"begun": True, "base": 1}])
+            for item in items:
+                raw.commit([item])
+            raw.commit([{"committed": True}])
+
+        theirs.append(timed(by_hand))
+        ours.append(timed(streamed))
+    detail = f"raw median {statistics.median(theirs) * 1e6:.0f} us, ours {statistics.median(ours) * 1e6:.0f} us"
+    return [
+        Figure("streamed turn against raw with as many commits, median", ratio(ours, theirs), "x", 1.4, detail=detail),
+        Figure("streamed turn against raw, mean", ratio(ours, theirs, statistics.fmean), "x", 1.25),
+    ]
+
+
+def growth(place: Path, *, quick: bool) -> list[Figure]:
+    """The last tenth of a long session against the first tenth."""
+    count = 5_000 if quick else 50_000
+    session = onrecord.connect(str(place / "ours.db"), project="bench").open("grow")
+    stock = turns(500)
+    samples = [timed(lambda n=n: session.record_turn(stock[n % 500])) for n in range(count)]
+    tenth = count // 10
+    return [
+        Figure(
+            f"append, last tenth of {count:,} turns against the first", ratio(samples[-tenth:], samples[:tenth]), "x", 1.1,
+            detail=f"first {statistics.median(samples[:tenth]) * 1e6:.0f} us, last {statistics.median(samples[-tenth:]) * 1e6:.0f} us",
+        )
+    ]  # fmt: skip
+
+
+def group_commit(place: Path, *, quick: bool) -> list[Figure]:
+    """64 threads against one, each append acknowledged on its own."""
+    count = 1_500 if quick else 6_000
+    records = onrecord.connect(str(place / "ours.db"), project="bench")
+    session = records.open("group")
+    session.decide("warm up")
+    rates = {1: [], 64: []}
+    for _round in range(3):
+        for threads, found in rates.items():
+            with ThreadPoolExecutor(threads) as pool:
+                start = perf_counter()
+                list(pool.map(lambda n: session.decide(f"decision {n}"), range(count)))
+                found.append(count / (perf_counter() - start))
+    single, many = (statistics.median(found) for found in rates.values())
+    detail = f"{single:,.0f} and {many:,.0f} appends/s"
+    return [Figure("group commit, 64 threads against one", many / single, "x", 4, at_least=True, detail=detail)]

@@ -1,0 +1,55 @@
+"""Runs benchmarks one at a time and prints their figures: `./dev bench [names...] [--quick] [--json FILE] [--place DIR]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench import append, processes, reading  # noqa: E402 - the path above makes this a program of its own
+from bench.report import Figure, keep, show  # noqa: E402 - as above
+
+BENCHES = {
+    "record_turn": append.whole_turns,
+    "streamed": append.streamed_turns,
+    "group_commit": append.group_commit,
+    "transcript": reading.transcript,
+    "verify": reading.verify,
+    "resume": reading.resume,
+    "listing": reading.listing,
+    "first_open": processes.first_open,
+    "writers": processes.writers,
+    "cold_start": processes.cold_start,
+    "growth": append.growth,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHES)}; all of them by default")
+    parser.add_argument("--quick", action="store_true", help="smaller counts: a look, not a measurement")
+    parser.add_argument("--json", type=Path, help="keep the figures in this file")
+    parser.add_argument("--place", type=Path, help="measure on the disk of this directory")
+    chosen = parser.parse_args()
+    for name in chosen.names:
+        if name not in BENCHES:
+            parser.error(f"no benchmark is named {name!r}; there are {', '.join(BENCHES)}")
+    figures: list[Figure] = []
+    for name in chosen.names or BENCHES:
+        with tempfile.TemporaryDirectory(prefix="onrecord-bench-", dir=chosen.place, ignore_cleanup_errors=True) as place:
+            found = BENCHES[name](Path(place), quick=chosen.quick)
+        show(found)
+        figures += found
+    if chosen.json:
+        keep(figures, chosen.json)
+    missed = [figure.name for figure in figures if not figure.met]
+    print(f"{len(figures) - len(missed)} of {len(figures)} figures within target" + (f"; missed: {', '.join(missed)}" if missed else ""))
+    return 1 if missed and not chosen.quick else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""The one workload of all benchmarks, and the raw program that onrecord is measured against."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+WORDS = (
+    "the of and to in is that it was for on are as with his they at be this from have or by one had not but what all were when "
+    "we there can an your which their said if do will each about how up out them then she many some so these would other into "
+    "has more her two like him see time could no make than first been its who now people my made over did down only way find "
+    "use may water long little very after words called just where most know session token invite membership middleware retry "
+    "cache handler request response error trace failed passed assert fixture module import return value index commit branch "
+    "deploy rollout worker queue lease timeout limit budget record replay verify chain"
+).split()
+
+
+def text(source: random.Random, size: int) -> str:
+    """English-like text: words by a skewed distribution."""
+    parts: list[str] = []
+    length = 0
+    while length < size:
+        word = WORDS[min(int(source.expovariate(0.03)), len(WORDS) - 1)]
+        parts.append(word)
+        length += len(word) + 1
+    return " ".join(parts)[:size]
+
+
+def turns(count: int, seed: int = 1) -> list[list[dict[str, Any]]]:
+    """Turns of three items: user 200 B, assistant with a tool call 1.5 KB, tool result 4 KB."""
+    source = random.Random(seed)
+    return [
+        [
+            {"role": "user", "content": text(source, 170)},
+            {
+                "role": "assistant",
+                "content": text(source, 1_350),
+                "tool_calls": [{"id": f"c{n}", "name": "bash", "arguments": {"cmd": f"pytest -k case_{n}"}}],
+            },
+            {"role": "tool", "call": f"c{n}", "content": text(source, 3_950)},
+        ]
+        for n in range(count)
+    ]
+
+
+class RawWriter:
+    """What one would write by hand: one table, the same JSON, one commit per turn, the same durability."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = apsw.Connection(str(path))
+        self.connection.pragma("journal_mode", "wal")
+        self.connection.pragma("synchronous", "FULL")
+        self.connection.execute(
+            "CREATE TABLE IF NOT EXISTS items (session INTEGER, position INTEGER, data BLOB, PRIMARY KEY (session, position))"
+        )
+        self.position = 0
+
+    def commit(self, items: list[dict[str, Any]]) -> None:
+        """One durable transaction for these items."""
+        execute = self.connection.execute
+        execute("BEGIN IMMEDIATE")
+        for item in items:
+            self.position += 1
+            execute("INSERT INTO items VALUES (1, ?, ?)", (self.position, json.dumps(item).encode()))
+        execute("COMMIT")
+
+    def read(self) -> list[dict[str, Any]]:
+        """All items, decoded."""
+        rows = self.connection.execute("SELECT data FROM items WHERE session = 1 ORDER BY position").fetchall()
+        return [json.loads(row[0]) for row in rows]
+
+    def close(self) -> None:
+        """Checkpoint and close."""
+        self.connection.pragma("wal_checkpoint(TRUNCATE)")
+        self.connection.close()

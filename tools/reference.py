@@ -1,0 +1,193 @@
+"""Writes docs/reference/ from the code, so that it cannot say anything the code does not do. `--check` fails on drift."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from onrecord import errors
+from onrecord.connect import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE
+from onrecord.log.events import KINDS
+from onrecord.session.retention import Policy
+from onrecord.surfaces.cli.main import EXIT_CODES, VERBS, exit_code_of
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "onrecord"
+TARGET = ROOT / "docs" / "reference"
+NOTICE = "<!-- Written by tools/reference.py from the code. Do not edit. -->\n"
+
+
+def events_page() -> str:
+    rows = [f"| `{kind.name}` | {kind.tier} | {kind.version} | {kind.meaning} |" for kind in KINDS.values()]
+    return "\n".join(
+        [
+            "# Events",
+            "",
+            "Every kind of event, its tier and the present version of its payload. Kinds are stable strings. Compaction and",
+            "retention can touch only the transcript tier.",
+            "",
+            "| kind | tier | v | meaning |",
+            "|---|---|---|---|",
+            *rows,
+        ]
+    )
+
+
+def errors_page() -> str:
+    rows = [
+        f"| `{kind.__name__}` | `{kind.code}` | {'yes' if kind.retryable else 'no'} | {exit_code_of(kind.code)} "
+        f"| {_first_line(kind)} | {kind.hint or '(depends)'} |"
+        for kind in _tree(errors.OnrecordError)
+    ]
+    codes = [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]
+    return "\n".join(
+        [
+            "# Errors",
+            "",
+            "One tree (`onrecord.errors`). `code` is stable for programs; `hint` is the usual next step; a retryable error may",
+            "go away without anybody changing anything.",
+            "",
+            "| class | code | retryable | exit code | meaning | usual hint |",
+            "|---|---|---|---|---|---|",
+            *rows,
+            "",
+            "## Exit codes",
+            "",
+            "| code | meaning |",
+            "|---|---|",
+            *codes,
+        ]
+    )
+
+
+def limits_page() -> str:
+    rows = [f"| `{name}` | `{module}` | {value} | {meaning} |" for module, name, value, meaning in sorted(_limits())]
+    return "\n".join(
+        [
+            "# Limits",
+            "",
+            "Every limit is a named constant in the module that enforces it.",
+            "",
+            "| limit | module | value | meaning |",
+            "|---|---|---|---|",
+            *rows,
+        ]
+    )
+
+
+def settings_page() -> str:
+    policy = [f"| `retention.{name}` | {default} |" for name, default in Policy()._asdict().items()]
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            "The configuration is a TOML file: `$XDG_CONFIG_HOME/onrecord/config.toml` (or where the variable below says).",
+            "An unknown setting is an error, not a surprise.",
+            "",
+            "| variable | meaning |",
+            "|---|---|",
+            f"| `{STORE_VARIABLE}` | the store: a path, `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory:` |",
+            f"| `{PROJECT_VARIABLE}` | the project, instead of the repository of the working directory |",
+            f"| `{CONFIG_VARIABLE}` | the configuration file |",
+            "| `ONRECORD_SESSION` | the session a command is about |",
+            "| `ONRECORD_AGENT` | the agent a command acts for |",
+            "| `ONRECORD_DEBUG` | `1` shows the traceback of an unexpected error |",
+            "| `NO_COLOR` | no colour |",
+            "",
+            "| setting | default |",
+            "|---|---|",
+            "| `store` | one file in `$XDG_DATA_HOME/onrecord/` |",
+            "| `project` | the repository of the working directory |",
+            *policy,
+            "",
+            "Retention is in days without activity; a negative number means never. `onrecord sweep` applies it, and nothing",
+            "else does: nothing is erased behind your back.",
+        ]
+    )
+
+
+def cli_page() -> str:
+    parts = ["# Command line", "", "```console", "$ onrecord help", _onrecord("help"), "```"]
+    for verb in VERBS:
+        parts += ["", f"## {verb}", "", "```console", f"$ onrecord {verb} --help", _onrecord(verb, "--help"), "```"]
+    return "\n".join(parts)
+
+
+def schema_page() -> str:
+    schema = (SOURCE / "stores" / "sql" / "sqlite" / "schema.sql").read_text()
+    return "\n".join(["# Schema of the SQLite store", "", "```sql", schema.rstrip(), "```"])
+
+
+def _onrecord(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "onrecord", *arguments],
+        capture_output=True, text=True, check=True, env={"COLUMNS": "100", "NO_COLOR": "1", "PATH": ""},
+    )  # fmt: skip
+    return done.stdout.rstrip()
+
+
+def _first_line(kind: type) -> str:
+    return (kind.__doc__ or "").partition("\n")[0]
+
+
+def _tree(kind: type[errors.OnrecordError]) -> Iterator[type[errors.OnrecordError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _tree(below)
+
+
+def _limits() -> Iterator[tuple[str, str, str, str]]:
+    """A limit is an upper-case constant with a docstring of its own."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        body = ast.parse(path.read_text()).body
+        for statement, following in zip(body, body[1:], strict=False):
+            match statement, following:
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)], value=value),
+                    ast.Expr(value=ast.Constant(value=str(meaning))),
+                ) if name.isupper() and _number(value):
+                    module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+                    yield module, name, _number(value), " ".join(meaning.split())
+
+
+def _number(node: ast.expr) -> str:
+    try:
+        value = eval(compile(ast.Expression(node), "limit", "eval"), {"__builtins__": {}})  # noqa: S307 - our own source
+    except Exception:  # noqa: BLE001 - whatever it is, it is no plain number
+        return ""
+    return f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else ""
+
+
+PAGES = {
+    "events.md": events_page,
+    "errors.md": errors_page,
+    "limits.md": limits_page,
+    "settings.md": settings_page,
+    "cli.md": cli_page,
+    "schema.md": schema_page,
+}
+
+
+def main() -> int:
+    check = "--check" in sys.argv[1:]
+    TARGET.mkdir(parents=True, exist_ok=True)
+    stale = []
+    for name, page in PAGES.items():
+        path, text = TARGET / name, NOTICE + "\n" + page() + "\n"
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(name)
+        if not check:
+            path.write_text(text)
+    if check and stale:
+        print(f"docs/reference is not what the code says: {', '.join(stale)}. Run: python tools/reference.py")
+        return 1
+    print(f"docs/reference: {'in step with the code' if check else f'{len(stale)} of {len(PAGES)} pages written'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
