@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
+from onrecord import machine
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
 from onrecord.session.turns import Turn
@@ -29,6 +30,14 @@ THREADS = 64
 """How many calls of one process wait for a store at the same time."""
 
 _threads = ThreadPoolExecutor(THREADS, "onrecord")
+
+
+def _renew_threads() -> None:
+    global _threads  # noqa: PLW0603 - one pool per process, and a fork makes a new process
+    _threads = ThreadPoolExecutor(THREADS, "onrecord")
+
+
+machine.after_fork(_renew_threads)
 
 
 class Cancelled(asyncio.CancelledError):

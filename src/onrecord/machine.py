@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def entropy(size: int) -> bytes:
     """Random bytes for ids and salts."""
     return os.urandom(size)
+
+
+def after_fork(renew: Callable[[], None]) -> None:
+    """Call `renew` in every child this process forks: threads and locks do not survive there."""
+    os.register_at_fork(after_in_child=renew)
 
 
 @lru_cache(maxsize=1)

@@ -25,7 +25,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import DamagedLog, InvalidInput, TooLarge
-from onrecord.log.events import KINDS, Draft, Event, Record
+from onrecord.log.events import DURABLE, KINDS, Draft, Event, Kind, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -88,10 +88,24 @@ def seal(
         raise InvalidInput(f"an event id has 1 to {ID_LIMIT} printable characters, not {id!r}")
     if not by or len(by) > BY_LIMIT or not by.isprintable():
         raise InvalidInput(f"an actor has 1 to {BY_LIMIT} printable characters, not {by!r}")
-    payload = encode_payload(data)
     known = KINDS.get(kind)
+    if known is not None:
+        check_payload(known, data)
+    payload = encode_payload(data)
     version = known.version if known else 1
+    if known is None or known.tier == DURABLE:
+        # Views keep parts of durable payloads: they get what a reader will get, not the caller's own objects.
+        data = decode_payload(payload.decode())
     return Draft(id, kind, version, at, by, run, because, salt, payload, commit_to(salt, payload), data)
+
+
+def check_payload(kind: Kind, data: Any) -> None:
+    """Refuse a payload without what its kind needs."""
+    if not isinstance(data, dict):
+        raise InvalidInput(f"the payload of {kind.name} is a JSON object, not {type(data).__name__}")
+    for field in kind.needs.split():
+        if field not in data:
+            raise InvalidInput(f"{kind.name} needs {field!r}", hint=f"its payload has {kind.needs.replace(' ', ', ')}")
 
 
 def link(  # noqa: PLR0917 - the fields of the header in their order, on the hottest path

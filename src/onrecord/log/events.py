@@ -19,6 +19,8 @@ class Kind(NamedTuple):
     name: str
     tier: str
     meaning: str
+    needs: str = ""
+    """The fields of the payload without which the event says nothing; a payload is always a JSON object."""
     version: int = 1
 
 
@@ -81,20 +83,20 @@ class Record(NamedTuple):
 NEW_RUN = 0
 
 
-def _kinds(*rows: tuple[str, str, str]) -> dict[str, Kind]:
-    return {name: Kind(name, tier, meaning) for name, tier, meaning in rows}
+def _kinds(*rows: tuple[str, str, str] | tuple[str, str, str, str]) -> dict[str, Kind]:
+    return {row[0]: Kind(*row) for row in rows}
 
 
 KINDS: dict[str, Kind] = _kinds(
-    ("session.opened", DURABLE, "A session began: name, project, objective, metadata, budget, parent."),
-    ("session.renamed", DURABLE, "The session has another name from here on."),
-    ("session.titled", DURABLE, "A title that sums up the work so far."),
+    ("session.opened", DURABLE, "A session began: name, project, objective, metadata, budget, parent.", "name project"),
+    ("session.renamed", DURABLE, "The session has another name from here on.", "name"),
+    ("session.titled", DURABLE, "A title that sums up the work so far.", "text"),
     ("session.paused", DURABLE, "Work stops for now; no process is held."),
     ("session.resumed", DURABLE, "Work goes on after a pause, or after an explicit reopening."),
     ("session.closed", DURABLE, "The work has ended; the record is kept."),
     ("session.archived", DURABLE, "A closed session was put away."),
-    ("session.forked", DURABLE, "First own event of a fork: its history up to here is its parent's."),
-    ("session.imported", DURABLE, "The session came from a bundle, into this project."),
+    ("session.forked", DURABLE, "First own event of a fork: its history up to here is its parent's.", "name parent"),
+    ("session.imported", DURABLE, "The session came from a bundle, into this project.", "name project"),
     ("session.held", DURABLE, "Nothing of the session may be erased until it is released."),
     ("session.released", DURABLE, "A hold was lifted."),
     ("agent.joined", DURABLE, "A process opened the session as this agent: a new run begins."),
@@ -103,34 +105,34 @@ KINDS: dict[str, Kind] = _kinds(
     ("turn.begun", DURABLE, "The intent of a turn: number, base position, request fingerprint."),
     ("turn.committed", DURABLE, "The turn counts: its items are part of the committed transcript."),
     ("turn.aborted", DURABLE, "The turn was given up: its items stay provisional until the next commit."),
-    ("turn.recorded", TRANSCRIPT, "A whole turn that arrived complete: begun, filled and committed at once."),
-    ("item.added", TRANSCRIPT, "One message, tool call or tool result of an open turn."),
+    ("turn.recorded", TRANSCRIPT, "A whole turn that arrived complete: begun, filled and committed at once.", "items"),
+    ("item.added", TRANSCRIPT, "One message, tool call or tool result of an open turn.", "item"),
     ("effect.started", TRANSCRIPT, "A side effect is about to happen."),
     ("effect.finished", TRANSCRIPT, "The side effect happened, or failed: result or error."),
-    ("transcript.compacted", TRANSCRIPT, "A summary stands for a range of the transcript."),
+    ("transcript.compacted", TRANSCRIPT, "A summary stands for a range of the transcript.", "summary upto"),
     ("attempt.started", DURABLE, "A run of a command is about to start."),
     ("attempt.settled", DURABLE, "The run ended: succeeded, failed or was abandoned."),
     ("phase.entered", DURABLE, "A phase of the profile began."),
     ("phase.finished", DURABLE, "A phase was completed with its checkpoint."),
-    ("objective.set", DURABLE, "What the session is for."),
-    ("reproduction.recorded", DURABLE, "How to see the problem: steps, scenario, rate."),
-    ("next_action.set", DURABLE, "The one thing to do next; may be a command."),
-    ("decision.made", DURABLE, "A decision, with the position it came from."),
-    ("worklog.written", DURABLE, "One line of the work log."),
-    ("section.written", DURABLE, "Text of a section of STATE.md."),
-    ("scratch.set", DURABLE, "A scratch value under a key; null removes it."),
-    ("finding.stated", DURABLE, "A claim with a label and its evidence."),
-    ("finding.relabelled", DURABLE, "A finding has another label from here on."),
-    ("evidence.recorded", DURABLE, "Something inspectable that findings rest on."),
+    ("objective.set", DURABLE, "What the session is for.", "text"),
+    ("reproduction.recorded", DURABLE, "How to see the problem: steps, scenario, rate.", "steps"),
+    ("next_action.set", DURABLE, "The one thing to do next; may be a command.", "text"),
+    ("decision.made", DURABLE, "A decision, with the position it came from.", "text"),
+    ("worklog.written", DURABLE, "One line of the work log.", "text"),
+    ("section.written", DURABLE, "Text of a section of STATE.md.", "section text"),
+    ("scratch.set", DURABLE, "A scratch value under a key; null removes it.", "key value"),
+    ("finding.stated", DURABLE, "A claim with a label and its evidence.", "claim label"),
+    ("finding.relabelled", DURABLE, "A finding has another label from here on.", "finding label"),
+    ("evidence.recorded", DURABLE, "Something inspectable that findings rest on.", "id"),
     ("code.changed", DURABLE, "Files that findings rest on differ from when they were stated."),
-    ("budget.set", DURABLE, "Limits of steps, tokens, seconds and spend."),
-    ("budget.sliced", DURABLE, "Part of the budget was given to a child session."),
+    ("budget.set", DURABLE, "Limits of steps, tokens, seconds and spend.", "limits"),
+    ("budget.sliced", DURABLE, "Part of the budget was given to a child session.", "limits"),
     ("usage.recorded", DURABLE, "Tokens and cost of a model call, per model."),
     ("gate.decided", DURABLE, "The gate answered a tool request."),
     ("interruption.recorded", DURABLE, "Why work stopped: limit, crash, budget."),
     ("payload.kept", TRANSCRIPT, "An opaque entry of a partner, verbatim."),
     ("payload.retracted", TRANSCRIPT, "A partner's entry does not count any more."),
-    ("payload.erased", DURABLE, "Payloads were erased: which, why and on whose behalf."),
+    ("payload.erased", DURABLE, "Payloads were erased: which, why and on whose behalf.", "ranges"),
 )
 
 
@@ -139,6 +141,13 @@ def tier_of(kind: str) -> str:
     known = KINDS.get(kind)
     return known.tier if known else DURABLE
 
+
+RESERVED_KINDS = frozenset(
+    {"session.opened", "session.forked", "session.imported", "agent.joined", "agent.left", "turn.begun",
+     "turn.committed", "turn.aborted", "turn.recorded", "item.added", "effect.started", "effect.finished",
+     "transcript.compacted", "payload.erased"}
+)  # fmt: skip
+"""Kinds that only mean something as a step of a verb: they need a lane, a session to be made, or bytes to be erased."""
 
 TRANSCRIPT_KINDS = tuple(name for name, kind in KINDS.items() if kind.tier == TRANSCRIPT)
 DURABLE_KINDS = tuple(name for name, kind in KINDS.items() if kind.tier == DURABLE)

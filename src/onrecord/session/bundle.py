@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import Conflict, DamagedBundle
+from onrecord.errors import Conflict, DamagedBundle, OnrecordError
 from onrecord.log import head as heads
 from onrecord.log.codec import open_record
 from onrecord.log.events import Draft, Record
+from onrecord.log.items import check_item
 from onrecord.log.names import check_name, is_ulid
 from onrecord.log.verify import Verifier
 from onrecord.session.handle import READ_PAGE, Session
@@ -66,7 +67,8 @@ def take_in(records: Records, lines: Iterable[str], *, name: str | None = None, 
     lineage = [(part["session"], part["upto"]) for part in heading["lineage"]]
     _install(records, lineage, found, final)
     session = Session(records.store, session_id, clock=records.clock)
-    session.record("session.imported", {"name": final, "project": records.project, "from": heading["project"]})
+    data = {"name": final, "project": records.project, "from": heading["project"]}
+    session.append(session.draft("session.imported", data))
     return session
 
 
@@ -190,6 +192,8 @@ def _check(heading: dict[str, Any], found: list[Record], end: dict[str, Any]) ->
     if report.problems:
         first = report.problems[0]
         raise DamagedBundle(f"the bundle was changed: position {first.position}, {first.cause}: {first.detail}")
+    for record in found:
+        _check_items(record)
     lineage = heading.get("lineage")
     expected, last = [], 0
     for part in lineage if isinstance(lineage, list) else []:
@@ -199,3 +203,15 @@ def _check(heading: dict[str, Any], found: list[Record], end: dict[str, Any]) ->
         raise DamagedBundle("the bundle's heading does not fit its events")
     if expected[-1] != heading["session"]:
         raise DamagedBundle("the bundle's heading names another session")
+
+
+def _check_items(record: Record) -> None:
+    """A chain proves that nothing was changed, not that it made sense: what a model may be handed is checked."""
+    if record.kind not in ("turn.recorded", "item.added") or record.payload is None:
+        return
+    data = open_record(record).data
+    try:
+        for item in data["items"] if record.kind == "turn.recorded" else [data["item"]]:
+            check_item(item)
+    except (OnrecordError, KeyError, TypeError) as problem:
+        raise DamagedBundle(f"position {record.position} has an item that is none: {problem}") from None

@@ -43,6 +43,7 @@ def compact(
 
     `extract` may name decisions worth keeping as facts; they are recorded in the same durable step as the summary.
     """
+    session.join()
     views = session.views
     lane = views.lanes.lane(session.agent)
     end = min(upto or lane["last_commit"], lane["last_commit"])

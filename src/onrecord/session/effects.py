@@ -30,10 +30,14 @@ def once(session: Session, key: str, fn: Callable[[], Any], *, rerun_unknown: bo
     start(session, key, getattr(fn, "__name__", ""), None)
     try:
         result = fn()
+    except Exception as problem:
+        settle(session, key, error=f"{type(problem).__name__}: {problem}")
+        raise  # anything harsher (Ctrl-C, exit) may have struck half-way: the effect stays unknown
+    try:
         # What a later process reads back is what this one gets, so that both go on alike.
         result = decode_payload(encode_payload(result).decode())
-    except BaseException as problem:
-        settle(session, key, error=f"{type(problem).__name__}: {problem}")
+    except InvalidInput:
+        _finish(session, key, {"ok": True, "result": None, "unrecordable": True})
         raise
     settle(session, key, result=result)
     return result
@@ -41,6 +45,7 @@ def once(session: Session, key: str, fn: Callable[[], Any], *, rerun_unknown: bo
 
 def start(session: Session, key: str, name: str, arguments: Any) -> Event:
     """Record that the effect is about to happen; refuse one that runs, is unknown or has succeeded."""
+    session.join()
     number, ended = _latest(session, _checked(key))
     if number and ended is None:
         raise _unknown(session, key)
@@ -58,11 +63,15 @@ def start(session: Session, key: str, name: str, arguments: Any) -> Event:
 
 def settle(session: Session, key: str, *, result: Any = None, error: str | None = None) -> Event:
     """Record how the effect ended."""
+    return _finish(session, key, {"ok": error is None, "result": result, "error": error})
+
+
+def _finish(session: Session, key: str, outcome: dict[str, Any]) -> Event:
+    """Whoever learned the outcome may record it: a holder that lost its lane too, for what happened has happened."""
     number, ended = _latest(session, _checked(key))
     if not number or ended is not None:
         raise Conflict(f"effect {key!r} is not under way", hint="start_effect(key) comes first")
-    data = {"key": key, "ok": error is None, "result": result, "error": error}
-    draft = session.draft("effect.finished", data, id=effect_id(key, "finished", number))
+    draft = session.draft("effect.finished", {"key": key, **outcome}, id=effect_id(key, "finished", number))
     return session.append(draft)[0]
 
 
@@ -102,6 +111,8 @@ def _result(ended: Event, key: str) -> Any:
         raise PayloadErased(
             f"effect {key!r} happened, and its result was erased", hint=f"onrecord at {ended.position} tells when"
         )
+    if ended.data.get("unrecordable"):
+        raise InvalidInput(f"effect {key!r} happened, and its result could not be recorded as JSON")
     return ended.data["result"]
 
 

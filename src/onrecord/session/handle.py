@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from onrecord import machine
-from onrecord.errors import EventNotFound, InvalidInput, StoreError
+from onrecord.errors import EventNotFound, InvalidInput, LeaseLost, StoreError
 from onrecord.log.codec import open_record, open_records, place, seal
-from onrecord.log.events import NEW_RUN, Draft, Event
+from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
 from onrecord.log.head import Head
 from onrecord.log.names import check_name, make_ulid
 from onrecord.log.store import LEASE_SECONDS, Lease, Snapshot, Store
@@ -51,6 +51,7 @@ class Session(FactVerbs):
         self.clock = clock
         self.lease: Lease | None = None
         self.run: int | None = None
+        self.behind = False
         self._lock = RLock()
         self._whole = self._load()
         self._snapshot_at = self._whole.position
@@ -118,6 +119,10 @@ class Session(FactVerbs):
 
     def record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
         """Append one event. The way to record a kind that has no verb here."""
+        if kind in RESERVED_KINDS:
+            raise InvalidInput(
+                f"{kind} is a step of a verb and is not recorded by itself", hint="use turn(), once() and so on"
+            )
         if because is not None and not 0 < because <= self._whole.head.position:
             raise EventNotFound(f"no event stands at position {because}, which this one is to come from")
         return self.append(self.draft(kind, data, id=id, because=because))[0]
@@ -140,14 +145,16 @@ class Session(FactVerbs):
         if self.lease is not None:
             try:
                 self.append(self.draft("agent.left", {}), fenced=True)
+            except LeaseLost:
+                pass  # another process has the lane: there is nothing to give back
             finally:
                 self.store.release(self.lease)
                 self.lease = self.run = None
 
     def _hold(self) -> Lease:
         if self.lease is None:
-            self.join()
-        return cast("Lease", self.lease)
+            raise LeaseLost(f"this handle does not hold the lane of {self.agent!r}", hint="join() takes it")
+        return self.lease
 
     # Turns and effects
 
@@ -291,6 +298,7 @@ class Session(FactVerbs):
         with self._lock:
             after = self._whole.position
             records = self.store.read(self.id, after=after, bodies=BODIES)
+            self.behind = False
             self._whole.fold(open_records(records))
         self._keep_snapshot()
         return self
@@ -304,10 +312,12 @@ class Session(FactVerbs):
 
     def _absorb(self, events: list[Event]) -> None:
         with self._lock:
-            # Another writer's events may lie in between: then the next refresh reads all of them in order.
             for event in events:
                 if event.position == self._whole.position + 1:
                     self._whole.apply(event)
+                elif event.position > self._whole.position:
+                    # Another writer's events lie in between: the next refresh reads all of them in order.
+                    self.behind = True
         if self._whole.position - self._snapshot_at >= SNAPSHOT_EVERY:
             self._keep_snapshot()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onrecord import machine
 from onrecord.errors import EventNotFound, InvalidInput
 from onrecord.log import head as heads
-from onrecord.log.codec import open_record, open_records, seal
+from onrecord.log.codec import open_record, open_records
 from onrecord.log.names import check_name, make_ulid
 from onrecord.log.verify import Problem, Report, Verifier
 from onrecord.session.reading import recent_turns
@@ -101,12 +102,9 @@ def fork(session: Session, name: str, position: int) -> str:
     """Make a session that shares this one's history up to `position`; return its id."""
     check_name(name)
     past = at(session, position).views.head
-    draft = session.draft("session.forked", {})
-    new = make_ulid(draft.at // 1000, draft.salt[:10])
     data = {"name": name, "parent": {"session": past.session, "position": position, "hash": past.hash.hex()}}
-    draft = seal(
-        "session.forked", data, id=draft.id, at=draft.at, by=draft.by, run=past.run, salt=draft.salt, because=position
-    )
+    draft = session.draft("session.forked", data, because=position)._replace(run=past.run)
+    new = make_ulid(draft.at // 1000, machine.entropy(10))
     session.store.create(heads.forked(past._replace(session=session.id), new, name), [draft])
     return new
 

@@ -152,6 +152,8 @@ def record(
         raise InvalidInput(f"a turn has 1 to {ITEMS_LIMIT:,} items, not {len(items):,}")
     if session.lease is None:
         session.join()
+    if session.behind:
+        session.refresh()
     whole = session._whole  # noqa: SLF001 - the hot path: this lane is ours, so what the handle knows of it is current
     lane = whole.lanes.lanes.get(session.agent)
     if lane and lane["open"]:
@@ -216,7 +218,7 @@ def _check_base(lane: Lane, base: int, rollback: int) -> None:
 
 
 def _check_budget(session: Session) -> None:
-    whole = session._whole  # noqa: SLF001 - as in `record`
+    whole = session.views
     now = int(session.clock() * 1e6)
     out = whole.spend.exhausted(now)
     repeats = whole.spend.budget.get("repeats")

@@ -48,6 +48,8 @@ class Whole:
 
     def __init__(self, head: Head) -> None:
         self.head = head
+        self.misfits: list[int] = []
+        """Positions of events whose payload no view could read."""
         self.lifecycle, self.roster, self.lanes = Lifecycle(), Roster(), Lanes()
         self.effects, self.facts, self.findings, self.spend = Effects(), Facts(), Findings(), Spend()
         self._route()
@@ -70,7 +72,11 @@ class Whole:
             parent = self.head
             self.head = parent._replace(session=event.session, parent=parent.session, forked_at=event.position - 1)
         for view in self._routes.get(event.kind, ()):
-            view(event)
+            try:
+                view(event)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                # A log from elsewhere may say nonsense under a known kind. That must not make a session unreadable.
+                self.misfits.append(event.position)
 
     def fold(self, events: Iterable[Event]) -> Whole:
         """Fold events in, in order."""
@@ -81,7 +87,9 @@ class Whole:
     def dump(self) -> bytes:
         """The snapshot of all views."""
         head: dict[str, Any] = self.head._asdict() | {"hash": self.head.hash.hex()}
-        return encode_payload({"head": head} | {name: getattr(self, name).dump() for name in self.VIEWS})
+        return encode_payload(
+            {"head": head, "misfits": self.misfits} | {name: getattr(self, name).dump() for name in self.VIEWS}
+        )
 
     @classmethod
     def load(cls, body: bytes) -> Whole:
@@ -89,6 +97,7 @@ class Whole:
         saved = json.loads(body)
         head = saved["head"]
         whole = cls(Head(**(head | {"hash": bytes.fromhex(head["hash"])})))
+        whole.misfits = saved["misfits"]
         for name, view in cls.VIEWS.items():
             setattr(whole, name, view.load(saved[name]))
         whole._route()

@@ -75,11 +75,15 @@ UPDATE sessions SET position = ?2, hash = ?3, run = ?4, status = ?5, at = ?6, pr
 WHERE number = ?1
 
 -- scrub_session: no snapshot of before may be kept any more
-UPDATE sessions SET scrubbed = position + 1 WHERE number = ?1
+UPDATE sessions SET scrubbed = position + ?2 WHERE number = ?1
 
--- add_event: one event; an id that is on record already adds nothing
+-- add_event: one event; if its id is on record already, nothing
 INSERT INTO events (key, id, kind, v, at, by, run, because, tier, salt, payload_hash, hash, encoding, payload)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key >> 32, id) DO NOTHING
+
+-- add_new_event: one event whose id is known to be new
+INSERT INTO events (key, id, kind, v, at, by, run, because, tier, salt, payload_hash, hash, encoding, payload)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- known_event: what is on record under an id, within one session's own events
 SELECT key, run, hash, kind, salt, payload_hash FROM events WHERE key >> 32 = ?1 AND id = ?2 AND key <= ?3
@@ -122,7 +126,9 @@ SELECT hash FROM events WHERE key = ?1
 SELECT key & 4294967295, kind,
     CASE encoding WHEN 2 THEN (SELECT length(body) FROM blobs WHERE blobs.key = payload) ELSE length(payload) END
 FROM events
-WHERE key > ?1 AND key <= ?2 AND payload IS NOT NULL AND kind IN (SELECT value FROM json_each(?3)) ORDER BY key
+WHERE key > ?1 AND key <= ?2 AND payload IS NOT NULL
+    AND (?3 IS NULL OR kind IN (SELECT value FROM json_each(?3)))
+ORDER BY key
 
 -- erase_payload: payload and salt go, header and hashes stay
 UPDATE events SET salt = NULL, payload = NULL, encoding = 0 WHERE key = ?1
@@ -156,13 +162,12 @@ UPDATE leases SET until = ?3, span = ?4 WHERE session = ?1 AND lane = ?2
 UPDATE leases SET holder = NULL WHERE session = ?1 AND lane = ?2
 
 -- save_snapshot: a snapshot in place of the older one, unless payloads were erased since
-INSERT INTO snapshots (session, view, position, hash, encoding, body)
-SELECT number, ?2, ?3, ?4, ?5, ?6 FROM sessions WHERE id = ?1 AND scrubbed <= ?3
-ON CONFLICT DO UPDATE SET position = excluded.position, hash = excluded.hash, encoding = excluded.encoding,
-    body = excluded.body
+INSERT INTO snapshots (session, view, position, hash, body)
+SELECT number, ?2, ?3, ?4, ?5 FROM sessions WHERE id = ?1 AND scrubbed <= ?3
+ON CONFLICT DO UPDATE SET position = excluded.position, hash = excluded.hash, body = excluded.body
 
 -- snapshot: the kept snapshot of a view
-SELECT view, snapshots.position, snapshots.hash, encoding, body
+SELECT view, snapshots.position, snapshots.hash, body
 FROM sessions JOIN snapshots ON session = number WHERE id = ?1 AND view = ?2
 
 -- drop_snapshots: every snapshot of a session
@@ -204,7 +209,7 @@ WHERE w.words MATCH ?1 AND (?2 IS NULL OR s.project = ?2) ORDER BY w.rowid DESC 
 -- search_session: the same within one session
 SELECT s.id, w.rowid & 4294967295
 FROM sessions AS s JOIN words AS w ON w.rowid > s.number << 32 AND w.rowid <= (s.number << 32) + 4294967295
-WHERE s.id = ?2 AND w.words MATCH ?1 ORDER BY w.rowid DESC LIMIT ?3
+WHERE s.id = ?2 AND w.words MATCH ?1 AND (?4 IS NULL OR s.project = ?4) ORDER BY w.rowid DESC LIMIT ?3
 
 -- secret: what the names of blobs are keyed with
 SELECT value FROM meta WHERE name = 'secret'

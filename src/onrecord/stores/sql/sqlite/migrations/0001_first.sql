@@ -81,12 +81,12 @@ CREATE TABLE leases (
 ) STRICT, WITHOUT ROWID;
 
 -- Views as they were after a position, one per session and view. A cache: deleting every row changes nothing but speed.
+-- The body is compressed with zstd.
 CREATE TABLE snapshots (
     session INTEGER NOT NULL REFERENCES sessions (number),
     view TEXT NOT NULL,
     position INTEGER NOT NULL,
     hash BLOB NOT NULL,
-    encoding INTEGER NOT NULL,
     body BLOB NOT NULL,
     PRIMARY KEY (session, view)
 ) STRICT;

@@ -37,7 +37,7 @@ class Gate:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return self._wait(seconds)
+            return seconds > 0 and self._wait(seconds)
         except OSError:
             return False
         self._held = self._file

@@ -24,7 +24,7 @@ from onrecord.errors import (
 )
 
 if TYPE_CHECKING:
-    from onrecord.stores.sqlite_gate import Gate
+    from onrecord.stores.sqlite.gate import Gate
 
 SQLITE_AT_LEAST = (3, 51, 3)
 """The first SQLite without the bug that reverts committed rows."""
@@ -40,7 +40,7 @@ OPEN_SECONDS = 30.0
 WAL_BYTES = 16 * 1024 * 1024
 """The write-ahead log is cut back to nothing when it has grown over this."""
 
-_SQL = os.path.join(os.path.dirname(__file__), "sql", "sqlite")
+_SQL = os.path.join(os.path.dirname(os.path.dirname(__file__)), "sql", "sqlite")
 _BEGUN = "BEGIN IMMEDIATE"
 
 
@@ -136,15 +136,18 @@ def versions(connection: apsw.Connection) -> tuple[int, int]:
     return int(rows[0][0]), int(rows[1][0])
 
 
-def prepare(path: str, gate: Gate, durability: str) -> None:
-    """Make sure that the file is a store of ours with the present schema; create or upgrade it where needed."""
-    connection = open_reader(path)
-    try:
-        if is_current(connection, path):
-            return
-    finally:
+def prepare(path: str, gate: Gate, durability: str) -> apsw.Connection:
+    """A first reader, after making sure that the file is a store of ours with the present schema."""
+    while True:
+        connection = open_reader(path)
+        try:
+            if is_current(connection, path):
+                return connection
+        except BaseException:
+            connection.close()
+            raise
         connection.close()
-    _upgrade(path, gate, durability)
+        _upgrade(path, gate, durability)
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:

@@ -1,0 +1,8 @@
+"""`python -m onrecord`: the same command as `onrecord`."""
+
+import sys
+
+from onrecord.surfaces.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

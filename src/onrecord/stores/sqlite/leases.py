@@ -1,0 +1,102 @@
+"""Leases as requests to the writer: taken, extended and given back inside a transaction, on the store's clock."""
+
+from __future__ import annotations
+
+from json import dumps, loads
+from typing import TYPE_CHECKING, Any
+
+from onrecord import machine
+from onrecord.errors import LeaseLost
+from onrecord.log.store import Lease
+from onrecord.stores.refusals import held_by
+from onrecord.stores.sqlite.connection import QUERIES
+from onrecord.stores.sqlite.requests import not_found
+from onrecord.stores.sqlite.writer import Request
+
+if TYPE_CHECKING:
+    import apsw
+
+
+class Acquire(Request):
+    """A lane wanted by a new holder."""
+
+    __slots__ = ("_wanted", "_takeover")
+
+    def __init__(self, wanted: Lease, *, takeover: bool) -> None:
+        super().__init__()
+        self._wanted = wanted
+        self._takeover = takeover
+
+    def work(self, cursor: apsw.Cursor) -> Lease:
+        wanted = self._wanted
+        row = cursor.execute(QUERIES["lease"], (wanted.session, wanted.lane)).fetchone()
+        if row is None:
+            raise not_found(wanted.session)
+        number, name, epoch, holder, since, until = row
+        if holder is not None and not self._takeover and until > wanted.since:
+            present = Lease(wanted.session, wanted.lane, epoch, loads(holder), since, until)
+            if not machine.is_gone(present.holder):
+                raise held_by(name, present)
+        wanted = wanted._replace(epoch=(epoch or 0) + 1)
+        span = wanted.until - wanted.since
+        cursor.execute(
+            QUERIES["take_lease"],
+            (number, wanted.lane, wanted.epoch, dumps(wanted.holder), wanted.since, wanted.until, span),
+        )
+        self._wanted = wanted
+        return wanted
+
+    def recall(self, cursor: apsw.Cursor) -> bool:
+        row = cursor.execute(QUERIES["lease"], (self._wanted.session, self._wanted.lane)).fetchone()
+        return row is not None and (row[2], row[4]) == (self._wanted.epoch, self._wanted.since)
+
+
+class Renew(Request):
+    """More time for a holder."""
+
+    __slots__ = ("_lease", "_span", "_until")
+
+    def __init__(self, lease: Lease, until: int, span: int) -> None:
+        super().__init__()
+        self._lease = lease
+        self._until = until
+        self._span = span
+
+    def work(self, cursor: apsw.Cursor) -> Lease:
+        lease = self._lease
+        number, epoch, holder, since, until = present(cursor, lease)
+        if epoch != lease.epoch or holder is None:
+            raise LeaseLost(f"another process writes lane {lease.lane!r} now")
+        self._until = max(until, self._until)
+        cursor.execute(QUERIES["extend_lease"], (number, lease.lane, self._until, self._span))
+        return Lease(lease.session, lease.lane, epoch, loads(holder), since, self._until)
+
+    def recall(self, cursor: apsw.Cursor) -> bool:
+        return present(cursor, self._lease)[4] == self._until
+
+
+class Release(Request):
+    """A lane given back."""
+
+    __slots__ = ("_lease",)
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__()
+        self._lease = lease
+
+    def work(self, cursor: apsw.Cursor) -> None:
+        number, epoch, _holder, _since, _until = present(cursor, self._lease)
+        if epoch == self._lease.epoch:
+            cursor.execute(QUERIES["release_lease"], (number, self._lease.lane))
+
+    def recall(self, cursor: apsw.Cursor) -> bool:
+        _number, epoch, holder, _since, _until = present(cursor, self._lease)
+        return epoch != self._lease.epoch or holder is None
+
+
+def present(cursor: apsw.Cursor, lease: Lease) -> tuple[int, int, str | None, int, int]:
+    """The session's number and the lane's epoch, holder, since and until, as they stand now."""
+    row: tuple[Any, ...] | None = cursor.execute(QUERIES["lease"], (lease.session, lease.lane)).fetchone()
+    if row is None:
+        raise not_found(lease.session)
+    return row[0], row[2] or 0, row[3], row[4] or 0, row[5] or 0

@@ -1,0 +1,145 @@
+"""Search: the index of words lags behind the log, and every search first brings the part it needs up to date.
+
+So appending never pays for search, and a store nobody searches has no index. Catching up happens in small transactions, so
+that writers wait only moments. Where nothing can be written (a read-only place, a full disk, a store kept busy), the events
+that are not indexed yet are read and compared one by one: slower, and with the same answer.
+"""
+
+from __future__ import annotations
+
+from json import dumps
+from typing import TYPE_CHECKING, NamedTuple
+
+from onrecord.errors import StoreBusy, StoreFull, StoreReadOnly
+from onrecord.log.codec import decode_payload
+from onrecord.log.store import Hit
+from onrecord.log.text import text_of, words_of
+from onrecord.stores.sqlite.connection import QUERIES
+from onrecord.stores.sqlite.readers import Readers, records_of
+from onrecord.stores.sqlite.requests import POSITION_BITS
+from onrecord.stores.sqlite.writer import Request, Writer
+
+if TYPE_CHECKING:
+    import apsw
+
+    from onrecord.stores.sqlite.payloads import Payloads
+
+BATCH_EVENTS = 100
+"""The most events that are indexed in one transaction."""
+BATCH_CHARACTERS = 1_000_000
+"""No more events join a transaction that already indexes so much text."""
+
+
+class Portion(NamedTuple):
+    """Events of one session that stand next to one another and are to be indexed."""
+
+    number: int
+    after: int
+    upto: int
+    words: list[tuple[int, str]]
+    """(key, words) of each event that has any."""
+
+
+class Index(Request):
+    """The words of some events, on their way into the index."""
+
+    __slots__ = ("_portions",)
+
+    def __init__(self, portions: list[Portion]) -> None:
+        super().__init__()
+        self._portions = portions
+
+    def work(self, cursor: apsw.Cursor) -> None:
+        for number, after, upto, words in self._portions:
+            progress = cursor.execute(QUERIES["progress"], (number,)).fetchone()
+            if (after if progress is None else progress[0]) != after:
+                continue  # another process has been here meanwhile
+            # What was erased between reading and now must not enter the index.
+            keys = dumps([key for key, _text in words])
+            erased = {key for (key,) in cursor.execute(QUERIES["erased_among"], (keys,)).fetchall()}
+            cursor.executemany(QUERIES["add_words"], [pair for pair in words if pair[0] not in erased])
+            cursor.execute(QUERIES["set_progress"], (number, upto))
+
+    def recall(self, cursor: apsw.Cursor) -> bool:
+        """An index that did not get as far as it thought is simply behind."""
+        return True
+
+
+class Searcher:
+    """Answers queries from the index, and from the log where the index cannot follow."""
+
+    def __init__(self, readers: Readers, writer: Writer, payloads: Payloads) -> None:
+        self._readers = readers
+        self._writer = writer
+        self._payloads = payloads
+
+    def search(self, query: str, project: str | None, session: str | None, limit: int) -> list[Hit]:
+        """The newest events that have all words, the last of which may be a beginning."""
+        wanted = words_of(query)
+        if not wanted or limit <= 0:
+            return []
+        try:
+            self._catch_up(project, session)
+            scanned: list[Hit] = []
+        except (StoreReadOnly, StoreFull, StoreBusy):
+            scanned = self._scan(wanted, project, session)[:limit]
+        # Words are letters and digits only, so quoting them is all it takes to keep them from being read as syntax.
+        match = " ".join(f'"{word}"' for word in wanted) + "*"
+        if session is None:
+            rows = self._readers.ask("search", (match, project, limit))
+        else:
+            rows = self._readers.ask("search_session", (match, session, limit, project))
+        return (scanned + [Hit(*row) for row in rows])[:limit]
+
+    def _behind(self, project: str | None, session: str | None) -> list[tuple[int, str, int, int]]:
+        return [(row[0], row[1], row[2], row[3]) for row in self._readers.ask("behind", (project, session))]
+
+    def _catch_up(self, project: str | None, session: str | None) -> None:
+        portions: list[Portion] = []
+        events = characters = 0
+        for number, id_, start, end in self._behind(project, session):
+            after = start
+            while after < end:
+                portion = self._portion(number, id_, after, end, BATCH_EVENTS - events)
+                portions.append(portion)
+                events += portion.upto - after
+                characters += sum(len(text) for _key, text in portion.words)
+                after = portion.upto
+                if events >= BATCH_EVENTS or characters >= BATCH_CHARACTERS:
+                    self._writer.run(Index(portions))
+                    portions, events, characters = [], 0, 0
+        if portions:
+            self._writer.run(Index(portions))
+
+    def _portion(self, number: int, id_: str, after: int, end: int, limit: int) -> Portion:
+        base = number << POSITION_BITS
+        words: list[tuple[int, str]] = []
+        upto = after
+        for position, found in self._texts(number, id_, after, end, limit):
+            upto = position
+            if found:
+                words.append((base | position, " ".join(set(found))))
+        return Portion(number, after, upto, words)
+
+    def _texts(self, number: int, id_: str, after: int, end: int, limit: int) -> list[tuple[int, list[str]]]:
+        base = number << POSITION_BITS
+        rows = self._readers.ask("events", (base | after, base | end, limit))
+        return [
+            (record.position, [] if record.payload is None else words_of(text_of(decode_payload(record.payload.decode()))))
+            for record in records_of(id_, rows, self._payloads)
+        ]
+
+    def _scan(self, wanted: list[str], project: str | None, session: str | None) -> list[Hit]:
+        hits: list[Hit] = []
+        for number, id_, start, end in self._behind(project, session):
+            after = start
+            while after < end:
+                texts = self._texts(number, id_, after, end, BATCH_EVENTS)
+                after = texts[-1][0]
+                hits += [Hit(id_, position) for position, words in texts if _matches(words, wanted)]
+        return hits[::-1]
+
+
+def _matches(words: list[str], wanted: list[str]) -> bool:
+    present = set(words)
+    return present.issuperset(wanted[:-1]) and any(word.startswith(wanted[-1]) for word in present)

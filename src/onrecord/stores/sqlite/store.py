@@ -1,0 +1,328 @@
+"""SQLiteStore: logs in one file, for all processes of one machine, durable on return.
+
+The port says what each method owes (`log/store.py`); here is how. Everything that changes goes through the writer, everything
+that reads through a pool of readers. A process that forks leaves all of it to its parent and starts anew in the child.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from json import loads
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import apsw
+
+from onrecord.errors import InvalidInput
+from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
+from onrecord.stores.sqlite import safety
+from onrecord.stores.sqlite.connection import (
+    DURABILITIES,
+    QUERIES,
+    meaning,
+    prepare,
+    refuse_old_library,
+)
+from onrecord.stores.sqlite.gate import Gate
+from onrecord.stores.sqlite.leases import Acquire, Release, Renew
+from onrecord.stores.sqlite.payloads import Payloads
+from onrecord.stores.sqlite.readers import Readers, Row, as_json, records_of
+from onrecord.stores.sqlite.requests import (
+    MOMENT_BITS,
+    POSITION_BITS,
+    POSITION_MASK,
+    Append,
+    Create,
+    Erase,
+    Install,
+    head_of,
+    not_found,
+)
+from onrecord.stores.sqlite.scrub import scrub
+from onrecord.stores.sqlite.search import Searcher
+from onrecord.stores.sqlite.upkeep import back_up, describe
+from onrecord.stores.sqlite.writer import Request, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from onrecord.log.events import Draft, Record
+    from onrecord.log.head import Head
+
+FORK_SECONDS = 1.0
+"""How long a fork waits for a running transaction."""
+
+_EVERYTHING = -1
+_LATEST = (1 << 62, "")
+
+
+class SQLiteStore:
+    """A store in one file. `durability="fast"` does not wait for the disk: a power cut can lose the last commits."""
+
+    def __init__(
+        self, path: str, *, durability: str = "full", clock: Callable[[], float] = time.time
+    ) -> None:
+        refuse_old_library()
+        if durability not in DURABILITIES:
+            raise InvalidInput(f"durability is full or fast, not {durability!r}")
+        self.path = safety.resolve(path)
+        self.url = f"sqlite:///{self.path}"
+        self.durability = durability
+        self._clock = clock
+        safety.check(self.path)
+        gate = Gate(self.path + ".lock")
+        self._readers = Readers(self.path)
+        try:
+            self._readers.add(prepare(self.path, gate, durability))
+        except apsw.Error as problem:
+            raise meaning(problem, self.path) from problem
+        self._writer = Writer(self.path, gate, durability)
+        self._secret = b""
+        self._payloads = Payloads(self._blob_secret)
+        self._searcher = Searcher(self._readers, self._writer, self._payloads)
+        _STORES.add(self)
+
+    def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
+        pack = self._payloads.pack
+        answer: list[Receipt] = self._writer.run(Create(head, drafts, [pack(draft.payload) for draft in drafts]))
+        return answer
+
+    def append(
+        self, session: str, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None = None
+    ) -> list[Receipt]:
+        pack = self._payloads.pack
+        packed = [pack(draft.payload) for draft in drafts]
+        now = self._now() if lease is not None else 0
+        answer: list[Receipt] = self._writer.run(
+            Append(session, drafts, packed, expect=expect, lease=lease, now=now)
+        )
+        return answer
+
+    def read(
+        self,
+        session: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        kinds: Collection[str] | None = None,
+        backwards: bool = False,
+        bodies: Collection[str] | None = None,
+    ) -> list[Record]:
+        lines = self._lineage(session)
+        if not backwards:
+            lines.reverse()
+        name = "events" if kinds is None and bodies is None else "chosen_events"
+        name += "_backwards" if backwards else ""
+        filters = () if kinds is None and bodies is None else (as_json(kinds), as_json(bodies))
+        highest = POSITION_MASK if upto is None else max(upto, 0)
+        rest = _EVERYTHING if limit is None else limit
+        found: list[Record] = []
+        for number, of, low, high in lines:
+            first, last = max(low, after), min(high, highest)
+            if first >= last or rest == 0:
+                continue
+            base = number << POSITION_BITS
+            rows = self._readers.ask(name, (base + first, base + last, rest, *filters))
+            found += records_of(of, rows, self._payloads)
+            if limit is not None:
+                rest = limit - len(found)
+        return found
+
+    def find(self, session: str, id: str) -> Record | None:
+        for number, of, _low, high in self._lineage(session):
+            rows = self._readers.ask("event_by_id", (number, id, (number << POSITION_BITS) + high))
+            if rows:
+                return records_of(of, rows, self._payloads)[0]
+        return None
+
+    def head(self, session: str) -> Head:
+        rows = self._readers.ask("head", (session,))
+        if not rows:
+            raise not_found(session)
+        return head_of(rows[0])
+
+    def heads(
+        self,
+        *,
+        project: str | None = None,
+        statuses: Collection[str] | None = None,
+        name: str | None = None,
+        prefix: str | None = None,
+        limit: int = 50,
+        before: tuple[int, str] | None = None,
+    ) -> list[Head]:
+        at, id_ = before or _LATEST
+        values: dict[str, Any] = {
+            "project": project, "statuses": as_json(statuses), "limit": max(0, min(limit, PAGE_LIMIT)),
+            "moment": at >> MOMENT_BITS, "at": at, "id": id_,
+        }  # fmt: skip
+        if name is None and prefix is None:
+            rows = self._readers.ask("heads_newest" if project is None else "heads_of_project", values)
+        else:
+            values |= {"name": name} | _bounds("prefix", prefix) | _bounds("id_prefix", prefix and prefix.upper())
+            rows = self._readers.ask("heads_by_name", values)
+        return [head_of(row) for row in rows]
+
+    def children(self, session: str) -> list[Head]:
+        return [head_of(row) for row in self._readers.ask("children", (session,))]
+
+    def acquire(
+        self,
+        session: str,
+        lane: str,
+        holder: dict[str, Any],
+        *,
+        seconds: float = LEASE_SECONDS,
+        takeover: bool = False,
+    ) -> Lease:
+        now = self._now()
+        wanted = Lease(session, lane, 0, holder, now, now + int(seconds * 1e6))
+        lease: Lease = self._writer.run(Acquire(wanted, takeover=takeover))
+        return lease
+
+    def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> Lease:
+        span = int(seconds * 1e6)
+        renewed: Lease = self._writer.run(Renew(lease, self._now() + span, span))
+        return renewed
+
+    def release(self, lease: Lease) -> None:
+        self._writer.run(Release(lease))
+
+    def leases(self, session: str) -> list[Lease]:
+        return [
+            Lease(session, lane, epoch, loads(holder), since, until)
+            for lane, epoch, holder, since, until in self._readers.ask("leases", (session,))
+        ]
+
+    def save(self, session: str, snapshot: Snapshot) -> None:
+        self._writer.run(_Save(session, snapshot, self._payloads.compress(snapshot.body)))
+
+    def snapshot(self, session: str, view: str) -> Snapshot | None:
+        for name, position, digest, packed in self._readers.ask("snapshot", (session, view)):
+            body = self._payloads.decompress(packed)
+            return None if body is None else Snapshot(name, position, digest, body)
+        return None
+
+    def search(
+        self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
+    ) -> list[Hit]:
+        return self._searcher.search(query, project, session, limit)
+
+    def weigh(self, session: str, kinds: Collection[str] | None = None) -> list[Weight]:
+        number, _of, low, high = self._lineage(session)[0]
+        base = number << POSITION_BITS
+        return [Weight(*row) for row in self._readers.ask("weigh", (base + low, base + high, as_json(kinds)))]
+
+    def erase(self, session: str, positions: Collection[int], draft: Draft) -> Receipt:
+        receipts: list[Receipt] = self._writer.run(
+            Erase(session, positions, draft, [self._payloads.pack(draft.payload)])
+        )
+        scrub(self._writer)
+        return receipts[0]
+
+    def install(self, head: Head, records: Iterator[Record], *, extend: bool = False) -> None:
+        self._writer.run(Install(head, list(records), self._payloads.pack, extend=extend))
+
+    def backup(self, path: str) -> str:
+        """Copy the store, while it is in use, to a new file that only its owner may read; return its path."""
+        return back_up(self.path, path)
+
+    def describe(self, *, check: bool = False) -> dict[str, Any]:
+        """What `onrecord doctor` reports: versions, settings in force, files, permissions, counts, and on demand integrity."""
+        return describe(self.path, self.durability, self._readers, check=check)
+
+    def close(self) -> None:
+        self._writer.close()
+        self._readers.close()
+        _STORES.discard(self)
+
+    def pause(self) -> bool:
+        """Before a fork: no transaction of this process may be under way in the child's memory."""
+        return self._writer.pause(FORK_SECONDS)
+
+    def go_on(self) -> None:
+        """After a fork, in the parent."""
+        self._writer.go_on()
+
+    def start_anew(self) -> list[object]:
+        """After a fork, in the child: new locks, new connections; what was inherited is returned to be left alone."""
+        inherited = self._writer.forget() + self._readers.forget()
+        self._payloads = Payloads(self._blob_secret)
+        self._searcher = Searcher(self._readers, self._writer, self._payloads)
+        return inherited
+
+    def _now(self) -> int:
+        return int(self._clock() * 1e6)
+
+    def _blob_secret(self) -> bytes:
+        if not self._secret:
+            self._secret = self._readers.ask("secret")[0][0]
+        return self._secret
+
+    def _lineage(self, session: str) -> list[Row]:
+        """(number, id, low, high) of the session and its ancestors: each contributes low < position <= high."""
+        lines = self._readers.ask("lineage", (session,))
+        if not lines:
+            raise not_found(session)
+        return lines
+
+
+class _Save(Request):
+    """A snapshot to keep."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, session: str, snapshot: Snapshot, body: bytes) -> None:
+        super().__init__()
+        self._values = (session, snapshot.view, snapshot.position, snapshot.hash, body)
+
+    def work(self, cursor: apsw.Cursor) -> None:
+        cursor.execute(QUERIES["save_snapshot"], self._values)
+
+    def recall(self, cursor: apsw.Cursor) -> bool:
+        """A snapshot is only speed: lost is lost."""
+        return True
+
+
+def _bounds(name: str, prefix: str | None) -> dict[str, str | None]:
+    """The range of texts that begin with a prefix."""
+    return {name: prefix, f"{name}_end": None if prefix is None else prefix + "\U0010ffff"}
+
+
+_STORES: WeakSet[SQLiteStore] = WeakSet()
+_PAUSED: list[SQLiteStore] = []
+_INHERITED: list[object] = []
+"""Connections of a parent process: SQLite forbids to use them here, and closing them could spoil the parent's."""
+
+
+def _before_fork() -> None:
+    _PAUSED.extend(store for store in list(_STORES) if store.pause())
+
+
+def _after_fork_in_parent() -> None:
+    while _PAUSED:
+        _PAUSED.pop().go_on()
+
+
+def _after_fork_in_child() -> None:
+    _PAUSED.clear()
+    for store in list(_STORES):
+        _INHERITED.extend(store.start_anew())
+
+
+def _leave_inherited_open() -> None:
+    """At exit the interpreter would close them: a reference that is never given back prevents it."""
+    if _INHERITED:
+        import ctypes
+
+        for thing in _INHERITED:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)
+atexit.register(_leave_inherited_open)

@@ -1,0 +1,157 @@
+"""Upkeep: an online copy of the store, and what a doctor wants to know about it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from onrecord.errors import InvalidInput, StoreError
+from onrecord.stores.sqlite import safety
+from onrecord.stores.sqlite.connection import meaning, open_reader, open_writer, versions
+
+if TYPE_CHECKING:
+    from onrecord.stores.sqlite.readers import Readers
+
+_SYNCHRONOUS = ("off", "normal", "full", "extra")
+_POWER_CUT = {
+    "off": "recent commits, or the whole file",
+    "normal": "the commits since the last checkpoint; nothing is damaged",
+    "full": "nothing that was acknowledged",
+    "extra": "nothing that was acknowledged",
+}
+
+
+def back_up(path: str, target: str) -> str:
+    """Copy a store that may be in use to a new file, as it is at one moment; return the file's real path.
+
+    The copy appears under its name only when it is complete and on the disk. An existing file is never replaced.
+    """
+    real = safety.resolve(target)
+    _refuse_existing(real)
+    part = f"{real}.part-{os.getpid()}"
+    file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.fchmod(file, 0o600)
+    os.close(file)
+    try:
+        _copy(path, part)
+        _sync(part)
+        try:
+            os.link(part, real)
+        except FileExistsError:
+            _refuse_existing(real)
+        except OSError:
+            # No hard links on this file system; a rename could replace a file made in this very moment, and nothing else.
+            _refuse_existing(real)
+            os.rename(part, real)
+        safety.sync_directory(os.path.dirname(real))
+    finally:
+        for companion in ("", "-wal", "-shm", "-journal"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part + companion)
+    return real
+
+
+def _refuse_existing(path: str) -> None:
+    if os.path.lexists(path):
+        raise InvalidInput(f"{path} exists, and a backup never replaces a file", hint="choose a new name")
+
+
+def _copy(path: str, part: str) -> None:
+    source = open_reader(path)
+    try:
+        copy = apsw.Connection(part, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            with copy.backup("main", source, "main") as backup:
+                backup.step()  # all pages in one read transaction: writers go on, and the copy is of one moment
+        finally:
+            copy.close()
+    except apsw.Error as problem:
+        raise meaning(problem, part) from problem
+    finally:
+        source.close()
+
+
+def _sync(path: str) -> None:
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def describe(path: str, durability: str, readers: Readers, *, check: bool) -> dict[str, Any]:
+    """The facts about a store; with `check`, the database is read through and its structure checked."""
+    files = _files(path)
+    counts = readers.ask("counts")[0]
+    facts: dict[str, Any] = {
+        "path": path,
+        "sqlite": apsw.sqlite_lib_version(),
+        "apsw": apsw.apsw_version(),
+        "file_system": safety.file_system_of(os.path.dirname(path)),
+        "durability": durability,
+        "files": files,
+        "wal_bytes": files.get(os.path.basename(path) + "-wal", {}).get("bytes", 0),
+        "directory_mode": _mode(os.path.dirname(path)),
+    }
+    facts |= dict(zip(("sessions", "events", "blobs", "snapshots", "leases"), counts, strict=True))
+    facts |= _settings(path, durability)
+    facts["power_cut_can_lose"] = _POWER_CUT.get(facts["synchronous"], "unknown: nothing can be written here")
+    if check:
+        facts["integrity"] = _integrity(path)
+    return facts
+
+
+def _settings(path: str, durability: str) -> dict[str, Any]:
+    """What SQLite says about a connection opened the way the store opens its own."""
+    try:
+        try:
+            connection = open_writer(path, durability)
+            connection.execute("PRAGMA journal_mode").fetchall()
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            connection = open_reader(path)
+        try:
+            application, version = versions(connection)
+            return {
+                "journal_mode": connection.pragma("journal_mode"),
+                "synchronous": _SYNCHRONOUS[int(connection.pragma("synchronous"))],
+                "page_size": connection.pragma("page_size"),
+                "secure_delete": bool(connection.pragma("secure_delete")),
+                "application_id": application,
+                "schema_version": version,
+            }
+        finally:
+            connection.close()
+    except apsw.Error as problem:
+        raise meaning(problem, path) from problem
+
+
+def _integrity(path: str) -> str:
+    """`ok`, or the first things that are wrong."""
+    try:
+        connection = open_reader(path)
+        try:
+            rows = connection.execute("PRAGMA quick_check(10)").fetchall()
+        finally:
+            connection.close()
+    except (apsw.Error, StoreError) as problem:
+        return str(problem)
+    return "; ".join(str(row[0]) for row in rows)
+
+
+def _files(path: str) -> dict[str, dict[str, Any]]:
+    found = {}
+    for companion in safety.COMPANIONS:
+        with contextlib.suppress(OSError):
+            found[os.path.basename(path) + companion] = {
+                "bytes": os.stat(path + companion).st_size,
+                "mode": _mode(path + companion),
+            }
+    return found
+
+
+def _mode(path: str) -> str:
+    return f"{stat.S_IMODE(os.stat(path).st_mode):04o}"

@@ -1,0 +1,96 @@
+"""The exit codes of the command, in one table, and the two errors that only a command can make."""
+
+from __future__ import annotations
+
+from onrecord.errors import InvalidInput, OnrecordError
+
+OK = 0
+FAILED = 1
+USAGE = 2
+NOT_INITIALISED = 3
+NOT_FOUND = 4
+DAMAGED = 5
+VERSION_MISMATCH = 6
+BUSY = 7
+PARTIAL = 8
+REFUSED = 10
+BUG = 70
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+MEANINGS = {
+    OK: "done, or already so",
+    FAILED: "a check found something wrong, or the work failed",
+    USAGE: "the command was not understood, or a value cannot be accepted",
+    NOT_INITIALISED: "there is no store yet, and one is needed to read from",
+    NOT_FOUND: "no such session or event, or more than one fits",
+    DAMAGED: "the store, a log or a bundle is damaged",
+    VERSION_MISMATCH: "a newer onrecord made this",
+    BUSY: "somebody else is at it; the same command may work later",
+    PARTIAL: "some of it was done, and the rest is named",
+    REFUSED: "the record does not allow it: lifecycle, hold, budget, name, gate, or a place that is not safe",
+    BUG: "an error inside onrecord",
+    INTERRUPTED: "stopped with Ctrl-C",
+    PIPE_CLOSED: "whoever read the output stopped reading",
+}
+
+BY_ERROR = {
+    "usage": USAGE,
+    "invalid_input": USAGE,
+    "invalid_name": USAGE,
+    "too_large": USAGE,
+    "not_initialised": NOT_INITIALISED,
+    "not_found": NOT_FOUND,
+    "session_not_found": NOT_FOUND,
+    "ambiguous_name": NOT_FOUND,
+    "event_not_found": NOT_FOUND,
+    "payload_erased": NOT_FOUND,
+    "damaged_log": DAMAGED,
+    "damaged_bundle": DAMAGED,
+    "store_corrupt": DAMAGED,
+    "store_too_new": VERSION_MISMATCH,
+    "store_busy": BUSY,
+    "store_full": BUSY,
+    "lease_held": BUSY,
+    "log_moved": BUSY,
+    "outcome_unknown": BUSY,
+    "conflict": REFUSED,
+    "name_taken": REFUSED,
+    "id_reused": REFUSED,
+    "illegal_transition": REFUSED,
+    "session_closed": REFUSED,
+    "session_paused": REFUSED,
+    "session_erased": REFUSED,
+    "session_held": REFUSED,
+    "lease_lost": REFUSED,
+    "turn_conflict": REFUSED,
+    "effect_unknown": REFUSED,
+    "budget_exhausted": REFUSED,
+    "store_unsafe": REFUSED,
+    "declined": REFUSED,
+    "compaction_failed": FAILED,
+    "store_read_only": FAILED,
+    "store_error": FAILED,
+    "error": FAILED,
+    "internal": BUG,
+}
+"""The exit code of every error, by its `code`. tests/cli checks that none is missing."""
+
+
+class UsageError(InvalidInput):
+    """The command line cannot be understood."""
+
+    code = "usage"
+
+
+class NotInitialised(OnrecordError):
+    """There is no store to read from."""
+
+    code = "not_initialised"
+    hint = "onrecord open NAME starts a session and makes the store; onrecord demo shows the point"
+
+
+class Declined(OnrecordError):
+    """The person who was asked said no."""
+
+    code = "declined"

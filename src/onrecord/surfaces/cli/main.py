@@ -1,0 +1,96 @@
+"""The entry point: find the verb, load its module and nothing else, map what goes wrong to an exit code.
+
+This module is imported on every call, so it imports next to nothing; `onrecord version` needs no more than it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from onrecord.surfaces.cli.verbs import Verb
+
+_TAKES_VALUE = frozenset({"--store", "--project", "--session", "-s", "--agent"})
+"""Options that may stand before the verb and are followed by a value."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the result is the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = _run(words)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        _stop_writing()
+        return 130
+    except BrokenPipeError:
+        _stop_writing()
+        return 141
+    except Exception as problem:  # noqa: BLE001  # the one place where every error becomes an exit code
+        from onrecord.surfaces.cli.failures import report
+
+        return report(problem, words)
+    return status
+
+
+def _run(words: list[str]) -> int:
+    if words in (["version"], ["--version"], ["-V"]):
+        from onrecord import __version__
+
+        sys.stdout.write(f"onrecord {__version__}\n")
+        return 0
+    verb, rest = split(words)
+    from onrecord.surfaces.cli.verbs import find
+
+    known = find(verb)
+    if known.raw:
+        return _load(known)(rest)
+    from onrecord.surfaces.cli.call import Call, wants_help
+
+    if wants_help(rest):
+        from onrecord.surfaces.cli.guide import help_of
+
+        return help_of(known)
+    call = Call(known, rest)
+    try:
+        return _load(known)(call)
+    finally:
+        call.close()
+
+
+def split(words: list[str]) -> tuple[str, list[str]]:
+    """The verb and everything else; options may come before it. Without a verb, the overview is meant."""
+    index = 0
+    while index < len(words) and words[index].startswith("-") and words[index] != "--":
+        if words[index] in ("-h", "--help"):
+            return "help", []
+        if words[index] in ("-V", "--version"):
+            return "version", words[:index] + words[index + 1 :]
+        index += 2 if words[index] in _TAKES_VALUE else 1
+    if index >= len(words):
+        return "", words
+    return words[index], words[:index] + words[index + 1 :]
+
+
+def _load(verb: Verb) -> Callable[[Any], int]:
+    from importlib import import_module
+
+    function: Callable[[Any], int] = getattr(import_module(verb.module), verb.function)
+    return function
+
+
+def _stop_writing() -> None:
+    """Whatever is still buffered has no reader; writing it at exit would complain."""
+    import os
+
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, sys.stdout.fileno())
+    except (OSError, ValueError):
+        return
+    finally:
+        os.close(nowhere)

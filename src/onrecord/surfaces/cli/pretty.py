@@ -1,0 +1,55 @@
+"""The terminal's face of the command. Loaded only when stdout is one. Data becomes Text, never markup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from onrecord.surfaces.cli.output import CELL_LIMIT, Cell
+from onrecord.views.render import one_line, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+STYLES = {"attention": "bold yellow", "bad": "bold red", "good": "green", "strong": "bold", "quiet": "dim", "": ""}
+
+
+def console() -> Console:
+    """A console that guesses nothing from data: no markup, no emoji codes, no highlighting."""
+    return Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
+
+
+def text(value: str | Cell, *, lines: bool = False) -> Text:
+    """Data as a Text object, with everything that could act made visible."""
+    content, style = (value, "") if isinstance(value, str) else (value.text, value.style)
+    safe = visible(content, lines=True) if lines else one_line(content, CELL_LIMIT)
+    return Text(safe, style=STYLES.get(style, ""))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> None:
+    """A table without borders; the column marked `*` gives way when the window is narrow."""
+    screen = console()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    for title in columns:
+        flexible = title.startswith("*")
+        table.add_column(
+            title.lstrip(">*"),
+            justify="right" if title.startswith(">") else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if flexible else None,
+        )
+    for row in rows:
+        table.add_row(*(text(cell) for cell in row))
+    table.expand = any(title.startswith("*") for title in columns)
+    screen.print(table)
+
+
+def print_lines(lines: Iterable[str | Cell], indent: int = 0) -> None:
+    """Lines as they are, wrapped by the terminal at the window's edge."""
+    screen = console()
+    for line in lines:
+        screen.print(Text(" " * indent) + text(line, lines=True), soft_wrap=True)

@@ -1,0 +1,257 @@
+"""The catalogue of verbs: what each takes, says and shows as an example. Parser, help, completion and reference read it.
+
+It is plain data and cheap to load: every command passes through here.
+"""
+
+from __future__ import annotations
+
+from onrecord.surfaces.cli.exits import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BACKUPS = "onrecord.surfaces.cli.backups"
+_COMPLETION = "onrecord.surfaces.cli.completion"
+_DEMO = "onrecord.surfaces.cli.demo"
+_DEMO_WORKER = "onrecord.surfaces.cli.demo_worker"
+_DOCTOR = "onrecord.surfaces.cli.doctor"
+_EVENTS = "onrecord.surfaces.cli.events"
+_FACTS = "onrecord.surfaces.cli.facts"
+_GUIDE = "onrecord.surfaces.cli.guide"
+_LIFECYCLE = "onrecord.surfaces.cli.lifecycle"
+_MOVING = "onrecord.surfaces.cli.moving"
+_OVERVIEW = "onrecord.surfaces.cli.overview"
+_PROVE = "onrecord.surfaces.cli.prove"
+_RECORD = "onrecord.surfaces.cli.record"
+_RETAIN = "onrecord.surfaces.cli.retain"
+_SESSIONS = "onrecord.surfaces.cli.sessions"
+_SHOW = "onrecord.surfaces.cli.show"
+
+
+class Option:
+    """One option of a verb. `value` is what follows it, in capitals; without one it is a switch."""
+
+    __slots__ = ("about", "choices", "flag", "many", "short", "value")
+
+    def __init__(
+        self, flag: str, about: str, value: str = "", *, short: str = "", choices: tuple[str, ...] = (),
+        many: bool = False,
+    ) -> None:  # fmt: skip
+        self.flag = flag
+        self.about = about
+        self.value = value
+        self.short = short
+        self.choices = choices
+        self.many = many
+
+    @property
+    def name(self) -> str:
+        """The option's name without dashes."""
+        return self.flag.lstrip("-")
+
+
+class Verb:
+    """One verb: how it is called, where its function is, what it is for."""
+
+    __slots__ = ("about", "example", "function", "group", "module", "name", "options", "raw", "takes", "usage")
+
+    def __init__(
+        self, group: str, name: str, usage: str, about: str, module: str, *options: Option, example: str = "",
+        takes: tuple[str, ...] | None = None, function: str = "", raw: bool = False,
+    ) -> None:  # fmt: skip
+        self.group = group
+        self.name = name
+        self.usage = usage
+        self.about = about
+        self.module = module
+        self.options = options
+        self.example = example
+        self.takes = tuple(usage.split()) if takes is None else takes
+        self.function = function or name.replace("-", "_")
+        self.raw = raw
+        """Whether the function gets the words as they are; the help and completion of others are made from this table."""
+
+    def all_options(self) -> tuple[Option, ...]:
+        """Its own options and those of every verb."""
+        return (*self.options, *EVERYWHERE)
+
+
+EVERYWHERE = (
+    Option("--json", 'answer with {"schema_version", "kind", "data"}'),
+    Option("--quiet", "no notes on stderr; of a change, only its position", short="-q"),
+    Option("--no-input", "never ask; fail instead"),
+    Option("--store", "another store than ONRECORD_STORE or the default", "URL"),
+    Option("--project", "another project than ONRECORD_PROJECT or the one of this directory", "PATH"),
+    Option("--help", "show this", short="-h"),
+)
+SESSION = Option("--session", "which session (or ONRECORD_SESSION; else the project's only live one)", "NAME", short="-s")
+AGENT = Option("--agent", "who says it (or ONRECORD_AGENT; else human)", "AGENT")
+LANE = Option("--agent", "whose lane it is (or ONRECORD_AGENT; else main)", "AGENT")
+REASON = Option("--reason", "why, for the record", "TEXT", short="-m")
+LIMIT = Option("--limit", "how many at the most", "N", short="-n")
+ALL_PROJECTS = Option("--all", "of all projects", short="-a")
+YES = Option("--yes", "do it without asking", short="-y")
+ID = Option("--id", "an id of your own: the same command again records nothing twice", "ID")
+BECAUSE = Option("--because", "the position in the log it comes from", "POSITION")
+DRY_RUN = Option("--dry-run", "only say what would happen")
+
+START, RECORD, READ, LIFE, PROVE, KEEP, TOOL = (
+    "Start and find", "Put on record", "Read", "Lifecycle", "Prove", "Keep and move", "The command itself",
+)  # fmt: skip
+STATUSES = ("open", "active", "paused", "resumed", "closed", "archived", "erased")
+LABELS = ("verified", "rejected", "open", "blocked")
+FORMATS = ("bundle", "jsonl", "messages", "markdown")
+DIALECTS = ("neutral", "openai", "anthropic")
+SHELLS = ("bash", "zsh", "fish")
+
+_LIST = (
+    Option("--status", "only those in this state", "STATUS", choices=STATUSES, many=True), ALL_PROJECTS, LIMIT,
+)  # fmt: skip
+
+VERBS: tuple[Verb, ...] = (
+    Verb("", "", "", "Show the sessions of this project, those that need a person first", _OVERVIEW,
+         ALL_PROJECTS, LIMIT, SESSION, function="overview"),
+    Verb(START, "demo", "", "See the point in a few seconds: a worker is killed, its session is not", _DEMO,
+         Option("--keep", "put the demo's store into this directory", "DIR"),
+         Option("--fast", "do not slow down for people"), example="onrecord demo"),
+    Verb(START, "open", "NAME", "Start a session, or find the one of this name", _SESSIONS,
+         Option("--objective", "what it is for", "TEXT", short="-o"),
+         Option("--budget", "a limit of steps, tokens, seconds, spend or repeats", "LIMIT=NUMBER", many=True),
+         Option("--meta", "a value to keep with it", "KEY=VALUE", many=True), AGENT, function="open_session",
+         takes=("NEW",),
+         example='onrecord open fix-invite-403 --objective "Fix intermittent 403 after invite acceptance"'),
+    Verb(START, "list", "", "List sessions, newest first (also: ls)", _SESSIONS, *_LIST, SESSION,
+         function="list_sessions", example="onrecord list --status paused --all"),
+    Verb(START, "search", "WORDS...", "Find words in transcripts and facts", _SESSIONS, SESSION, ALL_PROJECTS,
+         LIMIT, example="onrecord search membership row"),
+
+    Verb(RECORD, "record", "", "Record a whole turn: items in order, or JSON items on stdin", _RECORD,
+         Option("--user", "what the user said", "TEXT", many=True),
+         Option("--assistant", "what the assistant said", "TEXT", many=True),
+         Option("--tool", "a tool the assistant called, and what came back", "CALL=RESULT", many=True),
+         Option("--model", "which model was called", "MODEL"), Option("--input-tokens", "tokens it read", "N"),
+         Option("--output-tokens", "tokens it wrote", "N"), Option("--cost", "what it cost", "AMOUNT"),
+         Option("--takeover", "take the lane from whoever holds it"), ID, SESSION, LANE,
+         example='onrecord record --user "Why the 403?" --assistant "Looking." --tool "pytest=3 failed"'),
+    Verb(RECORD, "decide", "TEXT", "Record a decision", _FACTS,
+         Option("--why", "the reason", "TEXT"), BECAUSE, ID, SESSION, AGENT,
+         example='onrecord decide "Reproduce before touching the middleware" --why "two fixes failed"'),
+    Verb(RECORD, "objective", "TEXT", "Say what the session is for", _FACTS, SESSION, AGENT,
+         example='onrecord objective "Fix intermittent 403 after invite acceptance"'),
+    Verb(RECORD, "next", "TEXT", "Say the one thing to do next", _FACTS,
+         Option("--command", "the command that does it", "COMMAND"), SESSION, AGENT, function="next_action",
+         example='onrecord next "Run the suite ten times" --command "pytest -k invite"'),
+    Verb(RECORD, "state", "[CLAIM]", "State a finding, or give one another label", _FACTS,
+         Option("--label", "how sure it is", "LABEL", choices=LABELS, short="-l"),
+         Option("--evidence", "something inspectable that it rests on", "EVIDENCE", many=True, short="-e"),
+         Option("--finding", "the finding to relabel (f1, f2, ...)", "FINDING"),
+         Option("--why", "why it has another label now", "TEXT"), BECAUSE, SESSION, AGENT,
+         example='onrecord state "The middleware is not the cause" --label rejected --evidence run-7.log'),
+
+    Verb(READ, "show", "[NAME]", "Show the note as the next agent reads it, and where everything stands", _SHOW,
+         Option("--note", "the note alone"), Option("--brief", "the note's first 2 KB alone"), SESSION,
+         example="onrecord show fix-invite-403"),
+    Verb(READ, "log", "[NAME]", "Print the events", _EVENTS,
+         Option("--after", "events after this position", "POSITION"),
+         Option("--upto", "events up to this position", "POSITION"),
+         Option("--kind", "only this kind; item. is every kind of item", "KIND", many=True, short="-k"),
+         Option("--limit", "how many at the most: the last ones, or the first after --after (100; 0 is all)", "N",
+                short="-n"),
+         Option("--follow", "go on with what is appended, until Ctrl-C", short="-f"),
+         Option("--jsonl", "one JSON object per line, as they come"), SESSION, example="onrecord log --kind decision.made"),
+    Verb(READ, "at", "[NAME] POSITION", "Show the session as it was after an event", _SHOW, SESSION,
+         example="onrecord at fix-invite-403 41"),
+    Verb(READ, "diff", "[NAME] FROM [TO]", "Show what changed in meaning between two positions", _SHOW, SESSION,
+         takes=("WORDS...",), example="onrecord diff fix-invite-403 12 41"),
+
+    Verb(LIFE, "pause", "[NAME]", "Stop for now; no process is held", _LIFECYCLE, REASON, SESSION, AGENT,
+         example='onrecord pause --reason "rate limit until 14:00"'),
+    Verb(LIFE, "resume", "[NAME]", "Go on after a pause; --reopen: after a close", _LIFECYCLE,
+         Option("--reopen", "go on with a session that was closed or archived"), REASON, SESSION, AGENT,
+         example="onrecord resume fix-invite-403"),
+    Verb(LIFE, "close", "[NAME]", "End a session and keep its record", _LIFECYCLE, REASON, SESSION, AGENT,
+         example="onrecord close fix-invite-403 --reason fixed"),
+    Verb(LIFE, "archive", "[NAME]", "Put a closed session away", _LIFECYCLE, REASON, SESSION, AGENT,
+         example="onrecord archive fix-invite-403"),
+    Verb(LIFE, "rename", "[NAME] NEW", "Give a session another name", _LIFECYCLE, SESSION, AGENT,
+         example="onrecord rename fix-invite-403 invite-403"),
+    Verb(LIFE, "fork", "[NAME] NEW", "Start a session that shares this one's history", _LIFECYCLE,
+         Option("--at", "up to this position (else all of it)", "POSITION"), SESSION, AGENT,
+         example="onrecord fork fix-invite-403 try-b --at 41"),
+
+    Verb(PROVE, "verify", "[NAME]", "Re-derive the chain and say where it breaks, if it does", _PROVE,
+         Option("--checkpoint", "also against a checkpoint kept outside the store", "FILE"),
+         Option("--all", "every session of the store", short="-a"), SESSION, example="onrecord verify --all"),
+    Verb(PROVE, "checkpoint", "[NAME]", "Print position and hash, to be kept outside the store", _PROVE,
+         Option("--out", "write it to a file", "FILE", short="-o"), Option("--force", "replace the file"),
+         Option("--all", "of every session of the store", short="-a"), SESSION,
+         example="onrecord checkpoint --all --out checkpoints.json"),
+    Verb(PROVE, "doctor", "", "Look at the store's health; --fix does what is safe", _DOCTOR,
+         Option("--fix", "narrow permissions, empty the write-ahead log, drop snapshots"), example="onrecord doctor --fix"),
+
+    Verb(KEEP, "export", "[NAME]", "Write a session to one file", _MOVING,
+         Option("--format", "bundle (to import again), jsonl (events), messages, markdown", "FORMAT", choices=FORMATS,
+                short="-f"),
+         Option("--out", "the file (else standard output)", "FILE", short="-o"),
+         Option("--dialect", "of --format messages", "DIALECT", choices=DIALECTS), Option("--force", "replace the file"),
+         SESSION, function="export_session",
+         example="onrecord export fix-invite-403 --out fix-invite-403.onrecord"),
+    Verb(KEEP, "import", "FILE", "Take in a bundle, verified before anything is written", _MOVING,
+         Option("--as", "under another name", "NEW"), Option("--update", "add what is new to a session that is here"),
+         function="import_session", example="onrecord import fix-invite-403.onrecord"),
+    Verb(KEEP, "backup", "[FILE]", "Copy the whole store while it is in use; --restore: put a copy in its place",
+         _BACKUPS, Option("--restore", "verify this copy and put it in the store's place", "FILE"),
+         Option("--force", "replace the file"), YES, example="onrecord backup onrecord-monday.db"),
+    Verb(KEEP, "sweep", "", "Apply the retention policy: archive, and erase old transcripts", _RETAIN, DRY_RUN,
+         YES, example="onrecord sweep --dry-run"),
+    Verb(KEEP, "hold", "[NAME]", "Protect a session against erasure; --release lifts it", _RETAIN,
+         Option("--release", "lift the hold"), REASON, SESSION, AGENT,
+         example='onrecord hold fix-invite-403 --reason "incident 7 is not understood"'),
+    Verb(KEEP, "erase", "[NAME]", "Erase content for good; the chain still verifies", _RETAIN,
+         Option("--position", "erase what this event says", "N", many=True),
+         Option("--all", "erase everything the session says"), REASON, YES, SESSION, AGENT,
+         example='onrecord erase fix-invite-403 --position 7 --reason "a password"'),
+
+    Verb(TOOL, "version", "", "Show the version", _GUIDE, example="onrecord version"),
+    Verb(TOOL, "completion", "SHELL", "Print the completion script of bash, zsh or fish", _COMPLETION,
+         example='eval "$(onrecord completion bash)"'),
+    Verb(TOOL, "help", "[VERB]", "Show all verbs, or one", _GUIDE, function="show_help",
+         example="onrecord help export"),
+
+    Verb("", "__complete", "", "", _COMPLETION, function="complete", raw=True),
+    Verb("", "__demo-worker", "", "", _DEMO_WORKER, function="work", raw=True),
+    Verb("", "__demo-resume", "", "", _DEMO_WORKER, function="resume", raw=True),
+)  # fmt: skip
+
+ALIASES = {
+    "ls": "list", "new": "open", "start": "open", "status": "show", "note": "show", "events": "log", "find": "search",
+    "grep": "search", "unarchive": "resume", "release": "hold", "rm": "erase", "delete": "erase", "restore": "backup",
+    "mv": "rename", "check": "verify", "finding": "state", "turn": "record",
+}  # fmt: skip
+"""Words people try. `ls` simply works; the others are told what the verb is called here."""
+
+
+def find(name: str) -> Verb:
+    """The verb of this name, or an error that names the nearest one."""
+    wanted = "list" if name == "ls" else name
+    for verb in VERBS:
+        if verb.name == wanted:
+            return verb
+    guess = ALIASES.get(name) or nearest(name, [verb.name for verb in shown()])
+    raise UsageError(
+        f"there is no verb {name!r}", hint=f"did you mean `onrecord {guess}`?" if guess else "onrecord help lists them"
+    )
+
+
+def shown() -> Iterator[Verb]:
+    """The verbs people are told about."""
+    return (verb for verb in VERBS if verb.group)
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """The known word that is most like this one, if any is."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, known, n=1, cutoff=0.6) or [one for one in known if word and one.startswith(word)]
+    return found[0] if found else ""

@@ -1,0 +1,15 @@
+"""What others need to prove that their part keeps our promises: contract classes, a clock to turn by hand.
+
+    from onrecord.testing import StoreContract
+
+    class TestMyStore(StoreContract):
+        def make_store(self):
+            return MyStore(clock=self.clock)
+
+Every test of the class is then collected and run against the store. Nothing here needs pytest to be imported.
+"""
+
+from onrecord.testing.stores import StoreContract
+from onrecord.testing.tools import FakeClock, Raised, derived, raises
+
+__all__ = ["FakeClock", "Raised", "StoreContract", "derived", "raises"]
