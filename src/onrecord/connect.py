@@ -29,9 +29,22 @@ def connect(url: str | None = None, *, project: str | None = None) -> Records:
     directory. The project is the repository of the working directory (all its worktrees are one), ONRECORD_PROJECT,
     or what is given.
     """
-    place = url or os.environ.get(STORE_VARIABLE) or settings().get("store") or str(default_path())
     here = project if project is not None else os.environ.get(PROJECT_VARIABLE) or find_project(Path.cwd())
-    return Records(open_store(place), project=here)
+    return Records(open_store(store_url(url)), project=here)
+
+
+def store_url(url: str | None = None) -> str:
+    """The URL or path of the store that is meant."""
+    return url or os.environ.get(STORE_VARIABLE) or settings().get("store") or str(default_path())
+
+
+def store_file(url: str | None = None) -> Path | None:
+    """The file of the store that is meant, there or not; None when it is kept in no file."""
+    place = store_url(url)
+    scheme = place.partition(":")[0] if "://" in place else ""
+    if place == "memory:" or scheme not in ("", "sqlite"):
+        return None
+    return Path(_sqlite_place(place)[0] if scheme else place).expanduser()
 
 
 def open_store(url: str) -> Store:

@@ -75,12 +75,12 @@ def test_promise_03_one_id_one_event(session):
 
 def test_promise_04_canonical(session):
     """A payload has one form, and what has none is refused before anything happens."""
-    session.record("worklog.written", {"b": [1, {"z": "ü", "a": None}], "a": 1.5})
+    session.record("thing.noted", {"b": [1, {"z": "ü", "a": None}], "a": 1.5})
     assert raw(session)[-1].payload == '{"a":1.5,"b":[1,{"a":null,"z":"ü"}]}'.encode()
     before = raw(session)
     for impossible in (float("nan"), float("inf"), {1, 2}, b"bytes", "\ud800", object()):
         with pytest.raises(InvalidInput):
-            session.record("worklog.written", {"value": impossible})
+            session.record("thing.noted", {"value": impossible})
     assert raw(session) == before
 
 

@@ -25,7 +25,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import DamagedLog, InvalidInput, TooLarge
-from onrecord.log.events import DURABLE, KINDS, Draft, Event, Kind, Record
+from onrecord.log.events import KINDS, Draft, Event, Kind, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,6 +38,10 @@ ID_LIMIT = 200
 """The longest event id, in characters."""
 BY_LIMIT = 64
 """The longest actor, in characters."""
+KIND_LIMIT = 64
+"""The longest kind, in characters."""
+NESTING_LIMIT = 100
+"""How deep lists and objects of a payload may lie in one another, so that it can be read from any depth of a program."""
 SALT_BYTES = 16
 GENESIS = bytes(32)
 
@@ -55,12 +59,15 @@ UPCASTERS: dict[tuple[str, int], Callable[[Any], Any]] = {}
 
 def encode_payload(data: object) -> bytes:
     """The canonical bytes of a payload, or one clear error."""
+    return _written(data)[1]
+
+
+def _written(data: object) -> tuple[Any, bytes]:
+    """A payload as every reader will get it, and its canonical bytes."""
     try:
-        # For plain ASCII text both encoders write the same bytes, and this one takes half the time.
-        text = _canonical_ascii(data)
-        if "\\u" in text:
-            text = _canonical(data)
-    except (TypeError, ValueError, RecursionError) as problem:
+        value = _plain(data, NESTING_LIMIT)
+        text = _encode(value)
+    except (TypeError, ValueError) as problem:
         raise InvalidInput(
             f"this cannot be recorded as JSON: {problem}", hint="record strings, numbers, lists and dicts"
         ) from None
@@ -72,7 +79,27 @@ def encode_payload(data: object) -> bytes:
         ) from None
     if len(payload) > PAYLOAD_LIMIT:
         raise TooLarge(f"the payload has {len(payload):,} bytes; the limit is {PAYLOAD_LIMIT:,}")
-    return payload
+    return value, payload
+
+
+def _plain(value: Any, room: int) -> Any:
+    """A copy with sorted keys that holds nothing but what JSON can say, so that nobody changes it afterwards."""
+    kind = type(value)
+    if kind is str or value is None or kind is int or kind is bool or kind is float:
+        return value
+    if room == 0:
+        raise ValueError(f"it is nested more than {NESTING_LIMIT} deep")
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"a key is text, not {key!r:.80}")
+        return {key: _plain(value[key], room - 1) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_plain(part, room - 1) for part in value]
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return base.__getnewargs__(value)[0]  # what a subclass, an enum for instance, stands for
+    raise TypeError(f"{kind.__name__} is not JSON")
 
 
 def commit_to(salt: bytes, payload: bytes) -> bytes:
@@ -84,18 +111,17 @@ def seal(
     kind: str, data: Any, *, id: str, at: int, by: str, run: int, salt: bytes, because: int | None = None
 ) -> Draft:
     """Check an event and turn it into a draft that a store can place."""
-    if not id or len(id) > ID_LIMIT or not id.isprintable():
-        raise InvalidInput(f"an event id has 1 to {ID_LIMIT} printable characters, not {id!r}")
+    if not isinstance(id, str) or not 0 < len(id) <= ID_LIMIT or not id.isprintable():
+        raise InvalidInput(f"an event id has 1 to {ID_LIMIT} printable characters, not {id!r:.300}")
+    if not isinstance(kind, str) or not 0 < len(kind) <= KIND_LIMIT or not kind.isprintable():
+        raise InvalidInput(f"an event kind has 1 to {KIND_LIMIT} printable characters, not {kind!r:.100}")
     if not by or len(by) > BY_LIMIT or not by.isprintable():
         raise InvalidInput(f"an actor has 1 to {BY_LIMIT} printable characters, not {by!r}")
     known = KINDS.get(kind)
     if known is not None:
         check_payload(known, data)
-    payload = encode_payload(data)
+    data, payload = _written(data)  # views keep parts of it: what every reader will get, not the caller's own objects
     version = known.version if known else 1
-    if known is None or known.tier == DURABLE:
-        # Views keep parts of durable payloads: they get what a reader will get, not the caller's own objects.
-        data = decode_payload(payload.decode())
     return Draft(id, kind, version, at, by, run, because, salt, payload, commit_to(salt, payload), data)
 
 
@@ -122,7 +148,7 @@ def link(  # noqa: PLR0917 - the fields of the header in their order, on the hot
     payload_hash: bytes,
 ) -> bytes:
     """The hash of an event in its place."""
-    header = _header([session, position, id, kind, v, at, by, run, because]).encode()
+    header = _encode([session, position, id, kind, v, at, by, run, because]).encode()
     return sha256(_EVENT_TAG + previous + len(header).to_bytes(4) + header + payload_hash).digest()
 
 

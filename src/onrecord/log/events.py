@@ -95,7 +95,7 @@ KINDS: dict[str, Kind] = _kinds(
     ("session.resumed", DURABLE, "Work goes on after a pause, or after an explicit reopening."),
     ("session.closed", DURABLE, "The work has ended; the record is kept."),
     ("session.archived", DURABLE, "A closed session was put away."),
-    ("session.forked", DURABLE, "First own event of a fork: its history up to here is its parent's.", "name parent"),
+    ("session.forked", DURABLE, "First own event of a fork: its history up to here is its parent's."),
     ("session.imported", DURABLE, "The session came from a bundle, into this project.", "name project"),
     ("session.held", DURABLE, "Nothing of the session may be erased until it is released."),
     ("session.released", DURABLE, "A hold was lifted."),
@@ -106,7 +106,7 @@ KINDS: dict[str, Kind] = _kinds(
     ("turn.committed", DURABLE, "The turn counts: its items are part of the committed transcript."),
     ("turn.aborted", DURABLE, "The turn was given up: its items stay provisional until the next commit."),
     ("turn.recorded", TRANSCRIPT, "A whole turn that arrived complete: begun, filled and committed at once.", "items"),
-    ("item.added", TRANSCRIPT, "One message, tool call or tool result of an open turn.", "item"),
+    ("item.added", TRANSCRIPT, "One message, tool call or tool result of an open turn."),
     ("effect.started", TRANSCRIPT, "A side effect is about to happen."),
     ("effect.finished", TRANSCRIPT, "The side effect happened, or failed: result or error."),
     ("transcript.compacted", TRANSCRIPT, "A summary stands for a range of the transcript.", "summary upto"),
@@ -132,7 +132,7 @@ KINDS: dict[str, Kind] = _kinds(
     ("interruption.recorded", DURABLE, "Why work stopped: limit, crash, budget."),
     ("payload.kept", TRANSCRIPT, "An opaque entry of a partner, verbatim."),
     ("payload.retracted", TRANSCRIPT, "A partner's entry does not count any more."),
-    ("payload.erased", DURABLE, "Payloads were erased: which, why and on whose behalf.", "ranges"),
+    ("payload.erased", DURABLE, "Payloads were erased: which, why and on whose behalf."),
 )
 
 

@@ -66,7 +66,12 @@ def after(head: Head, draft: Draft | Event) -> tuple[Head, int]:
         # The usual case by far, so it is decided first and changes as little as possible.
         if status not in (OPEN, ACTIVE, RESUMED):
             _refuse_work(head)
-        return head._replace(position=head.position + 1, run=max(run, head.run), status=ACTIVE, at=draft.at), run
+        session, project, name, position, digest, last, _status, title, opened_at, _at, held, parent, forked_at = head
+        run_now = max(run, last)
+        return Head(
+            session, project, name, position + 1, digest, run_now, ACTIVE, title, opened_at, draft.at, held, parent,
+            forked_at,
+        ), run  # fmt: skip
     if head.position:
         status = _next_status(head, kind, data)
     changes = _changes(head, kind, data)

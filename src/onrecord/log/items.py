@@ -53,6 +53,8 @@ def to_items(message: object, format: str | None = None) -> list[Item]:
     """The neutral items of a message: neutral already, or in a partner's format (told, or seen by its shape)."""
     if not isinstance(message, dict):
         return [check_item(message)]
+    if format is None and type(message.get("content")) is str and "tool_calls" not in message and "call" not in message:
+        format = "openai" if "tool_call_id" in message else "neutral"
     if format not in (None, "neutral", *FORMATS):
         raise InvalidInput(f"unknown message format {format!r}", hint=f"one of {', '.join(FORMATS)}")
     spoken = format or _shape(message)

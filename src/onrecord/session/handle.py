@@ -112,9 +112,13 @@ class Session(FactVerbs):
     def append(self, *drafts: Draft, expect: int | None = None, fenced: bool = False) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need this agent's lane."""
         receipts = self.store.append(self.id, drafts, expect=expect, lease=self._hold() if fenced else None)
-        pairs = list(zip(drafts, receipts, strict=True))
-        events = [place(draft, self.id, where.position, where.run, where.hash) for draft, where in pairs]
-        self._absorb([event for event, (_draft, where) in zip(events, pairs, strict=True) if where.new])
+        events, fresh = [], []
+        for draft, where in zip(drafts, receipts, strict=True):
+            event = place(draft, self.id, where.position, where.run, where.hash)
+            events.append(event)
+            if where.new:
+                fresh.append(event)
+        self._absorb(fresh)
         return events
 
     def record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:

@@ -63,7 +63,7 @@ class Records:
         """
         check_name(agent, "agent")
         session = self._find_or_create(name, agent, objective, metadata, check_budget(budget))
-        _refuse_ended(session.head)
+        refuse_ended(session.head)
         session.join(takeover=takeover, seconds=lease_seconds)
         known = session.views
         if objective and (known.facts.objective or {}).get("text") != objective:
@@ -187,7 +187,8 @@ class Records:
         return Session(self.store, known[0].session, agent=agent, clock=self.clock)
 
 
-def _refuse_ended(head: Head) -> None:
+def refuse_ended(head: Head) -> None:
+    """Refuse to go on with a session that has ended; the error names the way back."""
     if head.status == heads.ERASED:
         raise SessionErased(f"session {head.name!r} was erased; its name and id stay taken")
     if head.status not in heads.LIVE:

@@ -92,7 +92,7 @@ class LeaseContract(Workbench):
         """Facts may be appended by anyone while a lane is held."""
         session = self.open()
         self.store.acquire(session, "main", HOLDER)
-        self.add(session, "finding.stated")
+        self.add(session, "worklog.written")
         assert self.store.head(session).position == 2
 
     def test_a_released_lane_is_free_and_epochs_never_repeat(self) -> None:

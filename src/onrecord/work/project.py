@@ -17,6 +17,11 @@ def find_project(start: Path) -> str:
     return str(here)
 
 
+def project_named(name: str) -> str:
+    """The project a person means: the one of a directory, if there is such a directory; else the name itself."""
+    return find_project(Path(name)) if Path(name).is_dir() else name
+
+
 def _main_worktree(folder: Path, pointer: Path) -> Path:
     """A linked worktree's `.git` is a file that leads to the common directory beside the main one."""
     try:

@@ -70,16 +70,18 @@ class Call:
     def records(self, *, make: bool = True) -> Records:
         """The store's sessions. With `make=False`, a store that is not there yet is an error and is not made."""
         if self._records is None:
-            from onrecord import connect
+            from onrecord.connect import connect, store_file
 
             url, project = self.get("store"), self.get("project")
             if not make:
-                missing = connect.missing_file(url)
-                if missing:
-                    raise NotInitialised(f"there is no store yet: {missing} does not exist")
-            if project and os.path.isdir(project):  # noqa: PTH112  # pathlib costs more than the rest of this module
-                project = connect.project_of(project)
-            self._records = connect.connect(url, project=project)
+                file = store_file(url)
+                if file is not None and not file.exists():
+                    raise NotInitialised(f"there is no store yet: {file} does not exist")
+            if project:
+                from onrecord.work.project import project_named
+
+                project = project_named(project)
+            self._records = connect(url, project=project)
         return self._records
 
     def close(self) -> None:

@@ -111,7 +111,7 @@ _LIST = (
 
 VERBS: tuple[Verb, ...] = (
     Verb("", "", "", "Show the sessions of this project, those that need a person first", _OVERVIEW,
-         ALL_PROJECTS, LIMIT, SESSION, function="overview"),
+         ALL_PROJECTS, LIMIT, function="overview"),
     Verb(START, "demo", "", "See the point in a few seconds: a worker is killed, its session is not", _DEMO,
          Option("--keep", "put the demo's store into this directory", "DIR"),
          Option("--fast", "do not slow down for people"), example="onrecord demo"),

@@ -1,0 +1,62 @@
+"""Which sessions need a person, and why. All of it is deduced from the log and from who is still alive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord import machine
+from onrecord.log.head import LIVE, PAUSED
+
+if TYPE_CHECKING:
+    from onrecord.log.store import Lease
+    from onrecord.session.handle import Session
+
+SHAPES = {
+    "working": "●", "open": "○", "active": "○", "resumed": "○", "paused": "◌", "closed": "✓", "archived": "▪",
+    "erased": "×",
+}  # fmt: skip
+"""Shape says alive or asleep: `●` has a process at work, `○` is idle, `◌` is paused, the others have ended."""
+
+
+class Presence(NamedTuple):
+    """Who is at a session right now."""
+
+    working: list[Lease]
+    dead: list[Lease]
+    """Lanes that are held on paper by a process that is gone."""
+
+
+def presence(session: Session, now: int) -> Presence:
+    """Tell the living holders of lanes from the dead."""
+    leases = session.store.leases(session.id)
+    dead = [lease for lease in leases if machine.is_gone(lease.holder)]
+    working = [lease for lease in leases if lease not in dead and lease.until > now]
+    return Presence(working, dead)
+
+
+def needs(session: Session, here: Presence) -> list[str]:
+    """Why a person should look at this session, the most pressing first; empty when nobody needs to."""
+    views = session.views
+    if views.head.status not in LIVE:
+        return []
+    found: list[str] = []
+    stop = views.lifecycle.interruption
+    if views.head.status == PAUSED and stop:
+        found.append(f"stopped: {stop.get('cause', 'unknown')}")
+    found += [f"effect {key} may have happened" for key in unknown_effects(session, here)]
+    alive = {lease.lane for lease in here.working}
+    for agent, lane in views.lanes.lanes.items():
+        if lane["open"] and agent not in alive:
+            found.append(f"turn {lane['open']['turn']} of {agent} lost its process")
+        found += [f"turn {turn['turn']} of {agent} was {turn['how']}" for turn in lane["provisional"][-1:]]
+    found += [f"blocked: {finding['claim']}" for finding in views.findings.labelled("blocked")]
+    open_lanes = {agent for agent, lane in views.lanes.lanes.items() if lane["open"]}
+    found += [f"lane {lease.lane} is held by a dead process" for lease in here.dead if lease.lane not in open_lanes]
+    return found
+
+
+def unknown_effects(session: Session, here: Presence) -> dict[str, dict[str, Any]]:
+    """Effects without a result whose process is gone, also when nobody has resumed since."""
+    alive = {lease.lane for lease in here.working}
+    unfinished = session.views.effects.unfinished
+    return session.unknown_effects() | {key: effect for key, effect in unfinished.items() if effect["by"] not in alive}

@@ -1,0 +1,167 @@
+"""How things look from outside: sessions, events and turns as JSON data, and events in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onrecord.views.render import iso
+
+if TYPE_CHECKING:
+    from onrecord.log.events import Event
+    from onrecord.log.head import Head
+    from onrecord.log.items import Item
+    from onrecord.log.store import Lease
+
+_LONG_ENOUGH = 2_000
+"""A summary is cut to the window anyway; looking at more text than this would be wasted."""
+
+
+def session_data(head: Head) -> dict[str, Any]:
+    """Where a session stands."""
+    return {
+        "id": head.session, "name": head.name, "project": head.project, "status": head.status, "title": head.title,
+        "position": head.position, "run": head.run, "opened_at": iso(head.opened_at), "last_activity_at": iso(head.at),
+        "held": head.held, "parent": head.parent, "forked_at": head.forked_at,
+    }  # fmt: skip
+
+
+def event_data(event: Event) -> dict[str, Any]:
+    """One event, complete."""
+    return {
+        "session": event.session, "position": event.position, "id": event.id, "kind": event.kind, "v": event.v,
+        "at": event.at, "time": iso(event.at), "by": event.by, "run": event.run, "because": event.because,
+        "data": event.data, "payload_hash": event.payload_hash.hex(), "hash": event.hash.hex(),
+    }  # fmt: skip
+
+
+def receipt_data(head: Head, event: Event, state: str) -> dict[str, Any]:
+    """What a verb that appended one event answers."""
+    return {
+        "state": state, "session": head.session, "name": head.name, "position": event.position, "id": event.id,
+        "kind": event.kind,
+    }  # fmt: skip
+
+
+def lease_data(lease: Lease, *, gone: bool, now: int) -> dict[str, Any]:
+    """Who holds a lane."""
+    return {
+        "agent": lease.lane, "epoch": lease.epoch, "pid": lease.holder.get("pid"), "host": lease.holder.get("host"),
+        "since": iso(lease.since), "until": iso(lease.until), "process_is_gone": gone, "expired": lease.until <= now,
+    }  # fmt: skip
+
+
+def describe(event: Event) -> str:
+    """What an event says, short."""
+    data = event.data
+    if data is None:
+        return "(erased)"
+    if not isinstance(data, dict):
+        return str(data)[:_LONG_ENOUGH]
+    maker = _MAKERS.get(event.kind)
+    return (maker(data) if maker else _generic(data))[:_LONG_ENOUGH]
+
+
+def item_line(item: Item) -> str:
+    """One item of a turn: who said what, which tools were called."""
+    calls = ", ".join(f"{call.get('name')}({_arguments(call.get('arguments'))})" for call in item.get("tool_calls") or ())
+    said = _content(item.get("content"))
+    if item.get("role") == "tool":
+        return f"tool {item.get('call')}{' failed' if item.get('error') else ''}: {said}"
+    return f"{item.get('role')}: {said}" + (f"{' ' if said else ''}-> {calls}" if calls else "")
+
+
+def _content(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return " ".join(
+        str(part.get("text") or f"[{part.get('type', 'part')}]") if isinstance(part, dict) else str(part)
+        for part in parts
+    )
+
+
+def _arguments(arguments: Any) -> str:
+    if isinstance(arguments, dict):
+        return ", ".join(f"{name}={value}" for name, value in arguments.items())
+    return "" if arguments is None else str(arguments)
+
+
+def _turn(data: dict[str, Any]) -> str:
+    items = data.get("items") or []
+    lines = " | ".join(item_line(item) for item in items[:3])
+    return f"{len(items)} items: {lines}"
+
+
+def _begun(data: dict[str, Any]) -> str:
+    return f"turn {data.get('turn', '?')}, based on {data.get('base', 0)}"
+
+
+def _finding(data: dict[str, Any]) -> str:
+    proof = f" [{', '.join(map(str, data.get('evidence') or ()))}]" if data.get("evidence") else ""
+    return f"{data.get('label')}: {data.get('claim')}{proof}"
+
+
+def _relabelled(data: dict[str, Any]) -> str:
+    return f"{data.get('finding')} is {data.get('label')} now" + (f": {data['why']}" if data.get("why") else "")
+
+
+def _usage(data: dict[str, Any]) -> str:
+    cost = "unknown cost" if data.get("cost") is None else f"cost {data['cost']:g}"
+    tokens = f"{data.get('input_tokens', 0):,} in, {data.get('output_tokens', 0):,} out"
+    return f"{data.get('model') or 'unknown model'}: {tokens}, {cost}"
+
+
+def _joined(data: dict[str, Any]) -> str:
+    process = data.get("process") or {}
+    return f"process {process.get('pid', '?')} on {process.get('host', '?')}"
+
+
+def _erased(data: dict[str, Any]) -> str:
+    return f"{data.get('count', 0)} payloads ({data.get('scope')}): {data.get('reason')}"
+
+
+def _opened(data: dict[str, Any]) -> str:
+    return f"{data.get('name')}" + (f": {data['objective']}" if data.get("objective") else "")
+
+
+def _effect(data: dict[str, Any]) -> str:
+    outcome = f": {data['error']}" if data.get("error") else f" = {data['result']}" if data.get("result") else ""
+    return f"{data.get('key')}{outcome}"
+
+
+def _decision(data: dict[str, Any]) -> str:
+    return f"{data.get('text')}" + (f" (because {data['why']})" if data.get("why") else "")
+
+
+def _next(data: dict[str, Any]) -> str:
+    return f"{data.get('text')}" + (f"  $ {data['command']}" if data.get("command") else "")
+
+
+def _generic(data: dict[str, Any]) -> str:
+    for name in ("text", "reason", "cause", "steps", "name", "key", "summary"):
+        if isinstance(data.get(name), str) and data[name]:
+            return str(data[name])
+    from onrecord.log.text import text_of
+
+    return text_of(data).replace("\n", " ")
+
+
+_MAKERS = {
+    "session.opened": _opened,
+    "session.forked": lambda data: f"{data.get('name')}, from position {(data.get('parent') or {}).get('position')}",
+    "session.renamed": lambda data: f"{data.get('was')} -> {data.get('name')}",
+    "agent.joined": _joined,
+    "turn.begun": _begun,
+    "turn.recorded": _turn,
+    "item.added": lambda data: item_line(data.get("item") or {}),
+    "effect.started": _effect,
+    "effect.finished": _effect,
+    "decision.made": _decision,
+    "next_action.set": _next,
+    "finding.stated": _finding,
+    "finding.relabelled": _relabelled,
+    "usage.recorded": _usage,
+    "budget.set": lambda data: _arguments(data.get("limits")),
+    "payload.erased": _erased,
+    "scratch.set": lambda data: f"{data.get('key')} = {data.get('value')}",
+}

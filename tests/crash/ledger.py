@@ -1,0 +1,66 @@
+"""The ledger: what a store acknowledged, and what is wrong with the store that should still have it.
+
+Promises and their negative controls are judged by the same function, `complaints`: a promise is kept when it is empty, and a
+control proves that it would not be empty if the store were weaker.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from onrecord.session.handle import Session
+from onrecord.stores.sqlite import SQLiteStore
+
+
+class Ack(NamedTuple):
+    """One acknowledged event. Position 0: the writer was told that it is there, and not where."""
+
+    session: str
+    position: int
+    id: str
+
+
+def acks_in(lines: Iterable[str]) -> list[Ack]:
+    """The acknowledgements among a worker's lines; an error of a worker is a failure of the test."""
+    found = []
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        if word == "ack":
+            session, position, id_ = rest.split(" ", 2)
+            found.append(Ack(session, int(position), id_))
+        elif word == "error":
+            raise AssertionError(f"a worker failed: {rest}")
+    return found
+
+
+def complaints(path: str, acks: Iterable[Ack]) -> list[str]:
+    """Everything that is wrong: lost, doubled, moved or reordered events, gaps, a chain that does not verify."""
+    store = SQLiteStore(path)
+    try:
+        return complaints_about(store, acks)
+    finally:
+        store.close()
+
+
+def complaints_about(store: SQLiteStore, acks: Iterable[Ack]) -> list[str]:
+    """The same for a store that is open."""
+    found: list[str] = []
+    expected: dict[str, list[Ack]] = defaultdict(list)
+    for ack in acks:
+        expected[ack.session].append(ack)
+    for session, wanted in expected.items():
+        records = store.read(session)
+        positions = [record.position for record in records]
+        if positions != list(range(1, len(records) + 1)):
+            found.append(f"{session}: positions are not dense: {positions[:5]} ... {positions[-5:]}")
+        copies = Counter(record.id for record in records)
+        found += [f"{session}: {id_} is there {times} times" for id_, times in copies.items() if times > 1]
+        where = {record.id: record.position for record in records}
+        for ack in wanted:
+            if ack.id not in where:
+                found.append(f"{session}: {ack.id}, acknowledged at {ack.position}, is lost")
+            elif ack.position not in (0, where[ack.id]):
+                found.append(f"{session}: {ack.id} moved from {ack.position} to {where[ack.id]}")
+        report = Session(store, session).verify()
+        found += [f"{session}: {problem}" for problem in report.problems]
+    return found

@@ -1,0 +1,208 @@
+"""Plays: random sequences of verbs, carried out on a session in memory, so that laws are tried on logs that can exist.
+
+A step that the session refuses changes nothing, and the play goes on: refusals are part of every life.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from onrecord.errors import OnrecordError
+from onrecord.log.events import Event
+from onrecord.session.handle import Session
+from onrecord.session.records import Records
+from onrecord.session.turns import Turn
+from onrecord.stores.memory import MemoryStore
+from onrecord.testing import FakeClock
+from tests.laws import values
+
+AGENTS = ("main", "tester")
+Step = tuple[Any, ...]
+
+_agents = st.sampled_from(AGENTS)
+_keys = st.sampled_from(["charge", "mail", "k" * 128])
+_labels = st.sampled_from(["verified", "rejected", "open", "blocked"])
+_amounts = st.integers(0, 10_000)
+
+working = st.one_of(
+    st.tuples(st.just("begin"), _agents),
+    st.tuples(st.just("add"), _agents, values.items),
+    st.tuples(st.just("commit"), _agents),
+    st.tuples(st.just("abort"), _agents, values.texts),
+    st.tuples(st.just("record_turn"), _agents, values.turns),
+    st.tuples(st.just("record_large_turn"), _agents),
+    st.tuples(st.just("roll_back"), _agents, st.integers(1, 3)),
+    st.tuples(st.just("crash"), _agents),
+    st.tuples(st.just("leave"), _agents),
+    st.tuples(st.just("compact"), _agents, values.spoken),
+    st.tuples(st.just("start_effect"), _agents, _keys),
+    st.tuples(st.just("settle_effect"), _agents, _keys, values.json_values),
+    st.tuples(st.just("use"), _agents, _amounts, st.none() | st.floats(0, 10)),
+)
+telling = st.one_of(
+    st.tuples(st.just("decide"), _agents, values.spoken),
+    st.tuples(st.just("state"), _agents, values.spoken, _labels),
+    st.tuples(st.just("relabel"), _agents, st.integers(1, 12), _labels),
+    st.tuples(st.just("set_objective"), _agents, values.spoken),
+    st.tuples(st.just("set_title"), _agents, values.spoken),
+    st.tuples(st.just("set_next_action"), _agents, values.spoken),
+    st.tuples(st.just("set_reproduction"), _agents, values.spoken),
+    st.tuples(st.just("set_scratch"), _agents, st.sampled_from(["a", "b"]), values.json_values),
+    st.tuples(st.just("set_budget"), _agents, st.dictionaries(st.sampled_from(["tokens", "spend", "steps"]), st.integers(1, 99))),
+    st.tuples(st.just("unknown_kind"), _agents, values.json_values),
+    st.tuples(st.just("later_version"), _agents, values.json_objects),
+)
+living = st.one_of(
+    st.tuples(st.just("pause"), values.texts),
+    st.tuples(st.just("resume"), values.texts, st.booleans()),
+    st.tuples(st.just("close"), values.texts),
+    st.tuples(st.just("archive"), values.texts),
+    st.tuples(st.just("rename"), st.sampled_from(["one", "two", "three"])),
+    st.tuples(st.just("hold"), values.texts),
+    st.tuples(st.just("release"), values.texts),
+    st.tuples(st.just("erase"), st.integers(1, 40)),
+)
+steps = st.lists(st.one_of(working, working, telling, living), max_size=25)
+quiet_steps = st.lists(st.one_of(working, telling), max_size=25)
+
+
+class Play:
+    """One session, the handles of its agents, and a clock that moves a second a step."""
+
+    def __init__(self, *, name: str = "play", budget: dict[str, float] | None = None) -> None:
+        self.clock = FakeClock()
+        self.store = MemoryStore(clock=self.clock)
+        self.records = Records(self.store, project="/project", clock=self.clock)
+        self.session = self.records.create(name, objective="see what happens", budget=budget)
+        self.handles: dict[str, Session] = {}
+        self.turns: dict[str, Turn] = {}
+
+    def run(self, steps: Sequence[Step]) -> "Play":
+        """Carry out the steps."""
+        for step in steps:
+            self.clock.advance(1)
+            verb: Callable[..., object] = getattr(self, f"do_{step[0]}")
+            try:
+                verb(*step[1:])
+            except OnrecordError:
+                continue
+        return self
+
+    def events(self) -> list[Event]:
+        """The log as it is read."""
+        return list(self.session.events())
+
+    def agent(self, name: str) -> Session:
+        """The handle of an agent that has its lane."""
+        if name not in self.handles:
+            self.handles[name] = Session(self.store, self.session.id, agent=name, clock=self.clock)
+        return self.handles[name].join(takeover=True)
+
+    def do_begin(self, agent: str) -> None:
+        self.turns[agent] = self.agent(agent).turn()
+
+    def do_add(self, agent: str, item: dict[str, Any]) -> None:
+        if agent in self.turns:
+            self.turns[agent].add(item)
+
+    def do_commit(self, agent: str) -> None:
+        if agent in self.turns:
+            self.turns.pop(agent).commit()
+
+    def do_abort(self, agent: str, reason: str) -> None:
+        if agent in self.turns:
+            self.turns.pop(agent).abort(reason, partial=[{"role": "assistant", "content": reason}])
+
+    def do_record_turn(self, agent: str, items: list[dict[str, Any]]) -> None:
+        self.agent(agent).record_turn(items, usage={"model": "m", "input_tokens": 3})
+
+    def do_record_large_turn(self, agent: str) -> None:
+        said = [{"role": "user", "content": "x" * 40_000}, {"role": "assistant", "content": "y"}]
+        self.agent(agent).record_turn(said)
+
+    def do_roll_back(self, agent: str, count: int) -> None:
+        commits = self.agent(agent).lane()["commits"]
+        base = commits[-count]["base"] if len(commits) >= count else 0
+        turn = self.agent(agent).turn(base=base, rollback=count)
+        turn.user("again, otherwise")
+        turn.commit()
+
+    def do_crash(self, agent: str) -> None:
+        self.handles.pop(agent, None)
+        self.turns.pop(agent, None)
+        self.agent(agent)
+
+    def do_leave(self, agent: str) -> None:
+        self.turns.pop(agent, None)
+        self.agent(agent).leave()
+
+    def do_compact(self, agent: str, summary: str) -> None:
+        self.agent(agent).compact(summary)
+
+    def do_start_effect(self, agent: str, key: str) -> None:
+        self.agent(agent).start_effect(key, "tool", {"x": 1})
+
+    def do_settle_effect(self, agent: str, key: str, result: Any) -> None:
+        self.agent(agent).settle_effect(key, result=result)
+
+    def do_use(self, agent: str, tokens: int, cost: float | None) -> None:
+        self.agent(agent).use("m", input_tokens=tokens, cost=cost)
+
+    def do_decide(self, agent: str, text: str) -> None:
+        self.agent(agent).decide(text, because=1)
+
+    def do_state(self, agent: str, claim: str, label: str) -> None:
+        self.agent(agent).state(claim, label, evidence=["run-1"])
+
+    def do_relabel(self, agent: str, number: int, label: str) -> None:
+        self.agent(agent).relabel(f"f{number}", label, evidence=["run-2"])
+
+    def do_set_objective(self, agent: str, text: str) -> None:
+        self.agent(agent).set_objective(text)
+
+    def do_set_title(self, agent: str, text: str) -> None:
+        self.agent(agent).set_title(text)
+
+    def do_set_next_action(self, agent: str, text: str) -> None:
+        self.agent(agent).set_next_action(text, command=text)
+
+    def do_set_reproduction(self, agent: str, text: str) -> None:
+        self.agent(agent).set_reproduction(text, rate=text)
+
+    def do_set_scratch(self, agent: str, key: str, value: Any) -> None:
+        self.agent(agent).set_scratch(key, value)
+
+    def do_set_budget(self, agent: str, limits: dict[str, float]) -> None:
+        self.agent(agent).set_budget(**{name: amount * 1e6 for name, amount in limits.items()})
+
+    def do_unknown_kind(self, agent: str, data: Any) -> None:
+        self.agent(agent).record("weather.changed", data)
+
+    def do_later_version(self, agent: str, data: dict[str, Any]) -> None:
+        session = self.agent(agent)
+        session.append(session.draft("decision.made", {"text": "x", **data})._replace(v=99))
+
+    def do_pause(self, reason: str) -> None:
+        self.session.pause(reason)
+
+    def do_resume(self, reason: str, reopen: bool) -> None:
+        self.session.resume(reason, reopen=reopen)
+
+    def do_close(self, reason: str) -> None:
+        self.session.close(reason)
+
+    def do_archive(self, reason: str) -> None:
+        self.session.archive(reason)
+
+    def do_rename(self, name: str) -> None:
+        self.session.rename(name)
+
+    def do_hold(self, reason: str) -> None:
+        self.session.hold(reason)
+
+    def do_release(self, reason: str) -> None:
+        self.session.release(reason)
+
+    def do_erase(self, position: int) -> None:
+        self.session.erase("on request", positions=[position])

@@ -1,0 +1,209 @@
+"""Laws of the codec: what goes in comes out, one value has one form, and what cannot be kept is refused."""
+
+import json
+import math
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from onrecord.errors import DamagedLog, InvalidInput
+from onrecord.log import codec
+from onrecord.log.events import KINDS, Event, Record
+from tests.laws import values
+from tests.laws.play import Play
+
+SESSION = "01J0000000000000000000TEST"
+
+
+def sealed(data: Any, kind: str = "weather.changed") -> codec.Draft:
+    return codec.seal(kind, data, id="e1", at=1, by="main", run=1, salt=bytes(16))
+
+
+def kept(data: Any, kind: str = "weather.changed", v: int = 1) -> Record:
+    """A record of this payload, placed and chained as the first of a log."""
+    draft = sealed({}, kind) if kind in KINDS else sealed(data, kind)
+    payload = codec.encode_payload(data)
+    digest = codec.commit_to(draft.salt, payload)
+    head = (SESSION, 1, "e1", kind, v, 1, "main", 1, None)
+    return Record(*head, draft.salt, payload, digest, codec.link(codec.GENESIS, *head, digest))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal in value and in type: 1, 1.0 and True are three things."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other) and (not isinstance(one, float) or math.copysign(1, one) == math.copysign(1, other))
+
+
+@given(values.json_values)
+@example({"big": 10**40, "neg": -0.0, "tiny": 5e-324, "text": "\u2028\x00\U0001f600", "": {"": []}})
+def test_every_json_value_survives(value):
+    """B07: encoding and decoding gives back every JSON value with its types: big integers, floats, any text, any nesting."""
+    assert same(codec.decode_payload(codec.encode_payload(value).decode()), value)
+
+
+@given(values.json_values)
+def test_an_event_says_what_was_sealed(value):
+    """B07: an event that is read says exactly what its draft said, to whoever appended it and to whoever reads it."""
+    draft = sealed({"value": value})
+    record = Record(SESSION, 1, *draft[:7], draft.salt, draft.payload, draft.payload_hash, bytes(32))
+    assert same(codec.open_record(record).data, {"value": value})
+    assert same(codec.place(draft, SESSION, 1, 1, bytes(32)).data, {"value": value})
+
+
+@given(st.dictionaries(values.texts, values.json_values, max_size=6), st.randoms(use_true_random=False))
+def test_the_canonical_form_knows_no_order(value, shuffle):
+    """A canonical form is a contract: the order in which keys were set leaves no trace in the bytes."""
+
+    def shuffled(inner: Any) -> Any:
+        if isinstance(inner, dict):
+            pairs = [(key, shuffled(part)) for key, part in inner.items()]
+            shuffle.shuffle(pairs)
+            return dict(pairs)
+        return [shuffled(part) for part in inner] if isinstance(inner, list) else inner
+
+    assert codec.encode_payload(shuffled(value)) == codec.encode_payload(value)
+
+
+@given(values.json_values)
+def test_the_canonical_form_is_stable(value):
+    """Encoding what was decoded gives the same bytes, so a commitment can be derived again from what comes out."""
+    once = codec.encode_payload(value)
+    assert codec.encode_payload(json.loads(once)) == once
+
+
+UNRECORDABLE = [
+    math.nan, math.inf, -math.inf, "\ud800", "a\udfffb", {"\ud83d": 1}, b"bytes", {1, 2}, object(), 1j, Decimal(1),
+    datetime(2026, 1, 1, tzinfo=UTC), {1: "a"}, {None: 1}, {True: 1}, {1.5: 2}, {(1, 2): 3}, {"a": 1, 2: 3}, 10**5000,
+]  # fmt: skip
+
+
+def nested(depth: int) -> Any:
+    value: Any = "deep"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("value", [*UNRECORDABLE, nested(5_000)], ids=lambda value: repr(type(value).__name__))
+@pytest.mark.parametrize("wrap", [lambda v: v, lambda v: {"a": [1, {"b": v}]}], ids=["bare", "inside"])
+def test_what_is_no_json_is_refused(value, wrap):
+    """What cannot be written as JSON is refused as InvalidInput, wherever it hides, and nothing is changed."""
+    play = Play()
+    before = play.store.head(play.session.id)
+    with pytest.raises(InvalidInput):
+        play.session.record("weather.changed", {"value": wrap(value)})
+    with pytest.raises(InvalidInput):
+        play.session.set_scratch("key", wrap(value))
+    with pytest.raises(InvalidInput):
+        codec.encode_payload(wrap(value))
+    assert play.store.head(play.session.id) == before
+
+
+@given(st.integers(1, 3_000))
+@example(900)
+@example(990)
+def test_what_was_acknowledged_can_be_read_from_any_depth(depth):
+    """B08: a payload is refused when it is too deep, or can be read again from however deep a stack."""
+    play = Play()
+    try:
+        event = play.session.record("weather.changed", {"value": nested(depth)})
+    except InvalidInput:
+        assert play.store.head(play.session.id).position == 1
+        return
+
+    def read_below(frames: int) -> Event:
+        return read_below(frames - 1) if frames else play.session.event(event.position)
+
+    assert read_below(300).data == {"value": nested(depth)}
+
+
+FIELDS = {
+    "session": "01J0000000000000000000ELSE", "position": 2, "id": "e2", "kind": "weather.turned", "v": 2, "at": 2,
+    "by": "tester", "run": 2, "because": 1, "payload_hash": bytes(32),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_the_link_covers_every_field(field):
+    """Changing any single field of a header, or its commitment, changes the hash of the event."""
+    record = kept({"a": 1})
+    assert codec.link_record(codec.GENESIS, record) == record.hash
+    assert codec.link_record(codec.GENESIS, record._replace(**{field: FIELDS[field]})) != record.hash
+    assert codec.link_record(bytes(31) + b"\1", record) != record.hash
+
+
+@given(st.binary(min_size=16, max_size=16), st.binary(max_size=40), st.binary(max_size=40))
+def test_a_commitment_binds_salt_and_payload(salt, one, other):
+    """Two payloads, or two salts, never share a commitment; the same two always do."""
+    assert (codec.commit_to(salt, one) == codec.commit_to(salt, other)) == (one == other)
+    assert codec.commit_to(salt, one) != codec.commit_to(bytes(byte ^ 1 for byte in salt), one)
+
+
+@given(st.lists(values.texts, min_size=2, max_size=2), st.integers(0, 5))
+def test_no_two_headers_read_alike(names, cut):
+    """Moving a character from one field of the header to the next one is noticed."""
+    text = "".join(names) + "xyz"
+    cut = min(cut, len(text) - 1)
+    heads = [(SESSION, 1, text[:at], text[at:], 1, 1, "main", 1, None) for at in (cut, cut + 1)]
+    assert codec.link(codec.GENESIS, *heads[0], bytes(32)) != codec.link(codec.GENESIS, *heads[1], bytes(32))
+
+
+@given(st.integers(1, 4), values.json_objects)
+def test_upcasters_chain(version, data):
+    """B15: an old payload is lifted step by step to the present version on reading; what is kept stays as it is."""
+    lifts = {
+        ("weather.changed", step): lambda old, step=step: {**old, "path": [*old.get("path", []), step]} for step in (1, 2, 3)
+    }
+    data.pop("path", None)
+    record = kept(data, v=version)
+    codec.UPCASTERS.update(lifts)
+    try:
+        event = codec.open_record(record)
+    finally:
+        for key in lifts:
+            del codec.UPCASTERS[key]
+    steps = list(range(version, 4))
+    assert (event.v, event.data) == (max(version, 4), data | ({"path": steps} if steps else {}))
+    assert record == kept(data, v=version)
+
+
+@given(values.json_values, st.integers(2, 10**6))
+def test_what_is_newer_passes_untouched(data, version):
+    """B15: kinds and versions that this code does not know are read with the very payload that was written."""
+    for kind in ("weather.changed", "decision.made"):
+        event = codec.open_record(kept(data, kind, v=version))
+        assert (event.kind, event.v) == (kind, version)
+        assert same(event.data, data)
+
+
+@given(st.binary(max_size=30))
+def test_bytes_that_are_no_payload_are_damage(garbage):
+    """A payload that cannot be decoded is reported as a damaged log with its position, not as a Python error."""
+    record = kept({"a": 1})._replace(payload=garbage)
+    try:
+        codec.open_record(record)
+    except DamagedLog as damage:
+        assert "position 1" in damage.message
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("id", ""), ("id", "x" * 201), ("id", "a\nb"), ("id", "\ud800"), ("id", "a\u202eb"), ("id", 7),
+     ("kind", ""), ("kind", "a\nb"), ("kind", "\ud800"), ("kind", "x" * 300), ("kind", 7)],
+)  # fmt: skip
+def test_ids_and_kinds_are_short_and_printable(field, value):
+    """Ids and kinds are short and printable; anything else is InvalidInput before anything happens."""
+    play = Play()
+    arguments: dict[str, Any] = {"kind": "weather.changed", "id": "w1"} | {field: value}
+    with pytest.raises(InvalidInput):
+        play.session.record(data={}, **arguments)
+    assert play.store.head(play.session.id).position == 1

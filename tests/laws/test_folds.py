@@ -1,0 +1,147 @@
+"""Laws of the views: a fold in parts is the fold of the whole, snapshots never change meaning, views agree with one another."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onrecord.log.codec import decode_payload, encode_payload
+from onrecord.log.events import KINDS, RESERVED_KINDS, Event
+from onrecord.session.handle import Session
+from onrecord.session.moment import fold_whole
+from onrecord.views.fold import BODIES, Whole
+from onrecord.views.note import brief, note
+from onrecord.views.transcript import Transcript, shown
+from tests.laws import values
+from tests.laws.play import AGENTS, Play, steps
+
+cuts = st.lists(st.integers(0, 60), max_size=4)
+
+
+def parts(events: list[Event], cuts: list[int]) -> list[list[Event]]:
+    edges = [0, *sorted(min(cut, len(events)) for cut in cuts), len(events)]
+    return [events[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+
+
+def start(play: Play) -> Whole:
+    """The fold after the first event, from which the rest goes on."""
+    return fold_whole(play.store.head(play.session.id), play.store.read(play.session.id, upto=1))
+
+
+def meaning(whole: Whole) -> tuple[Any, ...]:
+    return whole.dump(), note(whole), brief(whole), whole.spend.exhausted(2 * 10**15), whole.findings.labelled("open")
+
+
+@given(steps, cuts)
+def test_folding_in_parts_is_folding_the_whole(played, cuts):
+    """B09: wherever a log is cut, folding the parts one after another gives the views of the whole."""
+    play = Play().run(played)
+    events = play.events()[1:]
+    whole, piecewise = start(play).fold(events), start(play)
+    for part in parts(events, cuts):
+        piecewise.fold(part)
+    assert meaning(piecewise) == meaning(whole)
+    transcript, stepwise = Transcript().fold(play.events()), Transcript()
+    for part in parts(play.events(), cuts):
+        stepwise.fold(part)
+    for one, other in ((transcript.committed, stepwise.committed), (transcript.provisional, stepwise.provisional)):
+        assert [shown(turn) for turn in one] == [shown(turn) for turn in other]
+    assert transcript.superseded == stepwise.superseded
+
+
+@given(steps, cuts)
+def test_a_snapshot_never_changes_meaning(played, cuts):
+    """B07: putting the views away and taking them up again, at any point and any number of times, changes nothing."""
+    play = Play().run(played)
+    events = play.events()[1:]
+    resumed = start(play)
+    for part in parts(events, cuts):
+        resumed = Whole.load(resumed.dump()).fold(part)
+    resumed = Whole.load(resumed.dump())
+    assert meaning(resumed) == meaning(start(play).fold(events))
+
+
+@given(steps)
+def test_views_at_hand_are_the_fold_of_the_log(played):
+    """B07: what a working handle holds in memory is what a new process folds from the store, no more and no less."""
+    play = Play().run(played)
+    fresh = Session(play.store, play.session.id)
+    for handle in (play.session, *play.handles.values()):
+        assert meaning(handle.views) == meaning(fresh.views)
+
+
+@given(steps)
+def test_a_view_needs_no_transcript_bodies(played):
+    """C02: the views of the durable tier are the same when only durable payloads are read."""
+    play = Play().run(played)
+    head, records = play.store.head(play.session.id), play.store.read(play.session.id)
+    slim = play.store.read(play.session.id, bodies=BODIES)
+    assert fold_whole(head, slim).dump() == fold_whole(head, records).dump()
+
+
+@given(steps)
+def test_the_head_is_a_fold(played):
+    """The head that the store carries forward is the one that folding the log gives, erased events included."""
+    play = Play().run(played)
+    assert Session(play.store, play.session.id).head == play.store.head(play.session.id)
+
+
+@given(steps)
+def test_lanes_and_transcript_tell_the_same_story(played):
+    """J01 J08: the small view of turns and the large one agree on what is committed, what is provisional and what runs."""
+    play = Play().run(played)
+    transcript, lanes = play.session.transcript(), play.session.views.lanes
+    for agent in AGENTS:
+        lane = lanes.lane(agent)
+        committed = [turn for turn in transcript.committed if turn.agent == agent]
+        tail = [turn for turn in transcript.provisional if turn.agent == agent]
+        assert lane["committed"] == len(committed)
+        assert lane["last_commit"] == (committed[-1].ended if committed else 0)
+        assert [turn["position"] for turn in lane["provisional"]] == [t.begun for t in tail if t.status != "running"]
+        assert [turn["how"] for turn in lane["provisional"]] == [t.status for t in tail if t.status != "running"]
+        assert (lane["open"] or {}).get("position") == next((t.begun for t in tail if t.status == "running"), None)
+        assert {turn.status for turn in committed} <= {"committed"}
+
+
+@given(steps, st.integers(1, 60))
+def test_any_moment_is_the_fold_up_to_it(played, position):
+    """B09: the session at a position is what folding the log up to it gives, whatever was appended later."""
+    play = Play().run(played)
+    position = min(position, play.store.head(play.session.id).position)
+    past = play.session.at(position)
+    assert past.views.dump() == start(play).fold(play.events()[1:position]).dump()
+    turns = Transcript().fold(play.events()[:position])
+    assert past.transcript().committed == turns.committed
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(KINDS)), values.json_values), max_size=12))
+def test_nonsense_cannot_make_a_session_unreadable(said):
+    """A known kind with a payload that makes no sense (from a bundle, from a newer version) never breaks a fold."""
+    play = Play()
+    play.do_record_turn("main", [{"role": "user", "content": "hi"}])
+    play.do_begin("main")
+    events = play.events()
+    whole, transcript = start(play).fold(events[1:]), Transcript().fold(events)
+    for number, (kind, data) in enumerate(said, len(events) + 1):
+        data = decode_payload(encode_payload(data).decode())
+        event = Event(play.session.id, number, f"n{number}", kind, 1, number, "main", 1, None, data, b"", bytes(32))
+        transcript.fold([event])
+        if kind not in RESERVED_KINDS and not kind.startswith("session."):
+            whole.apply(event)
+    assert Whole.load(whole.dump()).dump() == whole.dump()
+    assert len(brief(whole).encode()) <= 2048
+    assert note(whole)
+    for turn in transcript.committed + transcript.provisional:
+        assert shown(turn)["agent"] == "main"
+
+
+@pytest.mark.parametrize("count", [9, 10, 23, 120])
+def test_findings_keep_their_order_across_a_snapshot(count):
+    """H05: the tenth finding comes after the second, before and after a snapshot."""
+    play = Play()
+    for number in range(count):
+        play.do_state("main", f"claim {number}", "open")
+    loaded = Whole.load(play.session.views.dump())
+    assert [finding["id"] for finding in loaded.findings.labelled("open")] == [f"f{n + 1}" for n in range(count)]
+    assert note(loaded) == play.session.note()
