@@ -12,7 +12,8 @@ from onrecord import errors
 from onrecord.connect import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE
 from onrecord.log.events import KINDS
 from onrecord.session.retention import Policy
-from onrecord.surfaces.cli.main import EXIT_CODES, VERBS, exit_code_of
+from onrecord.surfaces.cli.exits import EXIT_CODES, exit_code_of
+from onrecord.surfaces.cli.verbs import shown
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "onrecord"
@@ -111,7 +112,7 @@ def settings_page() -> str:
 
 def cli_page() -> str:
     parts = ["# Command line", "", "```console", "$ onrecord help", _onrecord("help"), "```"]
-    for verb in VERBS:
+    for verb in (verb.name for verb in shown()):
         parts += ["", f"## {verb}", "", "```console", f"$ onrecord {verb} --help", _onrecord(verb, "--help"), "```"]
     return "\n".join(parts)
 

@@ -1,6 +1,7 @@
 """What every crash test may ask for: a nursery of worker processes, a place for a store, and seeded randomness."""
 
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,3 +27,13 @@ def path(tmp_path: Path) -> str:
 def chance(request: pytest.FixtureRequest) -> random.Random:
     """Randomness that is the same in every run of the same test."""
     return random.Random(request.node.nodeid)
+
+
+@pytest.fixture
+def memory_disk(tmp_path: Path) -> Iterator[Path]:
+    """A directory for images, in memory where the machine has such a place: they need not survive anything."""
+    shared = Path("/dev/shm")
+    place = shared / f"onrecord-images-{tmp_path.parent.name}-{tmp_path.name}" if shared.is_dir() else tmp_path / "images"
+    place.mkdir(mode=0o700, parents=True)
+    yield place
+    shutil.rmtree(place)

@@ -6,10 +6,14 @@ control proves that it would not be empty if the store were weaker.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import apsw
+
+from onrecord.log.codec import GENESIS, link
 from onrecord.session.handle import Session
 from onrecord.stores.sqlite import SQLiteStore
+from onrecord.stores.sqlite.requests import POSITION_BITS, POSITION_MASK
 
 
 class Ack(NamedTuple):
@@ -64,3 +68,38 @@ def complaints_about(store: SQLiteStore, acks: Iterable[Ack]) -> list[str]:
         report = Session(store, session).verify()
         found += [f"{session}: {problem}" for problem in report.problems]
     return found
+
+
+def quick_complaints(path: str, acks: Iterable[Ack]) -> list[str]:
+    """Lost events, gaps and broken chains, read with plain SQL: a hundred times in the time of one opening."""
+    connection = apsw.Connection(path)
+    try:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        heads = connection.execute("SELECT number, id, position, hash, parent, forked_at FROM sessions").fetchall()
+        rows = connection.execute(
+            "SELECT key, id, kind, v, at, by, run, because, payload_hash, hash FROM events ORDER BY key"
+        ).fetchall()
+    except apsw.Error as problem:
+        return [f"cannot be read: {problem!r}"]
+    finally:
+        connection.close()
+    logs: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in rows:
+        logs[row[0] >> POSITION_BITS].append(row)
+    found, there = [], set()
+    hashes = {row[0]: row[9] for row in rows}
+    numbers = {id_: number for number, id_, *_rest in heads}
+    for number, id_, position, digest, parent, forked_at in heads:
+        previous = hashes.get(numbers[parent] << POSITION_BITS | forked_at, b"") if parent else GENESIS
+        expected = forked_at
+        for key, event, kind, v, at, by, run, because, payload_hash, linked in logs[number]:
+            expected += 1
+            there.add((id_, key & POSITION_MASK, event))
+            if key & POSITION_MASK != expected:
+                found.append(f"{id_}: position {key & POSITION_MASK} where {expected} should be")
+            if link(previous, id_, expected, event, kind, v, at, by, run, because, payload_hash) != linked:
+                found.append(f"{id_}: the chain breaks at {expected}")
+            previous = linked
+        if (expected, previous) != (position, digest):
+            found.append(f"{id_}: the head says {position}, the log ends at {expected}")
+    return found + [f"{ack} is lost" for ack in acks if ack not in there]

@@ -2,19 +2,15 @@
 
 import random
 import shutil
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import apsw
 import pytest
 
-from onrecord.log.codec import GENESIS, link
 from onrecord.session.records import Records
 from onrecord.stores.sqlite import SQLiteStore, writer
-from onrecord.stores.sqlite.requests import POSITION_BITS, POSITION_MASK
-from tests.crash.disks import ACK, WAYS, Disk, Image, Step, images
-from tests.crash.ledger import Ack, complaints
+from tests.crash.disks import Disk, Image, images
+from tests.crash.ledger import Ack, complaints, quick_complaints
 from tests.crash.workers import LARGE
 
 EVERYTHING_EVERY = 40
@@ -26,16 +22,6 @@ def small_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints after a few turns, some of them cutting the write-ahead log back, so that short runs have many."""
     monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 40)
     monkeypatch.setattr(writer, "WAL_BYTES", 100 * writer.PAGE_SIZE)
-
-
-@pytest.fixture
-def memory_disk(tmp_path: Path) -> Iterator[Path]:
-    """A directory for images, in memory where the machine has such a place: they need not survive anything."""
-    shared = Path("/dev/shm")
-    place = shared / f"onrecord-images-{tmp_path.parent.name}-{tmp_path.name}" if shared.is_dir() else tmp_path / "images"
-    place.mkdir(mode=0o700, parents=True)
-    yield place
-    shutil.rmtree(place)
 
 
 def life_of_a_store(path: str, disk: Disk, chance: random.Random, durability: str, turns: int) -> None:
@@ -60,41 +46,6 @@ def life_of_a_store(path: str, disk: Disk, chance: random.Random, durability: st
     fork = first.fork("third")
     disk.acknowledge(fork.event(fork.head.position), fork.decide("go another way"))
     store.close()
-
-
-def quick_complaints(path: str, acks: list[Ack]) -> list[str]:
-    """Lost events, gaps and broken chains, read with plain SQL."""
-    connection = apsw.Connection(path)
-    try:
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        heads = connection.execute("SELECT number, id, position, hash, parent, forked_at FROM sessions").fetchall()
-        rows = connection.execute(
-            "SELECT key, id, kind, v, at, by, run, because, payload_hash, hash FROM events ORDER BY key"
-        ).fetchall()
-    except apsw.Error as problem:
-        return [f"cannot be read: {problem!r}"]
-    finally:
-        connection.close()
-    logs: dict[int, list[tuple[object, ...]]] = defaultdict(list)
-    for row in rows:
-        logs[row[0] >> POSITION_BITS].append(row)
-    found, there = [], set()
-    hashes = {(number, row[0] & POSITION_MASK): row[9] for number, log in logs.items() for row in log}
-    numbers = {id_: number for number, id_, *_rest in heads}
-    for number, id_, position, digest, parent, forked_at in heads:
-        previous = hashes.get((numbers[parent], forked_at), GENESIS) if parent else GENESIS
-        expected = forked_at
-        for key, event, kind, v, at, by, run, because, payload_hash, linked in logs[number]:
-            expected += 1
-            there.add((id_, key & POSITION_MASK, event))
-            if key & POSITION_MASK != expected:
-                found.append(f"{id_}: position {key & POSITION_MASK} where {expected} should be")
-            if link(previous, id_, expected, event, kind, v, at, by, run, because, payload_hash) != linked:
-                found.append(f"{id_}: the chain breaks at {expected}")
-            previous = linked
-        if (expected, previous) != (position, digest):
-            found.append(f"{id_}: the head says {position}, the log ends at {expected}")
-    return found + [f"{ack} is lost" for ack in acks if ack not in there]
 
 
 def everything(path: str, acks: list[Ack]) -> list[str]:

@@ -5,14 +5,13 @@ purpose, for the negative controls, say so in their first line.
 """
 
 import os
-import random
 from itertools import count
 from typing import Any
 
 from onrecord.log.events import Event
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
-from onrecord.stores.sqlite import SQLiteStore
+from onrecord.stores.sqlite import SQLiteStore, writer
 from tests.crash.nursery import Pipes
 
 LARGE = "large, and kept out of line " * 1_500
@@ -60,3 +59,23 @@ def write_turns_hastily(pipes: Pipes, path: str, session: str, agent: str, form:
         id_ = f"{agent}/{os.getpid()}/{number}"
         pipes.say("ack", handle.id, 0, id_)
         handle.record_turn(items_of(number), id=id_)
+
+
+def write_and_checkpoint(pipes: Pipes, path: str, session: str, agent: str, form: str) -> None:
+    """Add turns for ever; the store checkpoints after each of them, and every other time cuts the write-ahead log back."""
+    checkpoint_always()
+    write_turns(pipes, path, session, agent, form)
+
+
+def checkpoint_always() -> None:
+    """From now on every write of this process is followed by a checkpoint, some of which cut the write-ahead log back."""
+    writer.CHECKPOINT_PAGES = 1
+    writer.WAL_BYTES = 20 * writer.PAGE_SIZE
+
+
+def cut_the_log_rudely(pipes: Pipes, path: str, session: str, agent: str, form: str) -> None:
+    """Wrong on purpose: cuts the write-ahead log back without a lock and without asking whether it was copied."""
+    pipes.say("ready")
+    while True:
+        os.truncate(f"{path}-wal", 0)
+        pipes.order()

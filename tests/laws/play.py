@@ -63,8 +63,10 @@ living = st.one_of(
     st.tuples(st.just("release"), values.texts),
     st.tuples(st.just("erase"), st.integers(1, 40)),
 )
-steps = st.lists(st.one_of(working, working, telling, living), max_size=25)
-quiet_steps = st.lists(st.one_of(working, telling), max_size=25)
+steps = st.lists(st.one_of(working, working, telling, living), max_size=30) | st.lists(
+    st.one_of(working, working, working, telling, living), min_size=10, max_size=40
+)
+quiet_steps = st.lists(st.one_of(working, working, telling), min_size=6, max_size=40)
 
 
 class Play:

@@ -36,7 +36,7 @@ _AFTER_THE_END = frozenset(
     {"session.held", "session.released", "session.imported", "session.renamed",
      "session.forked", "payload.erased", "agent.left"}
 )  # fmt: skip
-_AFTER_ERASURE = frozenset({"session.imported", "agent.left"})
+_AFTER_ERASURE = frozenset({"session.imported", "agent.left", "payload.erased"})
 
 
 class Head(NamedTuple):
@@ -101,7 +101,7 @@ def _next_status(head: Head, kind: str, data: Any) -> str:
     if kind == "session.opened":
         raise IllegalTransition(f"session {head.name!r} was opened before")
     if kind == "payload.erased":
-        return ERASED if data.get("scope") == "all" else status
+        return ERASED if status == ERASED or data.get("scope") == "all" else status
     if kind not in _TRANSITIONS:
         return status
     allowed, result = _TRANSITIONS[kind]

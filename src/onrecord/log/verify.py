@@ -82,17 +82,28 @@ class Verifier:
         erased = len(self._missing) - len(unexplained)
         return Report(self._session, self._events, self._position, self._hash, erased, found)
 
+    def excuse(self, record: Record, upto: int) -> None:
+        """Take note of an erasure up to a position that an ancestor's log tells of."""
+        self._erased.update(position for position in _erased_by(record) or () if position <= upto)
+
     def _note_erasure(self, record: Record) -> None:
-        try:
-            data: dict[str, Any] = decode_payload((record.payload or b"").decode())
-            for first, last in data["ranges"]:
-                self._erased.update(range(first, last + 1))
-        except (ValueError, KeyError, TypeError):
+        found = _erased_by(record)
+        if found is None:
             self._blame(record.position, "unreadable", "the erasure event does not say what was erased")
+        else:
+            self._erased.update(found)
 
     def _blame(self, position: int, cause: str, detail: str) -> None:
         if len(self._problems) < PROBLEMS_LIMIT:
             self._problems.append(Problem(position, cause, detail))
+
+
+def _erased_by(record: Record) -> set[int] | None:
+    try:
+        data: dict[str, Any] = decode_payload((record.payload or b"").decode())
+        return {position for first, last in data["ranges"] for position in range(first, last + 1)}
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def ranges_of(positions: Iterable[int]) -> list[list[int]]:

@@ -273,9 +273,14 @@ class Session(FactVerbs):
         """What changed in meaning between two positions."""
         return moment.diff(self, before, self.views.position if after is None else after)
 
-    def verify(self, checkpoint: dict[str, Any] | None = None) -> Report:
-        """Re-derive the chain from what the store gives out, against a checkpoint kept elsewhere if there is one."""
-        return moment.verify(self, checkpoint)
+    def verify(
+        self, checkpoint: dict[str, Any] | None = None, *, progress: Callable[[int], None] | None = None
+    ) -> Report:
+        """Re-derive the chain from what the store gives out, against a checkpoint kept elsewhere if there is one.
+
+        `progress` is told now and then how many events are done.
+        """
+        return moment.verify(self, checkpoint, progress)
 
     def checkpoint(self) -> dict[str, Any]:
         """Position and hash to keep outside the store: it finds truncation and rollback of the whole store."""
@@ -303,7 +308,11 @@ class Session(FactVerbs):
             after = self._whole.position
             records = self.store.read(self.id, after=after, bodies=BODIES)
             self.behind = False
-            self._whole.fold(open_records(records))
+            if any(record.kind == "payload.erased" for record in records):
+                # These views remember what has been erased since; a snapshot of them would bring it back.
+                self._whole = self._load()
+            else:
+                self._whole.fold(open_records(records))
         self._keep_snapshot()
         return self
 
@@ -341,7 +350,8 @@ class Session(FactVerbs):
         kept = self.store.snapshot(self.id, VIEWS_VERSION)
         if kept is not None:
             tail = self.store.read(self.id, after=kept.position - 1, bodies=BODIES)
-            if tail and (tail[0].position, tail[0].hash) == (kept.position, kept.hash):
+            intact = tail and (tail[0].position, tail[0].hash) == (kept.position, kept.hash)
+            if intact and all(record.kind != "payload.erased" for record in tail[1:]):
                 return Whole.load(kept.body).fold(open_records(tail[1:]))
         records = self.store.read(self.id, bodies=BODIES)
         return moment.fold_whole(self.store.head(self.id), records)

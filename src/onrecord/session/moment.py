@@ -129,7 +129,9 @@ def context(session: Session, *, tokens: int, count: Callable[[str], int]) -> Co
     )
 
 
-def verify(session: Session, checkpoint: dict[str, Any] | None) -> Report:
+def verify(
+    session: Session, checkpoint: dict[str, Any] | None, progress: Callable[[int], None] | None = None
+) -> Report:
     """Re-derive the chain of everything this session rests on, its inherited history included."""
     verifier, after = Verifier(session.id), 0
     head = session.store.head(session.id)
@@ -137,13 +139,25 @@ def verify(session: Session, checkpoint: dict[str, Any] | None) -> Report:
     while page := session.store.read(session.id, after=after, upto=head.position, limit=VERIFY_PAGE):
         verifier.feed(page)
         after = page[-1].position
+        if progress is not None:
+            progress(after)
         if checkpoint and page[0].position <= checkpoint["position"] <= after:
             kept = next((r.hash.hex() for r in page if r.position == checkpoint["position"]), None)
+    if head.parent is not None:
+        _excuse_inherited(session, head, verifier)
     report = verifier.finish(head.position, head.hash)
     if checkpoint is None:
         return report
     problem = _against(checkpoint, session, head, kept)
     return report._replace(problems=[*report.problems, problem]) if problem else report
+
+
+def _excuse_inherited(session: Session, head: Head, verifier: Verifier) -> None:
+    """An ancestor says in its own log what it erased, perhaps after the fork was made."""
+    while head.parent is not None:
+        for record in session.store.read(head.parent, after=head.forked_at, kinds=["payload.erased"]):
+            verifier.excuse(record, head.forked_at)
+        head = session.store.head(head.parent)
 
 
 def _against(checkpoint: dict[str, Any], session: Session, head: Head, kept: str | None) -> Problem | None:

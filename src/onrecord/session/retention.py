@@ -68,11 +68,28 @@ def erase(session: Session, reason: str, positions: Collection[int] | None) -> E
 
 
 def _erase(session: Session, positions: list[int], reason: str, scope: str) -> Event:
+    store = session.store
+    heirs = list(_descendants(store, session.id))
+    held = next((heir for heir in heirs if heir.held and heir.forked_at >= positions[0]), None)
+    if held:
+        raise SessionHeld(f"session {held.name!r}, which shares this history, is held: nothing of it may be erased")
     data = {"ranges": ranges_of(positions), "count": len(positions), "reason": reason, "scope": scope}
-    draft = session.draft("payload.erased", data)
-    where = session.store.erase(session.id, positions, draft)
+    where = store.erase(session.id, positions, session.draft("payload.erased", data))
+    for heir in heirs:
+        # A fork's log must say itself that part of what it inherited is gone, or it would look damaged.
+        inherited = [position for position in positions if position <= heir.forked_at]
+        if inherited:
+            notice = data | {"ranges": ranges_of(inherited), "count": 0, "scope": "inherited", "of": session.id}
+            id_ = f"erased/{session.id}/{where.position}"
+            store.erase(heir.session, (), session.draft("payload.erased", notice, id=id_))
     session.reload()
     return session.event(where.position)
+
+
+def _descendants(store: Store, session: str) -> Iterator[Head]:
+    for child in store.children(session):
+        yield child
+        yield from _descendants(store, child.session)
 
 
 def sweep(

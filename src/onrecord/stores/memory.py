@@ -45,6 +45,7 @@ class MemoryStore:
         self._leases: dict[tuple[str, str], Lease] = {}
         self._epochs: dict[tuple[str, str], int] = {}
         self._snapshots: dict[tuple[str, str], Snapshot] = {}
+        self._scrubbed: dict[str, int] = {}
 
     def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
         with self._lock:
@@ -169,7 +170,8 @@ class MemoryStore:
 
     def save(self, session: str, snapshot: Snapshot) -> None:
         with self._lock:
-            self._snapshots[session, snapshot.view] = snapshot
+            if snapshot.position >= self._scrubbed.get(session, 0):
+                self._snapshots[session, snapshot.view] = snapshot
 
     def snapshot(self, session: str, view: str) -> Snapshot | None:
         return self._snapshots.get((session, view))
@@ -211,7 +213,9 @@ class MemoryStore:
             for position in positions:
                 index = position - head.forked_at - 1
                 own[index] = own[index]._replace(salt=None, payload=None)
+            # What was folded before may hold what is gone now, here and in every fork.
             self._snapshots.clear()
+            self._scrubbed[session] = receipt.position
             return receipt
 
     def install(self, head: Head, records: Iterator[Record], *, extend: bool = False) -> None:

@@ -53,7 +53,7 @@ class Transcript:
     def provisional(self) -> list[Turn]:
         """Aborted and interrupted turns after the last commit of their lane, and turns that still run."""
         running = [
-            Turn(agent, (begun.data or {}).get("base", 0), begun.position, 0, RUNNING, items, erased=any(erased))
+            Turn(agent, _base(begun, self._last.get(agent, 0)), begun.position, 0, RUNNING, items, erased=any(erased))
             for agent, (begun, items, erased) in self._open.items()
         ]
         return sorted([turn for tail in self._tail.values() for turn in tail] + running, key=lambda turn: turn.begun)
@@ -76,10 +76,13 @@ class Transcript:
             if event.kind == "turn.recorded":
                 # Nearly all events of a long log come this way.
                 agent, data = event.by, event.data
+                try:
+                    items = data["items"] if data else []
+                except (KeyError, TypeError):
+                    items = []  # nonsense under a known kind, from elsewhere: that a turn was recorded still counts
                 turn = Turn(
-                    agent, last.get(agent, 0), event.position, event.position, COMMITTED,
-                    data["items"] if data else [], "", data is None,
-                )  # fmt: skip
+                    agent, last.get(agent, 0), event.position, event.position, COMMITTED, items, "", data is None
+                )
                 if self._tail:
                     self.superseded.extend(self._tail.pop(agent, ()))
                 committed.append(turn)
@@ -94,7 +97,7 @@ class Transcript:
             if agent in self._open:
                 _begun, items, erased = self._open[agent]
                 erased.append(event.data is None)
-                if event.data is not None:
+                if "item" in _said(event):
                     items.append(event.data["item"])
         elif event.kind == "turn.begun":
             self._end(event, INTERRUPTED, "another turn was begun")
@@ -102,14 +105,14 @@ class Transcript:
         elif event.kind == "turn.committed":
             self._commit(event)
         elif event.kind == "turn.aborted":
-            self._end(event, ABORTED, (event.data or {}).get("reason", ""))
+            self._end(event, ABORTED, str(_said(event).get("reason", "")))
         elif event.kind in ("agent.joined", "agent.left"):
             self._end(event, INTERRUPTED, "its process ended")
 
     def _end(self, event: Event, status: str, reason: str) -> None:
         if event.by in self._open:
             begun, items, erased = self._open.pop(event.by)
-            base = (begun.data or {}).get("base", self._last.get(event.by, 0))
+            base = _base(begun, self._last.get(event.by, 0))
             turn = Turn(event.by, base, begun.position, event.position, status, items, reason, any(erased))
             self._tail.setdefault(event.by, []).append(turn)
 
@@ -118,14 +121,24 @@ class Transcript:
             return
         begun, items, erased = self._open.pop(event.by)
         last = self._last.get(event.by, 0)
-        base = (begun.data or {}).get("base", last)
+        base = _base(begun, last)
         if base < last:
             self.superseded.extend(turn for turn in self.committed if turn.agent == event.by and turn.ended > base)
-            self.committed = [turn for turn in self.committed if turn.agent != event.by or turn.ended <= base]
+            self.committed[:] = [turn for turn in self.committed if turn.agent != event.by or turn.ended <= base]
         self.superseded.extend(self._tail.pop(event.by, ()))
         turn = Turn(event.by, base, begun.position, event.position, COMMITTED, items, "", any(erased))
         self.committed.append(turn)
         self._last[event.by] = event.position
+
+
+def _said(event: Event) -> dict[str, Any]:
+    """The payload; nothing when it was erased, or is nonsense from elsewhere."""
+    return event.data if isinstance(event.data, dict) else {}
+
+
+def _base(begun: Event, last: int) -> int:
+    base = _said(begun).get("base")
+    return base if isinstance(base, int) else last
 
 
 def well_formed(items: Iterable[Item]) -> list[Item]:

@@ -15,8 +15,10 @@ COMPRESS_FROM = 200
 """Payloads of fewer bytes are kept as they are: compressing them gains nothing."""
 INLINE_LIMIT = 32 * 1024
 """Payloads of more bytes are kept out of line, each content once."""
-LEVEL = 1
-"""Level 3 takes a quarter more time and gains one percent on transcripts."""
+WINDOW_BITS, HASH_BITS, SHORTEST_MATCH = 15, 12, 6
+"""zstd's fastest strategy, tuned for payloads of a few kilobytes: a fifth less time than its level 1, four percent larger."""
+LARGE_LEVEL = 3
+"""The level for content that is kept out of line."""
 
 
 class Packed(NamedTuple):
@@ -42,20 +44,16 @@ class Payloads:
         size = len(payload)
         if size < COMPRESS_FROM:
             return Packed(PLAIN, payload, None)
-        packed = self.compress(payload)
         if size > INLINE_LIMIT:
-            return Packed(OUT_OF_LINE, blake2b(payload, digest_size=32, key=self._secret()).digest(), packed)
-        return Packed(COMPRESSED, packed, None) if len(packed) < size else Packed(PLAIN, payload, None)
-
-    def compress(self, content: bytes) -> bytes:
-        """One zstd frame."""
+            key = blake2b(payload, digest_size=32, key=self._secret()).digest()
+            return Packed(OUT_OF_LINE, key, compress_large(payload))
         try:
             compressor = self._compressors.pop()
         except IndexError:
             compressor = _new_compressor()
-        packed = compressor.compress(content)
+        packed = compressor.compress(payload)
         self._compressors.append(compressor)
-        return packed
+        return Packed(COMPRESSED, packed, None) if len(packed) < size else Packed(PLAIN, payload, None)
 
     def borrow(self) -> ZstdDecompressor:
         """A decompressor nobody else uses until it is given back."""
@@ -79,11 +77,25 @@ class Payloads:
             self.give_back(decompressor)
 
 
+def compress_large(content: bytes) -> bytes:
+    """One zstd frame of content that is large or seldom written."""
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=LARGE_LEVEL).compress(content)
+
+
 def _new_compressor() -> ZstdCompressor:
     # Imported when the first payload needs it: many a short-lived process never does.
     import zstandard
 
-    return zstandard.ZstdCompressor(level=LEVEL)
+    parameters = zstandard.ZstdCompressionParameters(
+        strategy=zstandard.STRATEGY_FAST,
+        window_log=WINDOW_BITS,
+        hash_log=HASH_BITS,
+        min_match=SHORTEST_MATCH,
+        write_content_size=True,
+    )
+    return zstandard.ZstdCompressor(compression_params=parameters)
 
 
 def _new_decompressor() -> ZstdDecompressor:

@@ -56,9 +56,10 @@ Known = tuple[int, int, bytes, str, bytes | None, bytes]
 """What is on record under an id: key, run, hash, kind, salt, payload hash."""
 
 
-def head_of(row: Sequence[Any]) -> Head:
+def head_of(row: Row) -> Head:
     """A head from the columns of the `head` queries, which begin with the session's number."""
-    return Head(*row[1:11], bool(row[11]), row[12], row[13])
+    _number, id_, project, name, position, digest, run, status, title, opened_at, at, held, parent, forked_at = row[:14]
+    return Head(id_, project, name, position, digest, run, status, title, opened_at, at, held == 1, parent, forked_at)
 
 
 def not_found(session: str) -> SessionNotFound:
@@ -69,7 +70,7 @@ def not_found(session: str) -> SessionNotFound:
 class Append(Request):
     """New events for one session. Many of these share a transaction."""
 
-    __slots__ = ("_drafts", "_expect", "_lease", "_now", "_packed", "_session", "_written", "size")
+    __slots__ = ("_bodies", "_drafts", "_expect", "_lease", "_now", "_packed", "_session", "_written", "size")
 
     alone = False
 
@@ -92,27 +93,34 @@ class Append(Request):
         self._lease = lease
         self._now = now
         self._written: Sequence[Row] = ()
-        self.size = sum(len(one.stored) for one in packed)
+        self.size = 0
+        self._bodies = False
+        for one in packed:
+            self.size += len(one.stored)
+            if one.body is not None:
+                self.size += len(one.body)
+                self._bodies = True
 
     def work(self, cursor: apsw.Cursor) -> list[Receipt]:
         lease = self._lease
         row = cursor.execute(_HEAD_AND_LEASE, (self._session, lease.lane if lease else None)).fetchone()
         if row is None:
             raise not_found(self._session)
-        number, head = row[0], head_of(row)
+        head = head_of(row)
         if len(self._drafts) != 1 or head.parent is not None:
-            return self._carefully(cursor, number, head, row)
+            return self._carefully(cursor, head, row)
         # One event for a session of its own, by far the most frequent case: assume that its id is new, and let the index
         # say so if it is not. A refusal counts only if the event is not there already.
         try:
-            moved, rows = self._place(cursor, number, head, row, (0,))
+            moved, rows = self._place(cursor, head, row, self._drafts, self._packed)
         except Conflict:
-            return self._carefully(cursor, number, head, row)
-        cursor.execute(_ADD_EVENT, rows[0])
+            return self._carefully(cursor, head, row)
+        (new,) = rows
+        cursor.execute(_ADD_EVENT, new)
         if not cursor.connection.changes():
-            return self._carefully(cursor, number, head, row)
-        self._follow_up(cursor, number, head, moved, row, rows)
-        return [Receipt(moved.position, rows[0][6], moved.hash, True)]  # noqa: FBT003  # the field says what it is
+            return self._carefully(cursor, head, row)
+        self._follow_up(cursor, head, moved, row, rows)
+        return [Receipt(moved.position, new[6], new[11], True)]  # noqa: FBT003  # `new`, by its place
 
     def recall(self, cursor: apsw.Cursor) -> bool:
         """The last event stands where it was put; then the others do too."""
@@ -121,9 +129,9 @@ class Append(Request):
         last = self._written[-1]
         return cursor.execute(QUERIES["hash_at"], (last[0],)).fetchone() == (last[11],)
 
-    def _carefully(self, cursor: apsw.Cursor, number: int, head: Head, row: Row) -> list[Receipt]:
+    def _carefully(self, cursor: apsw.Cursor, head: Head, row: Row) -> list[Receipt]:
         """Look for ids that are on record, then place the others."""
-        known = known_ids(cursor, number, head, [draft.id for draft in self._drafts])
+        known = known_ids(cursor, row[0], head, [draft.id for draft in self._drafts])
         fresh: dict[str, int] = {}
         for index, draft in enumerate(self._drafts):
             if draft.id in known:
@@ -133,24 +141,25 @@ class Append(Request):
             else:
                 fresh[draft.id] = index
         receipts = {
-            id: Receipt(key & POSITION_MASK, run, digest, new=False)
-            for id, (key, run, digest, *_rest) in known.items()
+            id_: Receipt(key & POSITION_MASK, run, digest, new=False)
+            for id_, (key, run, digest, *_rest) in known.items()
         }
         if fresh:
-            moved, rows = self._place(cursor, number, head, row, tuple(fresh.values()))
+            chosen = list(fresh.values())
+            drafts, packed = [self._drafts[index] for index in chosen], [self._packed[index] for index in chosen]
+            moved, rows = self._place(cursor, head, row, drafts, packed)
             cursor.executemany(_ADD_NEW_EVENT, rows)
-            self._follow_up(cursor, number, head, moved, row, rows)
+            self._follow_up(cursor, head, moved, row, rows)
             receipts |= {one[1]: Receipt(one[0] & POSITION_MASK, one[6], one[11], new=True) for one in rows}
-        first = set(fresh.values())
         return [
-            receipts[draft.id] if index in first else receipts[draft.id]._replace(new=False)
+            receipts[draft.id] if fresh.get(draft.id) == index else receipts[draft.id]._replace(new=False)
             for index, draft in enumerate(self._drafts)
         ]
 
     def _place(
-        self, cursor: apsw.Cursor, number: int, head: Head, row: Row, chosen: Sequence[int]
+        self, cursor: apsw.Cursor, head: Head, row: Row, drafts: Sequence[Draft], packed: Sequence[Packed]
     ) -> tuple[Head, list[Row]]:
-        """The head afterwards and the rows to add, or the reason why not. Writes nothing."""
+        """The head afterwards (but for its hash) and the rows to add, or the reason why not. Writes nothing."""
         lease, expect = self._lease, self._expect
         if lease is not None and (row[14] != lease.epoch or not row[15]):
             raise LeaseLost(f"another process writes lane {lease.lane!r} of {head.name!r} now")
@@ -158,59 +167,49 @@ class Append(Request):
             raise LogMoved(
                 f"the log stands at {head.position}, not at {expect}", expected=expect, actual=head.position
             )
-        moved, rows = placed(number, head, [self._drafts[index] for index in chosen], [self._packed[i] for i in chosen])
+        moved, rows = head, []
+        session, digest, base = head.session, head.hash, row[0] << POSITION_BITS
+        for draft, (encoding, stored, _body) in zip(drafts, packed, strict=True):
+            id_, kind, v, at, by, _run, because, salt, _payload, payload_hash, _data = draft
+            moved, run = after(moved, draft)
+            position = moved.position
+            digest = link(digest, session, position, id_, kind, v, at, by, run, because, payload_hash)
+            rows.append(
+                (base | position, id_, kind, v, at, by, run, because, _TIERS.get(kind, 1), salt, payload_hash, digest,
+                 encoding, stored)
+            )  # fmt: skip
         if moved.name != head.name or moved.project != head.project:
             refuse_taken(cursor, moved)
         return moved, rows
 
-    def _follow_up(
-        self, cursor: apsw.Cursor, number: int, head: Head, moved: Head, row: Row, rows: list[Row]
-    ) -> None:
+    def _follow_up(self, cursor: apsw.Cursor, head: Head, moved: Head, row: Row, rows: list[Row]) -> None:
         """Everything that goes with new events: large payloads, the head, more time for the lease."""
-        for packed in self._packed:
-            if packed.encoding == OUT_OF_LINE:
-                cursor.execute(_ADD_BLOB, (packed.stored, packed.body))
-        move_head(cursor, number, head, moved)
+        move_head(cursor, row[0], head, moved, rows[-1][11])
         lease = self._lease
         if lease is not None and 2 * (row[16] - self._now) < row[17]:
-            cursor.execute(_EXTEND_LEASE, (number, lease.lane, self._now + row[17], row[17]))
+            cursor.execute(_EXTEND_LEASE, (row[0], lease.lane, self._now + row[17], row[17]))
+        if self._bodies:
+            for packed in self._packed:
+                if packed.encoding == OUT_OF_LINE:
+                    cursor.execute(_ADD_BLOB, (packed.stored, packed.body))
         self._written = rows
 
 
-def placed(number: int, head: Head, drafts: Sequence[Draft], packed: Sequence[Packed]) -> tuple[Head, list[Row]]:
-    """The head after some drafts, and their rows; refused as a whole by the lifecycle if one is."""
-    session, digest, base = head.session, head.hash, number << POSITION_BITS
-    rows: list[Row] = []
-    for draft, (encoding, stored, _body) in zip(drafts, packed, strict=True):
-        id_, kind, v, at, by, _run, because, salt, _payload, payload_hash, _data = draft
-        head, run = after(head, draft)
-        position = head.position
-        digest = link(digest, session, position, id_, kind, v, at, by, run, because, payload_hash)
-        rows.append(
-            (base | position, id_, kind, v, at, by, run, because, _TIERS.get(kind, 1), salt, payload_hash, digest,
-             encoding, stored)
-        )  # fmt: skip
-    return head._replace(hash=digest), rows
-
-
-def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head) -> None:
+def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head, digest: bytes) -> None:
     """Keep the head where the log stands now, touching the indexes of lists only where they change."""
-    moment = moved.at >> MOMENT_BITS
+    _id, project, name, position, _hash, run, status, title, opened_at, at, held, _parent, _forked_at = moved
     if (
-        moment == head.at >> MOMENT_BITS
-        and moved.title == head.title
-        and moved.held == head.held
-        and moved.name == head.name
-        and moved.project == head.project
-        and moved.opened_at == head.opened_at
+        at >> MOMENT_BITS == head.at >> MOMENT_BITS
+        and title == head.title
+        and held == head.held
+        and name == head.name
+        and project == head.project
+        and opened_at == head.opened_at
     ):
-        cursor.execute(_MOVE_HEAD, (number, moved.position, moved.hash, moved.run, moved.status, moved.at))
+        cursor.execute(_MOVE_HEAD, (number, position, digest, run, status, at))
     else:
-        cursor.execute(
-            _CHANGE_HEAD,
-            (number, moved.position, moved.hash, moved.run, moved.status, moved.at, moved.project, moved.name,
-             moved.title, moved.opened_at, int(moved.held), moment),
-        )  # fmt: skip
+        changed = (project, name, title, opened_at, int(held), at >> MOMENT_BITS)
+        cursor.execute(_CHANGE_HEAD, (number, position, digest, run, status, at, *changed))
 
 
 def known_ids(cursor: apsw.Cursor, number: int, head: Head, ids: list[str]) -> dict[str, Known]:
@@ -394,7 +393,7 @@ class Install(Request):
         present = head_of(row)
         if (present.name, present.project) != (self._head.name, self._head.project):
             refuse_taken(cursor, self._head)
-        move_head(cursor, row[0], present, self._head)
+        move_head(cursor, row[0], present, self._head, self._head.hash)
         return row[0], present.position
 
     def _refuse_gaps(self, start: int) -> None:

@@ -27,7 +27,7 @@ from onrecord.stores.sqlite.connection import (
 )
 from onrecord.stores.sqlite.gate import Gate
 from onrecord.stores.sqlite.leases import Acquire, Release, Renew
-from onrecord.stores.sqlite.payloads import Payloads
+from onrecord.stores.sqlite.payloads import Payloads, compress_large
 from onrecord.stores.sqlite.readers import Readers, Row, as_json, records_of
 from onrecord.stores.sqlite.requests import (
     MOMENT_BITS,
@@ -198,7 +198,7 @@ class SQLiteStore:
         ]
 
     def save(self, session: str, snapshot: Snapshot) -> None:
-        self._writer.run(_Save(session, snapshot, self._payloads.compress(snapshot.body)))
+        self._writer.run(_Save(session, snapshot, compress_large(snapshot.body)))
 
     def snapshot(self, session: str, view: str) -> Snapshot | None:
         for name, position, digest, packed in self._readers.ask("snapshot", (session, view)):

@@ -125,8 +125,10 @@ class Call:
         if len(live) == 1:
             return live[0]
         if not live:
+            ended = ", ".join(head.name for head in records.sessions(limit=CHOICES_SHOWN))
             raise SessionNotFound(
-                "no session is live in this project", hint="name one, or start one: onrecord open NAME"
+                "no session is live in this project",
+                hint=f"name one ({ended})" if ended else "start one: onrecord open NAME",
             )
         names = ", ".join(f"{head.name} ({head.status})" for head in live[:CHOICES_SHOWN])
         more = " and more" if len(live) > CHOICES_SHOWN else ""
@@ -250,4 +252,4 @@ def _placed(verb: Verb, words: list[str]) -> dict[str, str]:
 
 
 def _missing(verb: Verb, name: str) -> UsageError:
-    return UsageError(f"{name} is missing: onrecord {verb.name} {verb.usage}", hint=f"for example: {verb.example}")
+    return UsageError(f"{name.replace('NEW', 'a name')} is missing: onrecord {verb.name} {verb.usage}", hint=f"for example: {verb.example}")

@@ -18,7 +18,7 @@ BUG = 70
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
-MEANINGS = {
+EXIT_CODES = {
     OK: "done, or already so",
     FAILED: "a check found something wrong, or the work failed",
     USAGE: "the command was not understood, or a value cannot be accepted",
@@ -75,6 +75,11 @@ BY_ERROR = {
     "internal": BUG,
 }
 """The exit code of every error, by its `code`. tests/cli checks that none is missing."""
+
+
+def exit_code_of(code: str) -> int:
+    """The exit code of an error; one that is newer than this table has failed, at least."""
+    return BY_ERROR.get(code, FAILED)
 
 
 class UsageError(InvalidInput):

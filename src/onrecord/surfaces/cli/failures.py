@@ -6,7 +6,7 @@ import os
 import sys
 
 from onrecord.errors import OnrecordError
-from onrecord.surfaces.cli.exits import BUG, BY_ERROR, FAILED
+from onrecord.surfaces.cli.exits import BUG, FAILED, exit_code_of
 from onrecord.surfaces.cli.output import SCHEMA_VERSION, dump, shown
 
 DEBUG_VARIABLE = "ONRECORD_DEBUG"
@@ -20,7 +20,7 @@ def report(problem: Exception, words: list[str]) -> int:
         traceback.print_exception(problem)
     if isinstance(problem, OnrecordError):
         code, message, hint, retryable = problem.code, problem.message, problem.hint, problem.retryable
-        status = BY_ERROR.get(code, FAILED)
+        status = exit_code_of(code)
     elif isinstance(problem, OSError) and problem.strerror:
         where = f": {problem.filename}" if problem.filename else ""
         code, message, hint, retryable = "system", f"{problem.strerror}{where}", "", False

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from onrecord import __version__
-from onrecord.surfaces.cli.exits import MEANINGS
+from onrecord.surfaces.cli.exits import EXIT_CODES
 
 from onrecord.surfaces.cli.verbs import EVERYWHERE, Option, Verb, find, shown
 
@@ -44,7 +44,7 @@ def show_help(call: Call) -> int:
             return 0
         return help_of(verb)
     if call.output.json:
-        exits = {str(code): meaning for code, meaning in MEANINGS.items()}
+        exits = {str(code): meaning for code, meaning in EXIT_CODES.items()}
         data = {"verbs": [verb_data(verb) for verb in shown()], "exits": exits, "environment": ENVIRONMENT}
         call.output.envelope("help", data)
         return 0

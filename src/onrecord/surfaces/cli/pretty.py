@@ -53,3 +53,16 @@ def print_lines(lines: Iterable[str | Cell], indent: int = 0) -> None:
     screen = console()
     for line in lines:
         screen.print(Text(" " * indent) + text(line, lines=True), soft_wrap=True)
+
+
+def print_pairs(lines: Iterable[Sequence[str | Cell]], width: int) -> None:
+    """Labels in one column, what belongs to them beside it; long text is cut at the window's edge."""
+    screen = console()
+    for label, *rest in lines:
+        line = text(label)
+        if rest:
+            line.pad_right(max(0, width - line.cell_len))
+            line.append("  ")
+            line.append_text(text(rest[0]))
+        line.truncate(screen.width, overflow="ellipsis")
+        screen.print(line, no_wrap=True)

@@ -1,0 +1,69 @@
+"""Promise 3: no checkpoint, however it races with writers, takes anything back that was acknowledged."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.crash.ledger import Ack, acks_in, complaints
+from tests.crash.nursery import Nursery, Worker
+
+CYCLES_PER_STORE = 100
+LONGEST_PAUSE_SECONDS = 0.004
+
+
+def jitter(workers: list[Worker], cycles: int, chance: random.Random) -> list[Ack]:
+    """Stop and continue workers at random moments, as a busy machine does; what they were acknowledged for."""
+    acks: list[Ack] = []
+    for _cycle in range(cycles):
+        one = chance.choice(workers)
+        one.stop()
+        # While one stands still, perhaps in the middle of a checkpoint, the others are seen to go on, or wait for it.
+        for other in workers:
+            acks += acks_in(other.lines(chance.uniform(0, LONGEST_PAUSE_SECONDS)))
+        one.go_on()
+    return acks
+
+
+@pytest.mark.timeout(3600)
+def test_promise_3_checkpoint_races_lose_nothing(
+    nursery: Nursery, tmp_path: Path, chance: random.Random, count: Callable[[int, int], int]
+):
+    """Writers that checkpoint after every turn, stopped and continued at random, lose nothing; nor does kill -9 at the end."""
+    cycles = count(600, 50_000)
+    for start in range(0, cycles, CYCLES_PER_STORE):
+        path = str(tmp_path / f"store-{start}" / "log.db")
+        workers = [
+            nursery.start(job, path=path, session=f"session-{number}", agent="main", form="recorded")
+            for number, job in enumerate(["write_turns", "write_and_checkpoint", "write_and_checkpoint"])
+        ]
+        try:
+            for worker in workers:
+                assert worker.line() == "ready"
+            acks = jitter(workers, CYCLES_PER_STORE, chance)
+        finally:
+            left = [line for worker in workers for line in worker.kill()]
+        acks += acks_in(left)
+        assert len(acks) > CYCLES_PER_STORE // 10
+        assert complaints(path, acks) == []
+
+
+def test_promise_3_control_a_rude_checkpoint_is_caught(nursery: Nursery, tmp_path: Path, chance: random.Random):
+    """Control: a checkpoint that cuts the write-ahead log without its locks loses events, and the same check says so."""
+    for attempt in range(20):
+        path = str(tmp_path / f"store-{attempt}" / "log.db")
+        worker = nursery.start("write_turns", path=path, session="one", agent="main", form="recorded")
+        assert worker.line() == "ready"
+        acks = acks_in([worker.line()])
+        rude = nursery.start("cut_the_log_rudely", path=path, session="", agent="", form="")
+        assert rude.line() == "ready"
+        acks += acks_in(worker.lines(0.01)) + acks_in(worker.kill())
+        rude.kill()
+        try:
+            found = complaints(path, acks)
+        except Exception as problem:  # noqa: BLE001  # a store without its tables is a loss too
+            found = [f"lost: {problem}"]
+        if any("lost" in line for line in found):
+            return
+    pytest.fail("20 rude checkpoints lost nothing: this test cannot fail")
