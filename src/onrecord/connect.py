@@ -1,19 +1,22 @@
-"""connect: from a URL and settings to the sessions of a store. The only module that names concrete stores."""
+"""connect: from a URL and settings to the sessions of a store. The only module that names concrete stores.
+
+Every command passes through here, so pathlib and urllib are left to those who need them.
+"""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
-from onrecord.errors import InvalidInput
+from onrecord.errors import InvalidInput, StoreCorrupt
 from onrecord.session.records import Records
-from onrecord.session.retention import Policy
 from onrecord.work.project import find_project
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onrecord.log.store import Store
+    from onrecord.session.retention import Policy
 
 STORE_VARIABLE = "ONRECORD_STORE"
 PROJECT_VARIABLE = "ONRECORD_PROJECT"
@@ -29,22 +32,22 @@ def connect(url: str | None = None, *, project: str | None = None) -> Records:
     directory. The project is the repository of the working directory (all its worktrees are one), ONRECORD_PROJECT,
     or what is given.
     """
-    here = project if project is not None else os.environ.get(PROJECT_VARIABLE) or find_project(Path.cwd())
+    here = project if project is not None else os.environ.get(PROJECT_VARIABLE) or find_project(os.curdir)
     return Records(open_store(store_url(url)), project=here)
 
 
 def store_url(url: str | None = None) -> str:
     """The URL or path of the store that is meant."""
-    return url or os.environ.get(STORE_VARIABLE) or settings().get("store") or str(default_path())
+    return url or os.environ.get(STORE_VARIABLE) or settings().get("store") or default_path()
 
 
-def store_file(url: str | None = None) -> Path | None:
+def store_file(url: str | None = None) -> str | None:
     """The file of the store that is meant, there or not; None when it is kept in no file."""
     place = store_url(url)
     scheme = place.partition(":")[0] if "://" in place else ""
     if place == "memory:" or scheme not in ("", "sqlite"):
         return None
-    return Path(_sqlite_place(place)[0] if scheme else place).expanduser()
+    return os.path.expanduser(_sqlite_place(place)[0] if scheme else place)
 
 
 def open_store(url: str) -> Store:
@@ -58,19 +61,42 @@ def open_store(url: str) -> Store:
         from onrecord.stores.sqlite import SQLiteStore
 
         path, options = _sqlite_place(url) if scheme else (url, {})
-        return SQLiteStore(str(Path(path).expanduser()), **options)
+        return SQLiteStore(os.path.expanduser(path), **options)
     raise InvalidInput(f"no store is known for {scheme}://", hint="sqlite:///path/x.db, a path, or memory:")
+
+
+def restore(backup: str, url: str | None = None, *, check: Callable[[Records], None]) -> str | None:
+    """Put a backup in the store's place once `check` accepts its sessions; returns where the store of before is now."""
+    file = store_file(url)
+    if file is None:
+        raise InvalidInput(f"{store_url(url)} is kept in no file; a backup cannot take its place")
+    from onrecord.stores.sqlite.restore import restore as put_in_place
+
+    def checked(copy: str) -> None:
+        try:
+            records = Records(open_store(copy))
+        except StoreCorrupt:
+            raise StoreCorrupt(
+                f"{backup} is damaged or not a backup of a store", hint="nothing was changed; try an older backup"
+            ) from None
+        with records:
+            check(records)
+
+    return put_in_place(backup, file, checked)
 
 
 def _sqlite_place(url: str) -> tuple[str, dict[str, Any]]:
     """Three slashes are relative to the working directory, four are absolute: the convention Python's users know."""
+    from urllib.parse import parse_qsl, unquote, urlsplit
+
     parts = urlsplit(url)
     path = unquote(parts.path)[1:]
     if parts.netloc or not path.strip("/"):
         raise InvalidInput(f"{url} names no file", hint="sqlite:///relative/x.db or sqlite:////absolute/x.db")
-    if not path.startswith("/") and not Path(path).parent.is_dir():
+    directory = os.path.dirname(path)
+    if directory and not path.startswith("/") and not os.path.isdir(directory):
         raise InvalidInput(
-            f"{url} is relative, and there is no directory {Path(path).parent} here",
+            f"{url} is relative, and there is no directory {directory} here",
             hint=f"make it, or give an absolute path with four slashes: sqlite:////{path}",
         )
     options = dict(parse_qsl(parts.query))
@@ -80,24 +106,25 @@ def _sqlite_place(url: str) -> tuple[str, dict[str, Any]]:
     return path, options
 
 
-def default_path() -> Path:
+def default_path() -> str:
     """One file in the user's data directory."""
     base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(base).expanduser() / "onrecord" / "onrecord.db"
+    return os.path.join(os.path.expanduser(base), "onrecord", "onrecord.db")
 
 
-def config_path() -> Path:
+def config_path() -> str:
     """Where the user's settings are."""
     if CONFIG_VARIABLE in os.environ:
-        return Path(os.environ[CONFIG_VARIABLE]).expanduser()
+        return os.path.expanduser(os.environ[CONFIG_VARIABLE])
     base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(base).expanduser() / "onrecord" / "config.toml"
+    return os.path.join(os.path.expanduser(base), "onrecord", "config.toml")
 
 
 def settings() -> dict[str, Any]:
     """The user's settings: `store`, `project`, and a table `retention`."""
     try:
-        text = config_path().read_bytes()
+        with open(config_path(), "rb") as file:
+            text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     import tomllib
@@ -116,6 +143,8 @@ def settings() -> dict[str, Any]:
 
 def retention_policy() -> Policy:
     """The retention policy of the settings; what they do not say is as by default. A negative number means never."""
+    from onrecord.session.retention import Policy
+
     chosen = settings().get("retention", {})
     for name, days in chosen.items():
         if name not in Policy._fields or isinstance(days, bool) or not isinstance(days, int | float):

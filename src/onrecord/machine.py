@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def boot_id() -> str:
     """Differs after every boot, so that a process id of before is not taken for one of now."""
     for place in ("/proc/sys/kernel/random/boot_id",):
         try:
-            return Path(place).read_text().strip()
+            return _read(place).decode().strip()
         except OSError:
             continue
     return _ask("sysctl", "-n", "kern.boottime") or "unknown"
@@ -35,9 +34,10 @@ def boot_id() -> str:
 def started(pid: int) -> str | None:
     """When a process started, in the system's own words; None when there is no such process (a zombie is none)."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except FileNotFoundError:
-        return None if Path("/proc/self/stat").exists() else _ask("ps", "-o", "lstart=", "-p", str(pid)) or None
+        there = os.access("/proc/self/stat", os.F_OK)
+        return None if there else _ask("ps", "-o", "lstart=", "-p", str(pid)) or None
     except OSError:
         return None
     return None if fields[0] in (b"Z", b"X") else fields[19].decode()
@@ -67,9 +67,14 @@ def is_gone(holder: dict[str, Any]) -> bool:
 
 def _pid_space() -> str:
     try:
-        return str(Path("/proc/self/ns/pid").readlink())
+        return os.readlink("/proc/self/ns/pid")
     except OSError:
         return ""
+
+
+def _read(place: str) -> bytes:
+    with open(place, "rb") as file:
+        return file.read()
 
 
 def _ask(*command: str) -> str:

@@ -20,7 +20,7 @@ from tests.crash.ledger import Ack
 
 BASE = "unix"
 SECTOR = 512
-WRITE, TRUNCATE, SYNC, DELETE, ACK = "write", "truncate", "sync", "delete", "ack"
+READ, WRITE, TRUNCATE, SYNC, DELETE, ACK = "read", "write", "truncate", "sync", "delete", "ack"
 
 
 class Step(NamedTuple):
@@ -47,7 +47,11 @@ class _File(apsw.VFSFile):
         self._name = os.path.basename(whole or "temporary")
         super().__init__(BASE, name, flags)
 
-    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802  # the names are SQLite's
+    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802  # the names are SQLite's
+        self._disk.may(Step(READ, self._name, offset))
+        return super().xRead(amount, offset)
+
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802  # as above
         self._disk.do(Step(WRITE, self._name, offset, bytes(data)), lambda: super(_File, self).xWrite(data, offset))
 
     def xTruncate(self, newsize: int) -> None:  # noqa: N802  # as above
@@ -86,6 +90,11 @@ class Disk(apsw.VFS):
 
     def xGetLastError(self) -> tuple[int, str]:  # noqa: N802  # as above
         return self.errno, os.strerror(self.errno) if self.errno else ""
+
+    def may(self, step: Step) -> None:
+        """Raise the error this step is to have, if any."""
+        if self.fault and (problem := self.fault(step)):
+            raise problem
 
     def do(self, step: Step, really: Callable[[], None]) -> None:
         problem = self.fault(step) if self.fault else None

@@ -13,7 +13,7 @@ import apsw
 from onrecord.log.codec import GENESIS, link
 from onrecord.session.handle import Session
 from onrecord.stores.sqlite import SQLiteStore
-from onrecord.stores.sqlite.requests import POSITION_BITS, POSITION_MASK
+from onrecord.stores.sqlite.append import POSITION_BITS, POSITION_MASK
 
 
 class Ack(NamedTuple):

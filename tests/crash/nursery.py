@@ -193,6 +193,7 @@ def main() -> None:
     for pid in alive:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+    server.close()
 
 
 if __name__ == "__main__":

@@ -58,7 +58,8 @@ def test_promise_3_control_a_rude_checkpoint_is_caught(nursery: Nursery, tmp_pat
         acks = acks_in([worker.line()])
         rude = nursery.start("cut_the_log_rudely", path=path, session="", agent="", form="")
         assert rude.line() == "ready"
-        acks += acks_in(worker.lines(0.01)) + acks_in(worker.kill())
+        # The writer may well fail, too; here only what it was acknowledged for counts.
+        acks += acks_in(line for line in worker.lines(0.01) + worker.kill() if line.startswith("ack"))
         rude.kill()
         try:
             found = complaints(path, acks)

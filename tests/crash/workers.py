@@ -4,16 +4,35 @@ A worker acknowledges with the line `ack SESSION POSITION ID`, written after the
 purpose, for the negative controls, say so in their first line.
 """
 
+import ctypes
 import os
+import pickle
+import random
+import signal
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
+from threading import Event as Told
+from threading import Thread
 from typing import Any
 
+import apsw
+
+from onrecord.errors import LeaseLost, OnrecordError, StoreError, StoreFull
 from onrecord.log.events import Event
+from onrecord.log.store import Receipt
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
 from onrecord.stores.sqlite import SQLiteStore, writer
+from onrecord.stores.sqlite.gate import Gate
+from tests.crash.disks import READ, Disk, Step
+from tests.crash.ledger import Ack, complaints_about
 from tests.crash.nursery import Pipes
+from tests.crash.script import Forgetful, Player
 
+CLONE_NEWNS = 0x00020000
 LARGE = "large, and kept out of line " * 1_500
 
 
@@ -79,3 +98,204 @@ def cut_the_log_rudely(pipes: Pipes, path: str, session: str, agent: str, form: 
     while True:
         os.truncate(f"{path}-wal", 0)
         pipes.order()
+
+
+def try_turns(pipes: Pipes, path: str, session: str, turns: int) -> None:
+    """Wait for an order, then record turns with known ids; report each as acknowledged or refused, and wait to be killed."""
+    handle = Records(SQLiteStore(path)).open(session, takeover=True)
+    handle.record_turn([{"role": "user", "content": "before"}])
+    pipes.say("ready")
+    pipes.order()
+    for number in range(turns):
+        try:
+            acknowledge(pipes, handle.record_turn(known_turn(number), id=f"turn-{number}"))
+        except OnrecordError as problem:
+            pipes.say("refused", problem.code, f"turn-{number}")
+    pipes.say("done")
+    pipes.order()
+
+
+def known_turn(number: int) -> list[dict[str, Any]]:
+    """The turn that belongs to a number: every try of it has the same content."""
+    text = f"known turn {number} " * 30 if number % 2 else LARGE + str(number)
+    return [{"role": "user", "content": text}]
+
+
+def fill_a_small_disk(pipes: Pipes, directory: str, size: str) -> None:
+    """Mount a small file system only this process sees, fill it with turns, make room, and go on in the same process."""
+    see_mounts_alone()
+    mount("-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", directory)
+    store = SQLiteStore(os.path.join(directory, "log.db"))
+    ballast = os.path.join(directory, "ballast")
+    with open(ballast, "wb") as file:
+        file.write(bytes(1 << 20))
+    session = Records(store).open("small")
+    acks = []
+    try:
+        for number in count():
+            event = session.record_turn(noise(number), id=f"turn-{number}")
+            acks.append(Ack(event.session, event.position, event.id))
+    except StoreFull:
+        pipes.say("full", len(acks))
+    pipes.say("complaints while full", complaints_about(store, acks))
+    os.unlink(ballast)
+    event = session.record_turn(noise(len(acks)), id=f"turn-{len(acks)}")
+    acks.append(Ack(event.session, event.position, event.id))
+    pipes.say("complaints with room again", complaints_about(store, acks))
+
+
+def live_on_a_read_only_mount(pipes: Pipes, directory: str) -> None:
+    """Write on a mount only this process sees, make it read-only, read and try to write, make it writable, and go on."""
+    see_mounts_alone()
+    mount("-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs", directory)
+    path = os.path.join(directory, "log.db")
+    store = SQLiteStore(path)
+    with Records(store).open("mounted") as session:
+        first = session.record_turn(noise(0))
+    store.close()
+    mount("-o", "remount,ro", directory)
+    store = SQLiteStore(path)
+    pipes.say("reads", complaints_about(store, [Ack(first.session, first.position, first.id)]))
+    try:
+        Records(store).open("mounted")
+    except OnrecordError as problem:
+        pipes.say("refused", problem.code)
+    mount("-o", "remount,rw", directory)
+    again = Records(store).open("mounted").record_turn(noise(1))
+    pipes.say("goes on", complaints_about(store, [Ack(e.session, e.position, e.id) for e in (first, again)]))
+
+
+def see_mounts_alone() -> None:
+    """From now on no other process sees what this one mounts."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.unshare(CLONE_NEWNS):
+        raise PermissionError(ctypes.get_errno(), "a mount namespace of its own is refused")
+    mount("--make-rprivate", "/")
+
+
+def mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True, capture_output=True)
+
+
+def noise(number: int) -> list[dict[str, Any]]:
+    """A turn that does not compress."""
+    return [{"role": "user", "content": f"{number} " + random.Random(number).randbytes(10_000).hex()}]
+
+
+def deliver(pipes: Pipes, path: str, mail: str, seed: int, deliveries: int, threads: int, forge: bool) -> None:
+    """Append drafts that others append too, in any order and again and again, from some threads; report every receipt.
+
+    With `forge`, wrong on purpose: each delivery gets an id of its own, as if ids were not kept over a retry.
+    """
+    store = SQLiteStore(path)
+    session, letters = pickle.loads(Path(mail).read_bytes())
+    receipts: list[tuple[str, Receipt]] = []
+
+    def go(number: int) -> None:
+        chance = random.Random(seed * 1_000 + number)
+        for step in range(deliveries // threads):
+            batch = list(chance.choice(letters))
+            # A client that lost an acknowledgement sends again at once; one that lost its patience sends a part again.
+            for _ in range(chance.choice((1, 1, 1, 2))):
+                if forge:
+                    batch = [draft._replace(id=f"{seed}-{number}-{step}-{draft.id}") for draft in batch]
+                receipts.extend(zip((draft.id for draft in batch), store.append(session, batch), strict=True))
+            if len(batch) > 1 and chance.random() < 0.2:
+                part = batch[chance.randrange(len(batch)) :]
+                receipts.extend(zip((draft.id for draft in part), store.append(session, part), strict=True))
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(go, range(threads)))
+    store.close()
+    report = Path(f"{mail}.{os.getpid()}")
+    report.write_bytes(pickle.dumps(receipts))
+    pipes.say("receipts", report)
+
+
+def write_until_told(pipes: Pipes, path: str, session: str, gate: bool) -> None:
+    """Wait for an order, add turns until the next one, and report how many, how many errors and the longest wait.
+
+    Without `gate`, wrong on purpose: writers meet at SQLite's own lock alone.
+    """
+    if not gate:
+        Gate.enter = lambda *_arguments: False  # type: ignore[method-assign]  # taken out on purpose
+    handle = Records(SQLiteStore(path)).open(session)
+    pipes.say("ready")
+    pipes.order()
+    done = errors = 0
+    longest = 0.0
+    told = Told()
+    Thread(target=lambda: (pipes.order(), told.set()), daemon=True).start()
+    while not told.is_set():
+        begun = time.monotonic()
+        try:
+            handle.record_turn([{"role": "user", "content": f"turn {done}"}])
+            done += 1
+        except StoreError:
+            errors += 1
+        longest = max(longest, time.monotonic() - begun)
+    pipes.say("done", done, errors, f"{longest:.3f}")
+
+
+def read_and_stay(pipes: Pipes, path: str) -> None:
+    """Wrong on purpose: begins to read and never ends, as a stuck reader does."""
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    connection.execute("BEGIN")
+    connection.execute("SELECT count(*) FROM events").fetchall()
+    pipes.say("reading")
+    pipes.order()
+
+
+def open_when_told(pipes: Pipes, path: str) -> None:
+    """Wait for an order, open a store that may not exist yet, and record one fact in a session all openers share."""
+    pipes.say("ready")
+    pipes.order()
+    records = Records(SQLiteStore(path))
+    session = records.open("everybody", agent=f"agent-{os.getpid()}")
+    acknowledge(pipes, session.decide(f"process {os.getpid()} was here"))
+
+
+def hold_and_obey(pipes: Pipes, path: str, session: str, seconds: float) -> None:
+    """Take the lane for some seconds; on each order add a turn and report it, or why not."""
+    handle = Records(SQLiteStore(path)).open(session, lease_seconds=seconds)
+    pipes.say("holds", handle.run)
+    while pipes.order():
+        try:
+            acknowledge(pipes, handle.record_turn([{"role": "user", "content": f"run {handle.run}"}]))
+        except OnrecordError as problem:
+            pipes.say("refused", problem.code)
+
+
+def hold_and_write(pipes: Pipes, path: str, session: str, seconds: float) -> None:
+    """Take the lane for some seconds and add turns as fast as possible until it is lost."""
+    handle = Records(SQLiteStore(path)).open(session, lease_seconds=seconds)
+    pipes.say("holds", handle.run)
+    try:
+        for number in count():
+            acknowledge(pipes, handle.record_turn([{"role": "user", "content": f"run {handle.run}, turn {number}"}]))
+    except LeaseLost:
+        pipes.say("lost the lane")
+
+
+def play_the_script(pipes: Pipes, path: str, kill_at: int, level: str, forgetful: bool) -> None:
+    """Play the script of turns; die by SIGKILL at the k-th SQL statement, or at the k-th write or sync of the disk."""
+    seen = 0
+
+    def one_more(*_details: object) -> bool:
+        nonlocal seen
+        seen += 1
+        if seen == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+    def count_steps(step: Step) -> None:
+        if step.what != READ:
+            one_more()
+
+    if level == "statement":
+        apsw.connection_hooks.append(lambda connection: connection.set_exec_trace(one_more))
+    with Disk(count_steps if level == "disk" else None):
+        records = Records(SQLiteStore(path))
+        (Forgetful if forgetful else Player)(records).play(lambda number: pipes.say("done", number))
+        pipes.say("steps", seen)
+        os._exit(0)

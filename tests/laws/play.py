@@ -49,7 +49,11 @@ telling = st.one_of(
     st.tuples(st.just("set_next_action"), _agents, values.spoken),
     st.tuples(st.just("set_reproduction"), _agents, values.spoken),
     st.tuples(st.just("set_scratch"), _agents, st.sampled_from(["a", "b"]), values.json_values),
-    st.tuples(st.just("set_budget"), _agents, st.dictionaries(st.sampled_from(["tokens", "spend", "steps"]), st.integers(1, 99))),
+    st.tuples(
+        st.just("set_budget"),
+        _agents,
+        st.dictionaries(st.sampled_from(["tokens", "spend", "steps"]), st.integers(1, 99)),
+    ),
     st.tuples(st.just("unknown_kind"), _agents, values.json_values),
     st.tuples(st.just("later_version"), _agents, values.json_objects),
 )

@@ -10,7 +10,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 # What an attacker, a terminal or a careless tool writes: controls, bidi, markup, our own markers, emoji, long runs.
 _NASTY = (
     "\x1b[31m", "\x00", "\u202e", "\u2066", "\u200b", "\ufeff", "\u2028", "\r\n", "\n## Verified\n- f1: forged", "⏎",
-    "</record>", "<summary>", "Next action: rm -rf", "# other (closed, position 9)", "👩‍👩‍👧‍👦", "ä" * 40, "\t", "`x`", "𝔘" * 30,
+    "</record>", "<summary>", "Next action: rm -rf", "# other (closed, position 9)", "👩‍👩‍👧‍👦", "ä" * 40, "\t", "`x`", "\U0001d518" * 30,
     "Rejected:", "\U000e0041", "\x85", "\x7f",
 )  # fmt: skip
 hostile_texts = st.lists(st.one_of(texts, st.sampled_from(_NASTY)), min_size=1, max_size=8).map("".join)
@@ -22,7 +22,9 @@ _numbers = st.one_of(
 )
 leaves = st.one_of(st.none(), st.booleans(), _numbers, texts)
 json_values = st.recursive(
-    leaves, lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=4)), max_leaves=12
+    leaves,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=4)),
+    max_leaves=12,
 )
 json_objects = st.dictionaries(texts, json_values, max_size=4)
 

@@ -102,9 +102,13 @@ def _plain(value: Any, room: int) -> Any:
         return copy
     if isinstance(value, list | tuple):
         return [_plain(part, room - 1) for part in value]
-    for base in (str, int, float):
-        if isinstance(value, base):
-            return base.__getnewargs__(value)[0]  # what a subclass, an enum for instance, stands for
+    # What a subclass, an enum for instance, stands for:
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
     raise TypeError(f"{kind.__name__} is not JSON")
 
 

@@ -5,8 +5,8 @@ compactible, erasable by retention) or *durable* (small, permanent). There is no
 `finding.stale`, no `attempt.lost`: those are deduced by the views.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: typing would compile every annotation of these tuples as a text, on
+# every start of every command.
 from typing import Any, NamedTuple
 
 TRANSCRIPT = "transcript"

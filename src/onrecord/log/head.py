@@ -24,6 +24,8 @@ LIVE = (OPEN, ACTIVE, PAUSED, RESUMED)
 TITLE_LIMIT = 120
 """The longest title in a list of sessions, in characters."""
 
+TITLE_KINDS = ("session.opened", "objective.set", "session.titled")
+"""What a session's title in lists is taken from."""
 _WORK = frozenset({"turn.begun", "turn.recorded", "effect.started", "item.added", "turn.committed", "turn.aborted"})
 _TRANSITIONS = {
     "session.paused": ((OPEN, ACTIVE, RESUMED), PAUSED),
@@ -60,44 +62,52 @@ class Head(NamedTuple):
 
 def after(head: Head, draft: Draft | Event) -> tuple[Head, int]:
     """The head after one more event, and the run that event belongs to. The hash is the store's to fill in."""
-    kind, status, data = draft.kind, head.status, draft.data or {}
+    kind, status = draft.kind, head.status
     run = head.run + 1 if draft.run == NEW_RUN else draft.run
     if kind in _WORK:
         # The usual case by far, so it is decided first and changes as little as possible.
         if status not in (OPEN, ACTIVE, RESUMED):
-            _refuse_work(head)
-        session, project, name, position, digest, last, _status, title, opened_at, _at, held, parent, forked_at = head
-        run_now = max(run, last)
+            refuse_work(head)
+        session, project, name, position, digest, last, _status, title, opened_at, at, held, parent, forked_at = head
         return Head(
-            session, project, name, position + 1, digest, run_now, ACTIVE, title, opened_at, draft.at, held, parent,
-            forked_at,
+            session, project, name, position + 1, digest, max(run, last), ACTIVE, title, opened_at, max(draft.at, at),
+            held, parent, forked_at,
         ), run  # fmt: skip
+    data = draft.data if isinstance(draft.data, dict) else {}
     if head.position:
         status = _next_status(head, kind, data)
     changes = _changes(head, kind, data)
+    if kind == "session.forked":
+        changes["opened_at"] = draft.at
     return head._replace(
         position=head.position + 1, run=max(run, head.run), at=max(draft.at, head.at), status=status, **changes
     ), run
 
 
-def _refuse_work(head: Head) -> None:
+def refuse_work(head: Head) -> None:
+    """Refuse turns and effects where the lifecycle does not allow them."""
     if head.status == PAUSED:
         raise SessionPaused(f"session {head.name!r} is paused", hint=f"onrecord resume {head.name}")
-    _refuse_ended(head)
+    refuse_ended(head)
 
 
-def _refuse_ended(head: Head) -> None:
+def refuse_ended(head: Head) -> None:
+    """Refuse to go on with a session that has ended; the error names the way back."""
     if head.status == ERASED:
-        raise SessionErased(f"session {head.name!r} was erased; its id {head.session} stays taken")
-    raise SessionClosed(f"session {head.name!r} is {head.status}")
+        raise SessionErased(f"session {head.name!r} was erased; its name and its id {head.session} stay taken")
+    if head.status not in LIVE:
+        raise SessionClosed(
+            f"session {head.name!r} is {head.status}",
+            hint=f"onrecord resume {head.name} --reopen goes on with it; onrecord fork {head.name} NEW starts from it",
+        )
 
 
 def _next_status(head: Head, kind: str, data: Any) -> str:
     status = head.status
     if status == ERASED and kind not in _AFTER_ERASURE:
-        _refuse_ended(head)
-    if status not in LIVE and kind not in _AFTER_THE_END and kind not in _TRANSITIONS:
-        _refuse_ended(head)
+        refuse_ended(head)
+    if kind not in _AFTER_THE_END and kind not in _TRANSITIONS:
+        refuse_ended(head)
     if kind == "session.opened":
         raise IllegalTransition(f"session {head.name!r} was opened before")
     if kind == "payload.erased":
@@ -118,18 +128,18 @@ def _next_status(head: Head, kind: str, data: Any) -> str:
 
 def _changes(head: Head, kind: str, data: Any) -> dict[str, Any]:
     if kind == "session.opened":
-        return {"title": _short(data.get("objective") or "")}
+        return {"title": _short(str(data.get("objective") or ""))}
     if kind == "session.renamed":
         return {"name": data.get("name", head.name)}
     if kind == "session.forked":
-        return {"name": data.get("name", head.name), "held": False, "opened_at": head.at}
+        return {"name": data.get("name", head.name), "held": False}
     if kind == "session.imported":
         return {"name": data.get("name", head.name), "project": data.get("project", head.project)}
     if kind in ("objective.set", "session.titled") and data.get("text"):
-        return {"title": _short(data["text"])}
+        return {"title": _short(str(data["text"]))}
     if kind in ("session.held", "session.released"):
         return {"held": kind == "session.held"}
-    if kind == "payload.erased" and data.get("scope") == "all":
+    if kind == "payload.erased" and (data.get("scope") == "all" or data.get("untitled")):
         return {"title": ""}
     return {}
 

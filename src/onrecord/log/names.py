@@ -23,7 +23,9 @@ def check_name(name: str, what: str = "session") -> str:
         or ".." in name
         or name.endswith(".")
     ):
-        raise InvalidName(f"{name!r} is not a legal {what} name")
+        raise InvalidName(f"{name!r:.100} is not a legal {what} name")
+    if what == "session" and is_ulid(name.upper()):
+        raise InvalidName(f"{name!r} has the form of an id, and would be taken for one", hint="choose another name")
     return name
 
 

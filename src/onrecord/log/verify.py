@@ -84,10 +84,10 @@ class Verifier:
 
     def excuse(self, record: Record, upto: int) -> None:
         """Take note of an erasure up to a position that an ancestor's log tells of."""
-        self._erased.update(position for position in _erased_by(record) or () if position <= upto)
+        self._erased.update(_erased_by(record, upto) or ())
 
     def _note_erasure(self, record: Record) -> None:
-        found = _erased_by(record)
+        found = _erased_by(record, record.position - 1)
         if found is None:
             self._blame(record.position, "unreadable", "the erasure event does not say what was erased")
         else:
@@ -98,10 +98,11 @@ class Verifier:
             self._problems.append(Problem(position, cause, detail))
 
 
-def _erased_by(record: Record) -> set[int] | None:
+def _erased_by(record: Record, upto: int) -> set[int] | None:
+    """What an erasure says is gone, up to a position: it can excuse only what stood before it."""
     try:
         data: dict[str, Any] = decode_payload((record.payload or b"").decode())
-        return {position for first, last in data["ranges"] for position in range(first, last + 1)}
+        return {position for first, last in data["ranges"] for position in range(max(1, first), min(last, upto) + 1)}
     except (ValueError, KeyError, TypeError):
         return None
 

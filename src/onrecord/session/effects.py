@@ -45,8 +45,9 @@ def once(session: Session, key: str, fn: Callable[[], Any], *, rerun_unknown: bo
 
 def start(session: Session, key: str, name: str, arguments: Any) -> Event:
     """Record that the effect is about to happen; refuse one that runs, is unknown or has succeeded."""
-    session.join()
-    number, ended = _latest(session, _checked(key))
+    _checked(key)
+    session.take_up()
+    number, ended = _latest(session, key)
     if number and ended is None:
         raise _unknown(session, key)
     if ended is not None and _succeeded(ended):
@@ -56,9 +57,11 @@ def start(session: Session, key: str, name: str, arguments: Any) -> Event:
     if number >= TRIES_LIMIT:
         raise Conflict(f"effect {key!r} has failed {number} times", hint="use a new key")
     data = {"key": key, "name": name, "arguments": arguments}
-    return session.append(session.draft("effect.started", data, id=effect_id(key, "started", number + 1)), fenced=True)[
-        0
-    ]
+    draft = session.draft("effect.started", data, id=effect_id(key, "started", number + 1))
+    event = session.append(draft, fenced=True)[0]
+    if event.payload_hash != draft.payload_hash:
+        raise _unknown(session, key)  # another thread or agent was quicker: the event on record is not ours
+    return event
 
 
 def settle(session: Session, key: str, *, result: Any = None, error: str | None = None) -> Event:

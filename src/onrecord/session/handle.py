@@ -1,7 +1,8 @@
 """Session: the handle on one session. A verb builds events, appends them durably and folds just those into its views.
 
 What a verb returns was on disk before it returned. Views are caches of the log: `refresh` reads what others appended.
-Threads may share a handle; no lock is held while a store persists.
+Threads may share a handle; no lock is held while a store persists. A verb's module is imported when the verb is first
+used: a command that records one fact loads what one fact needs.
 """
 
 from __future__ import annotations
@@ -14,23 +15,22 @@ from onrecord import machine
 from onrecord.errors import EventNotFound, InvalidInput, LeaseLost, StoreError
 from onrecord.log.codec import open_record, open_records, place, seal
 from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
-from onrecord.log.head import Head
+from onrecord.log.head import Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_ulid
 from onrecord.log.store import LEASE_SECONDS, Lease, Snapshot, Store
-from onrecord.log.verify import Report
-from onrecord.session import compaction, effects, moment, retention, turns
 from onrecord.session.facts import FactVerbs
-from onrecord.views.context import Context, count_tokens
-from onrecord.views.fold import BODIES, VIEWS_VERSION, Whole
-from onrecord.views.note import brief, note
-from onrecord.views.transcript import TURN_KINDS, Transcript
+from onrecord.views.fold import BODIES, VIEWS_VERSION, Whole, fold_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from onrecord.log.verify import Report
+    from onrecord.session.compaction import Coverage
     from onrecord.session.moment import Moment
     from onrecord.session.turns import Turn
+    from onrecord.views.context import Context
     from onrecord.views.lanes import Lane
+    from onrecord.views.transcript import Transcript
 
     Clock = Callable[[], float]
 
@@ -93,10 +93,14 @@ class Session(FactVerbs):
 
     def note(self) -> str:
         """The note for whoever goes on, as Markdown."""
+        from onrecord.views.note import note
+
         return note(self.views)
 
     def brief(self) -> str:
         """The note's first 2 KB, complete by themselves."""
+        from onrecord.views.note import brief
+
         return brief(self.views)
 
     # Appending
@@ -105,7 +109,7 @@ class Session(FactVerbs):
         """Seal an event of this handle's agent and run."""
         entropy = machine.entropy(26)
         now = self.clock()
-        id = id or make_ulid(int(now * 1e3), entropy[16:])
+        id = make_ulid(int(now * 1e3), entropy[16:]) if id is None else id
         run = self._whole.head.run if self.run is None else self.run
         return seal(kind, data, id=id, at=int(now * 1e6), by=self.agent, run=run, salt=entropy[:16], because=because)
 
@@ -114,10 +118,11 @@ class Session(FactVerbs):
         receipts = self.store.append(self.id, drafts, expect=expect, lease=self._hold() if fenced else None)
         events, fresh = [], []
         for draft, where in zip(drafts, receipts, strict=True):
-            event = place(draft, self.id, where.position, where.run, where.hash)
-            events.append(event)
             if where.new:
-                fresh.append(event)
+                fresh.append(place(draft, self.id, where.position, where.run, where.hash))
+                events.append(fresh[-1])
+            else:
+                events.append(self.event(where.position))
         self._absorb(fresh)
         return events
 
@@ -127,22 +132,36 @@ class Session(FactVerbs):
             raise InvalidInput(
                 f"{kind} is a step of a verb and is not recorded by itself", hint="use turn(), once() and so on"
             )
-        if because is not None and not 0 < because <= self._whole.head.position:
+        if because is not None and because > self.head.position:
+            self.refresh()
+        if because is not None and not 0 < because <= self.head.position:
             raise EventNotFound(f"no event stands at position {because}, which this one is to come from")
         return self.append(self.draft(kind, data, id=id, because=because))[0]
 
     def join(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
         """Take this agent's lane: a new run begins. Another holder's turns are refused from here on."""
         if self.lease is None:
+            refuse_ended(self.refresh().head)
             process = machine.identity()
             holder = process | {"handle": machine.entropy(4).hex()}
             self.lease = self.store.acquire(self.id, self.agent, holder, seconds=seconds, takeover=takeover)
-            draft = self.draft("agent.joined", {"process": process, **about})
-            if self.run is None:
-                draft = draft._replace(run=NEW_RUN)
-            self.run = self.append(draft, fenced=True)[0].run
+            try:
+                draft = self.draft("agent.joined", {"process": process, **about})
+                if self.run is None:
+                    draft = draft._replace(run=NEW_RUN)
+                self.run = self.append(draft, fenced=True)[0].run
+            except BaseException:
+                self.store.release(self.lease)
+                self.lease = None
+                raise
             self.refresh()
         return self
+
+    def take_up(self) -> None:
+        """Hold the lane for work; where the lifecycle allows no work, refuse before anything moves."""
+        if self.lease is None:
+            refuse_work(self.refresh().head)
+            self.join()
 
     def leave(self) -> None:
         """Give the lane back. The session itself stays as it is; `close` ends it."""
@@ -168,6 +187,8 @@ class Session(FactVerbs):
         `base` is the committed position the caller builds on; with `request` too, a retry whose reply was lost gets the
         committed answer (`turn.answered`). `rollback` is how many committed turns an earlier base may discard.
         """
+        from onrecord.session import turns
+
         return turns.begin(self, request=request, base=base, rollback=rollback, id=id)
 
     def record_turn(
@@ -179,33 +200,47 @@ class Session(FactVerbs):
         id: str | None = None,
     ) -> Event:
         """Record a whole turn at once: one durable commit. Items are neutral, or messages of a partner."""
+        from onrecord.session import turns
+
         return turns.record(self, items, usage=usage, format=format, id=id)
 
     def once(self, key: str, fn: Callable[[], Any], *, rerun_unknown: bool = False) -> Any:
         """The recorded result under this key; if there is none, run `fn` and record what it returns."""
+        from onrecord.session import effects
+
         return effects.once(self, key, fn, rerun_unknown=rerun_unknown)
 
     def start_effect(self, key: str, name: str = "", arguments: Any = None) -> Event:
         """Put on record that a side effect is about to happen."""
+        from onrecord.session import effects
+
         return effects.start(self, key, name, arguments)
 
     def settle_effect(self, key: str, *, result: Any = None, error: str | None = None) -> Event:
         """Put on record how a started side effect ended, right away or once somebody found out."""
+        from onrecord.session import effects
+
         return effects.settle(self, key, result=result, error=error)
 
     def unknown_effects(self) -> dict[str, dict[str, Any]]:
         """Effects that were started by a run that is over, and never finished."""
+        from onrecord.session import effects
+
         return effects.unknown(self)
 
     def use(self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None) -> Event:
         """Record what a model call used. A cost that is not known stays unknown."""
+        from onrecord.session import turns
+
         return self.record("usage.recorded", turns.usage_of(model, input_tokens, output_tokens, cost))
 
     # Lifecycle
 
     def pause(self, reason: str = "") -> Event:
         """Stop for now; the lane is given back and no process is held."""
-        return self._end("session.paused", reason)
+        from onrecord.session import turns
+
+        return turns.stop(self, "session.paused", reason)
 
     def resume(self, reason: str = "", *, reopen: bool = False) -> Event:
         """Go on after a pause; with `reopen`, after a close."""
@@ -213,7 +248,9 @@ class Session(FactVerbs):
 
     def close(self, reason: str = "") -> Event:
         """End the session and keep its record."""
-        return self._end("session.closed", reason)
+        from onrecord.session import turns
+
+        return turns.stop(self, "session.closed", reason)
 
     def archive(self, reason: str = "") -> Event:
         """Put a closed session away."""
@@ -230,16 +267,6 @@ class Session(FactVerbs):
     def release(self, reason: str) -> Event:
         """Lift the hold."""
         return self.record("session.released", {"reason": reason})
-
-    def _end(self, kind: str, reason: str) -> Event:
-        if self.lease is not None:
-            self.refresh()
-            turns.abort_open(self, f"session {kind.partition('.')[2]}")
-        event = self.record(kind, {"reason": reason})
-        if self.lease is not None:
-            self.store.release(self.lease)
-            self.lease = self.run = None
-        return event
 
     # Reading
 
@@ -258,19 +285,28 @@ class Session(FactVerbs):
 
     def transcript(self, agent: str | None = None, *, upto: int | None = None) -> Transcript:
         """Turns and their items, of all agents or of one; `.provisional` is what no commit stands for yet."""
+        from onrecord.views.transcript import TURN_KINDS, Transcript
+
         records = self.store.read(self.id, upto=upto, kinds=TURN_KINDS)
         return Transcript().fold(open_records(r for r in records if agent is None or r.by == agent))
 
-    def context(self, tokens: int = 8_000, *, count: Callable[[str], int] = count_tokens) -> Context:
+    def context(self, tokens: int = 8_000, *, count: Callable[[str], int] | None = None) -> Context:
         """What a model should see now: brief, summary, recent turns, within a token budget."""
-        return moment.context(self, tokens=tokens, count=count)
+        from onrecord.session import moment
+        from onrecord.views.context import count_tokens
+
+        return moment.context(self, tokens=tokens, count=count or count_tokens)
 
     def at(self, position: int) -> Moment:
         """The session as it was after an event."""
+        from onrecord.session import moment
+
         return moment.at(self, position)
 
     def diff(self, before: int, after: int | None = None) -> list[dict[str, Any]]:
         """What changed in meaning between two positions."""
+        from onrecord.session import moment
+
         return moment.diff(self, before, self.views.position if after is None else after)
 
     def verify(
@@ -280,6 +316,8 @@ class Session(FactVerbs):
 
         `progress` is told now and then how many events are done.
         """
+        from onrecord.session import moment
+
         return moment.verify(self, checkpoint, progress)
 
     def checkpoint(self) -> dict[str, Any]:
@@ -289,15 +327,21 @@ class Session(FactVerbs):
 
     def fork(self, name: str, at: int | None = None, *, agent: str | None = None) -> Session:
         """A new session whose history up to `at` is this one's; nothing is copied."""
+        from onrecord.session import moment
+
         new = moment.fork(self, name, self.views.position if at is None else at)
         return Session(self.store, new, agent=agent or self.agent, clock=self.clock)
 
-    def compact(self, /, summarise: str | Callable[[list[Any]], str], **options: Any) -> compaction.Coverage:
+    def compact(self, /, summarise: str | Callable[[list[Any]], str], **options: Any) -> Coverage:
         """Let a summary stand for the transcript so far; facts are untouched. See `compaction.compact`."""
+        from onrecord.session import compaction
+
         return compaction.compact(self, summarise, **options)
 
     def erase(self, reason: str, *, positions: Collection[int] | None = None) -> Event:
         """Erase payloads for good: those at `positions`, or all of the session."""
+        from onrecord.session import retention
+
         return retention.erase(self, reason, positions)
 
     # Views at hand
@@ -354,7 +398,7 @@ class Session(FactVerbs):
             if intact and all(record.kind != "payload.erased" for record in tail[1:]):
                 return Whole.load(kept.body).fold(open_records(tail[1:]))
         records = self.store.read(self.id, bodies=BODIES)
-        return moment.fold_whole(self.store.head(self.id), records)
+        return fold_whole(self.store.head(self.id), records)
 
     def require_text(self, text: str, what: str, limit: int) -> str:
         """The text if it says something and is short enough."""

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any
 from onrecord import machine
 from onrecord.errors import EventNotFound, InvalidInput
 from onrecord.log import head as heads
-from onrecord.log.codec import open_record, open_records
+from onrecord.log.codec import open_records
 from onrecord.log.names import check_name, make_ulid
 from onrecord.log.verify import Problem, Report, Verifier
 from onrecord.session.reading import recent_turns
 from onrecord.views.context import Context, assemble
 from onrecord.views.diff import changes
-from onrecord.views.fold import BODIES, Whole
+from onrecord.views.fold import BODIES, Whole, fold_whole
 from onrecord.views.note import brief, note
 from onrecord.views.transcript import TURN_KINDS, Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from onrecord.log.events import Record
     from onrecord.log.head import Head
     from onrecord.session.handle import Session
     from onrecord.views.transcript import Turn
@@ -57,27 +56,6 @@ class Moment:
     def note(self) -> str:
         """The note as it was."""
         return note(self.views)
-
-
-def fold_whole(head: Head, records: Iterable[Record]) -> Whole:
-    """Fold a log from its first event. `head` is where it stands now; the fold starts from nothing."""
-    start = head._replace(
-        position=0, hash=bytes(32), run=0, status=heads.OPEN, title="", held=False, parent=None, forked_at=0
-    )
-    whole = Whole(start)
-    for record in records:
-        if record.position == 1:
-            # The oldest ancestor's name and project: a fork or an import changes them further on.
-            data = open_record(record).data or {}
-            whole.head = start._replace(
-                session=record.session,
-                name=data.get("name", head.name),
-                project=data.get("project", head.project),
-                opened_at=record.at,
-                at=record.at,
-            )
-        whole.apply(open_record(record))
-    return whole
 
 
 def at(session: Session, position: int) -> Moment:
@@ -154,9 +132,11 @@ def verify(
 
 def _excuse_inherited(session: Session, head: Head, verifier: Verifier) -> None:
     """An ancestor says in its own log what it erased, perhaps after the fork was made."""
+    upto = head.forked_at
     while head.parent is not None:
+        upto = min(upto, head.forked_at)
         for record in session.store.read(head.parent, after=head.forked_at, kinds=["payload.erased"]):
-            verifier.excuse(record, head.forked_at)
+            verifier.excuse(record, upto)
         head = session.store.head(head.parent)
 
 

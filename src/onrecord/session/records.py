@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from onrecord import machine
-from onrecord.errors import AmbiguousName, InvalidInput, NameTaken, SessionClosed, SessionErased, SessionNotFound
+from onrecord.errors import AmbiguousName, InvalidInput, NameTaken, SessionNotFound
 from onrecord.log import head as heads
 from onrecord.log.codec import encode_payload, open_record, seal
 from onrecord.log.events import NEW_RUN, Event
@@ -16,10 +16,11 @@ from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Store
 from onrecord.log.text import text_of, words_of
 from onrecord.session.facts import check_budget
 from onrecord.session.handle import DEFAULT_ACTOR, Session
-from onrecord.session.retention import Policy, Swept, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
+
+    from onrecord.session.retention import Policy, Swept
 
 METADATA_LIMIT = 16 * 1024
 """The largest metadata of a session, in bytes of JSON."""
@@ -63,7 +64,7 @@ class Records:
         """
         check_name(agent, "agent")
         session = self._find_or_create(name, agent, objective, metadata, check_budget(budget))
-        refuse_ended(session.head)
+        heads.refuse_ended(session.head)
         session.join(takeover=takeover, seconds=lease_seconds)
         known = session.views
         if objective and (known.facts.objective or {}).get("text") != objective:
@@ -164,6 +165,8 @@ class Records:
 
     def sweep(self, policy: Policy | None = None, *, dry_run: bool = False) -> Iterator[Swept]:
         """Apply the retention policy to every session of the store."""
+        from onrecord.session.retention import Policy, sweep
+
         now = int(self.clock() * 1e6)
 
         def handle(id_: str) -> Session:
@@ -174,7 +177,7 @@ class Records:
     def _find_or_create(
         self, name: str, agent: str, objective: str | None, metadata: dict[str, Any] | None, budget: dict[str, float]
     ) -> Session:
-        if is_ulid(name.upper()):
+        if isinstance(name, str) and is_ulid(name.upper()):
             return self.get(name, agent=agent)
         check_name(name)
         known = self.store.heads(project=self.project, name=name, limit=1)
@@ -185,17 +188,6 @@ class Records:
                 # Another process was quicker; both mean the same session.
                 known = self.store.heads(project=self.project, name=name, limit=1)
         return Session(self.store, known[0].session, agent=agent, clock=self.clock)
-
-
-def refuse_ended(head: Head) -> None:
-    """Refuse to go on with a session that has ended; the error names the way back."""
-    if head.status == heads.ERASED:
-        raise SessionErased(f"session {head.name!r} was erased; its name and id stay taken")
-    if head.status not in heads.LIVE:
-        raise SessionClosed(
-            f"session {head.name!r} is {head.status}",
-            hint=f"onrecord resume {head.name} --reopen goes on with it; onrecord fork {head.name} NEW starts from it",
-        )
 
 
 def snippet(text: str, query: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import InvalidInput, SessionErased, SessionHeld
 from onrecord.log.events import TRANSCRIPT_KINDS
-from onrecord.log.head import ARCHIVED, CLOSED, ERASED, LIVE, PAUSED
+from onrecord.log.head import ARCHIVED, CLOSED, ERASED, LIVE, PAUSED, TITLE_KINDS
 from onrecord.log.verify import ranges_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ def erase(session: Session, reason: str, positions: Collection[int] | None) -> E
             )
     elif not positions:
         raise InvalidInput("no position is given", hint="name positions, or leave them out to erase the whole session")
+    else:
+        _refuse_proofs(session, positions)
     return _erase(session, sorted(set(positions)), reason, scope)
 
 
@@ -74,16 +76,36 @@ def _erase(session: Session, positions: list[int], reason: str, scope: str) -> E
     if held:
         raise SessionHeld(f"session {held.name!r}, which shares this history, is held: nothing of it may be erased")
     data = {"ranges": ranges_of(positions), "count": len(positions), "reason": reason, "scope": scope}
-    where = store.erase(session.id, positions, session.draft("payload.erased", data))
+    where = store.erase(
+        session.id, positions, session.draft("payload.erased", data | _untitled(store, session.id, positions))
+    )
     for heir in heirs:
         # A fork's log must say itself that part of what it inherited is gone, or it would look damaged.
         inherited = [position for position in positions if position <= heir.forked_at]
         if inherited:
             notice = data | {"ranges": ranges_of(inherited), "count": 0, "scope": "inherited", "of": session.id}
+            notice |= _untitled(store, heir.session, inherited)
             id_ = f"erased/{session.id}/{where.position}"
             store.erase(heir.session, (), session.draft("payload.erased", notice, id=id_))
     session.reload()
     return session.event(where.position)
+
+
+def _refuse_proofs(session: Session, positions: Collection[int]) -> None:
+    """What says that something was erased must stay: without it the log would look damaged."""
+    for record in session.store.read(session.id, kinds=("payload.erased",), bodies=()):
+        if record.position in positions:
+            raise InvalidInput(f"position {record.position} says what was erased; it is kept")
+
+
+def _untitled(store: Store, session: str, positions: Collection[int]) -> dict[str, bool]:
+    """The title in the lists is a copy of what was said last about the whole: it goes when that goes."""
+    for record in store.read(session, kinds=TITLE_KINDS, backwards=True):
+        if record.position in positions:
+            return {"untitled": True}
+        if record.payload is not None:
+            break
+    return {}
 
 
 def _descendants(store: Store, session: str) -> Iterator[Head]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from onrecord.errors import BudgetExhausted, InvalidInput, OnrecordError, TurnConflict
 from onrecord.log.codec import encode_payload
+from onrecord.log.head import PAUSED
 from onrecord.log.items import ITEMS_LIMIT, Item, to_items
 from onrecord.session.reading import recent_turns
 from onrecord.views.lanes import ROLLBACK_LIMIT
@@ -15,7 +16,7 @@ from onrecord.views.progress import LOOK_BACK_TURNS, stuck
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onrecord.log.events import Event
+    from onrecord.log.events import Draft, Event
     from onrecord.session.handle import Session
     from onrecord.views.lanes import Lane
 
@@ -123,8 +124,8 @@ class Turn:
 
 def begin(session: Session, *, request: Any, base: int | None, rollback: int, id: str | None) -> Turn:
     """Begin a turn; everything is checked before anything moves."""
-    session.join()
     fingerprint = None if request is None else sha256(encode_payload(request)).hexdigest()
+    session.take_up()
     lane = session.lane()
     if lane["open"]:
         since = lane["open"]["position"]
@@ -150,8 +151,7 @@ def record(
     items = [item for message in messages for item in to_items(message, format)]
     if not 1 <= len(items) <= ITEMS_LIMIT:
         raise InvalidInput(f"a turn has 1 to {ITEMS_LIMIT:,} items, not {len(items):,}")
-    if session.lease is None:
-        session.join()
+    session.take_up()
     if session.behind:
         session.refresh()
     whole = session._whole  # noqa: SLF001 - the hot path: this lane is ours, so what the handle knows of it is current
@@ -164,14 +164,21 @@ def record(
         _check_budget(session)
     drafts = [session.draft("turn.recorded", {"items": items}, id=id)]
     if len(drafts[0].payload) > WHOLE_TURN_LIMIT:
-        base = lane["last_commit"] if lane else 0
-        drafts = [session.draft("turn.begun", {"base": base, "turn": (lane["turns"] if lane else 0) + 1}, id=id)]
-        drafts += [session.draft("item.added", {"item": item}) for item in items]
-        drafts.append(session.draft("turn.committed", {}))
+        # A retry must say the same under the same ids: so nothing here depends on where the lane stands.
+        drafts = [session.draft("turn.begun", {}, id=id)]
+        drafts += [
+            session.draft("item.added", {"item": item}, id=_part(id, number)) for number, item in enumerate(items, 1)
+        ]
+        drafts.append(session.draft("turn.committed", {}, id=_part(id, "committed")))
     count = len(drafts)
     if usage is not None:
-        drafts.append(session.draft("usage.recorded", usage_of(**usage)))
+        drafts.append(session.draft("usage.recorded", usage_of(**usage), id=_part(id, "usage")))
     return session.append(*drafts, fenced=True)[count - 1]
+
+
+def _part(id: str | None, what: object) -> str | None:
+    """The id of one event of a turn whose id the caller chose."""
+    return None if id is None else f"{id}/{what}"
 
 
 def usage_of(
@@ -186,11 +193,22 @@ def usage_of(
     return {"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, "cost": cost}
 
 
-def abort_open(session: Session, reason: str) -> None:
-    """Abort the turn this handle has open, if any."""
-    lane = session.lane()
-    if lane["open"] and lane["open"]["run"] == session.run:
-        session.append(session.draft("turn.aborted", {"reason": reason}), fenced=True)
+def stop(session: Session, kind: str, reason: str, *first: Draft) -> Event:
+    """Pause or end a session, with the turn and the presence of this handle, in one durable step."""
+    drafts = list(first)
+    held = session.lease
+    if held is not None:
+        lane = session.lane()
+        if lane["open"] and session.status != PAUSED:
+            # (In a pause nothing is added to a turn: there the agent's leaving alone makes it an interrupted one.)
+            drafts.append(session.draft("turn.aborted", {"reason": f"session {kind.partition('.')[2]}"}))
+        drafts.append(session.draft("agent.left", {}))
+    drafts.append(session.draft(kind, {"reason": reason}))
+    event = session.append(*drafts, fenced=held is not None)[-1]
+    if held is not None:
+        session.store.release(held)
+        session.lease = session.run = None
+    return event
 
 
 def _lost_answer(session: Session, lane: Lane, base: int, fingerprint: str | None) -> list[Item] | None:
@@ -228,10 +246,10 @@ def _check_budget(session: Session) -> None:
         reason, limit = f"no progress: {found}", "repeats"
     else:
         return
-    session.append(
-        session.draft("interruption.recorded", {"cause": reason, "limit": limit}),
-        session.draft("session.paused", {"reason": reason}),
-    )
+    if whole.head.status != PAUSED:
+        stop(
+            session, "session.paused", reason, session.draft("interruption.recorded", {"cause": reason, "limit": limit})
+        )
     raise BudgetExhausted(
         f"session {session.name!r} stopped; {reason}",
         hint="raise it with session.set_budget(...), then session.resume(); or close the session",

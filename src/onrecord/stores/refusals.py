@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from onrecord.errors import LeaseHeld
@@ -13,6 +12,8 @@ if TYPE_CHECKING:
 
 def held_by(name: str, lease: Lease) -> LeaseHeld:
     """Who holds the lane, since when, until when, and how to take it."""
+    from datetime import UTC, datetime
+
     since, until = (datetime.fromtimestamp(moment / 1e6, UTC).isoformat(timespec="seconds") for moment in lease[4:6])
     who = f"process {lease.holder.get('pid')} on {lease.holder.get('host')}"
     return LeaseHeld(

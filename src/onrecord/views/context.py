@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onrecord.errors import InvalidInput
 from onrecord.log.codec import encode_payload
 from onrecord.views.dialects import to_messages
+from onrecord.views.render import clip
 from onrecord.views.transcript import well_formed
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 BYTES_PER_TOKEN = 4
 """The default counter's guess; give `context` your tokenizer's counter to be exact."""
+SHORTEST_BRIEF = 32
+"""The fewest bytes that are worth showing of a brief that has to be cut."""
 
 
 def count_tokens(text: str) -> int:
@@ -36,10 +40,14 @@ class Context(NamedTuple):
 
     def messages(self, dialect: str = "neutral") -> list[dict[str, Any]]:
         """The context as messages: brief and summary as one system item, then the conversation, well formed."""
-        known = f"<record position={self.position}>\n{_inert(self.brief)}</record>"
-        if self.summary:
-            known += f"\n<summary>\n{_inert(self.summary)}\n</summary>"
+        known = _known(self.brief, self.summary, self.position)
         return to_messages([{"role": "system", "content": known}, *self.items], dialect)
+
+
+def _known(brief: str, summary: str | None, position: int) -> str:
+    """Brief and summary as one text."""
+    known = f"<record position={position}>\n{_inert(brief)}</record>"
+    return f"{known}\n<summary>\n{_inert(summary)}\n</summary>" if summary else known
 
 
 def _inert(text: str) -> str:
@@ -52,24 +60,33 @@ def assemble(
     committed: int,
 ) -> Context:  # fmt: skip
     """Fit brief and summary, then groups of items from the newest back. A call is never parted from its result."""
-    used = count(brief)
-    if summary and used + count(summary) <= tokens:
-        used += count(summary)
-    else:
+    if summary and count(_known(brief, summary, position)) > tokens:
         summary = None
-    chosen: list[list[Item]] = []
-    whole_turns = 0
-    for turn in reversed(turns):
-        groups = _groups(turn.items)
-        costs = [sum(count(encode_payload(_spoken(item)).decode()) for item in group) for group in groups]
-        while groups and used + costs[-1] <= tokens:
-            used += costs.pop()
-            chosen.append(groups.pop())
-        if groups:
+    brief = _fitted(brief, summary, position, tokens=tokens, count=count)
+    used = count(_known(brief, summary, position))
+    groups = _groups(well_formed(item for turn in turns for item in turn.items))
+    owners = [number for number, turn in enumerate(turns, 1) for item in turn.items if item["role"] != "tool"]
+    oldest = len(groups)
+    while oldest:
+        cost = sum(count(encode_payload(_spoken(item)).decode()) for item in groups[oldest - 1])
+        if used + cost > tokens:
             break
-        whole_turns += 1
-    items = well_formed([item for group in reversed(chosen) for item in group])
+        used += cost
+        oldest -= 1
+    whole_turns = len(turns) - (owners[oldest - 1] if oldest else 0)
+    items = [item for group in groups[oldest:] for item in group]
     return Context(brief, summary, items, used, committed - whole_turns, position)
+
+
+def _fitted(brief: str, summary: str | None, position: int, *, tokens: int, count: Callable[[str], int]) -> str:
+    """The brief, cut shorter where even it is too long for the budget."""
+    whole, size = brief, len(brief.encode())
+    while count(_known(brief, summary, position)) > tokens:
+        if not brief:
+            raise InvalidInput(f"a context of {tokens:,} tokens has no room for the record", hint="allow some more")
+        size = size * 3 // 4
+        brief = clip(whole, size) if size >= SHORTEST_BRIEF else ""
+    return brief
 
 
 def _spoken(item: Item) -> Item:
@@ -80,7 +97,7 @@ def _groups(items: list[Item]) -> list[list[Item]]:
     """An assistant's item and the results that answer its calls belong together."""
     groups: list[list[Item]] = []
     for item in items:
-        if item["role"] == "tool" and groups:
+        if item["role"] == "tool":
             groups[-1].append(item)
         else:
             groups.append([item])

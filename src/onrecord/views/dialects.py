@@ -9,10 +9,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
+from onrecord.log.items import to_items
 from onrecord.views.transcript import well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from onrecord.log.items import Item
 
@@ -23,33 +24,40 @@ def to_messages(items: Iterable[Item], dialect: str) -> list[dict[str, Any]]:
     if dialect == "neutral":
         return whole
     if dialect == "openai":
-        return [message for group in _groups(whole, dialect) for message in _openai(group)]
+        return [message for message, _kept in _messages(whole, dialect, _openai_message)]
     if dialect == "anthropic":
-        return _merge([message for group in _groups(whole, dialect) for message in _anthropic(group)])
+        return _merge(_messages(whole, dialect, _anthropic_message))
     raise InvalidInput(f"unknown dialect {dialect!r}", hint="one of neutral, openai, anthropic")
 
 
-def _groups(items: list[Item], dialect: str) -> list[list[Item]]:
-    """Items that came as one message of this dialect and are still together form one group."""
-    groups: list[list[Item]] = []
+def _messages(
+    items: list[Item], dialect: str, make: Callable[[Item], dict[str, Any]]
+) -> list[tuple[dict[str, Any], bool]]:
+    """Messages, and whether each is the partner's own, kept because all that came with it is still together."""
+    messages = []
     index = 0
     while index < len(items):
         verbatim = items[index].get("verbatim") or {}
-        spans = verbatim.get("spans", 1) if verbatim.get("format") == dialect else 1
-        groups.append(items[index : index + spans])
-        index += spans
-    return groups
+        spans = verbatim.get("spans", 1) if verbatim.get("format") == dialect else 0
+        if spans and _still_together(items[index : index + spans], verbatim["message"], dialect):
+            messages.append((verbatim["message"], True))
+            index += spans
+        else:
+            messages.append((make(items[index]), False))
+            index += 1
+    return messages
 
 
-def _kept(group: list[Item], dialect: str) -> dict[str, Any] | None:
-    verbatim = group[0].get("verbatim") or {}
-    whole = verbatim.get("format") == dialect and verbatim.get("spans") == len(group)
-    return verbatim["message"] if whole else None
+def _still_together(group: list[Item], message: object, dialect: str) -> bool:
+    try:
+        made = to_items(message, dialect)
+    except InvalidInput:
+        return False
+    return [_bare(item) for item in group] == [_bare(item) for item in made]
 
 
-def _openai(group: list[Item]) -> list[dict[str, Any]]:
-    kept = _kept(group, "openai")
-    return [kept] if kept else [_openai_message(item) for item in group]
+def _bare(item: Item) -> Item:
+    return {name: value for name, value in item.items() if name != "verbatim"}
 
 
 def _openai_message(item: Item) -> dict[str, Any]:
@@ -72,13 +80,6 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _anthropic(group: list[Item]) -> list[dict[str, Any]]:
-    kept = _kept(group, "anthropic")
-    if kept:
-        return [kept]
-    return [_anthropic_message(item) for item in group]
-
-
 def _anthropic_message(item: Item) -> dict[str, Any]:
     content = item.get("content")
     if item["role"] == "tool":
@@ -96,16 +97,16 @@ def _anthropic_message(item: Item) -> dict[str, Any]:
     return {"role": item["role"], "content": parts}
 
 
-def _merge(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merge(messages: list[tuple[dict[str, Any], bool]]) -> list[dict[str, Any]]:
     """Results of one assistant message belong into one user message, together with what the user said then."""
-    merged: list[dict[str, Any]] = []
-    for message in messages:
-        before = merged[-1] if merged else None
-        if before and before["role"] == message["role"] == "user" and _has_results(before):
-            merged[-1] = {"role": "user", "content": [*before["content"], *_parts(message["content"])]}
+    merged: list[tuple[dict[str, Any], bool]] = []
+    for message, kept in messages:
+        before, before_kept = merged[-1] if merged else ({"role": ""}, False)
+        if before["role"] == message["role"] == "user" and _has_results(before) and not (kept and before_kept):
+            merged[-1] = {"role": "user", "content": [*before["content"], *_parts(message["content"])]}, False
         else:
-            merged.append(message)
-    return merged
+            merged.append((message, kept))
+    return [message for message, _kept in merged]
 
 
 def _has_results(message: dict[str, Any]) -> bool:

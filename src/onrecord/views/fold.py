@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from onrecord.log.codec import open_record
 from onrecord.log.events import DURABLE_KINDS, Event
-from onrecord.log.head import Head, after
+from onrecord.log.head import OPEN, Head, after
 from onrecord.views.effects import Effects
 from onrecord.views.facts import Facts
 from onrecord.views.findings import Findings
@@ -23,6 +24,7 @@ from onrecord.views.spend import Spend
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from onrecord.log.events import Record
     from onrecord.views.view import View
 
 VIEWS_VERSION = "whole.1"
@@ -101,3 +103,24 @@ class Whole:
             setattr(whole, name, view.load(saved[name]))
         whole._route()
         return whole
+
+
+def fold_whole(head: Head, records: Iterable[Record]) -> Whole:
+    """Fold a log from its first event. `head` is where it stands now; the fold starts from nothing."""
+    start = head._replace(
+        position=0, hash=bytes(32), run=0, status=OPEN, title="", held=False, parent=None, forked_at=0
+    )
+    whole = Whole(start)
+    for record in records:
+        if record.position == 1:
+            # The oldest ancestor's name and project: a fork or an import changes them further on.
+            data = open_record(record).data or {}
+            whole.head = start._replace(
+                session=record.session,
+                name=data.get("name", head.name),
+                project=data.get("project", head.project),
+                opened_at=record.at,
+                at=record.at,
+            )
+        whole.apply(open_record(record))
+    return whole

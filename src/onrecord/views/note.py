@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onrecord.views.render import clip, iso, one_line, visible
+from onrecord.views.render import clip, iso, one_line
 
 if TYPE_CHECKING:
     from onrecord.views.fold import Whole
@@ -25,7 +25,7 @@ def brief(whole: Whole) -> str:
     """The first thing the next agent reads; at most BRIEF_LIMIT bytes."""
     facts = whole.facts
     fixed = [
-        f"# {whole.head.name} ({whole.head.status}, position {whole.position})",
+        f"# {one_line(whole.head.name, _SHORT)} ({whole.head.status}, position {whole.position})",
         f"Objective: {_fact(facts.objective)}",
         f"Next action: {_next(facts.next_action)}",
     ]
@@ -42,7 +42,7 @@ def note(whole: Whole) -> str:
     """The whole note, as Markdown."""
     facts, head = whole.facts, whole.head
     lines = [
-        f"# {visible(head.name)}",
+        f"# {one_line(head.name, _SHORT)}",
         "",
         f"*{head.status}; from position {whole.position}; last activity {iso(head.at)}*",
         "",
@@ -120,5 +120,5 @@ def _decision(decision: dict[str, Any]) -> str:
 
 
 def _reproduction(reproduction: dict[str, Any]) -> str:
-    rate = f" (rate {reproduction['rate']})" if reproduction.get("rate") else ""
+    rate = f" (rate {one_line(str(reproduction['rate']), _SHORT)})" if reproduction.get("rate") else ""
     return one_line(str(reproduction.get("steps", "")), _LINE * 5) + rate

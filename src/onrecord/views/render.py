@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-from datetime import UTC, datetime
-
 _NAMED = {"\t": "\\t", "\r": "\\r", "\x1b": "\\e", "\x00": "\\0"}
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _JOINERS = frozenset("\u200d\ufe0f")
@@ -26,7 +23,9 @@ def _show(letter: str, *, lines: bool) -> str:
         return letter
     if letter in _NAMED:
         return _NAMED[letter]
-    if unicodedata.category(letter) in _HIDDEN:
+    from unicodedata import category
+
+    if category(letter) in _HIDDEN:
         return f"\\u{{{ord(letter):x}}}"
     return letter
 
@@ -47,6 +46,8 @@ def clip(text: str, size: int) -> str:
 
 def iso(microseconds: int) -> str:
     """A moment as people and programs read it."""
+    from datetime import UTC, datetime
+
     return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 

@@ -144,22 +144,22 @@ def _base(begun: Event, last: int) -> int:
 def well_formed(items: Iterable[Item]) -> list[Item]:
     """The same items with every tool call answered exactly once, right after it was made.
 
-    A call without a result gets one that is marked `synthesised`; a result that answers no call on record cannot be
-    shown to a model and is left out.
+    A result that came late is put where it belongs. A call without a result gets one that is marked `synthesised`; a
+    result that answers no call on record cannot be shown to a model and is left out.
     """
-    done: list[Item] = []
-    waiting: dict[str, str] = {}
+    groups: list[list[Item]] = []
+    waiting: dict[str, list[Item]] = {}
     for item in items:
-        if item["role"] == "tool":
-            if item["call"] in waiting:
-                del waiting[item["call"]]
-                done.append(item)
-            continue
-        done.extend(_no_result(call, name) for call, name in waiting.items())
-        waiting = {call["id"]: call["name"] for call in item.get("tool_calls") or ()}
-        done.append(item)
-    done.extend(_no_result(call, name) for call, name in waiting.items())
-    return done
+        if item["role"] != "tool":
+            groups.append([item])
+            waiting.update({call["id"]: groups[-1] for call in item.get("tool_calls") or ()})
+        elif item["call"] in waiting:
+            waiting.pop(item["call"]).append(item)
+    for group in groups:
+        answered = {result["call"] for result in group[1:]}
+        calls = group[0].get("tool_calls") or ()
+        group.extend([_no_result(call["id"], call["name"]) for call in calls if call["id"] not in answered])
+    return [item for group in groups for item in group]
 
 
 def _no_result(call: str, name: str) -> Item:

@@ -82,50 +82,45 @@ def refuse_old_library() -> None:
 def open_writer(path: str, durability: str) -> apsw.Connection:
     """A connection that writes."""
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
-    connection.execute(_PRAGMAS + _DURABILITY[durability] + _DARWIN)
-    _harden(connection)
+    _prepare(connection, _PRAGMAS + _DURABILITY[durability] + _DARWIN)
     return connection
 
 
 def open_reader(path: str) -> apsw.Connection:
     """A connection that only reads, if need be from a place that cannot be written."""
-    writable = os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
-    flags = apsw.SQLITE_OPEN_READWRITE if writable else apsw.SQLITE_OPEN_READONLY
-    connection = apsw.Connection(path, flags=flags)
-    connection.execute(_PRAGMAS + "PRAGMA query_only = ON; ")
-    _harden(connection)
-    if not writable:
-        connection = _readable(connection, path)
+    if os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK):
+        return _reader(path, apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection = _reader(path, apsw.SQLITE_OPEN_READONLY)
+        connection.execute(QUERIES["tables"]).fetchall()
+    except (apsw.CantOpenError, apsw.ReadOnlyError) as problem:
+        # In WAL mode a database cannot be read without its -shm file. Where none can be made, an idle one is read as it lies.
+        if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
+            raise StoreReadOnly(
+                f"{path} has a write-ahead log beside it and stands where nothing can be written",
+                hint="copy it together with its -wal file to a writable place and open it there",
+            ) from problem
+        return _reader(f"file:{_quoted(path)}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     return connection
 
 
-def _harden(connection: apsw.Connection) -> None:
+def _reader(place: str, flags: int) -> apsw.Connection:
+    connection = apsw.Connection(place, flags=flags)
+    _prepare(connection, _PRAGMAS + "PRAGMA query_only = ON; ")
+    return connection
+
+
+def _prepare(connection: apsw.Connection, pragmas: str) -> None:
+    # First, because some of the pragmas look into the file and have to wait for who creates it.
+    connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     # Without this, SQLite compiles a join anew whenever another value is bound: ten times the cost of running it.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     # The last one to close would checkpoint outside the gate; the store does it itself, inside.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-    connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
-
-
-def _readable(connection: apsw.Connection, path: str) -> apsw.Connection:
-    """A database in WAL mode cannot be read without its -shm file; where none can be made, an idle one is read as it lies."""
-    try:
-        connection.execute(QUERIES["tables"]).fetchall()
-    except (apsw.CantOpenError, apsw.ReadOnlyError) as problem:
-        connection.close()
-        if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
-            raise StoreReadOnly(
-                f"{path} has unfinished writes beside it and stands where nothing can be written",
-                hint="copy it together with its -wal file to a writable place and open it there",
-            ) from problem
-        connection = apsw.Connection(
-            f"file:{_quoted(path)}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        )
-        connection.execute(_PRAGMAS + "PRAGMA query_only = ON; ")
-        _harden(connection)
-    return connection
+    # apsw stops at the first statement that answers with a row until somebody fetches it.
+    connection.execute(pragmas).fetchall()
 
 
 def _quoted(path: str) -> str:
@@ -155,13 +150,13 @@ def prepare(path: str, gate: Gate, durability: str) -> apsw.Connection:
 def is_current(connection: apsw.Connection, path: str) -> bool:
     """Whether the schema is the present one; False for an empty file or an older schema, an error for anything else."""
     application, version = versions(connection)
-    if application == APPLICATION_ID and version == SCHEMA_VERSION:
-        return True
-    if application == APPLICATION_ID and version > SCHEMA_VERSION:
-        raise StoreTooNew(f"{path} has schema {version}; this onrecord knows up to {SCHEMA_VERSION}")
-    if application != APPLICATION_ID and (
-        application or version or connection.execute(QUERIES["tables"]).fetchone() != (0,)
-    ):
+    if application == APPLICATION_ID:
+        if version > SCHEMA_VERSION:
+            raise StoreTooNew(f"{path} has schema {version}; this onrecord knows up to {SCHEMA_VERSION}")
+        return version == SCHEMA_VERSION
+    foreign = application or version or connection.execute(QUERIES["tables"]).fetchall() != [(0,)]
+    # Another process may have made the store between these looks: then the next look tells.
+    if foreign and versions(connection) == (application, version):
         raise StoreCorrupt(
             f"{path} is a database of another program",
             hint="set ONRECORD_STORE to another place; that file was not touched",
@@ -199,13 +194,13 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
         if not is_current(connection, path):
             _application, version = versions(connection)
             if version == 0:
-                connection.execute(_load("schema.sql"))
+                connection.execute(_load("schema.sql")).fetchall()
                 connection.execute(QUERIES["add_meta"], ("secret", os.urandom(32)))
                 connection.execute(QUERIES["add_meta"], ("made_at", str(int(time.time())).encode()))
                 reached = SCHEMA_VERSION
             else:
                 reached = version + 1
-                connection.execute(_load(os.path.join("migrations", migration_name(reached))))
+                connection.execute(_load(os.path.join("migrations", migration_name(reached)))).fetchall()
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {reached}")
         connection.execute("COMMIT")
     except BaseException:

@@ -10,7 +10,7 @@ from onrecord.errors import LeaseLost
 from onrecord.log.store import Lease
 from onrecord.stores.refusals import held_by
 from onrecord.stores.sqlite.connection import QUERIES
-from onrecord.stores.sqlite.requests import not_found
+from onrecord.stores.sqlite.append import not_found
 from onrecord.stores.sqlite.writer import Request
 
 if TYPE_CHECKING:

@@ -36,8 +36,13 @@ class Readers:
         self._closed = False
 
     def add(self, connection: apsw.Connection) -> None:
-        """Take a connection into the pool."""
-        self._idle.append(connection)
+        """Take a connection into the pool, or close it if there is no place for it."""
+        # One that was opened for reading only would keep this whole process from writing when the place can be written again.
+        read_only = connection.open_flags & apsw.SQLITE_OPEN_READONLY
+        if self._closed or read_only or len(self._idle) >= READERS_KEPT:
+            connection.close()
+        else:
+            self._idle.append(connection)
 
     def ask(self, name: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """Every row of a named query's answer."""
@@ -53,10 +58,7 @@ class Readers:
             if isinstance(problem, apsw.Error):
                 raise meaning(problem, self._path, system) from problem
             raise
-        if self._closed or len(self._idle) >= READERS_KEPT:
-            connection.close()
-        else:
-            self._idle.append(connection)
+        self.add(connection)
         return rows
 
     def close(self) -> None:
@@ -90,6 +92,9 @@ def records_of(session: str, rows: list[Row], payloads: Payloads) -> list[Record
     A payload that does not unpack comes as the bytes that are kept: whoever decodes it hears where the damage is, and
     verification can go on to the next event.
     """
+    if not any(row[_ENCODING] for row in rows):
+        # Short facts are kept as they are, and loading zstd would cost more than reading them.
+        return [Record(session, row[0] & _MASK, *row[1:9], row[12], row[9], row[10]) for row in rows]
     found: list[Record] = []
     decompressor = payloads.borrow()
     decompress, make, add = decompressor.decompress, Record._make, found.append

@@ -9,14 +9,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import apsw
-
 from onrecord.errors import StoreBusy
 from onrecord.stores.sqlite.connection import QUERIES
-from onrecord.stores.sqlite.writer import Request, Writer, copied
+from onrecord.stores.sqlite.writer import Request, Writer
 
 if TYPE_CHECKING:
-    from typing import Any
+    import apsw
 
 SCRUB_SECONDS = 20.0
 """How long an erasure waits for readers that still look at pages of before."""
@@ -35,22 +33,11 @@ class _Rewrite(Request):
         return False
 
 
-class _CutBack(Request):
-    """The write-ahead log copied into the database and cut back to nothing; whether that worked."""
-
-    __slots__ = ()
-
-    in_transaction = False
-
-    def work(self, cursor: apsw.Cursor) -> Any:
-        return copied(cursor.connection, apsw.SQLITE_CHECKPOINT_TRUNCATE, _PATIENCE_MS)
-
-
 def scrub(writer: Writer) -> None:
     """Remove from every file what the tables do not hold any more."""
     writer.run(_Rewrite())
     deadline = time.monotonic() + SCRUB_SECONDS
-    while not writer.run(_CutBack()):
+    while not writer.cut_back(_PATIENCE_MS):
         if time.monotonic() > deadline:
             raise StoreBusy(
                 "the payloads are erased, but another process still reads pages of before",

@@ -10,13 +10,13 @@ from __future__ import annotations
 from json import dumps
 from typing import TYPE_CHECKING, NamedTuple
 
-from onrecord.errors import StoreBusy, StoreFull, StoreReadOnly
+from onrecord.errors import OutcomeUnknown, StoreBusy, StoreFull, StoreReadOnly
 from onrecord.log.codec import decode_payload
 from onrecord.log.store import Hit
 from onrecord.log.text import text_of, words_of
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.readers import Readers, records_of
-from onrecord.stores.sqlite.requests import POSITION_BITS
+from onrecord.stores.sqlite.append import POSITION_BITS
 from onrecord.stores.sqlite.writer import Request, Writer
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class Index(Request):
             cursor.execute(QUERIES["set_progress"], (number, upto))
 
     def recall(self, cursor: apsw.Cursor) -> bool:
-        """An index that did not get as far as it thought is simply behind."""
-        return True
+        """An index that got further than it knows skips what it has."""
+        return False
 
 
 class Searcher:
@@ -81,7 +81,7 @@ class Searcher:
         try:
             self._catch_up(project, session)
             scanned: list[Hit] = []
-        except (StoreReadOnly, StoreFull, StoreBusy):
+        except (StoreReadOnly, StoreFull, StoreBusy, OutcomeUnknown):
             scanned = self._scan(wanted, project, session)[:limit]
         # Words are letters and digits only, so quoting them is all it takes to keep them from being read as syntax.
         match = " ".join(f'"{word}"' for word in wanted) + "*"

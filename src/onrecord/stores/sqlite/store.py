@@ -18,6 +18,7 @@ import apsw
 from onrecord.errors import InvalidInput
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
 from onrecord.stores.sqlite import safety
+from onrecord.stores.sqlite.append import MOMENT_BITS, POSITION_BITS, POSITION_MASK, Append, head_of, not_found
 from onrecord.stores.sqlite.connection import (
     DURABILITIES,
     QUERIES,
@@ -29,19 +30,10 @@ from onrecord.stores.sqlite.gate import Gate
 from onrecord.stores.sqlite.leases import Acquire, Release, Renew
 from onrecord.stores.sqlite.payloads import Payloads, compress_large
 from onrecord.stores.sqlite.readers import Readers, Row, as_json, records_of
-from onrecord.stores.sqlite.requests import (
-    MOMENT_BITS,
-    POSITION_BITS,
-    POSITION_MASK,
-    Append,
-    Create,
-    Erase,
-    Install,
-    head_of,
-    not_found,
-)
+from onrecord.stores.sqlite.requests import Create, Erase, Install
 from onrecord.stores.sqlite.scrub import scrub
 from onrecord.stores.sqlite.search import Searcher
+from onrecord.stores.sqlite.tidy import tidy
 from onrecord.stores.sqlite.upkeep import back_up, describe
 from onrecord.stores.sqlite.writer import Request, Writer
 
@@ -234,6 +226,10 @@ class SQLiteStore:
         """What `onrecord doctor` reports: versions, settings in force, files, permissions, counts, and on demand integrity."""
         return describe(self.path, self.durability, self._readers, check=check)
 
+    def tidy(self) -> None:
+        """Drop snapshots and cut the write-ahead log back: what `onrecord doctor --fix` may do."""
+        tidy(self._writer)
+
     def close(self) -> None:
         self._writer.close()
         self._readers.close()
@@ -284,7 +280,7 @@ class _Save(Request):
 
     def recall(self, cursor: apsw.Cursor) -> bool:
         """A snapshot is only speed: lost is lost."""
-        return True
+        return False
 
 
 def _bounds(name: str, prefix: str | None) -> dict[str, str | None]:

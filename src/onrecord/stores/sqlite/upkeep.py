@@ -61,18 +61,19 @@ def _refuse_existing(path: str) -> None:
 
 
 def _copy(path: str, part: str) -> None:
-    source = open_reader(path)
     try:
-        copy = apsw.Connection(part, flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
-            with copy.backup("main", source, "main") as backup:
-                backup.step()  # all pages in one read transaction: writers go on, and the copy is of one moment
-        finally:
-            copy.close()
+        with contextlib.closing(open_reader(path)) as source:
+            copy = apsw.Connection(part, flags=apsw.SQLITE_OPEN_READWRITE)
+            with contextlib.closing(copy):
+                backup = copy.backup("main", source, "main")
+                try:
+                    backup.step()  # all pages in one read transaction: writers go on, and the copy is of one moment
+                finally:
+                    backup.close(force=True)
     except apsw.Error as problem:
         raise meaning(problem, part) from problem
-    finally:
-        source.close()
+    except SystemError as problem:  # what apsw makes of a second error while it closes after the first
+        raise StoreError(f"the copy {part} could not be completed") from problem
 
 
 def _sync(path: str) -> None:
@@ -98,6 +99,7 @@ def describe(path: str, durability: str, readers: Readers, *, check: bool) -> di
         "directory_mode": _mode(os.path.dirname(path)),
     }
     facts |= dict(zip(("sessions", "events", "blobs", "snapshots", "leases"), counts, strict=True))
+    facts["search_behind"] = sum(end - start for _number, _id, start, end in readers.ask("behind", (None, None)))
     facts |= _settings(path, durability)
     facts["power_cut_can_lose"] = _POWER_CUT.get(facts["synchronous"], "unknown: nothing can be written here")
     if check:

@@ -10,6 +10,8 @@ one is asked for the very events of each caller, and only what it answers is tol
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections import deque
 from threading import Lock
@@ -17,17 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from onrecord.errors import OnrecordError, OutcomeUnknown, StoreBusy, StoreError
+from onrecord.errors import OnrecordError, OutcomeUnknown, StoreBusy, StoreError, StoreReadOnly
 from onrecord.stores.sqlite.connection import (
     BUSY_SECONDS,
     PAGE_SIZE,
     WAL_BYTES,
     meaning,
+    open_reader,
     open_writer,
     roll_back,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onrecord.stores.sqlite.gate import Gate
 
 BATCH_REQUESTS = 256
@@ -40,8 +45,11 @@ CHECKPOINT_PATIENCE_MS = 20
 """How long cutting back an overgrown write-ahead log may wait for readers: writers wait with it."""
 CLOSE_SECONDS = 15.0
 """How long closing waits for other threads' writes."""
-LEFT_BEHIND_PAGES = 128
-"""A closing store leaves no more than this in the write-ahead log for the next opener to read through."""
+FRAME_BYTES = PAGE_SIZE + 24
+"""What a page occupies in the write-ahead log."""
+WAL_HEADER_BYTES = 32
+FIRST_ROOM = 64
+"""The pages the write-ahead log is given room for at first; whenever they are used up, twice as many."""
 
 # Errors of the disk and the file, not of one request: they hit everyone in the transaction alike.
 _SHARED = (
@@ -81,6 +89,11 @@ class Request:
         """Do it, inside a transaction, and return the answer."""
         raise NotImplementedError
 
+    @classmethod
+    def work_together(cls, cursor: apsw.Cursor, batch: Sequence[Request]) -> None:
+        """Do many that are not `alone` in one transaction; each keeps its own answer or problem."""
+        raise NotImplementedError
+
     def recall(self, cursor: apsw.Cursor) -> bool:
         """Whether what `work` wrote is there, asked after a commit that failed."""
         raise NotImplementedError
@@ -103,6 +116,7 @@ class Writer:
         self._cursor: apsw.Cursor | None = None
         self._pages = 0
         self._due = CHECKPOINT_PAGES
+        self._room = 0
 
     def run(self, request: Request) -> Any:
         """Write it, alone or together with others; return its answer or raise its problem, when it is durable."""
@@ -133,16 +147,19 @@ class Writer:
         return request.answer
 
     def close(self) -> None:
-        """Let go of the connection; leave little in the write-ahead log for the next opener."""
+        """Let go of the connection, after the writes that are under way."""
         paused = self.pause(CLOSE_SECONDS)
         try:
-            if self._connection is not None and self._pages > LEFT_BEHIND_PAGES and self._gate.enter(0.0):
-                copied(self._connection, apsw.SQLITE_CHECKPOINT_TRUNCATE, 0)
             self._discard()
         finally:
             self._gate.close()
             if paused:
                 self.go_on()
+
+    def cut_back(self, patience: int) -> bool:
+        """Leave nothing in the write-ahead log; False when readers still need it after `patience` milliseconds."""
+        done: bool = self.run(_CutBack(patience))
+        return done
 
     def forget(self) -> list[object]:
         """In a forked child: start anew, and return what was inherited, which must neither be used nor closed."""
@@ -224,6 +241,8 @@ class Writer:
         except _SHARED:
             self._discard()
             raise
+        if self._pages >= self._room:
+            self._make_room()
         return cursor
 
     def _open(self) -> apsw.Cursor:
@@ -233,21 +252,51 @@ class Writer:
         self._cursor = connection.cursor()
         return self._cursor
 
+    def _make_room(self) -> None:
+        """Fill the write-ahead log's file with zeros beyond its last page.
+
+        Syncing a file that grows takes twice as long as syncing one that is written over. SQLite stops reading the log at
+        the first page that is not its own, so the zeros mean nothing to it; the write lock, which is held here, keeps
+        every other process from adding pages at this moment.
+        """
+        most = CHECKPOINT_PAGES + FIRST_ROOM
+        wanted = FIRST_ROOM
+        while wanted < min(self._pages + FIRST_ROOM // 2, most):
+            wanted *= 2
+        wanted = min(wanted, most)
+        self._room = sys.maxsize
+        try:
+            file = os.open(self._path + "-wal", os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                size = os.fstat(file).st_size
+                missing = WAL_HEADER_BYTES + wanted * FRAME_BYTES - size
+                if missing > 0:
+                    os.pwrite(file, bytes(missing), size)  # only ever beyond the end
+            finally:
+                os.close(file)
+        except OSError:
+            return  # it was only for speed
+        if self._pages < most - FIRST_ROOM // 4:
+            self._room = max(wanted, min(size // FRAME_BYTES, most)) - FIRST_ROOM // 4
+
     def _grown(self, connection: apsw.Connection, database: str, pages: int) -> int:
-        self._pages = pages
-        if pages < CHECKPOINT_PAGES:
+        if pages < self._pages:  # it began again from its first page, or was cut back
             self._due = CHECKPOINT_PAGES
+            self._room = 0
+        self._pages = pages
         return apsw.SQLITE_OK
 
     def _transact(self, cursor: apsw.Cursor, batch: list[Request]) -> None:
         """Serve a batch inside the transaction that has begun, and commit."""
         asked = False
         try:
-            for request in batch:
+            if len(batch) == 1:
                 try:
-                    request.answer = request.work(cursor)
+                    batch[0].answer = batch[0].work(cursor)
                 except OnrecordError as refusal:
-                    request.problem = refusal
+                    batch[0].problem = refusal
+            else:
+                batch[0].work_together(cursor, batch)
             asked = True
             refused = batch[0].alone and batch[0].problem is not None
             cursor.execute("ROLLBACK" if refused else "COMMIT")
@@ -289,18 +338,32 @@ class Writer:
         self._discard()
         waiting = [request for request in batch if request.problem is None]
         try:
-            cursor = self._cursor or self._open()
-            landed = {id(request): request.recall(cursor) for request in waiting}
-            if any(landed.values()):
-                # Seen is not yet safe: a sync failed. Copied into the database and synced there, it is.
-                self._settle()
+            landed = self._landed(waiting)
         except (apsw.Error, OnrecordError) as unreachable:
             self._discard()
-            self._fail(waiting, OutcomeUnknown(f"the store failed while committing ({problem}) and then: {unreachable}"))
+            self._fail(waiting, OutcomeUnknown(f"the store failed while committing ({problem}), then: {unreachable}"))
             return
-        for request in waiting:
-            if not landed[id(request)]:
-                request.answer, request.problem = None, _own_copy(problem)
+        self._fail([request for request, there in zip(waiting, landed, strict=True) if not there], problem)
+
+    def _landed(self, waiting: list[Request]) -> list[bool]:
+        """Which of them are on the disk for certain."""
+        try:
+            cursor = self._open()
+        except apsw.Error:
+            # It cannot be written any more; perhaps it can still be read.
+            reader = open_reader(self._path)
+            try:
+                found = [request.recall(reader.cursor()) for request in waiting]
+            finally:
+                reader.close()
+            if any(found):
+                raise StoreReadOnly("what is there cannot be made safe") from None
+            return found
+        found = [request.recall(cursor) for request in waiting]
+        if any(found):
+            # Seen is not yet safe: a sync failed. Copied into the database and synced there, it is.
+            self._settle()
+        return found
 
     def _settle(self) -> None:
         connection = self._connection
@@ -337,14 +400,29 @@ class Writer:
         overgrown = self._pages * PAGE_SIZE > WAL_BYTES
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if overgrown else apsw.SQLITE_CHECKPOINT_PASSIVE
         self._due = self._pages + CHECKPOINT_PAGES
-        copied(connection, mode, CHECKPOINT_PATIENCE_MS)
+        _copied(connection, mode, CHECKPOINT_PATIENCE_MS)
 
 
 def _own_copy(problem: Exception) -> Exception:
     return type(problem)(problem.message, hint=problem.hint) if isinstance(problem, OnrecordError) else problem
 
 
-def copied(connection: apsw.Connection, mode: int, patience: int) -> bool:
+class _CutBack(Request):
+    """The write-ahead log copied into the database and cut back to nothing; whether that worked."""
+
+    __slots__ = ("_patience",)
+
+    in_transaction = False
+
+    def __init__(self, patience: int) -> None:
+        super().__init__()
+        self._patience = patience
+
+    def work(self, cursor: apsw.Cursor) -> bool:
+        return _copied(cursor.connection, apsw.SQLITE_CHECKPOINT_TRUNCATE, self._patience)
+
+
+def _copied(connection: apsw.Connection, mode: int, patience: int) -> bool:
     """Whether a checkpoint copied everything, waiting for readers no longer than `patience` milliseconds."""
     connection.set_busy_timeout(patience)
     try:

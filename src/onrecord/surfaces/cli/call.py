@@ -75,7 +75,7 @@ class Call:
             url, project = self.get("store"), self.get("project")
             if not make:
                 file = store_file(url)
-                if file is not None and not file.exists():
+                if file is not None and not os.access(file, os.F_OK):
                     raise NotInitialised(f"there is no store yet: {file} does not exist")
             if project:
                 from onrecord.work.project import project_named
@@ -252,4 +252,7 @@ def _placed(verb: Verb, words: list[str]) -> dict[str, str]:
 
 
 def _missing(verb: Verb, name: str) -> UsageError:
-    return UsageError(f"{name.replace('NEW', 'a name')} is missing: onrecord {verb.name} {verb.usage}", hint=f"for example: {verb.example}")
+    return UsageError(
+        f"{name.replace('NEW', 'a name')} is missing: onrecord {verb.name} {verb.usage}",
+        hint=f"for example: {verb.example}",
+    )

@@ -12,7 +12,7 @@ from onrecord.log.codec import open_records
 from onrecord.log.events import KINDS
 from onrecord.surfaces.cli.output import dump, plain
 from onrecord.surfaces.cli.shapes import describe, event_data
-from onrecord.views.render import iso, one_line
+from onrecord.views.render import ago, iso, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ LIMIT = 100
 POLL_SECONDS = 0.25
 """How often --follow looks for new events."""
 _KIND_WIDTH = 22
-_AGENT_WIDTH = 12
+_AGENT_WIDTH = 8
 
 
 def log(call: Call) -> int:
@@ -107,8 +107,10 @@ def _print(call: Call, event: Event) -> None:
         row = (str(event.position), iso(event.at), event.by, event.kind, describe(event))
         call.output.write("\t".join(plain(cell) for cell in row) + "\n")
         return
-    moment = time.strftime("%m-%d %H:%M:%S", time.localtime(event.at / 1e6))
-    start = f"{event.position:>5}  {moment}  {one_line(event.by, _AGENT_WIDTH):<{_AGENT_WIDTH}}  "
+    # Whoever follows looks at the clock; whoever looks back counts backwards.
+    clock = time.strftime("%H:%M:%S", time.localtime(event.at / 1e6))
+    moment = clock if "follow" in call else ago(event.at, call.now())
+    start = f"{event.position:>5}  {moment:<8}  {one_line(event.by, _AGENT_WIDTH):<{_AGENT_WIDTH}}  "
     start += f"{one_line(event.kind, _KIND_WIDTH):<{_KIND_WIDTH}}  "
     call.output.write(start + fit(describe(event), max(10, _columns() - len(start))) + "\n")
 
@@ -127,7 +129,8 @@ def fit(text: str, cells: int) -> str:
     line = one_line(text, cells)
     if line.isascii():
         return line
-    room, kept = cells, []
+    room = cells
+    kept: list[str] = []
     for letter in line:
         room -= 2 if east_asian_width(letter) in "WF" else 1
         if room < 0:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from onrecord import __version__
 from onrecord.surfaces.cli.exits import EXIT_CODES
-
 from onrecord.surfaces.cli.verbs import EVERYWHERE, Option, Verb, find, shown
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ ENVIRONMENT = {
     "NO_COLOR": "anything switches colour off",
 }
 _FIRST_COLUMN = 26
+_WIDEST = 100
 
 
 def version(call: Call) -> int:
@@ -67,10 +67,13 @@ def general() -> str:
         if verb.group != group:
             lines += ["", verb.group] if group else [verb.group]
             group = verb.group
-        lines.append(f"  {verb.name:<11} {verb.about}")
+        lines.append(_wrapped(f"  {verb.name:<11} ", verb.about))
     lines += ["", "Environment"]
-    lines += [f"  {name:<17} {about}" for name, about in ENVIRONMENT.items()]
-    lines += ["", "onrecord VERB --help tells more about one; onrecord help --json tells everything, exit codes included."]
+    lines += [_wrapped(f"  {name:<17} ", about) for name, about in ENVIRONMENT.items()]
+    lines += [
+        "",
+        "onrecord VERB --help tells more about one, onrecord help --json everything, exit codes included.",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -104,7 +107,16 @@ def _option_line(option: Option) -> str:
     names = f"{option.short}, {option.flag}" if option.short else f"    {option.flag}"
     value = "|".join(option.choices) if option.choices else option.value
     left = f"  {names} {value}".rstrip()
-    again = " (may be given more than once)" if option.many else ""
+    about = option.about + (" (may be given more than once)" if option.many else "")
     if len(left) > _FIRST_COLUMN:
-        return f"{left}\n{'':<{_FIRST_COLUMN}}  {option.about}{again}"
-    return f"{left:<{_FIRST_COLUMN}}  {option.about}{again}"
+        return f"{left}\n" + _wrapped(" " * (_FIRST_COLUMN + 2), about)
+    return _wrapped(f"{left:<{_FIRST_COLUMN}}  ", about)
+
+
+def _wrapped(start: str, text: str) -> str:
+    """The text beside its start, wrapped between words."""
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
+    room = max(20, min(get_terminal_size().columns, _WIDEST) - len(start))
+    return start + f"\n{' ' * len(start)}".join(wrap(text, room) or [""])

@@ -111,7 +111,9 @@ def import_session(call: Call) -> int:
     state = "imported" if known is None else "updated" if head.position > known else "already_imported"
     data: dict[str, Any] = session_data(head) | {"state": state, "file": str(path)}
     return call.output.done(
-        "session", data, f"{state.replace('_', ' ')}: {head.name} ({head.session}), verified to position {head.position}"
+        "session",
+        data,
+        f"{state.replace('_', ' ')}: {head.name} ({head.session}), verified to position {head.position}",
     )
 
 

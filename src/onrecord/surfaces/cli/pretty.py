@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -14,12 +15,15 @@ from onrecord.views.render import one_line, visible
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+_LEAST = 16
+_NAMES = ("session", "project", "before")
 STYLES = {"attention": "bold yellow", "bad": "bold red", "good": "green", "strong": "bold", "quiet": "dim", "": ""}
 
 
 def console() -> Console:
     """A console that guesses nothing from data: no markup, no emoji codes, no highlighting."""
-    return Console(markup=False, emoji=False, highlight=False, soft_wrap=False)
+    plain = bool(os.environ.get("NO_COLOR"))
+    return Console(markup=False, emoji=False, highlight=False, soft_wrap=False, color_system=None if plain else "auto")
 
 
 def text(value: str | Cell, *, lines: bool = False) -> Text:
@@ -33,6 +37,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Cell]]) ->
     """A table without borders; the column marked `*` gives way when the window is narrow."""
     screen = console()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    table.show_header = any(title.lstrip(">*") for title in columns)
+    table.expand = any(title.startswith("*") for title in columns)
     for title in columns:
         flexible = title.startswith("*")
         table.add_column(
@@ -41,18 +47,21 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Cell]]) ->
             no_wrap=True,
             overflow="ellipsis",
             ratio=1 if flexible else None,
+            min_width=_LEAST if flexible else None,
+            # A name may have 64 characters; it must not push everything else off the screen.
+            max_width=max(_LEAST, screen.width // 3) if title in _NAMES else None,
         )
     for row in rows:
         table.add_row(*(text(cell) for cell in row))
-    table.expand = any(title.startswith("*") for title in columns)
-    screen.print(table)
+    if table.row_count:
+        screen.print(table)
 
 
-def print_lines(lines: Iterable[str | Cell], indent: int = 0) -> None:
-    """Lines as they are, wrapped by the terminal at the window's edge."""
+def print_page(page: str) -> None:
+    """A text from the record as it is, wrapped between words at the window's edge."""
     screen = console()
-    for line in lines:
-        screen.print(Text(" " * indent) + text(line, lines=True), soft_wrap=True)
+    for line in page.splitlines():
+        screen.print(Text(visible(line)))
 
 
 def print_pairs(lines: Iterable[Sequence[str | Cell]], width: int) -> None:

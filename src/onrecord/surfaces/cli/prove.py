@@ -39,6 +39,7 @@ class Progress:
         self._live = sys.stderr.isatty()
 
     def __call__(self, done: int, total: int) -> None:
+        """So much is done."""
         now = time.monotonic()
         if self._silent or now - self._start < PATIENCE_SECONDS or now - self._told < _EVERY_SECONDS:
             return
@@ -114,7 +115,8 @@ def report_data(head: Head, report: Report) -> dict[str, Any]:
     """The outcome for one session."""
     return {
         "session": session_data(head), "ok": report.ok, "events": report.events, "position": report.position,
-        "hash": report.hash.hex(), "erased": report.erased, "problems": [problem._asdict() for problem in report.problems],
+        "hash": report.hash.hex(), "erased": report.erased,
+        "problems": [problem._asdict() for problem in report.problems],
     }  # fmt: skip
 
 

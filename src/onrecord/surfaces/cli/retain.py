@@ -66,7 +66,7 @@ def erase(call: Call) -> int:
     positions = [whole_number(text, "--position") for text in call.many("position")]
     everything, reason = "all" in call, call.get("reason")
     if everything == bool(positions):
-        raise UsageError("say what to erase: --position N (more than once if need be), or --all", hint=call.verb.example)
+        raise UsageError("say what to erase: --position N (as often as need be), or --all", hint=call.verb.example)
     if not reason:
         raise UsageError("an erasure needs --reason; it is put on record", hint=f"for example: {call.verb.example}")
     session = call.session()
@@ -75,7 +75,9 @@ def erase(call: Call) -> int:
     event = session.erase(reason, positions=None if everything else positions)
     data = receipt_data(session.head, event, "erased") | {"count": event.data["count"], "ranges": event.data["ranges"]}
     return call.output.done(
-        "erasure", data, f"erased {event.data['count']} payloads of {session.name}; on record at position {event.position}"
+        "erasure",
+        data,
+        f"erased {event.data['count']} payloads of {session.name}; on record at position {event.position}",
     )
 
 

@@ -34,7 +34,7 @@ def open_session(call: Call) -> int:
         session = records.create(name, agent=agent, objective=objective, metadata=metadata, budget=budget)
         state = "opened"
     except NameTaken:
-        session, state = _existing(call, records, name, agent), f"already_{'open'}"
+        session, state = _existing(records, name, agent), "already_open"
         if objective and (session.views.facts.objective or {}).get("text") != objective:
             session.set_objective(objective)
         if budget and session.views.spend.budget != budget:
@@ -46,9 +46,9 @@ def open_session(call: Call) -> int:
     return call.output.done("session", session_data(head) | {"state": state}, sentence)
 
 
-def _existing(call: Call, records: Records, name: str, agent: str) -> Session:
+def _existing(records: Records, name: str, agent: str) -> Session:
+    from onrecord.log.head import refuse_ended
     from onrecord.session.handle import Session
-    from onrecord.session.records import refuse_ended
 
     head = records.store.heads(project=records.project, name=name, limit=1)[0]
     refuse_ended(head)
@@ -90,7 +90,8 @@ def _row(call: Call, head: Head) -> list[str | Cell]:
     from onrecord.surfaces.cli.attention import SHAPES
     from onrecord.views.render import ago, iso
 
-    project: list[str | Cell] = [head.project] if "all" in call else []
+    place = head.project.rpartition("/")[2] if call.output.terminal else head.project
+    project: list[str | Cell] = [place] if "all" in call else []
     held = " (held)" if head.held else ""
     if not call.output.terminal:
         return [head.name, *project, head.status, head.title, str(head.position), iso(head.at), head.session]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from onrecord.views.render import iso
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onrecord.log.events import Event
     from onrecord.log.head import Head
     from onrecord.log.items import Item
@@ -63,7 +65,9 @@ def describe(event: Event) -> str:
 
 def item_line(item: Item) -> str:
     """One item of a turn: who said what, which tools were called."""
-    calls = ", ".join(f"{call.get('name')}({_arguments(call.get('arguments'))})" for call in item.get("tool_calls") or ())
+    calls = ", ".join(
+        f"{call.get('name')}({_arguments(call.get('arguments'))})" for call in item.get("tool_calls") or ()
+    )
     said = _content(item.get("content"))
     if item.get("role") == "tool":
         return f"tool {item.get('call')}{' failed' if item.get('error') else ''}: {said}"
@@ -146,7 +150,7 @@ def _generic(data: dict[str, Any]) -> str:
     return text_of(data).replace("\n", " ")
 
 
-_MAKERS = {
+_MAKERS: dict[str, Callable[[dict[str, Any]], str]] = {
     "session.opened": _opened,
     "session.forked": lambda data: f"{data.get('name')}, from position {(data.get('parent') or {}).get('position')}",
     "session.renamed": lambda data: f"{data.get('was')} -> {data.get('name')}",

@@ -43,10 +43,10 @@ def show(call: Call) -> int:
     if call.output.json:
         call.output.envelope("session", whole_data(session, here, tail, call.now()))
         return 0
-    _print(call, _heading(call, session, here) + _lanes(call, views, here) + _budget(call, views) + _tail(tail))
+    _print(call, _heading(call, session, here) + _lanes(views, here) + _budget(call, views) + _tail(tail))
     call.output.line()
     _print(call, [[Cell("what the next agent reads (onrecord show --note)", "quiet")], [""]])
-    call.output.write(visible(note(views), lines=True))
+    _print_note(call, note(views))
     return 0
 
 
@@ -64,7 +64,7 @@ def at(call: Call) -> int:
     _print(call, [[f"{session.name} after position {position} of {now}, by {event.by}, {ago(event.at, call.now())}"]])
     _print(call, [["event", f"{event.kind}  {describe(event)}"]])
     call.output.line()
-    call.output.write(visible(moment.note(), lines=True))
+    _print_note(call, moment.note())
     return 0
 
 
@@ -82,11 +82,10 @@ def diff(call: Call) -> int:
     if call.output.json:
         call.output.envelope("diff", {"session": session.id, "from": positions[0], "to": after, "changes": changes})
         return 0
-    rows = [[change["what"], _value(change["before"]), _value(change["after"], change.get("about"))] for change in changes]
-    if call.output.terminal:
-        call.output.table(("what", "before", "*after"), rows)
-    else:
-        call.output.table(("what", "before", "after"), rows)
+    rows = [
+        [change["what"], _value(change["before"]), _value(change["after"], change.get("about"))] for change in changes
+    ]
+    call.output.table(("what", "before", "*after"), rows)
     if not rows:
         call.output.note(f"nothing changed in meaning between {positions[0]} and {after}")
     return 0
@@ -119,8 +118,11 @@ def _views_data(views: Whole, now: int) -> dict[str, Any]:
 def _heading(call: Call, session: Session, here: Presence) -> list[Line]:
     head, now = session.head, call.now()
     status = "working" if here.working else head.status
-    lines: list[Line] = [
-        [Cell(f"{SHAPES[status]} {head.name}", "strong"), Cell(f"{status}{', held' if head.held else ''}", "")],
+    state = f"{status}{', held' if head.held else ''}"
+    lines: list[Line] = [["session", head.name], ["status", state]]
+    if call.output.terminal:
+        lines = [[Cell(f"{SHAPES[status]} {head.name}", "strong"), Cell(state, "")]]
+    lines += [
         ["id", head.session],
         ["project", head.project],
         ["position", f"{head.position}, last activity {ago(head.at, now)}, opened {ago(head.opened_at, now)}"],
@@ -130,12 +132,12 @@ def _heading(call: Call, session: Session, here: Presence) -> list[Line]:
     return lines + [[Cell("needs you", "attention"), Cell(reason, "attention")] for reason in needs(session, here)]
 
 
-def _lanes(call: Call, views: Whole, here: Presence) -> list[Line]:
+def _lanes(views: Whole, here: Presence) -> list[Line]:
     lines: list[Line] = []
     for agent, lane in views.lanes.lanes.items():
         if not lane["turns"] and not any(lease.lane == agent for lease in (*here.working, *here.dead)):
             continue
-        said = f"{lane['committed']} turns committed"
+        said = "1 turn committed" if lane["committed"] == 1 else f"{lane['committed']} turns committed"
         if lane["open"]:
             said += f", turn {lane['open']['turn']} open since position {lane['open']['position']}"
         for lease in here.working:
@@ -150,7 +152,9 @@ def _lanes(call: Call, views: Whole, here: Presence) -> list[Line]:
 def _budget(call: Call, views: Whole) -> list[Line]:
     spend = views.spend
     used = spend.used(call.now())
-    parts = [f"{used[limit]:,.10g} of {allowed:,.10g} {limit}" for limit, allowed in spend.budget.items() if limit in used]
+    parts = [
+        f"{used[limit]:,.10g} of {allowed:,.10g} {limit}" for limit, allowed in spend.budget.items() if limit in used
+    ]
     lines: list[Line] = [["budget", ", ".join(parts)]] if parts else []
     total = spend.total
     if total["calls"]:
@@ -184,6 +188,15 @@ def _print(call: Call, lines: list[Line]) -> None:
         print_pairs(lines, _LABEL)
         return
     call.output.table((), lines)
+
+
+def _print_note(call: Call, text: str) -> None:
+    if call.output.terminal:
+        from onrecord.surfaces.cli.pretty import print_page
+
+        print_page(text)
+        return
+    call.output.write(visible(text, lines=True))
 
 
 def _value(value: Any, about: str | None = None) -> str:

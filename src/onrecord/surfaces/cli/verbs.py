@@ -1,4 +1,4 @@
-"""The catalogue of verbs: what each takes, says and shows as an example. Parser, help, completion and reference read it.
+"""The catalogue of verbs: what each takes, says and shows as an example. Parser, help and completion read it.
 
 It is plain data and cheap to load: every command passes through here.
 """
@@ -70,7 +70,7 @@ class Verb:
         self.takes = tuple(usage.split()) if takes is None else takes
         self.function = function or name.replace("-", "_")
         self.raw = raw
-        """Whether the function gets the words as they are; the help and completion of others are made from this table."""
+        """Whether the function gets the words as they are, unparsed."""
 
     def all_options(self) -> tuple[Option, ...]:
         """Its own options and those of every verb."""
@@ -85,7 +85,7 @@ EVERYWHERE = (
     Option("--project", "another project than ONRECORD_PROJECT or the one of this directory", "PATH"),
     Option("--help", "show this", short="-h"),
 )
-SESSION = Option("--session", "which session (or ONRECORD_SESSION; else the project's only live one)", "NAME", short="-s")
+SESSION = Option("--session", "which one (or ONRECORD_SESSION; else the project's only live one)", "NAME", short="-s")
 AGENT = Option("--agent", "who says it (or ONRECORD_AGENT; else human)", "AGENT")
 LANE = Option("--agent", "whose lane it is (or ONRECORD_AGENT; else main)", "AGENT")
 REASON = Option("--reason", "why, for the record", "TEXT", short="-m")
@@ -159,7 +159,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--limit", "how many at the most: the last ones, or the first after --after (100; 0 is all)", "N",
                 short="-n"),
          Option("--follow", "go on with what is appended, until Ctrl-C", short="-f"),
-         Option("--jsonl", "one JSON object per line, as they come"), SESSION, example="onrecord log --kind decision.made"),
+         Option("--jsonl", "one JSON object per line, as they come"), SESSION,
+         example="onrecord log --kind decision.made"),
     Verb(READ, "at", "[NAME] POSITION", "Show the session as it was after an event", _SHOW, SESSION,
          example="onrecord at fix-invite-403 41"),
     Verb(READ, "diff", "[NAME] FROM [TO]", "Show what changed in meaning between two positions", _SHOW, SESSION,
@@ -188,14 +189,15 @@ VERBS: tuple[Verb, ...] = (
          Option("--all", "of every session of the store", short="-a"), SESSION,
          example="onrecord checkpoint --all --out checkpoints.json"),
     Verb(PROVE, "doctor", "", "Look at the store's health; --fix does what is safe", _DOCTOR,
-         Option("--fix", "narrow permissions, empty the write-ahead log, drop snapshots"), example="onrecord doctor --fix"),
+         Option("--fix", "narrow permissions, empty the write-ahead log, drop snapshots"),
+         example="onrecord doctor --fix"),
 
     Verb(KEEP, "export", "[NAME]", "Write a session to one file", _MOVING,
          Option("--format", "bundle (to import again), jsonl (events), messages, markdown", "FORMAT", choices=FORMATS,
                 short="-f"),
          Option("--out", "the file (else standard output)", "FILE", short="-o"),
-         Option("--dialect", "of --format messages", "DIALECT", choices=DIALECTS), Option("--force", "replace the file"),
-         SESSION, function="export_session",
+         Option("--dialect", "of --format messages", "DIALECT", choices=DIALECTS),
+         Option("--force", "replace the file"), SESSION, function="export_session",
          example="onrecord export fix-invite-403 --out fix-invite-403.onrecord"),
     Verb(KEEP, "import", "FILE", "Take in a bundle, verified before anything is written", _MOVING,
          Option("--as", "under another name", "NEW"), Option("--update", "add what is new to a session that is here"),

@@ -173,6 +173,9 @@ FROM sessions JOIN snapshots ON session = number WHERE id = ?1 AND view = ?2
 -- drop_snapshots: every snapshot of a session
 DELETE FROM snapshots WHERE session = ?1
 
+-- drop_every_snapshot: every snapshot of every session
+DELETE FROM snapshots
+
 -- behind: sessions with events that search has not indexed yet
 SELECT s.number, s.id, coalesce(i.position, s.forked_at), s.position
 FROM sessions AS s LEFT JOIN indexed AS i ON i.session = s.number

@@ -1,0 +1,343 @@
+"""New events on their way into the log, alone or together with those of other threads.
+
+Payloads were packed before the request stood in the queue, so that nothing is compressed while others wait. Inside the
+transaction everything that can refuse an append is found out before the first write.
+"""
+
+from __future__ import annotations
+
+from json import dumps
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord.errors import Conflict, IdReused, LeaseLost, LogMoved, NameTaken, OnrecordError, SessionNotFound
+from onrecord.log.codec import commit_to, link
+from onrecord.log.events import DURABLE, KINDS
+from onrecord.log.head import Head, after
+from onrecord.log.store import Receipt
+from onrecord.stores.sqlite.connection import QUERIES
+from onrecord.stores.sqlite.payloads import OUT_OF_LINE
+from onrecord.stores.sqlite.writer import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import apsw
+
+    from onrecord.log.events import Draft
+    from onrecord.log.store import Lease
+    from onrecord.stores.sqlite.payloads import Packed
+
+POSITION_BITS = 32
+POSITION_MASK = 0xFFFFFFFF
+MOMENT_BITS = 17
+ROWS_AT_ONCE = 16
+"""So many events are written by one statement: every statement lets other threads take the interpreter away."""
+
+TIERS = {name: int(kind.tier == DURABLE) for name, kind in KINDS.items()}
+
+_HEAD_AND_LEASE = QUERIES["head_and_lease"]
+_ADD_EVENT = QUERIES["add_event"]
+_ADD_NEW_EVENT = QUERIES["add_new_event"]
+_ADD_NEW_EVENTS = _ADD_NEW_EVENT + (", " + _ADD_NEW_EVENT.rpartition("VALUES")[2]) * (ROWS_AT_ONCE - 1)
+_ADD_BLOB = QUERIES["add_blob"]
+_MOVE_HEAD = QUERIES["move_head"]
+_CHANGE_HEAD = QUERIES["change_head"]
+_EXTEND_LEASE = QUERIES["extend_lease"]
+
+Row = tuple[Any, ...]
+
+
+class Known(NamedTuple):
+    """What is on record under an id, or about to be."""
+
+    key: int
+    run: int
+    hash: bytes
+    kind: str
+    salt: bytes | None
+    payload_hash: bytes
+
+
+def head_of(row: Row) -> Head:
+    """A head from the columns of the `head` queries, which begin with the session's number."""
+    _number, id_, project, name, position, digest, run, status, title, opened_at, at, held, parent, forked_at = row[:14]
+    return Head(id_, project, name, position, digest, run, status, title, opened_at, at, held == 1, parent, forked_at)
+
+
+def not_found(session: str) -> SessionNotFound:
+    """The error for an id that nobody has."""
+    return SessionNotFound(f"no session has the id {session!r}")
+
+
+class Append(Request):
+    """New events for one session. Many of these share a transaction."""
+
+    __slots__ = ("_bodies", "_drafts", "_expect", "_lease", "_now", "_packed", "_session", "_written", "size")
+
+    alone = False
+
+    def __init__(
+        self,
+        session: str,
+        drafts: Sequence[Draft],
+        packed: list[Packed],
+        *,
+        expect: int | None = None,
+        lease: Lease | None = None,
+        now: int = 0,
+    ) -> None:
+        # What the writer keeps in every request; calling its constructor would be felt on this path.
+        self.problem = None
+        self.given_up = self.leads = False
+        self._session = session
+        self._drafts = drafts
+        self._packed = packed
+        self._expect = expect
+        self._lease = lease
+        self._now = now
+        self._written: Sequence[Row] = ()
+        self.size = 0
+        self._bodies = False
+        for one in packed:
+            self.size += len(one.stored)
+            if one.body is not None:
+                self.size += len(one.body)
+                self._bodies = True
+
+    def work(self, cursor: apsw.Cursor) -> list[Receipt]:
+        """Alone in its transaction."""
+        lease = self._lease
+        row = cursor.execute(_HEAD_AND_LEASE, (self._session, lease.lane if lease else None)).fetchone()
+        if row is None:
+            raise not_found(self._session)
+        head, standing = head_of(row), row[14:]
+        if len(self._drafts) != 1 or head.parent is not None:
+            return self._carefully(cursor, row[0], head, standing)
+        # One event for a session of its own, by far the most frequent case: assume that its id is new, and let the index
+        # say so if it is not. A refusal counts only if the event is not there already.
+        try:
+            moved, rows = self._place(cursor, row[0], head, standing, self._drafts, self._packed)
+        except Conflict:
+            return self._carefully(cursor, row[0], head, standing)
+        (new,) = rows
+        cursor.execute(_ADD_EVENT, new)
+        if not cursor.connection.changes():
+            return self._carefully(cursor, row[0], head, standing)
+        move_head(cursor, row[0], head, moved)
+        self.follow_up(cursor, row[0], standing, rows)
+        return [Receipt(moved.position, new[6], new[11], True)]  # noqa: FBT003  # `new`, by its place
+
+    @classmethod
+    def work_together(cls, cursor: apsw.Cursor, batch: Sequence[Request]) -> None:
+        """Many in one transaction: each session is looked up once and moved once."""
+        sessions: dict[str, list[Append]] = {}
+        for request in batch:
+            assert isinstance(request, Append), "only appends share a transaction"  # noqa: S101  # nothing else queues for it
+            sessions.setdefault(request._session, []).append(request)
+        for session, requests in sessions.items():
+            if len(requests) == 1:
+                requests[0].try_alone(cursor)
+            else:
+                _for_one_session(cursor, session, requests)
+
+    def try_alone(self, cursor: apsw.Cursor) -> None:
+        """Keep the answer or the refusal."""
+        try:
+            self.answer = self.work(cursor)
+        except OnrecordError as refusal:
+            self.problem = refusal
+
+    def recall(self, cursor: apsw.Cursor) -> bool:
+        """The last event stands where it was put; then the others do too."""
+        if not self._written:
+            return True
+        last = self._written[-1]
+        return cursor.execute(QUERIES["hash_at"], (last[0],)).fetchone() == (last[11],)
+
+    def lane(self) -> str | None:
+        """The lane whose lease it needs."""
+        return self._lease.lane if self._lease is not None else None
+
+    def ids(self) -> list[str]:
+        """The ids it wants on record."""
+        return [draft.id for draft in self._drafts]
+
+    def _carefully(self, cursor: apsw.Cursor, number: int, head: Head, standing: Row) -> list[Receipt]:
+        """Look for ids that are on record, then place and write the others."""
+        known = known_ids(cursor, number, head, self.ids())
+        moved, rows = self.join(cursor, number, head, standing, known)
+        if rows:
+            add_events(cursor, rows)
+            move_head(cursor, number, head, moved)
+            self.follow_up(cursor, number, standing, rows)
+        receipts: list[Receipt] = self.answer
+        return receipts
+
+    def join(
+        self, cursor: apsw.Cursor, number: int, head: Head, standing: Row, known: dict[str, Known]
+    ) -> tuple[Head, list[Row]]:
+        """Answer it as if it were written, and return the head afterwards and the rows to write. Writes nothing itself."""
+        fresh: dict[str, int] = {}
+        for index, draft in enumerate(self._drafts):
+            if draft.id in known:
+                _refuse_other(draft, known[draft.id])
+            elif draft.id in fresh:
+                _refuse_twin(draft, self._drafts[fresh[draft.id]])
+            else:
+                fresh[draft.id] = index
+        chosen = list(fresh.values())
+        rows: list[Row] = []
+        if fresh:
+            drafts, packed = [self._drafts[index] for index in chosen], [self._packed[index] for index in chosen]
+            head, rows = self._place(cursor, number, head, standing, drafts, packed)
+            for row in rows:
+                known[row[1]] = Known(row[0], row[6], row[11], row[2], row[9], row[10])
+        self.answer = [
+            Receipt(known[draft.id].key & POSITION_MASK, *known[draft.id][1:3], new=fresh.get(draft.id) == index)
+            for index, draft in enumerate(self._drafts)
+        ]
+        return head, rows
+
+    def _place(
+        self,
+        cursor: apsw.Cursor,
+        number: int,
+        head: Head,
+        standing: Row,
+        drafts: Sequence[Draft],
+        packed: Sequence[Packed],
+    ) -> tuple[Head, list[Row]]:
+        """The head afterwards and the rows to write, or the reason why not. Writes nothing."""
+        lease, expect = self._lease, self._expect
+        if lease is not None and (standing[0] != lease.epoch or not standing[1]):
+            raise LeaseLost(f"another process writes lane {lease.lane!r} of {head.name!r} now")
+        if expect is not None and expect != head.position:
+            raise LogMoved(
+                f"the log stands at {head.position}, not at {expect}", expected=expect, actual=head.position
+            )
+        moved, rows = head, []
+        session, digest, base = head.session, head.hash, number << POSITION_BITS
+        for draft, (encoding, stored, _body) in zip(drafts, packed, strict=True):
+            id_, kind, v, at, by, _run, because, salt, _payload, payload_hash, _data = draft
+            moved, run = after(moved, draft)
+            position = moved.position
+            digest = link(digest, session, position, id_, kind, v, at, by, run, because, payload_hash)
+            rows.append(
+                (base | position, id_, kind, v, at, by, run, because, TIERS.get(kind, 1), salt, payload_hash, digest,
+                 encoding, stored)
+            )  # fmt: skip
+        if moved.name != head.name or moved.project != head.project:
+            refuse_taken(cursor, moved)
+        return moved._replace(hash=digest), rows
+
+    def follow_up(self, cursor: apsw.Cursor, number: int, standing: Row, rows: list[Row]) -> None:
+        """What goes with new events: large payloads, more time for the lease."""
+        lease = self._lease
+        if lease is not None and 2 * (standing[2] - self._now) < standing[3]:
+            cursor.execute(_EXTEND_LEASE, (number, lease.lane, self._now + standing[3], standing[3]))
+        if self._bodies:
+            for packed in self._packed:
+                if packed.encoding == OUT_OF_LINE:
+                    cursor.execute(_ADD_BLOB, (packed.stored, packed.body))
+        self._written = rows
+
+
+def _for_one_session(cursor: apsw.Cursor, session: str, requests: Sequence[Append]) -> None:
+    """Several appends to one session, one after another, with one look at it and one move of its head."""
+    row = cursor.execute(QUERIES["head"], (session,)).fetchone()
+    if row is None:
+        for request in requests:
+            request.problem = not_found(session)
+        return
+    number, head = row[0], head_of(row)
+    known = known_ids(cursor, number, head, [id_ for request in requests for id_ in request.ids()])
+    standings: dict[str, Row] = {}
+    moved, rows = head, []
+    written: list[tuple[Append, Row, list[Row]]] = []
+    for request in requests:
+        standing = _standing(cursor, session, request.lane(), standings)
+        try:
+            moved, own = request.join(cursor, number, moved, standing, known)
+        except OnrecordError as refusal:
+            request.problem = refusal
+            continue
+        if own:
+            rows += own
+            written.append((request, standing, own))
+    if rows:
+        add_events(cursor, rows)
+        move_head(cursor, number, head, moved)
+        for request, standing, own in written:
+            request.follow_up(cursor, number, standing, own)
+
+
+def _standing(cursor: apsw.Cursor, session: str, lane: str | None, seen: dict[str, Row]) -> Row:
+    if lane is None:
+        return ()
+    if lane not in seen:
+        seen[lane] = cursor.execute(_HEAD_AND_LEASE, (session, lane)).fetchall()[0][14:]
+    return seen[lane]
+
+
+def add_events(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
+    """New events, many at a time."""
+    whole = len(rows) - len(rows) % ROWS_AT_ONCE
+    for start in range(0, whole, ROWS_AT_ONCE):
+        cursor.execute(_ADD_NEW_EVENTS, [value for row in rows[start : start + ROWS_AT_ONCE] for value in row])
+    if whole < len(rows):
+        cursor.executemany(_ADD_NEW_EVENT, rows[whole:])
+
+
+def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head) -> None:
+    """Keep the head where the log stands now, touching the indexes of lists only where they change."""
+    _id, project, name, position, digest, run, status, title, opened_at, at, held, _parent, _forked_at = moved
+    if (
+        at >> MOMENT_BITS == head.at >> MOMENT_BITS
+        and title == head.title
+        and held == head.held
+        and name == head.name
+        and project == head.project
+        and opened_at == head.opened_at
+    ):
+        cursor.execute(_MOVE_HEAD, (number, position, digest, run, status, at))
+    else:
+        changed = (project, name, title, opened_at, int(held), at >> MOMENT_BITS)
+        cursor.execute(_CHANGE_HEAD, (number, position, digest, run, status, at, *changed))
+
+
+def known_ids(cursor: apsw.Cursor, number: int, head: Head, ids: list[str]) -> dict[str, Known]:
+    """Which ids are on record, the inherited history included."""
+    lines = [(number, head.position)]
+    if head.parent is not None:
+        lines = [(row[0], row[3]) for row in cursor.execute(QUERIES["lineage"], (head.session,)).fetchall()]
+    found: dict[str, Known] = {}
+    if len(ids) == 1:
+        for of, upto in lines:
+            row = cursor.execute(QUERIES["known_event"], (of, ids[0], of << POSITION_BITS | upto)).fetchone()
+            if row is not None:
+                found[ids[0]] = Known(*row)
+        return found
+    wanted = dumps(ids, ensure_ascii=False)
+    for of, upto in lines:
+        for id_, *rest in cursor.execute(QUERIES["known_events"], (of, wanted, of << POSITION_BITS | upto)):
+            found[id_] = Known(*rest)
+    return found
+
+
+def _refuse_other(draft: Draft, known: Known) -> None:
+    """An id stands for one event for ever. An erased payload cannot be compared any more: the id alone decides then."""
+    key, _run, _digest, kind, salt, payload_hash = known
+    if kind != draft.kind or (salt is not None and commit_to(salt, draft.payload) != payload_hash):
+        raise IdReused(f"the id {draft.id!r} stands for another event, at position {key & POSITION_MASK}")
+
+
+def _refuse_twin(draft: Draft, first: Draft) -> None:
+    if (draft.kind, draft.payload) != (first.kind, first.payload):
+        raise IdReused(f"the id {draft.id!r} stands for two different events of one append")
+
+
+def refuse_taken(cursor: apsw.Cursor, head: Head) -> None:
+    """A name belongs to one session of a project."""
+    row = cursor.execute(QUERIES["name_taken"], (head.project, head.name)).fetchone()
+    if row is not None and row[0] != head.session:
+        raise NameTaken(f"a session named {head.name!r} exists in this project (it is {row[1]})")

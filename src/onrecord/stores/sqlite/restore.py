@@ -1,0 +1,127 @@
+"""Restoring: a copy takes the place of a store that nobody uses. What was there is moved aside, never deleted.
+
+The copy is made and checked beside the store under a name of its own. The store of before gets a second name, then the
+copy is renamed over it, so that a power cut leaves the one or the other under the store's name and never nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+
+from onrecord.errors import StoreBusy, StoreCorrupt, StoreError
+from onrecord.stores.sqlite import safety
+from onrecord.stores.sqlite.connection import meaning, open_writer
+from onrecord.stores.sqlite.upkeep import back_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BESIDE = ("-wal", "-shm", "-journal")
+
+
+def restore(backup: str, path: str, check: Callable[[str], None]) -> str | None:
+    """Put a copy of `backup` in the place of the store at `path`; return where the store of before is now.
+
+    `check` gets the path of the copy and raises if it is not good; nothing has changed then.
+    """
+    real = safety.resolve(path)
+    copy = f"{real}.restoring-{os.getpid()}"
+    try:
+        _copy(Path(backup).expanduser().resolve(), copy)
+        check(copy)
+        _settle(copy)
+        return _take_place(copy, real)
+    finally:
+        for companion in safety.COMPANIONS:
+            Path(copy + companion).unlink(missing_ok=True)
+
+
+def _copy(backup: Path, copy: str) -> None:
+    """A backup that lies there for itself is copied as a file, so that nothing is left beside it."""
+    if backup.stat().st_size == 0:
+        raise StoreCorrupt(f"{backup} is empty", hint="nothing was changed; try an older backup")
+    if any(Path(f"{backup}{companion}").exists() for companion in ("-wal", "-journal")):
+        back_up(str(backup), copy)
+        return
+    file = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(file, "wb") as target, backup.open("rb") as source:
+        shutil.copyfileobj(source, target)
+        target.flush()
+        os.fsync(target.fileno())
+
+
+def _settle(copy: str) -> None:
+    """Bring what the check left in the copy's write-ahead log into the copy: only one file will be moved."""
+    try:
+        connection = open_writer(copy, "full")
+        try:
+            connection.pragma("journal_mode", "delete")
+            connection.pragma("journal_mode", "wal")
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        finally:
+            connection.close()
+    except apsw.Error as problem:
+        raise meaning(problem, copy) from problem
+
+
+def _take_place(copy: str, path: str) -> str | None:
+    aside = None
+    connection = _alone(path) if os.path.lexists(path) else None
+    try:
+        if os.path.lexists(path):
+            aside = _free_name(path)
+            _name_also(path, aside)
+            for companion in _BESIDE:
+                # A log of before must never be replayed onto the copy.
+                with contextlib.suppress(FileNotFoundError):
+                    Path(path + companion).rename(aside + companion)
+        Path(copy).rename(path)
+        safety.sync_directory(str(Path(path).parent))
+    finally:
+        if connection is not None:
+            connection.close()
+    return aside
+
+
+def _alone(path: str) -> apsw.Connection | None:
+    """A connection that shuts out everybody else; None for a file so damaged that nobody can be using it."""
+    try:
+        connection = open_writer(path, "full")
+        connection.set_busy_timeout(0)
+        # Leaving the write-ahead log needs the file for oneself, and makes it complete without companions.
+        if connection.pragma("journal_mode", "delete") != "delete":
+            raise apsw.BusyError("in use")
+        connection.execute("BEGIN EXCLUSIVE").fetchall()
+    except (apsw.NotADBError, apsw.CorruptError):
+        return None
+    except (apsw.BusyError, apsw.LockedError):
+        raise StoreBusy(
+            f"another process uses {path}", hint="end it first (onrecord shows who works); nothing was changed"
+        ) from None
+    except apsw.Error as problem:
+        raise meaning(problem, path) from problem
+    return connection
+
+
+def _free_name(path: str) -> str:
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    for number in range(1, 1_000):
+        name = f"{path}.before-restore-{stamp}" + (f"-{number}" if number > 1 else "")
+        if not os.path.lexists(name):
+            return name
+    raise StoreError(f"no free name is left beside {path}", hint="move older .before-restore files away")
+
+
+def _name_also(path: str, aside: str) -> None:
+    try:
+        os.link(path, aside)
+    except OSError:
+        # No hard links here: for a moment the store has no name.
+        Path(path).rename(aside)

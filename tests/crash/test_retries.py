@@ -1,0 +1,104 @@
+"""Promise 6: an append that is delivered again, by anybody and in any order, is there once and answered the same."""
+
+import pickle
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from onrecord.log.events import Draft
+from onrecord.log.store import Receipt
+from onrecord.session.records import Records
+from onrecord.stores.sqlite import SQLiteStore
+from tests.crash.nursery import Nursery
+
+PROCESSES = 3
+THREADS = 8
+
+
+def prepared(path: str, letters: int) -> tuple[str, list[list[Draft]]]:
+    """A session and batches of drafts for it: single events, several at once, a large one now and then."""
+    store = SQLiteStore(path)
+    session = Records(store).create("retries", agent="main")
+    batches = [
+        [
+            session.draft("worklog.written", {"text": f"letter {number}, page {page} " * (900 if number % 50 == 0 else 1)})
+            for page in range(1 + number % 3)
+        ]
+        for number in range(letters)
+    ]
+    store.close()
+    return session.id, batches
+
+
+def wrong_with(path: str, session: str, batches: list[list[Draft]], receipts: list[tuple[str, Receipt]]) -> list[str]:
+    """Events that are there more or less often than once, and receipts for one event that differ."""
+    store = SQLiteStore(path)
+    records = store.read(session, after=1)
+    store.close()
+    found = []
+    delivered = {id_ for id_, _receipt in receipts}
+    contents = Counter(record.payload for record in records)
+    for draft in (draft for batch in batches for draft in batch):
+        times = contents[draft.payload]
+        if times > 1 or (draft.id in delivered and not times):
+            found.append(f"{draft.id} is there {times} times")
+    found += [f"{record.id} was never sent" for record in records if record.id not in delivered]
+    answers: dict[str, set[tuple[int, bytes]]] = defaultdict(set)
+    news: Counter[str] = Counter()
+    for id_, receipt in receipts:
+        answers[id_].add((receipt.position, receipt.hash))
+        news[id_] += receipt.new
+    places = {record.id: (record.position, record.hash) for record in records}
+    found += [f"{id_} was answered with {given}" for id_, given in answers.items() if given != {places.get(id_)}]
+    found += [f"{id_} was called new {news[id_]} times" for id_ in answers if news[id_] != 1]
+    return found
+
+
+def deliver_everything(
+    nursery: Nursery, path: str, deliveries: int, *, letters: int, forge: bool = False
+) -> tuple[list[str], int]:
+    session, batches = prepared(path, letters)
+    mail = f"{path}.mail"
+    Path(mail).write_bytes(pickle.dumps((session, batches)))
+    workers = [
+        nursery.start(
+            "deliver",
+            path=path, mail=mail, seed=seed, deliveries=deliveries // PROCESSES, threads=THREADS, forge=forge,
+        )  # fmt: skip
+        for seed in range(PROCESSES)
+    ]
+    receipts: list[tuple[str, Receipt]] = []
+    for worker in workers:
+        (line,) = worker.wait()
+        assert line.startswith("receipts "), line
+        receipts += pickle.loads(Path(line.removeprefix("receipts ")).read_bytes())
+    return wrong_with(path, session, batches, receipts), len(receipts)
+
+
+@pytest.mark.timeout(3600)
+def test_promise_6_a_retried_append_is_there_once(nursery: Nursery, path: str, count: Callable[[int, int], int]):
+    """Appends repeated by threads and processes, whole and in part: one copy each, one receipt each, new exactly once."""
+    wanted = count(10_000, 1_000_000)
+    found, delivered = deliver_everything(nursery, path, wanted, letters=wanted // 8)
+    assert found == []
+    assert delivered > wanted
+
+
+def test_promise_6_control_a_retry_under_another_id_is_caught(nursery: Nursery, path: str):
+    """Control: when a retry does not keep its id, the same check finds the copies."""
+    found, _delivered = deliver_everything(nursery, path, 300, letters=20, forge=True)
+    assert any("times" in line for line in found)
+
+
+def test_promise_6_a_retry_is_answered_even_when_the_log_has_moved(path: str):
+    """A retry with the position its first try expected is answered with its receipt; a new event with it is refused."""
+    store = SQLiteStore(path)
+    session = Records(store).create("moved", agent="main")
+    first = session.draft("worklog.written", {"text": "first"})
+    (receipt,) = store.append(session.id, [first], expect=1)
+    store.append(session.id, [session.draft("worklog.written", {"text": "second"})])
+    (again,) = store.append(session.id, [first], expect=1)
+    assert again == receipt._replace(new=False)
+    store.close()

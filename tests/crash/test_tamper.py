@@ -1,0 +1,251 @@
+"""Promise 12: whoever edits the file of a store is found out, with position and cause; a rollback, against a checkpoint."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from onrecord.errors import OnrecordError
+from onrecord.log.codec import GENESIS, commit_to, link
+from onrecord.log.verify import Report
+from onrecord.session.records import Records
+from onrecord.stores.sqlite import SQLiteStore
+from onrecord.stores.sqlite.requests import POSITION_BITS
+
+TURNS = 12
+KINDS = ("plain", "compressed", "out of line")
+
+
+@pytest.fixture
+def store_file(path: str) -> str:
+    """A closed store with one session of short, compressed and large payloads, and a fork of it."""
+    store = SQLiteStore(path)
+    with Records(store).open("tampered", objective="Be found out") as session:
+        for number in range(TURNS):
+            text = {0: "short", 1: f"longer {number} " * 40, 2: f"{number} " + os.urandom(30_000).hex()}[number % 3]
+            session.record_turn([{"role": "user", "content": text}])
+        session.fork("the-fork")
+    store.close()
+    settle(path)
+    return path
+
+
+def settle(path: str) -> None:
+    """Bring everything into the one file, so that a copy of it is a copy of the store."""
+    connection = apsw.Connection(path)
+    connection.execute("SELECT count(*) FROM events").fetchall()  # until something is read there is nothing to checkpoint
+    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    connection.close()
+
+
+def edit(path: str, statement: str, values: tuple[Any, ...] = ()) -> int:
+    """Change the file behind the store's back; how many rows that changed."""
+    connection = apsw.Connection(path)
+    connection.execute(statement, values)
+    changed = connection.changes()
+    connection.close()
+    return changed
+
+
+def ask(path: str, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    connection = apsw.Connection(path)
+    rows = connection.execute(statement, values).fetchall()
+    connection.close()
+    return rows
+
+
+def verified(path: str, checkpoint: dict[str, Any] | None = None, name: str = "tampered") -> Report:
+    store = SQLiteStore(path)
+    try:
+        return Records(store).get(name).verify(checkpoint)
+    finally:
+        store.close()
+
+
+def checkpoint_of(path: str) -> dict[str, Any]:
+    store = SQLiteStore(path)
+    try:
+        return Records(store).get("tampered").checkpoint()
+    finally:
+        store.close()
+
+
+def other_than(value: Any) -> Any:
+    """A value of the same type that is not the same."""
+    if isinstance(value, bytes):
+        return bytes([value[0] ^ 1]) + value[1:]
+    if isinstance(value, int):
+        return value + 1
+    return "1" if value is None else f"{value}x"
+
+
+COLUMNS = ("id", "kind", "v", "at", "by", "run", "because", "salt", "payload_hash", "hash", "encoding", "payload")
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_promise_12_every_edited_column_is_found(store_file: str, column: str):
+    """Any column of any event, changed, is reported at that event's position, with a cause."""
+    assert verified(store_file).ok
+    for key, value in ask(store_file, f"SELECT key, {column} FROM events WHERE key >> 32 = 1 ORDER BY key"):
+        position = key & ((1 << POSITION_BITS) - 1)
+        changed = 1 if column == "because" and value is None else other_than(value)
+        if column == "encoding":
+            changed = (value + 1) % 3
+        edit(store_file, f"UPDATE events SET {column} = ? WHERE key = ?", (changed, key))
+        report = verified(store_file)
+        assert report.problems, f"{column} of position {position} was changed and nobody noticed"
+        assert position in {problem.position for problem in report.problems}
+        assert all(problem.cause and problem.detail for problem in report.problems)
+        edit(store_file, f"UPDATE events SET {column} = ? WHERE key = ?", (value, key))
+    assert verified(store_file).ok
+
+
+def test_promise_12_every_dropped_or_swapped_event_is_found(store_file: str):
+    """An event that is taken out, or has changed places with another, is reported where it should stand."""
+    good = Path(store_file).read_bytes()
+    number = POSITION_BITS
+    last = verified(store_file).position
+    for position in range(1, last + 1):
+        edit(store_file, "DELETE FROM events WHERE key = ?", (1 << number | position,))
+        found = {problem.position for problem in verified(store_file).problems}
+        assert found & {position, last}, f"position {position} is gone and nobody noticed"
+        restore(store_file, good)
+    for position in range(1, last):
+        one, two, aside = 1 << number | position, 1 << number | position + 1, 1 << number | 1_000_000
+        for old, new in ((one, aside), (two, one), (aside, two)):
+            edit(store_file, "UPDATE events SET key = ? WHERE key = ?", (new, old))
+        assert position in {problem.position for problem in verified(store_file).problems}
+        restore(store_file, good)
+
+
+def restore(path: str, good: bytes) -> None:
+    for companion in ("-wal", "-shm"):
+        Path(path + companion).unlink(missing_ok=True)
+    Path(path).write_bytes(good)
+
+
+def test_promise_12_a_changed_or_missing_large_payload_is_found(store_file: str):
+    """A large payload, which is kept apart from its event, is covered by the chain all the same."""
+    ((number, body),) = ask(store_file, "SELECT number, body FROM blobs ORDER BY number LIMIT 1")
+    edit(store_file, "UPDATE blobs SET body = ? WHERE number = ?", (other_than(body), number))
+    assert verified(store_file).problems
+    edit(store_file, "UPDATE blobs SET body = (SELECT body FROM blobs WHERE number = 2) WHERE number = ?", (number,))
+    assert [problem.cause for problem in verified(store_file).problems] == ["payload"]
+    edit(store_file, "DELETE FROM blobs WHERE number = ?", (number,))
+    assert [problem.cause for problem in verified(store_file).problems] == ["missing"]
+
+
+def test_promise_12_a_payload_that_is_erased_without_an_event_is_found(store_file: str):
+    """Somebody who erases a payload without leaving the event that says so is found out: erased is told from damaged."""
+    edit(store_file, "UPDATE events SET payload = NULL, salt = NULL, encoding = 0 WHERE key = ?", (1 << 32 | 4,))
+    assert [(problem.position, problem.cause) for problem in verified(store_file).problems] == [(4, "missing")]
+
+
+def test_promise_12_a_changed_head_is_found(store_file: str):
+    """A head that does not stand where the log ends is reported."""
+    edit(store_file, "UPDATE sessions SET position = position - 1 WHERE number = 1")
+    assert "head" in {problem.cause for problem in verified(store_file).problems}
+    edit(store_file, "UPDATE sessions SET position = position + 1, hash = zeroblob(32) WHERE number = 1")
+    assert "head" in {problem.cause for problem in verified(store_file).problems}
+
+
+def test_promise_12_a_changed_ancestor_is_found_from_its_fork(store_file: str):
+    """A fork rests on its parent's history: an edit there is found when the fork is verified."""
+    assert verified(store_file, name="the-fork").ok
+    edit(store_file, "UPDATE events SET at = at + 1 WHERE key = ?", (1 << 32 | 3,))
+    assert 3 in {problem.position for problem in verified(store_file, name="the-fork").problems}
+
+
+def cut_off(path: str) -> None:
+    """The last three events gone, and the head rewritten to fit: a log that is whole in itself."""
+    ((position,),) = ask(path, "SELECT position FROM sessions WHERE number = 1")
+    kept = position - 3
+    edit(path, "DELETE FROM events WHERE key >> 32 = 1 AND key > ?", (1 << 32 | kept,))
+    edit(path, "DELETE FROM sessions WHERE number = 2")
+    edit(
+        path,
+        "UPDATE sessions SET position = ?1, hash = (SELECT hash FROM events WHERE key = ?2) WHERE number = 1",
+        (kept, 1 << 32 | kept),
+    )
+
+
+def rewrite(path: str) -> None:
+    """A payload replaced and every hash after it computed anew: what somebody who knows the format can do."""
+    rows = ask(path, "SELECT key, id, kind, v, at, by, run, because, salt, payload_hash FROM events WHERE key >> 32 = 1 ORDER BY key")
+    ((session,),) = ask(path, "SELECT id FROM sessions WHERE number = 1")
+    previous, payload = GENESIS, b'{"items":[{"content":"something else","role":"user"}]}'
+    for key, *fields, salt, payload_hash in rows:
+        position = key & 0xFFFFFFFF
+        if position == 3:
+            payload_hash = commit_to(salt, payload)
+            edit(path, "UPDATE events SET payload = ?, encoding = 0 WHERE key = ?", (payload, key))
+        previous = link(previous, session, position, *fields, payload_hash)
+        edit(path, "UPDATE events SET payload_hash = ?, hash = ? WHERE key = ?", (payload_hash, previous, key))
+    edit(path, "UPDATE sessions SET hash = ? WHERE number = 1", (previous,))
+
+
+def roll_back(path: str, older: bytes) -> None:
+    """The whole file put back to how it was before."""
+    restore(path, older)
+
+
+@pytest.fixture
+def two_ages(store_file: str) -> Iterator[tuple[str, bytes, dict[str, Any]]]:
+    """A store, its file as it was some turns ago, and a checkpoint of now, kept outside."""
+    older = Path(store_file).read_bytes()
+    store = SQLiteStore(store_file)
+    with Records(store).open("tampered") as session:
+        session.record_turn([{"role": "user", "content": "since the copy was made"}])
+    store.close()
+    settle(store_file)
+    yield store_file, older, checkpoint_of(store_file)
+
+
+@pytest.mark.parametrize("how", ["cut off", "rewritten", "rolled back"])
+def test_promise_12_the_whole_log_replaced_is_found_against_a_checkpoint(
+    two_ages: tuple[str, bytes, dict[str, Any]], how: str
+):
+    """Truncation, a rewritten history and a rollback of the whole file are reported against a checkpoint kept outside.
+
+    The control is inside: without the checkpoint each of them passes, since each is a whole log in itself.
+    """
+    path, older, checkpoint = two_ages
+    assert verified(path, checkpoint).ok
+    deeds: dict[str, Callable[[], None]] = {
+        "cut off": lambda: cut_off(path),
+        "rewritten": lambda: rewrite(path),
+        "rolled back": lambda: roll_back(path, older),
+    }
+    deeds[how]()
+    assert verified(path).ok, "the control: nothing inside the file can tell"
+    assert [problem.cause for problem in verified(path, checkpoint).problems] == ["checkpoint"]
+    assert verified(path, checkpoint).problems[0].position == checkpoint["position"]
+
+
+def test_promise_12_every_damaged_page_is_a_typed_error_or_a_report(store_file: str):
+    """Bytes flipped anywhere in the file: reading and verifying report it or raise a typed error, and never hang or crash."""
+    good = Path(store_file).read_bytes()
+    noticed = 0
+    for offset in range(0, len(good), 4_093):
+        bad = bytearray(good)
+        bad[offset : offset + 16] = bytes(byte ^ 0xFF for byte in bad[offset : offset + 16])
+        restore(store_file, bytes(bad))
+        try:
+            noticed += not verified(store_file).ok
+        except OnrecordError:
+            noticed += 1
+    assert noticed > 20
+
+
+def test_promise_12_control_an_untouched_copy_verifies(store_file: str, tmp_path: Path):
+    """Control: a copy of the file that nobody edited verifies, with the checkpoint of the original."""
+    checkpoint = checkpoint_of(store_file)
+    copy = tmp_path / "copy"
+    copy.mkdir(mode=0o700)
+    shutil.copy(store_file, copy / "log.db")
+    (copy / "log.db").chmod(0o600)
+    assert verified(str(copy / "log.db"), checkpoint).ok
