@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -17,11 +19,14 @@ def whole_turns(place: Path, *, quick: bool) -> list[Figure]:
     count = 600 if quick else 3_000
     raw = RawWriter(place / "raw.db")
     session = onrecord.connect(str(place / "ours.db"), project="bench").open("append")
-    ours, theirs = [], []
+    ours: list[float] = []
+    theirs: list[float] = []
     for number, items in enumerate(turns(count)):
-        first, second = (ours, theirs) if number % 2 else (theirs, ours)
-        for samples in (first, second):
-            call = (lambda: session.record_turn(items)) if samples is ours else (lambda: raw.commit(items))
+        measured: list[tuple[list[float], Callable[[], object]]] = [
+            (ours, partial(session.record_turn, items)),
+            (theirs, partial(raw.commit, items)),
+        ]
+        for samples, call in measured if number % 2 else reversed(measured):
             samples.append(timed(call))
     detail = f"raw median {statistics.median(theirs) * 1e6:.0f} us, ours {statistics.median(ours) * 1e6:.0f} us"
     return [
@@ -35,7 +40,8 @@ def streamed_turns(place: Path, *, quick: bool) -> list[Figure]:
     count = 150 if quick else 600
     raw = RawWriter(place / "raw.db")
     session = onrecord.connect(str(place / "ours.db"), project="bench").open("stream")
-    ours, theirs = [], []
+    ours: list[float] = []
+    theirs: list[float] = []
     for items in turns(count):
 
         def streamed(items: list[dict[str, object]] = items) -> None:
@@ -63,14 +69,12 @@ def growth(place: Path, *, quick: bool) -> list[Figure]:
     count = 5_000 if quick else 50_000
     session = onrecord.connect(str(place / "ours.db"), project="bench").open("grow")
     stock = turns(500)
-    samples = [timed(lambda n=n: session.record_turn(stock[n % 500])) for n in range(count)]
+    samples = [timed(partial(session.record_turn, stock[number % 500])) for number in range(count)]
     tenth = count // 10
-    return [
-        Figure(
-            f"append, last tenth of {count:,} turns against the first", ratio(samples[-tenth:], samples[:tenth]), "x", 1.1,
-            detail=f"first {statistics.median(samples[:tenth]) * 1e6:.0f} us, last {statistics.median(samples[-tenth:]) * 1e6:.0f} us",
-        )
-    ]  # fmt: skip
+    first, last = samples[:tenth], samples[-tenth:]
+    detail = f"first {statistics.median(first) * 1e6:.0f} us, last {statistics.median(last) * 1e6:.0f} us"
+    name = f"append, last tenth of {count:,} turns against the first"
+    return [Figure(name, ratio(last, first), "x", 1.1, detail=detail)]
 
 
 def group_commit(place: Path, *, quick: bool) -> list[Figure]:
@@ -79,7 +83,7 @@ def group_commit(place: Path, *, quick: bool) -> list[Figure]:
     records = onrecord.connect(str(place / "ours.db"), project="bench")
     session = records.open("group")
     session.decide("warm up")
-    rates = {1: [], 64: []}
+    rates: dict[int, list[float]] = {1: [], 64: []}
     for _round in range(3):
         for threads, found in rates.items():
             with ThreadPoolExecutor(threads) as pool:

@@ -68,14 +68,23 @@ def first_open(place: Path, *, quick: bool) -> list[Figure]:
         store = str(place / f"fresh{number}" / "x.db")
         started = [subprocess.Popen([sys.executable, "-c", code, store, f"s{n}"]) for n in range(16)]
         opened += sum(process.wait() == 0 for process in started)
-    return [Figure(f"fresh store opened by 16 processes at once, {rounds} times", opened / (16 * rounds), "", 1, at_least=True)]
+    return [
+        Figure(
+            f"fresh store opened by 16 processes at once, {rounds} times", opened / (16 * rounds), "", 1, at_least=True
+        )
+    ]
 
 
 def cold_start(place: Path, *, quick: bool) -> list[Figure]:
     """`onrecord version` and a minimal append, against bare interpreters."""
     rounds = 15 if quick else 41
     program = str(Path(sys.executable).with_name("onrecord"))
-    environment = {"ONRECORD_STORE": str(place / "cold.db"), "ONRECORD_PROJECT": "bench", "PATH": "/usr/bin:/bin", "HOME": str(place)}
+    environment = {
+        "ONRECORD_STORE": str(place / "cold.db"),
+        "ONRECORD_PROJECT": "bench",
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(place),
+    }
 
     def run(*command: str) -> float:
         return timed(lambda: subprocess.run(command, check=True, capture_output=True, env=environment))
@@ -93,7 +102,13 @@ def cold_start(place: Path, *, quick: bool) -> list[Figure]:
             samples[name].append(run(*command))
     detail = ", ".join(f"{name} {statistics.median(found) * 1e3:.0f} ms" for name, found in samples.items())
     return [
-        Figure("onrecord version against import apsw, json", ratio(samples["version"], samples["import"]), "x", 2, detail=detail),
+        Figure(
+            "onrecord version against import apsw, json",
+            ratio(samples["version"], samples["import"]),
+            "x",
+            2,
+            detail=detail,
+        ),
         Figure("a minimal append against import apsw, json", ratio(samples["append"], samples["import"]), "x", 3),
         Figure("onrecord version against python -c pass", ratio(samples["version"], samples["pass"]), "x"),
         Figure("a minimal append against python -c pass", ratio(samples["append"], samples["pass"]), "x"),

@@ -8,10 +8,14 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import onrecord
 from bench.report import Figure, ratio, timed
 from bench.workload import RawWriter, turns
+
+if TYPE_CHECKING:
+    from onrecord.stores.sqlite import SQLiteStore
 
 RESUME = """
 import sys, time
@@ -45,7 +49,9 @@ def resume(place: Path, *, quick: bool) -> list[Figure]:
         fill(folder, count).leave()
         samples = []
         for _ in range(9):
-            done = subprocess.run([sys.executable, "-c", RESUME, str(folder / "ours.db")], capture_output=True, check=True)
+            done = subprocess.run(
+                [sys.executable, "-c", RESUME, str(folder / "ours.db")], capture_output=True, check=True
+            )
             samples.append(float(done.stdout) * 1e3)
         figures.append(Figure(f"resume of {count:,} turns, brief and context", statistics.median(samples), " ms", 15))
     return figures
@@ -62,25 +68,34 @@ def transcript(place: Path, *, quick: bool) -> list[Figure]:
         raw.commit(items)
         session.record_turn(items)
         lines += sum(len(json.dumps(item, ensure_ascii=False).encode()) + 1 for item in items)
-    ours, theirs = [], []
+    ours: list[float] = []
+    theirs: list[float] = []
     for _ in range(7):
         for samples, read in ((theirs, raw.read), (ours, lambda: session.transcript().items)):
             gc.collect()
             samples.append(timed(read))
     assert session.transcript().items == raw.read()
-    verified = [timed(lambda: session.verify()) for _ in range(3)]
+    verified = [timed(session.verify) for _ in range(3)]
     session.leave()
     raw.close()
+    cast("SQLiteStore", session.store).tidy()
     session.store.close()
     size = sum(path.stat().st_size for path in place.glob("ours.db*"))
     again = onrecord.connect(str(place / "ours.db"), project="bench")
     again.search("membership")
+    cast("SQLiteStore", again.store).tidy()
     again.close()
     searched = sum(path.stat().st_size for path in place.glob("ours.db*"))
     detail = f"raw {statistics.median(theirs) * 1e3:.0f} ms, ours {statistics.median(ours) * 1e3:.0f} ms"
     return [
         Figure(f"transcript of {count:,} turns against SELECT + decode", ratio(ours, theirs), "x", 1.3, detail=detail),
-        Figure("bytes on disk against JSON lines of the items", size / lines, "x", 0.65, detail=f"{size / count:,.0f} B per turn"),
+        Figure(
+            "bytes on disk against JSON lines of the items",
+            size / lines,
+            "x",
+            0.65,
+            detail=f"{size / count:,.0f} B per turn",
+        ),
         Figure("the same once the search index has caught up", searched / lines, "x"),
         Figure("raw database against JSON lines", (place / "raw.db").stat().st_size / lines, "x"),
         Figure("verify, recorded turns of 5.7 KB", (count + 2) / statistics.median(verified), " events/s"),
@@ -93,7 +108,7 @@ def verify(place: Path, *, quick: bool) -> list[Figure]:
     session = onrecord.connect(str(place / "ours.db"), project="bench").open("facts")
     for start in range(0, count, 1_000):
         session.append(*[session.draft("worklog.written", {"text": f"line {start + n}"}) for n in range(1_000)])
-    samples = [timed(lambda: session.verify()) for _ in range(3)]
+    samples = [timed(session.verify) for _ in range(3)]
     return [Figure("verify", count / statistics.median(samples), " events/s", 100_000, at_least=True)]
 
 

@@ -1,4 +1,4 @@
-"""Runs benchmarks one at a time and prints their figures: `./dev bench [names...] [--quick] [--json FILE] [--place DIR]`."""
+"""Runs benchmarks one at a time and prints their figures: `./dev bench [NAME...] [--quick] [--json FILE]`."""
 
 from __future__ import annotations
 
@@ -40,14 +40,19 @@ def main() -> int:
             parser.error(f"no benchmark is named {name!r}; there are {', '.join(BENCHES)}")
     figures: list[Figure] = []
     for name in chosen.names or BENCHES:
-        with tempfile.TemporaryDirectory(prefix="onrecord-bench-", dir=chosen.place, ignore_cleanup_errors=True) as place:
+        with tempfile.TemporaryDirectory(
+            prefix="onrecord-bench-", dir=chosen.place, ignore_cleanup_errors=True
+        ) as place:
             found = BENCHES[name](Path(place), quick=chosen.quick)
         show(found)
         figures += found
     if chosen.json:
         keep(figures, chosen.json)
     missed = [figure.name for figure in figures if not figure.met]
-    print(f"{len(figures) - len(missed)} of {len(figures)} figures within target" + (f"; missed: {', '.join(missed)}" if missed else ""))
+    print(
+        f"{len(figures) - len(missed)} of {len(figures)} figures within target"
+        + (f"; missed: {', '.join(missed)}" if missed else "")
+    )
     return 1 if missed and not chosen.quick else 0
 
 

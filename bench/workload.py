@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import apsw
 
-WORDS = (
-    "the of and to in is that it was for on are as with his they at be this from have or by one had not but what all were when "
-    "we there can an your which their said if do will each about how up out them then she many some so these would other into "
-    "has more her two like him see time could no make than first been its who now people my made over did down only way find "
-    "use may water long little very after words called just where most know session token invite membership middleware retry "
-    "cache handler request response error trace failed passed assert fixture module import return value index commit branch "
-    "deploy rollout worker queue lease timeout limit budget record replay verify chain"
-).split()
+WORDS = """
+the of and to in is that it was for on are as with his they at be this from have or by one had not but what
+all were when we there can an your which their said if do will each about how up out them then she many some
+so these would other into has more her two like him see time could no make than first been its who now people
+my made over did down only way find use may water long little very after words called just where most know
+session token invite membership middleware retry cache handler request response error trace failed passed
+assert fixture module import return value index commit branch deploy rollout worker queue lease timeout limit
+budget record replay verify chain
+""".split()  # noqa: SIM905 - a text is easier to read than two hundred quoted words
 
 
 def text(source: random.Random, size: int) -> str:
@@ -55,7 +56,8 @@ class RawWriter:
         self.connection.pragma("journal_mode", "wal")
         self.connection.pragma("synchronous", "FULL")
         self.connection.execute(
-            "CREATE TABLE IF NOT EXISTS items (session INTEGER, position INTEGER, data BLOB, PRIMARY KEY (session, position))"
+            "CREATE TABLE IF NOT EXISTS items "
+            "(session INTEGER, position INTEGER, data BLOB, PRIMARY KEY (session, position))"
         )
         self.position = 0
 
@@ -71,7 +73,7 @@ class RawWriter:
     def read(self) -> list[dict[str, Any]]:
         """All items, decoded."""
         rows = self.connection.execute("SELECT data FROM items WHERE session = 1 ORDER BY position").fetchall()
-        return [json.loads(row[0]) for row in rows]
+        return [json.loads(cast("bytes", row[0])) for row in rows]
 
     def close(self) -> None:
         """Checkpoint and close."""

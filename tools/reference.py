@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code, so that it cannot say anything the code does not do. `--check` fails on drift."""
+"""Writes docs/reference/ from the code, so that it says what the code does. `--check` fails when it does not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from onrecord import errors
@@ -22,16 +23,19 @@ NOTICE = "<!-- Written by tools/reference.py from the code. Do not edit. -->\n"
 
 
 def events_page() -> str:
-    rows = [f"| `{kind.name}` | {kind.tier} | {kind.version} | {kind.meaning} |" for kind in KINDS.values()]
+    rows = [
+        f"| `{kind.name}` | {kind.tier} | {kind.version} | {kind.needs.replace(' ', ', ')} | {kind.meaning} |"
+        for kind in KINDS.values()
+    ]
     return "\n".join(
         [
             "# Events",
             "",
-            "Every kind of event, its tier and the present version of its payload. Kinds are stable strings. Compaction and",
-            "retention can touch only the transcript tier.",
+            "Every kind of event, its tier, the version of its payload and the fields it needs. Kinds are stable.",
+            "Compaction and retention can touch only the transcript tier.",
             "",
-            "| kind | tier | v | meaning |",
-            "|---|---|---|---|",
+            "| kind | tier | v | needs | meaning |",
+            "|---|---|---|---|---|",
             *rows,
         ]
     )
@@ -48,8 +52,8 @@ def errors_page() -> str:
         [
             "# Errors",
             "",
-            "One tree (`onrecord.errors`). `code` is stable for programs; `hint` is the usual next step; a retryable error may",
-            "go away without anybody changing anything.",
+            "One tree (`onrecord.errors`). `code` is stable for programs, `hint` is the usual next step; a retryable",
+            "error may go away without anybody changing anything.",
             "",
             "| class | code | retryable | exit code | meaning | usual hint |",
             "|---|---|---|---|---|---|",
@@ -85,7 +89,7 @@ def settings_page() -> str:
         [
             "# Settings",
             "",
-            "The configuration is a TOML file: `$XDG_CONFIG_HOME/onrecord/config.toml` (or where the variable below says).",
+            "The configuration is a TOML file: `$XDG_CONFIG_HOME/onrecord/config.toml`, or what the variable says.",
             "An unknown setting is an error, not a surprise.",
             "",
             "| variable | meaning |",
@@ -104,8 +108,8 @@ def settings_page() -> str:
             "| `project` | the repository of the working directory |",
             *policy,
             "",
-            "Retention is in days without activity; a negative number means never. `onrecord sweep` applies it, and nothing",
-            "else does: nothing is erased behind your back.",
+            "Retention is in days without activity; a negative number means never. `onrecord sweep` applies it, and",
+            "nothing else does: nothing is erased behind your back.",
         ]
     )
 
@@ -119,7 +123,7 @@ def cli_page() -> str:
 
 def schema_page() -> str:
     schema = (SOURCE / "stores" / "sql" / "sqlite" / "schema.sql").read_text()
-    return "\n".join(["# Schema of the SQLite store", "", "```sql", schema.rstrip(), "```"])
+    return f"# Schema of the SQLite store\n\n```sql\n{schema.rstrip()}\n```"
 
 
 def _onrecord(*arguments: str) -> str:
@@ -144,7 +148,7 @@ def _limits() -> Iterator[tuple[str, str, str, str]]:
     """A limit is an upper-case constant with a docstring of its own."""
     for path in sorted(SOURCE.rglob("*.py")):
         body = ast.parse(path.read_text()).body
-        for statement, following in zip(body, body[1:], strict=False):
+        for statement, following in pairwise(body):
             match statement, following:
                 case (
                     ast.Assign(targets=[ast.Name(id=name)], value=value),

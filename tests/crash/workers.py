@@ -25,7 +25,7 @@ from onrecord.log.events import Event
 from onrecord.log.store import Receipt
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
-from onrecord.stores.sqlite import SQLiteStore, writer
+from onrecord.stores.sqlite import SQLiteStore, connection, writer
 from onrecord.stores.sqlite.gate import Gate
 from tests.crash.disks import READ, Disk, Step
 from tests.crash.ledger import Ack, complaints_about
@@ -239,9 +239,9 @@ def write_until_told(pipes: Pipes, path: str, session: str, gate: bool) -> None:
 
 def read_and_stay(pipes: Pipes, path: str) -> None:
     """Wrong on purpose: begins to read and never ends, as a stuck reader does."""
-    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-    connection.execute("BEGIN")
-    connection.execute("SELECT count(*) FROM events").fetchall()
+    reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM events").fetchall()
     pipes.say("reading")
     pipes.order()
 
@@ -293,9 +293,53 @@ def play_the_script(pipes: Pipes, path: str, kill_at: int, level: str, forgetful
             one_more()
 
     if level == "statement":
-        apsw.connection_hooks.append(lambda connection: connection.set_exec_trace(one_more))
+        apsw.connection_hooks.append(lambda made: made.set_exec_trace(one_more))
     with Disk(count_steps if level == "disk" else None):
         records = Records(SQLiteStore(path))
         (Forgetful if forgetful else Player)(records).play(lambda number: pipes.say("done", number))
         pipes.say("steps", seen)
         os._exit(0)
+
+
+def make_or_upgrade(pipes: Pipes, path: str, sql: str, version: int, kill_at: int, level: str, careless: bool) -> None:
+    """Open a store, with other SQL files if some are given; die by SIGKILL at the k-th statement or write of the disk.
+
+    With `careless`, wrong on purpose: the steps of a migration are not one transaction.
+    """
+    seen = 0
+
+    def one_more(*_details: object) -> bool:
+        nonlocal seen
+        seen += 1
+        if seen == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+    def count_steps(step: Step) -> None:
+        if step.what != READ:
+            one_more()
+
+    if sql:
+        use_schema(sql, version)
+    if careless:
+        connection._migrate = migrate_carelessly
+    if level == "statement":
+        apsw.connection_hooks.append(lambda made: made.set_exec_trace(one_more))
+    with Disk(count_steps if level == "disk" else None):
+        SQLiteStore(path)
+        pipes.say("steps", seen)
+        os._exit(0)
+
+
+def migrate_carelessly(made: apsw.Connection, path: str) -> None:
+    """Wrong on purpose: takes the steps of a migration one by one, each its own transaction."""
+    if not connection.is_current(made, path):
+        reached = connection.versions(made)[1] + 1
+        made.execute(connection._load(os.path.join("migrations", connection.migration_name(reached)))).fetchall()
+        made.execute(f"PRAGMA user_version = {reached}")
+
+
+def use_schema(sql: str, version: int) -> None:
+    """From now on this process is an onrecord with other SQL files, up to this version of the schema."""
+    connection._SQL = sql
+    connection.SCHEMA_VERSION = version

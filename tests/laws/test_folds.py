@@ -4,19 +4,34 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onrecord.log.events import KINDS, RESERVED_KINDS, Event
 from onrecord.session.handle import Session
-from onrecord.session.moment import fold_whole
-from onrecord.views.fold import BODIES, Whole
+from onrecord.views.fold import BODIES, Whole, fold_whole
 from onrecord.views.note import brief, note
 from onrecord.views.transcript import Transcript, shown
 from tests.laws import values
 from tests.laws.play import AGENTS, Play, steps
 
 cuts = st.lists(st.integers(0, 60), max_size=4)
+
+SAID = [{"role": "user", "content": "hi"}]
+ROLLED_BACK = [
+    ("record_turn", "main", SAID),
+    ("record_turn", "main", SAID),
+    ("roll_back", "main", 1),
+    ("record_turn", "main", SAID),
+]
+ERASED = [
+    ("set_objective", "main", "a secret"),
+    ("rename", "two"),
+    ("close", ""),
+    ("resume", "", True),
+    *[("erase", n) for n in range(1, 7)],
+]
+TWO_TAILS = [("begin", "tester"), ("begin", "main"), ("abort", "tester", "x"), ("abort", "main", "y")]
 
 
 def parts(events: list[Event], cuts: list[int]) -> list[list[Event]]:
@@ -34,6 +49,9 @@ def meaning(whole: Whole) -> tuple[Any, ...]:
 
 
 @given(steps, cuts)
+@example(ROLLED_BACK, [2])
+@example(ERASED, [3])
+@example(TWO_TAILS, [2, 5])
 def test_folding_in_parts_is_folding_the_whole(played, cuts):
     """B09: wherever a log is cut, folding the parts one after another gives the views of the whole."""
     play = Play().run(played)
@@ -51,6 +69,9 @@ def test_folding_in_parts_is_folding_the_whole(played, cuts):
 
 
 @given(steps, cuts)
+@example(ROLLED_BACK, [2])
+@example(ERASED, [3])
+@example(TWO_TAILS, [2, 5])
 def test_a_snapshot_never_changes_meaning(played, cuts):
     """B07: putting the views away and taking them up again, at any point and any number of times, changes nothing."""
     play = Play().run(played)
@@ -63,6 +84,9 @@ def test_a_snapshot_never_changes_meaning(played, cuts):
 
 
 @given(steps)
+@example(ROLLED_BACK)
+@example(ERASED)
+@example(TWO_TAILS)
 def test_views_at_hand_are_the_fold_of_the_log(played):
     """B07: what a working handle holds in memory is what a new process folds from the store, no more and no less."""
     play = Play().run(played)
@@ -72,6 +96,9 @@ def test_views_at_hand_are_the_fold_of_the_log(played):
 
 
 @given(steps)
+@example(ROLLED_BACK)
+@example(ERASED)
+@example(TWO_TAILS)
 def test_a_view_needs_no_transcript_bodies(played):
     """C02: the views of the durable tier are the same when only durable payloads are read."""
     play = Play().run(played)
@@ -81,6 +108,9 @@ def test_a_view_needs_no_transcript_bodies(played):
 
 
 @given(steps)
+@example(ROLLED_BACK)
+@example(ERASED)
+@example(TWO_TAILS)
 def test_the_head_is_a_fold(played):
     """The head that the store carries forward is the one that folding the log gives, erased events included."""
     play = Play().run(played)
@@ -88,6 +118,9 @@ def test_the_head_is_a_fold(played):
 
 
 @given(steps)
+@example(ROLLED_BACK)
+@example(ERASED)
+@example(TWO_TAILS)
 def test_lanes_and_transcript_tell_the_same_story(played):
     """J01 J08: the small view of turns and the large one agree on what is committed, what is provisional and what runs."""
     play = Play().run(played)

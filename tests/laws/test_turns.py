@@ -97,10 +97,11 @@ class Turns(RuleBasedStateMachine):
 
     @rule(agent=agents, item=values.items, tokens=st.integers(0, 50))
     def add(self, agent, item, tokens):
-        if self.lanes[agent].open is not None:
+        running = self.lanes[agent].open
+        if running is not None:
             self.turns[agent].add(item)
             self.turns[agent].use("m", output_tokens=tokens)
-            self.lanes[agent].open["items"].append(item)
+            running["items"].append(item)
             self.said.append(item)
             self.tokens += tokens
 
@@ -113,9 +114,10 @@ class Turns(RuleBasedStateMachine):
 
     @rule(agent=agents, partial=st.lists(values.items, max_size=2))
     def abort(self, agent, partial):
-        if self.lanes[agent].open is not None:
+        running = self.lanes[agent].open
+        if running is not None:
             self.turns[agent].abort("finish_reason == abort", partial=partial)
-            self.lanes[agent].open["items"] += partial
+            running["items"] += partial
             self.said += partial
             self.lanes[agent].end("aborted")
             self.refuses_more(self.turns.pop(agent))

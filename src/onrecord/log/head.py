@@ -75,7 +75,7 @@ def after(head: Head, draft: Draft | Event) -> tuple[Head, int]:
         ), run  # fmt: skip
     data = draft.data if isinstance(draft.data, dict) else {}
     if head.position:
-        status = _next_status(head, kind, data)
+        status = _next_status(head, kind, data, erased=draft.data is None)
     changes = _changes(head, kind, data)
     if kind == "session.forked":
         changes["opened_at"] = draft.at
@@ -102,7 +102,7 @@ def refuse_ended(head: Head) -> None:
         )
 
 
-def _next_status(head: Head, kind: str, data: Any) -> str:
+def _next_status(head: Head, kind: str, data: Any, *, erased: bool) -> str:
     status = head.status
     if status == ERASED and kind not in _AFTER_ERASURE:
         refuse_ended(head)
@@ -117,6 +117,8 @@ def _next_status(head: Head, kind: str, data: Any) -> str:
     allowed, result = _TRANSITIONS[kind]
     if kind == "session.resumed" and data.get("reopen"):
         allowed = (CLOSED, ARCHIVED)
+    elif kind == "session.resumed" and erased:
+        allowed = (PAUSED, CLOSED, ARCHIVED)  # whether it was a reopening is gone; that it happened is not
     if status not in allowed:
         verb = result if kind != "session.resumed" else "resumed"
         raise IllegalTransition(

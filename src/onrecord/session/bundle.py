@@ -1,16 +1,17 @@
 """Bundles: a session in one file, to move it to another machine or to keep it.
 
-A bundle is JSON lines: a heading, one line per event (inherited history included), and an end line with the count and
-the last hash, so that a cut is noticed. On the way in the whole chain is derived again before anything is written;
-nothing is merged silently.
+A bundle is JSON lines: a heading, one line per event (inherited history included), and an end line with the count, the
+last hash and a digest of all lines before it, so that a cut or a change of any byte is noticed. On the way in the whole
+chain is derived again before anything is written; nothing is merged silently.
 """
 
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import Conflict, DamagedBundle, OnrecordError
+from onrecord.errors import Conflict, DamagedBundle, OnrecordError, SessionHeld
 from onrecord.log import head as heads
 from onrecord.log.codec import open_record
 from onrecord.log.events import Draft, Record
@@ -18,6 +19,7 @@ from onrecord.log.items import check_item
 from onrecord.log.names import check_name, is_ulid
 from onrecord.log.verify import Verifier
 from onrecord.session.handle import READ_PAGE, Session
+from onrecord.session.retention import wipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,12 +29,23 @@ if TYPE_CHECKING:
 
 FORMAT = "onrecord-bundle"
 VERSION = 1
-_FIELDS = ("position", "id", "kind", "v", "at", "by", "run", "because")
+_TYPES = {
+    "session": str, "position": int, "id": str, "kind": str, "v": int, "at": int, "by": str, "run": int, "because": int,
+}  # fmt: skip
+_FIELDS = tuple(_TYPES)[1:]
 
 
 def lines_of(session: Session) -> Iterator[str]:
     """The bundle of a session, line by line."""
     head = session.store.head(session.id)
+    digest = sha256()
+    for line in _body(session, head):
+        digest.update(line.encode())
+        yield line
+    yield _end(digest.hexdigest(), head.position, head.hash)
+
+
+def _body(session: Session, head: Head) -> Iterator[str]:
     chain = _lineage(session, head)
     heading = {"format": FORMAT, "version": VERSION, "session": session.id, "name": head.name, "project": head.project}
     yield _line(heading | {"lineage": [{"session": id_, "upto": upto} for id_, upto in chain]})
@@ -41,7 +54,10 @@ def lines_of(session: Session) -> Iterator[str]:
         for record in page:
             yield _line(_packed(record))
         after = page[-1].position
-    yield _line({"end": True, "events": head.position, "hash": head.hash.hex()})
+
+
+def _end(digest: str, events: int, last: bytes) -> str:
+    return _line({"end": True, "events": events, "hash": last.hex(), "digest": digest})
 
 
 def take_in(records: Records, lines: Iterable[str], *, name: str | None = None, update: bool = False) -> Session:
@@ -83,30 +99,36 @@ def _lineage(session: Session, head: Head) -> list[tuple[str, int]]:
 
 def _install(records: Records, lineage: list[tuple[str, int]], found: list[Record], name: str) -> None:
     """Put each session of the lineage into the store; ancestors that are here already must be the very same."""
-    parent: Head | None = None
+    folded, wanted = _folded(found), []
     for id_, upto in lineage:
-        own = [record for record in found if record.session == id_]
         if _here(records, id_):
             known = records.store.read(id_, after=upto - 1, upto=upto)
             if not known or known[0].hash != found[upto - 1].hash:
                 raise Conflict(f"session {id_}, which this one was forked from, is here with another history")
-            parent = records.store.head(id_)._replace(position=upto, hash=found[upto - 1].hash)
             continue
-        last = id_ == lineage[-1][0]
-        label = name if last else f"ancestor-{id_}"
-        parent = _folded(records.project, id_, label, own, parent)
-        records.store.install(parent, iter(own))
+        label = name if id_ == lineage[-1][0] else f"ancestor-{id_}"
+        wanted.append(folded[id_]._replace(project=records.project, name=label))
+    for head in wanted:
+        records.store.install(head, iter([record for record in found if record.session == head.session]))
 
 
-def _folded(project: str, id_: str, name: str, own: list[Record], parent: Head | None) -> Head:
-    first = own[0]
-    opening = _draft(first)._replace(data={"name": name, "project": project})
-    head = heads.fresh(id_, opening)
-    if parent is not None:
-        head = heads.forked(parent, id_, name)
-    for record in own:
-        head = heads.after(head, _draft(record))[0]
-    return head._replace(hash=own[-1].hash, project=project, name=name)
+def _folded(found: list[Record]) -> dict[str, Head]:
+    """Where each session of the lineage stands at its last event here; what the lifecycle forbids is refused."""
+    opening = _draft(found[0])
+    if opening.kind != "session.opened":
+        raise DamagedBundle("the bundle does not begin with the opening of a session")
+    known = opening.data or {}
+    fresh = opening._replace(data={"name": str(known.get("name", "")), "project": str(known.get("project", ""))})
+    head = heads.fresh(found[0].session, fresh)
+    folded: dict[str, Head] = {}
+    for record in found:
+        if (record.kind == "session.forked") != (record.session != head.session):
+            raise DamagedBundle(f"position {record.position} belongs to another session without a fork")
+        if record.kind == "session.forked":
+            head = heads.forked(head, record.session, head.name)
+        head = heads.after(head, _draft(record))[0]._replace(hash=record.hash)
+        folded[record.session] = head
+    return folded
 
 
 def _draft(record: Record) -> Draft:
@@ -120,14 +142,27 @@ def _extend(records: Records, here: Head, found: list[Record]) -> Session:
             f"session {here.name!r} went on differently here, at or before position {here.position}",
             hint="import it on another store, or fork one of the two",
         )
+    gone = _erased_elsewhere(records, here, found)
     head, fresh = here, found[here.position :]
     for record in fresh:
         head = heads.after(head, _draft(record))[0]
+    if gone and (here.held or head.held):
+        raise SessionHeld(f"session {here.name!r} is held, and the bundle tells of an erasure that has to be made here")
     if fresh:
         records.store.install(
             head._replace(hash=fresh[-1].hash, name=here.name, project=here.project), iter(fresh), extend=True
         )
-    return Session(records.store, here.session, clock=records.clock)
+    session = Session(records.store, here.session, clock=records.clock)
+    if gone:
+        wipe(session, gone, "erased where the bundle came from", "positions")
+    return session
+
+
+def _erased_elsewhere(records: Records, here: Head, found: list[Record]) -> list[int]:
+    """What the bundle no longer has and this store still does: it goes here too."""
+    own = {record.position for record in found[here.forked_at : here.position] if record.payload is None}
+    kept = {weight.position for weight in records.store.weigh(here.session)} if own else set()
+    return sorted(own & kept)
 
 
 def _here(records: Records, session_id: str) -> Head | None:
@@ -149,8 +184,11 @@ def _packed(record: Record) -> dict[str, Any]:
 
 def _unpack(lines: Iterable[str]) -> tuple[dict[str, Any], list[Record]]:
     rows = iter(lines)
+    digest = sha256()
     try:
-        heading = json.loads(next(rows))
+        first = next(rows)
+        digest.update(first.encode())
+        heading = json.loads(first)
         if heading.get("format") != FORMAT:
             raise DamagedBundle("this is not an onrecord bundle")
         if heading.get("version") != VERSION:
@@ -163,11 +201,14 @@ def _unpack(lines: Iterable[str]) -> tuple[dict[str, Any], list[Record]]:
                 raise DamagedBundle("something follows the end of the bundle")
             if value.get("end"):
                 end = value
+                if row.removesuffix("\n") + "\n" != _end(digest.hexdigest(), len(found), found[-1].hash):
+                    raise DamagedBundle("the bundle was changed or cut: its end does not fit what is before it")
             else:
+                digest.update(row.encode())
                 found.append(_record(value))
     except StopIteration:
         raise DamagedBundle("the bundle is empty") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as problem:
         raise DamagedBundle(f"the bundle cannot be read: {problem}") from None
     _check(heading, found, end)
     return heading, found
@@ -175,6 +216,9 @@ def _unpack(lines: Iterable[str]) -> tuple[dict[str, Any], list[Record]]:
 
 def _record(value: dict[str, Any]) -> Record:
     salt, payload = value.get("salt"), value.get("payload")
+    for name, kind in _TYPES.items():
+        if type(value[name]) is not kind and not (name == "because" and value[name] is None):
+            raise TypeError(f"{name} is {value[name]!r:.50}")
     return Record(
         session=value["session"],
         **{name: value[name] for name in _FIELDS},
@@ -188,7 +232,7 @@ def _record(value: dict[str, Any]) -> Record:
 def _check(heading: dict[str, Any], found: list[Record], end: dict[str, Any]) -> None:
     if not end or not found:
         raise DamagedBundle("the bundle was cut off: its end is missing")
-    report = Verifier(heading["session"]).feed(found).finish(end.get("events"), bytes.fromhex(end.get("hash", "")))
+    report = Verifier(str(heading.get("session"))).feed(found).finish()
     if report.problems:
         first = report.problems[0]
         raise DamagedBundle(f"the bundle was changed: position {first.position}, {first.cause}: {first.detail}")

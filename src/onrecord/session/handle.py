@@ -8,12 +8,13 @@ used: a command that records one fact loads what one fact needs.
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
 
 from onrecord import machine
-from onrecord.errors import EventNotFound, InvalidInput, LeaseLost, StoreError
-from onrecord.log.codec import open_record, open_records, place, seal
+from onrecord.errors import EventNotFound, InvalidInput, LeaseLost, StoreError, TooLarge
+from onrecord.log.codec import BATCH_LIMIT, open_record, open_records, place, seal
 from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
 from onrecord.log.head import Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_ulid
@@ -53,8 +54,14 @@ class Session(FactVerbs):
         self.run: int | None = None
         self.behind = False
         self._lock = RLock()
-        self._whole = self._load()
-        self._snapshot_at = self._whole.position
+        self._snapshot_at = 0
+
+    @cached_property
+    def _whole(self) -> Whole:
+        """All views, folded when first asked for: a damaged log can be verified even where it cannot be folded."""
+        whole = self._load()
+        self._snapshot_at = whole.position
+        return whole
 
     def __repr__(self) -> str:
         return f"<Session {self.name!r} {self.status} at {self._whole.position}, agent {self.agent!r}>"
@@ -115,6 +122,8 @@ class Session(FactVerbs):
 
     def append(self, *drafts: Draft, expect: int | None = None, fenced: bool = False) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need this agent's lane."""
+        if len(drafts) > BATCH_LIMIT:
+            raise TooLarge(f"one append takes up to {BATCH_LIMIT:,} events, not {len(drafts):,}", hint="split it")
         receipts = self.store.append(self.id, drafts, expect=expect, lease=self._hold() if fenced else None)
         events, fresh = [], []
         for draft, where in zip(drafts, receipts, strict=True):
@@ -136,7 +145,10 @@ class Session(FactVerbs):
             self.refresh()
         if because is not None and not 0 < because <= self.head.position:
             raise EventNotFound(f"no event stands at position {because}, which this one is to come from")
-        return self.append(self.draft(kind, data, id=id, because=because))[0]
+        event = self.append(self.draft(kind, data, id=id, because=because))[0]
+        if self.behind:
+            self.refresh()  # whoever says something sees it said
+        return event
 
     def join(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
         """Take this agent's lane: a new run begins. Another holder's turns are refused from here on."""
@@ -391,6 +403,12 @@ class Session(FactVerbs):
             return  # a snapshot is only speed; what could not be kept is folded again
 
     def _load(self) -> Whole:
+        whole, head = self._folded(), self.store.head(self.id)
+        # What it is called here is the store's to say: its log may have been written elsewhere, or partly erased.
+        whole.head = whole.head._replace(name=head.name, project=head.project)
+        return whole
+
+    def _folded(self) -> Whole:
         kept = self.store.snapshot(self.id, VIEWS_VERSION)
         if kept is not None:
             tail = self.store.read(self.id, after=kept.position - 1, bodies=BODIES)

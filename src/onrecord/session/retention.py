@@ -66,10 +66,11 @@ def erase(session: Session, reason: str, positions: Collection[int] | None) -> E
         raise InvalidInput("no position is given", hint="name positions, or leave them out to erase the whole session")
     else:
         _refuse_proofs(session, positions)
-    return _erase(session, sorted(set(positions)), reason, scope)
+    return wipe(session, sorted(set(positions)), reason, scope)
 
 
-def _erase(session: Session, positions: list[int], reason: str, scope: str) -> Event:
+def wipe(session: Session, positions: list[int], reason: str, scope: str) -> Event:
+    """Erase payloads, and tell every log that has them."""
     store = session.store
     heirs = list(_descendants(store, session.id))
     held = next((heir for heir in heirs if heir.held and heir.forked_at >= positions[0]), None)
@@ -150,7 +151,7 @@ def _sweep_one(
     if not dry_run:
         session = open_session(head.session)
         try:
-            _erase(session, [weight.position for weight in weights], f"retention: {reason}", "transcript")
+            wipe(session, [weight.position for weight in weights], f"retention: {reason}", "transcript")
         except SessionHeld as held:
             return Swept(head.session, head.name, "kept", held.message, len(weights), size)
     return Swept(head.session, head.name, "erase", reason, len(weights), size)

@@ -208,6 +208,7 @@ def stop(session: Session, kind: str, reason: str, *first: Draft) -> Event:
     if held is not None:
         session.store.release(held)
         session.lease = session.run = None
+    session.refresh()
     return event
 
 

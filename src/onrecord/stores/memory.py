@@ -224,6 +224,8 @@ class MemoryStore:
             if not extend and head.session in self._heads:
                 raise Conflict(f"the id {head.session} is taken")
             taken = [*kept, *records]
+            if extend and taken[len(kept)].position != self._heads[head.session].position + 1:
+                raise LogMoved("the log went on while it was being extended", expected=0, actual=head.position)
             self._refuse_taken(head)
             self._heads[head.session], self._own[head.session] = head, taken
 

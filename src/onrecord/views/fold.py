@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from onrecord.errors import Conflict
 from onrecord.log.codec import open_record
 from onrecord.log.events import DURABLE_KINDS, Event
 from onrecord.log.head import OPEN, Head, after
@@ -67,7 +68,12 @@ class Whole:
 
     def apply(self, event: Event) -> None:
         """Fold one more event in."""
-        self.head = after(self.head, event)[0]._replace(hash=event.hash)
+        try:
+            self.head = after(self.head, event)[0]._replace(hash=event.hash)
+        except Conflict:
+            # A newer version may know other lifecycles: what is on record has happened, whatever this code thinks.
+            self.head = self.head._replace(position=event.position, hash=event.hash)
+            self.misfits.append(event.position)
         if event.kind == "session.forked":
             # What came before is the parent's; from here on it is this session's own.
             parent = self.head

@@ -23,6 +23,7 @@ READERS_KEPT = 4
 """The most idle connections that are kept for the next questions."""
 
 _MASK = 0xFFFFFFFF
+_ENCODING = 11
 
 Row = tuple[Any, ...]
 
@@ -94,7 +95,7 @@ def records_of(session: str, rows: list[Row], payloads: Payloads) -> list[Record
     """
     if not any(row[_ENCODING] for row in rows):
         # Short facts are kept as they are, and loading zstd would cost more than reading them.
-        return [Record(session, row[0] & _MASK, *row[1:9], row[12], row[9], row[10]) for row in rows]
+        return [Record._make((session, row[0] & _MASK, *row[1:9], row[12], row[9], row[10])) for row in rows]
     found: list[Record] = []
     decompressor = payloads.borrow()
     decompress, make, add = decompressor.decompress, Record._make, found.append

@@ -196,7 +196,8 @@ def _parse(verb: Verb, words: list[str], given: list[tuple[str, str]]) -> list[s
         if option is None:
             raise _unknown(verb, flag, list(known))
         if option.value and not equals:
-            if index >= len(words):
+            # An option in the value's place is a value forgotten; `--why=--quiet` says otherwise.
+            if index >= len(words) or words[index] in known:
                 raise UsageError(f"{flag} needs a value: {flag} {option.value}", hint=f"onrecord help {verb.name}")
             value = words[index]
             index += 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onrecord.errors import IllegalTransition
 from onrecord.log.head import ACTIVE, ARCHIVED, CLOSED, OPEN, PAUSED, RESUMED
 from onrecord.surfaces.cli.call import whole_number
-from onrecord.surfaces.cli.shapes import receipt_data, session_data
+from onrecord.surfaces.cli.shapes import session_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -52,8 +52,8 @@ def rename(call: Call) -> int:
         return call.output.done(
             "session", session_data(session.head) | {"state": "already_named"}, f"it is named {new} already"
         )
-    event = session.rename(new)
-    data = session_data(session.head) | receipt_data(session.head, event, "renamed") | {"was": was}
+    session.rename(new)
+    data = session_data(session.head) | {"state": "renamed", "was": was}
     return call.output.done("session", data, f"{was} is named {new} now; its id {session.id} stays")
 
 

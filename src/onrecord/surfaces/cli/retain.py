@@ -57,7 +57,7 @@ def hold(call: Call) -> int:
         raise UsageError("a hold, and lifting one, needs --reason", hint=f"for example: {call.verb.example}")
     event = session.release(reason) if lift else session.hold(reason)
     state = "released" if lift else "held"
-    data = session_data(session.head) | receipt_data(session.head, event, state)
+    data = session_data(session.head) | {"state": state}
     return call.output.done("session", data, f"{head.name} is {state} at position {event.position}")
 
 

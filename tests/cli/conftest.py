@@ -1,0 +1,147 @@
+"""The command as a user runs it: the installed script, in a process of its own, on a store in a directory of its own."""
+
+import json
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+SCRIPT = Path(sys.executable).with_name("onrecord")
+PATIENCE = 30
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class Command:
+    """Runs `onrecord` against one store and one project."""
+
+    def __init__(self, place: Path, bytecode: Path, project: Path | None = None) -> None:
+        self.place = place
+        self.store = place / "data" / "store.db"
+        self.project = project or place / "project"
+        self.project.mkdir(exist_ok=True)
+        keep = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
+        self.environment = keep | {
+            "HOME": str(place),
+            "ONRECORD_STORE": str(self.store),
+            "PYTHONPYCACHEPREFIX": str(bytecode),
+            "COLUMNS": "100",
+            "TERM": "xterm-256color",
+        }
+
+    def started(self, *words: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.Popen:
+        return subprocess.Popen(
+            [SCRIPT, *words], cwd=self.project, env=self.environment | (env or {}), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
+        )  # fmt: skip
+
+    def run(self, *words: str, stdin: str = "", env: dict[str, str] | None = None) -> Done:
+        with self.started(*words, env=env, stdin=subprocess.PIPE) as process:
+            out, err = process.communicate(stdin, timeout=PATIENCE)
+        return Done(process.returncode, out, err)
+
+    def data(self, *words: str, kind: str, code: int = 0, stdin: str = "") -> Any:
+        """The data of a --json answer; the envelope is checked on the way."""
+        done = self.run(*words, "--json", stdin=stdin)
+        assert done.code == code, done
+        envelope = json.loads(done.out)
+        assert list(envelope) == ["schema_version", "kind", "data"], done.out
+        assert (envelope["schema_version"], envelope["kind"]) == (1, kind)
+        assert done.err == ""
+        return envelope["data"]
+
+    def ok(self, *words: str, stdin: str = "", env: dict[str, str] | None = None) -> str:
+        done = self.run(*words, stdin=stdin, env=env)
+        assert done.code == 0, done
+        return done.out
+
+    def error(self, *words: str, code: int, kind: str, env: dict[str, str] | None = None) -> dict[str, Any]:
+        """What a failing command says, told as JSON and as text; stdout stays empty both times."""
+        plain = self.run(*words, env=env)
+        done = self.run(*words, "--json", env=env)
+        assert (done.code, plain.code) == (code, code), (done, plain)
+        assert (done.out, plain.out) == ("", "")
+        envelope = json.loads(done.err)
+        assert (envelope["schema_version"], envelope["kind"]) == (1, "error")
+        error = envelope["error"]
+        assert sorted(error) == ["hint", "kind", "message", "retryable"]
+        assert error["kind"] == kind, error
+        assert "error: " in plain.err
+        assert ("hint: " in plain.err) is bool(error["hint"])
+        assert "Traceback" not in plain.err + done.err
+        return error
+
+    def on_terminal(self, *words: str, columns: int = 100, keys: str = "", env: dict[str, str] | None = None) -> Done:
+        """Run on a terminal of its own; what it shows comes back as `out`."""
+        child, terminal = pty.fork()
+        if child == 0:
+            os.chdir(self.project)
+            environment = self.environment | {"COLUMNS": str(columns), "LINES": "60"} | (env or {})
+            os.execve(SCRIPT, [str(SCRIPT), *words], environment)
+        if keys:
+            os.write(terminal, keys.encode())
+        shown = b""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            if select.select([terminal], [], [], 0.5)[0]:
+                try:
+                    chunk = os.read(terminal, 65_536)
+                except OSError:
+                    break
+                if not chunk:
+                    break
+                shown += chunk
+        os.close(terminal)
+        _pid, status = os.waitpid(child, 0)
+        return Done(os.waitstatus_to_exitcode(status), shown.decode(), "")
+
+
+@pytest.fixture(scope="session")
+def bytecode(tmp_path_factory) -> Path:
+    """Compiled modules, kept for the whole run: the tests start hundreds of processes."""
+    return tmp_path_factory.mktemp("bytecode")
+
+
+@pytest.fixture
+def command(tmp_path, bytecode) -> Command:
+    return Command(tmp_path, bytecode)
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory, bytecode) -> Command:
+    """A store made once; the tests work on copies of it."""
+    command = Command(tmp_path_factory.mktemp("template"), bytecode)
+    command.ok("open", "fix-invite-403", "--objective", "Fix intermittent 403")
+    command.ok("record", "--user", "Why the 403?", "--assistant", "Looking.", "--tool", "pytest=3 failed")
+    command.ok("decide", "Reproduce before touching the middleware", "--why", "two fixes failed")
+    command.ok("state", "The middleware is the cause", "--label", "rejected", "--evidence", "run-7.log")
+    return command
+
+
+@pytest.fixture
+def working(template, tmp_path, bytecode) -> Command:
+    """A store with one live session that has a turn, a decision and a finding."""
+    shutil.copytree(template.store.parent, tmp_path / "data")
+    return Command(tmp_path, bytecode, project=template.project)
+
+
+@pytest.fixture(scope="session")
+def crowd(template, tmp_path_factory, bytecode) -> Command:
+    """The same store with more sessions in other states; for tests that change nothing."""
+    place = tmp_path_factory.mktemp("crowd")
+    shutil.copytree(template.store.parent, place / "data")
+    command = Command(place, bytecode, project=template.project)
+    for words in (["open", "other"], ["open", "ended"], ["close", "ended"], ["open", "paused"], ["pause", "paused"]):
+        command.ok(*words)
+    return command

@@ -1,0 +1,221 @@
+"""Promise 13: a backup under load is a whole store; making and upgrading one can be killed at any step; newer is refused."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from onrecord.errors import InvalidInput, OnrecordError, StoreFull, StoreTooNew
+from onrecord.session.records import Records
+from onrecord.stores.sqlite import SQLiteStore, connection
+from tests.crash.disks import WRITE, Disk, Step
+from tests.crash.ledger import Ack, acks_in, complaints
+from tests.crash.nursery import Nursery
+from tests.crash.workers import noise
+
+WRITERS = 4
+NEVER = 1 << 60
+
+
+def settled(path: str, acks: list[Ack]) -> list[str]:
+    """What is wrong with a copy, asked in a directory of its own so that no other file helps it."""
+    alone = Path(path).parent / f"alone-{Path(path).name}"
+    alone.mkdir(mode=0o700)
+    shutil.copy(path, alone / "log.db")
+    (alone / "log.db").chmod(0o600)
+    try:
+        return complaints(str(alone / "log.db"), acks)
+    except OnrecordError as problem:
+        return [f"cannot be opened: {problem}"]
+
+
+def copies_under_load(
+    nursery: Nursery, path: str, copies: int, copy: Callable[[SQLiteStore, str], object]
+) -> Iterator[list[str]]:
+    """While processes write, copy the store again and again; what each copy lacks of what was acknowledged before it."""
+    writers = [
+        nursery.start("write_turns", path=path, session=f"session-{number}", agent="main", form="recorded")
+        for number in range(WRITERS)
+    ]
+    store = SQLiteStore(path)
+    acks: list[Ack] = []
+    try:
+        for writer in writers:
+            assert writer.line() == "ready"
+        for number in range(copies):
+            before = len(acks)
+            while len(acks) < before + WRITERS * 5:
+                acks += [ack for writer in writers for ack in acks_in(writer.lines(0.005))]
+            known = list(acks)
+            target = f"{path}.copy-{number}"
+            copy(store, target)
+            yield settled(target, known)
+    finally:
+        for writer in writers:
+            writer.kill()
+        store.close()
+
+
+@pytest.mark.timeout(900)
+def test_promise_13_a_backup_under_load_has_everything_acknowledged_before(
+    nursery: Nursery, path: str, count: Callable[[int, int], int]
+):
+    """Every backup made while processes write opens by itself, verifies, and has what was acknowledged when it began."""
+    for found in copies_under_load(nursery, path, count(15, 300), SQLiteStore.backup):
+        assert found == []
+
+
+def test_promise_13_control_a_plain_copy_under_load_is_caught(nursery: Nursery, path: str):
+    """Control: copying the database file alone, as `cp` does, lacks what is still in the write-ahead log, or is torn."""
+
+    def plain(_store: SQLiteStore, target: str) -> None:
+        # In a process of its own: reading the file here would drop the locks of the store that is open.
+        os.spawnlp(os.P_WAIT, "cp", "cp", path, target)
+
+    assert any(copies_under_load(nursery, path, 5, plain))
+
+
+def test_promise_13_a_backup_replaces_nothing_and_leaves_nothing_half_done(path: str, tmp_path: Path):
+    """A backup never replaces a file, is readable by its owner alone, and a failed one leaves no file behind."""
+    store = SQLiteStore(path)
+    Records(store).open("backed-up").record_turn(noise(0))
+    target = tmp_path / "backup.db"
+    store.backup(str(target))
+    assert target.stat().st_mode & 0o777 == 0o600
+    before = target.read_bytes()
+    with pytest.raises(InvalidInput):
+        store.backup(str(target))
+    assert target.read_bytes() == before
+
+    def full(step: Step) -> BaseException | None:
+        return apsw.FullError("no space left") if step.what == WRITE and ".part-" in step.file else None
+
+    with Disk(full), pytest.raises(StoreFull):
+        store.backup(str(tmp_path / "failed.db"))
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["backup.db", "store"]
+    store.close()
+
+
+@pytest.fixture
+def next_version(tmp_path: Path) -> str:
+    """The SQL files of an onrecord that is one schema ahead of this one."""
+    sql = tmp_path / "sql"
+    shutil.copytree(connection._SQL, sql)
+    migration = (
+        "CREATE TABLE novelties (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;\n"
+        "INSERT INTO novelties SELECT id, name FROM sessions;\n"
+        "ALTER TABLE sessions ADD COLUMN novelty TEXT;\n"
+        "UPDATE sessions SET novelty = 'new';\n"
+        "CREATE INDEX sessions_by_novelty ON sessions (novelty);\n"
+    )
+    (sql / "migrations" / f"{connection.SCHEMA_VERSION + 1:04}_novelty.sql").write_text(migration)
+    with (sql / "schema.sql").open("a") as schema:
+        schema.write("\n" + migration.replace("INSERT INTO novelties SELECT id, name FROM sessions;\n", ""))
+    return str(sql)
+
+
+@pytest.fixture
+def older_store(tmp_path: Path) -> tuple[Path, list[Ack]]:
+    """A closed store of the present version, and what it was acknowledged for."""
+    path = tmp_path / "older" / "log.db"
+    store = SQLiteStore(str(path))
+    with Records(store).open("upgraded") as session:
+        acks = [Ack(e.session, e.position, e.id) for e in (session.record_turn(noise(number)) for number in range(5))]
+    store.close()
+    return path.parent, acks
+
+
+class Upgrade:
+    """Runs makers and upgraders of a store until they are killed, and looks at what they left."""
+
+    def __init__(self, nursery: Nursery, place: Path, sql: str, version: int, *, careless: bool = False) -> None:
+        self._nursery = nursery
+        self._place = place
+        self._sql = sql
+        self._version = version
+        self._careless = careless
+
+    def run(self, path: str, kill_at: int, level: str) -> list[str]:
+        return self._nursery.start(
+            "make_or_upgrade",
+            path=path, sql=self._sql, version=self._version, kill_at=kill_at, level=level, careless=self._careless,
+        ).wait()  # fmt: skip
+
+    def troubles(self, start: Path | None, acks: list[Ack], level: str, stride: int) -> Iterator[str]:
+        """For a kill at every `stride`-th step: why the store does not open to the next process, or what it lacks."""
+        (whole,) = self.run(self._copy(start, "whole"), NEVER, level)
+        for kill_at in range(1, int(whole.removeprefix("steps ")) + 1, stride):
+            path = self._copy(start, str(kill_at))
+            assert self.run(path, kill_at, level) == []
+            lines = self.run(path, NEVER, level)
+            if len(lines) != 1 or not lines[0].startswith("steps"):
+                yield f"killed at {level} {kill_at}: {lines}"
+                continue
+            file = apsw.Connection(path)
+            if file.pragma("user_version") != self._version or file.pragma("integrity_check") != "ok":
+                yield f"killed at {level} {kill_at}: version {file.pragma('user_version')}"
+            there = {row[0] for row in file.execute("SELECT id FROM events")}
+            if not {ack.id for ack in acks} <= there:
+                yield f"killed at {level} {kill_at}: events are lost"
+            file.close()
+
+    def _copy(self, start: Path | None, name: str) -> str:
+        directory = self._place / f"{self._version}-{name}"
+        if start is None:
+            directory.mkdir(mode=0o700)
+        else:
+            shutil.copytree(start, directory)
+        return str(directory / "log.db")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("level", ["statement", "disk"])
+def test_promise_13_making_a_store_can_be_killed_at_any_step(
+    nursery: Nursery, memory_disk: Path, count: Callable[[int, int], int], level: str
+):
+    """A store whose first opener was killed at any statement or write opens to the next one, whole."""
+    upgrade = Upgrade(nursery, memory_disk, "", connection.SCHEMA_VERSION)
+    assert list(upgrade.troubles(None, [], level, count(2 if level == "disk" else 1, 1))) == []
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("level", ["statement", "disk"])
+def test_promise_13_an_upgrade_can_be_killed_at_any_step(
+    nursery: Nursery, memory_disk: Path, older_store: tuple[Path, list[Ack]], next_version: str, level: str
+):
+    """A store whose upgrade was killed at any statement or write is upgraded by the next opener, with all its events."""
+    upgrade = Upgrade(nursery, memory_disk, next_version, connection.SCHEMA_VERSION + 1)
+    assert list(upgrade.troubles(*older_store, level, 1)) == []
+
+
+def test_promise_13_control_an_upgrade_without_a_transaction_is_caught(
+    nursery: Nursery, memory_disk: Path, older_store: tuple[Path, list[Ack]], next_version: str
+):
+    """Control: a migration whose steps are not one transaction leaves stores that do not open."""
+    upgrade = Upgrade(nursery, memory_disk, next_version, connection.SCHEMA_VERSION + 1, careless=True)
+    assert list(upgrade.troubles(*older_store, "disk", 1)) != []
+
+
+def test_promise_13_a_newer_store_is_refused_and_left_alone(
+    nursery: Nursery, older_store: tuple[Path, list[Ack]], next_version: str
+):
+    """An older onrecord refuses a newer store with StoreTooNew, whatever it is asked, and changes no byte of it."""
+    directory, acks = older_store
+    path = str(directory / "log.db")
+    lines = nursery.start(
+        "make_or_upgrade",
+        path=path, sql=next_version, version=connection.SCHEMA_VERSION + 1, kill_at=NEVER, level="disk", careless=False,
+    ).wait()  # fmt: skip
+    assert lines[-1].startswith("steps")
+    before = {name: hashlib.sha256((directory / name).read_bytes()).digest() for name in ("log.db", "log.db-wal")}
+    for _ in range(3):
+        with pytest.raises(StoreTooNew) as refused:
+            SQLiteStore(path)
+        assert refused.value.hint == "upgrade onrecord"
+    after = {name: hashlib.sha256((directory / name).read_bytes()).digest() for name in before}
+    assert after == before
+    assert acks
