@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from onrecord.errors import InvalidInput, StoreCorrupt
 from onrecord.log.events import Record
 from onrecord.stores.sqlite.connection import QUERIES, meaning, open_reader
 
@@ -23,7 +24,7 @@ READERS_KEPT = 4
 """The most idle connections that are kept for the next questions."""
 
 _MASK = 0xFFFFFFFF
-_ENCODING = 11
+_ENCODING, _PAYLOAD = 11, 12
 
 Row = tuple[Any, ...]
 
@@ -58,6 +59,10 @@ class Readers:
             connection.close(force=True)
             if isinstance(problem, apsw.Error):
                 raise meaning(problem, self._path, system) from problem
+            if isinstance(problem, UnicodeDecodeError):
+                raise StoreCorrupt(f"{self._path} is damaged: a text in it is none ({problem})") from problem
+            if isinstance(problem, UnicodeEncodeError):
+                raise InvalidInput("what was asked for has half a character in it (a lone surrogate)") from None
             raise
         self.add(connection)
         return rows
@@ -93,20 +98,13 @@ def records_of(session: str, rows: list[Row], payloads: Payloads) -> list[Record
     A payload that does not unpack comes as the bytes that are kept: whoever decodes it hears where the damage is, and
     verification can go on to the next event.
     """
-    if not any(row[_ENCODING] for row in rows):
-        # Short facts are kept as they are, and loading zstd would cost more than reading them.
-        return [Record._make((session, row[0] & _MASK, *row[1:9], row[12], row[9], row[10])) for row in rows]
-    found: list[Record] = []
-    decompressor = payloads.borrow()
-    decompress, make, add = decompressor.decompress, Record._make, found.append
-    try:
-        for key, id_, kind, v, at, by, run, because, salt, payload_hash, digest, encoding, payload in rows:
-            if encoding and payload is not None:
-                try:
-                    payload = decompress(payload)  # noqa: PLW2901  # the row's own value, unpacked
-                except Exception:  # noqa: BLE001, S110  # zstd's error class is not worth its import here; see above
-                    pass
-            add(make((session, key & _MASK, id_, kind, v, at, by, run, because, salt, payload, payload_hash, digest)))
-    finally:
-        payloads.give_back(decompressor)
-    return found
+    unpacked = iter(payloads.unpack([row[12] for row in rows if row[11] and row[12] is not None]))
+    make = tuple.__new__  # what Record._make does, without the call in between: this is the loop that long logs wait for
+    return [
+        make(
+            Record,
+            (session, key & _MASK, id_, kind, v, at, by, run, because, salt,
+             next(unpacked) if encoding and payload is not None else payload, payload_hash, digest),
+        )
+        for key, id_, kind, v, at, by, run, because, salt, payload_hash, digest, encoding, payload in rows
+    ]  # fmt: skip

@@ -194,8 +194,8 @@ class SQLiteStore:
 
     def snapshot(self, session: str, view: str) -> Snapshot | None:
         for name, position, digest, packed in self._readers.ask("snapshot", (session, view)):
-            body = self._payloads.decompress(packed)
-            return None if body is None else Snapshot(name, position, digest, body)
+            (body,) = self._payloads.unpack([packed])
+            return None if body is packed else Snapshot(name, position, digest, body)
         return None
 
     def search(
