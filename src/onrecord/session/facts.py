@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import InvalidInput
+from onrecord.errors import EventNotFound, InvalidInput
 from onrecord.log.codec import encode_payload
 from onrecord.views.facts import TEXT_LIMIT
 from onrecord.views.findings import LABELS, NEED_EVIDENCE
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onrecord.log.events import Event
+    from onrecord.views.fold import Whole
 
 SCRATCH_LIMIT = 16 * 1024
 """The largest scratch value, in bytes of JSON: larger things belong into files."""
@@ -29,6 +30,10 @@ class FactVerbs:
 
         def require_text(self, text: str, what: str, limit: int) -> str:
             """The text if it says something and is short enough."""
+
+        @property
+        def views(self) -> Whole:
+            """Everything the log means at its newest position."""
 
     def set_objective(self, text: str) -> Event:
         """Say what the session is for."""
@@ -71,6 +76,10 @@ class FactVerbs:
     ) -> Event:
         """Give a finding another label; its history keeps the old one."""
         data = {"finding": finding, "why": why, **self._labelled(label, evidence, because)}
+        known = self.views.findings.findings
+        if finding not in known:
+            names = ", ".join(known) or "none yet"
+            raise EventNotFound(f"there is no finding {finding!r}", hint=f"findings are {names}")
         return self.record("finding.relabelled", data, because=because)
 
     def _labelled(self, label: str, evidence: Sequence[str], because: int | None) -> dict[str, Any]:

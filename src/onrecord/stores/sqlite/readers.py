@@ -6,7 +6,9 @@ write-ahead log from ever being cut back.
 
 from __future__ import annotations
 
+import time
 from json import dumps
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -34,8 +36,14 @@ class Readers:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._idle: list[apsw.Connection] = []
         self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._idle: list[apsw.Connection] = []
+        self._asking: list[None] = []
+        """One entry for each question that is being answered. Lists are changed in one step, so this needs no lock."""
+        self._pause: Event | None = None
 
     def add(self, connection: apsw.Connection) -> None:
         """Take a connection into the pool, or close it if there is no place for it."""
@@ -48,6 +56,15 @@ class Readers:
 
     def ask(self, name: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """Every row of a named query's answer."""
+        self._asking.append(None)
+        try:
+            while self._pause is not None:
+                self._wait(self._pause)
+            return self._answer(name, values)
+        finally:
+            self._asking.pop()
+
+    def _answer(self, name: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Row]:
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -73,10 +90,34 @@ class Readers:
         while self._idle:
             self._idle.pop().close()
 
+    def pause(self, seconds: float) -> None:
+        """Before a fork: let no question begin, wait for those under way, and close every connection."""
+        self._pause = Event()
+        deadline = time.monotonic() + seconds
+        while self._asking and time.monotonic() < deadline:
+            time.sleep(0.0005)
+        if not self._asking:
+            while self._idle:
+                self._idle.pop().close()
+
+    def go_on(self) -> None:
+        """After a fork, in the parent."""
+        pause, self._pause = self._pause, None
+        if pause is not None:
+            pause.set()
+
+    def _wait(self, pause: Event) -> None:
+        self._asking.pop()
+        try:
+            pause.wait()
+        finally:
+            self._asking.append(None)
+
     def forget(self) -> list[object]:
         """In a forked child: what was inherited, which must neither be used nor closed."""
-        inherited, self._idle = self._idle, []
-        return list(inherited)
+        inherited: list[object] = list(self._idle)
+        self._start()
+        return inherited
 
     def _open(self) -> apsw.Connection:
         try:

@@ -186,19 +186,26 @@ class Writer:
         return inherited
 
     def pause(self, seconds: float) -> bool:
-        """Before a fork: wait until no transaction runs, and let none begin."""
-        deadline = time.monotonic() + seconds
-        while True:
-            with self._mutex:
-                if not self._led:
-                    self._led = True
-                    return True
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.001)
+        """Take the lead, in turn, and keep it: no transaction runs, and none begins. False if that took too long."""
+        turn = Request()
+        with self._mutex:
+            if not self._led:
+                self._led = True
+                return True
+            turn.waiter = Lock()
+            turn.waiter.acquire()
+            self._queue.append(turn)
+        turn.waiter.acquire(timeout=seconds)
+        with self._mutex:
+            turn.given_up = True
+            return turn.leads
+
+    def let_go(self) -> None:
+        """While paused: close the connection; the next write opens another."""
+        self._discard()
 
     def go_on(self) -> None:
-        """After a fork, in the parent."""
+        """After a pause: whoever waits may lead."""
         self._hand_on()
 
     def _hand_on(self) -> None:
