@@ -1,7 +1,7 @@
 """SQLiteStore: logs in one file, for all processes of one machine, durable on return.
 
-The port says what each method owes (`log/store.py`); here is how. Everything that changes goes through the writer, everything
-that reads through a pool of readers. A process that forks leaves all of it to its parent and starts anew in the child.
+The port says what each method owes (`log/store.py`); here is how. Everything that changes goes through the writer,
+everything that reads through a pool of readers. A forked child leaves all of it to its parent and starts anew.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ _LATEST = (1 << 62, "")
 class SQLiteStore:
     """A store in one file. `durability="fast"` does not wait for the disk: a power cut can lose the last commits."""
 
-    def __init__(
-        self, path: str, *, durability: str = "full", clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, path: str, *, durability: str = "full", clock: Callable[[], float] = time.time) -> None:
         refuse_old_library()
         if durability not in DURABILITIES:
             raise InvalidInput(f"durability is full or fast, not {durability!r}")
@@ -87,9 +85,7 @@ class SQLiteStore:
         pack = self._payloads.pack
         packed = [pack(draft.payload) for draft in drafts]
         now = self._now() if lease is not None else 0
-        answer: list[Receipt] = self._writer.run(
-            Append(session, drafts, packed, expect=expect, lease=lease, now=now)
-        )
+        answer: list[Receipt] = self._writer.run(Append(session, drafts, packed, expect=expect, lease=lease, now=now))
         return answer
 
     def read(
@@ -223,7 +219,7 @@ class SQLiteStore:
         return back_up(self.path, path)
 
     def describe(self, *, check: bool = False) -> dict[str, Any]:
-        """What `onrecord doctor` reports: versions, settings in force, files, permissions, counts, and on demand integrity."""
+        """What `onrecord doctor` reports: versions, settings in force, files, counts, and on demand integrity."""
         return describe(self.path, self.durability, self._readers, check=check)
 
     def tidy(self) -> None:
@@ -325,7 +321,5 @@ def _leave_inherited_open() -> None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 atexit.register(_leave_inherited_open)
