@@ -10,22 +10,30 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 from onrecord import machine
+from onrecord.session import effects
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
-from onrecord.session.turns import Turn
+from onrecord.session.turns import Turn, told
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator
 
     from onrecord.log.events import Event
+    from onrecord.log.head import Head
+    from onrecord.log.items import Item
+    from onrecord.session.retention import Policy, Swept
+    from onrecord.views.fold import Whole
 
     P = ParamSpec("P")
     R = TypeVar("R")
     S = TypeVar("S")
 
+PAGE = 100
+"""How many events an asynchronous reader fetches at a time."""
 THREADS = 64
 """How many calls of one process wait for a store at the same time."""
 
@@ -40,13 +48,11 @@ def _renew_threads() -> None:
 machine.after_fork(_renew_threads)
 
 
-class Cancelled(asyncio.CancelledError):
-    """A call was cancelled after it had begun: `result` or `error` tells how it ended."""
+class Outcome(NamedTuple):
+    """How a call ended whose caller was cancelled: the cancellation carries it, see `outcome_of`."""
 
-    def __init__(self, result: Any = None, error: BaseException | None = None) -> None:
-        super().__init__("the call had begun; its outcome is in .result or .error")
-        self.result = result
-        self.error = error
+    result: Any
+    error: BaseException | None
 
     @property
     def landed(self) -> bool:
@@ -54,9 +60,20 @@ class Cancelled(asyncio.CancelledError):
         return self.error is None
 
 
+def outcome_of(cancelled: asyncio.CancelledError) -> Outcome | None:
+    """The outcome of the call that was cancelled; None if it was no call of ours, or had not begun."""
+    # A class of its own would not pass through asyncio.timeout, which asks for exactly CancelledError.
+    told = cancelled.args[0] if cancelled.args else None
+    return told if isinstance(told, Outcome) else None
+
+
 async def settled(call: Callable[[], R]) -> R:
     """Run a blocking call to its end, come what may, and return its outcome."""
-    future = asyncio.get_running_loop().run_in_executor(_threads, call)
+    return await _finished(asyncio.get_running_loop().run_in_executor(_threads, call))
+
+
+async def _finished(future: asyncio.Future[R]) -> R:
+    """The outcome of what has begun; whoever is cancelled meanwhile is told it together with the cancellation."""
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
@@ -65,8 +82,10 @@ async def settled(call: Callable[[], R]) -> R:
                 await asyncio.wait([future])
             except asyncio.CancelledError:  # cancelled again: the outcome is still worth a moment
                 continue
+        if future.cancelled():
+            raise
         error = future.exception()
-        raise Cancelled(None if error else future.result(), error) from None
+        raise asyncio.CancelledError(Outcome(None if error else future.result(), error)) from None
 
 
 def _awaited(
@@ -79,6 +98,13 @@ def _awaited(
     return call
 
 
+async def _paged(found: Iterator[R]) -> AsyncIterator[R]:
+    """What a synchronous reader finds, fetched a page at a time."""
+    while page := await settled(lambda: list(islice(found, PAGE))):
+        for one in page:
+            yield one
+
+
 class _Wrapper:
     """Holds the synchronous object whose verbs are awaited."""
 
@@ -88,15 +114,35 @@ class _Wrapper:
 class AsyncTurn(_Wrapper):
     """A turn whose steps are awaited. Leaving its `async with` block commits it; an exception aborts it."""
 
-    def __init__(self, opening: Awaitable[Turn]) -> None:
-        self._opening = opening
+    def __init__(self, begin: Callable[[], Turn]) -> None:
+        self._begin = begin
 
     async def __aenter__(self) -> Self:
-        self.sync: Turn = await self._opening
+        self.sync: Turn = await settled(self._begin)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> None:
         await settled(partial(self.sync.__exit__, kind, problem, trace))
+
+    @property
+    def position(self) -> int:
+        """Where the turn was begun."""
+        return self.sync.position
+
+    @property
+    def base(self) -> int:
+        """The committed position it builds on."""
+        return self.sync.base
+
+    @property
+    def answered(self) -> bool:
+        """Whether this very request has a committed answer already: use `answer`, call no model."""
+        return self.sync.answered
+
+    @property
+    def answer(self) -> list[Item] | None:
+        """The items of that answer."""
+        return self.sync.answer
 
     add = _awaited(Turn.add)
     system = _awaited(Turn.system)
@@ -136,6 +182,11 @@ class AsyncSession(_Wrapper):
         """Where the session stands in its lifecycle."""
         return self.sync.status
 
+    @property
+    def head(self) -> Head:
+        """Where the log stands, as far as this handle has read."""
+        return self.sync.head
+
     async def join(self, **options: Any) -> Self:
         """Take this agent's lane: a new run begins."""
         await settled(partial(self.sync.join, **options))
@@ -143,25 +194,40 @@ class AsyncSession(_Wrapper):
 
     def turn(self, **options: Any) -> AsyncTurn:
         """Begin a turn; use it with `async with`."""
-        return AsyncTurn(settled(partial(self.sync.turn, **options)))
+        return AsyncTurn(partial(self.sync.turn, **options))
 
-    async def events(self, after: int = 0, upto: int | None = None) -> AsyncIterator[Event]:
+    async def events(
+        self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None
+    ) -> AsyncIterator[Event]:
         """The log, in order."""
-        pages = self.sync.events(after, upto)
-        while (event := await settled(partial(next, pages, None))) is not None:
+        async for event in _paged(self.sync.events(after, upto, kinds)):
             yield event
+
+    async def refresh(self) -> Self:
+        """Fold in what others appended."""
+        await settled(self.sync.refresh)
+        return self
+
+    async def views(self) -> Whole:
+        """Everything the log means at its newest position."""
+        return await settled(lambda: self.sync.views)
 
     async def once(self, key: str, fn: Callable[[], Awaitable[Any]], *, rerun_unknown: bool = False) -> Any:
         """The recorded result under this key; if there is none, await `fn` and record what it returns."""
-        loop = asyncio.get_running_loop()
+        return await _finished(asyncio.ensure_future(self._once(key, fn, rerun_unknown=rerun_unknown)))
 
-        def run_there() -> Any:
-            async def made() -> Any:
-                return await fn()
-
-            return asyncio.run_coroutine_threadsafe(made(), loop).result()
-
-        return await settled(partial(self.sync.once, key, run_there, rerun_unknown=rerun_unknown))
+    async def _once(self, key: str, fn: Callable[[], Awaitable[Any]], *, rerun_unknown: bool) -> Any:
+        # No thread waits for `fn`: it may need one itself.
+        name = getattr(fn, "__name__", "")
+        done, result = await settled(partial(effects.prepare, self.sync, key, name, rerun_unknown=rerun_unknown))
+        if done:
+            return result
+        try:
+            made = await fn()
+        except Exception as problem:
+            await settled(partial(effects.settle, self.sync, key, error=told(problem)))
+            raise
+        return await settled(partial(effects.conclude, self.sync, key, made))
 
     leave = _awaited(Session.leave)
     append = _awaited(Session.append)
@@ -218,6 +284,25 @@ class AsyncRecords(_Wrapper):
     async def get(self, name: str, **options: Any) -> AsyncSession:
         """The session of this name or id, without taking a lane."""
         return AsyncSession(await settled(partial(self.sync.get, name, **options)))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_problem: object) -> None:
+        await self.close()
+
+    async def create(self, name: str, **options: Any) -> AsyncSession:
+        """Make a new session."""
+        return AsyncSession(await settled(partial(self.sync.create, name, **options)))
+
+    async def child(self, parent: AsyncSession, name: str, **options: Any) -> AsyncSession:
+        """A session under another one, with a slice of what is left of its budget."""
+        return AsyncSession(await settled(partial(self.sync.child, parent.sync, name, **options)))
+
+    async def sweep(self, policy: Policy | None = None, *, dry_run: bool = False) -> AsyncIterator[Swept]:
+        """Apply the retention policy to every session of the store."""
+        async for swept in _paged(self.sync.sweep(policy, dry_run=dry_run)):
+            yield swept
 
     find = _awaited(Records.find)
     sessions = _awaited(Records.sessions)

@@ -1,6 +1,5 @@
 """What the SQLite store promises beyond the contract: its settings, its schema, its gate, its indexes."""
 
-import os
 import re
 import stat
 import threading
@@ -13,11 +12,22 @@ from typing import Any
 import apsw
 import pytest
 
-from onrecord.errors import IdReused, InvalidInput, LogMoved, StoreBusy, StoreError, StoreReadOnly
+from onrecord.errors import (
+    IdReused,
+    InvalidInput,
+    LeaseLost,
+    LogMoved,
+    SessionNotFound,
+    StoreBusy,
+    StoreError,
+    StoreReadOnly,
+)
+from onrecord.log import head as heads
 from onrecord.log.codec import decode_payload
 from onrecord.log.store import Hit
 from onrecord.stores.sqlite import SQLiteStore, connection, gate, payloads, search, writer
 from onrecord.testing import derived
+from onrecord.testing.keeping import HOLDER
 from onrecord.testing.tools import Workbench
 
 SQL = Path(connection.__file__).parent.parent / "sql" / "sqlite"
@@ -226,8 +236,9 @@ def test_a_burst_of_appends_leaves_the_lists_alone(bench: Bench, path: Path):
     assert int(moments) < 5
 
 
-def test_one_request_of_a_shared_transaction_fails_alone(bench: Bench):
-    """Threads that share a transaction share neither errors nor events."""
+def test_one_request_of_a_shared_transaction_fails_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    """Threads that share a transaction share neither errors nor events, and none of them makes it begin again."""
+    monkeypatch.setattr(writer.Writer, "_retreat", lambda *_: pytest.fail("the shared transaction was given up"))
     session = bench.open()
     bench.store.append(session, [bench.draft(data={"text": "taken"}, id="taken")])
     good = [bench.draft() for _ in range(24)]
@@ -256,6 +267,41 @@ def test_one_request_of_a_shared_transaction_fails_alone(bench: Bench):
     assert {type(results[number]) for number in range(1, 24, 3)} == {LogMoved}
     assert bench.store.head(session).position == 2 + 8
     assert derived(bench.store.read(session)) == bench.store.head(session).hash
+
+
+def test_threads_with_leases_in_many_sessions_share_a_transaction(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    """Forks, leases, known ids, large payloads, renaming: whatever a batch holds, each gets what it would get alone."""
+    monkeypatch.setattr(writer.Writer, "_retreat", lambda *_: pytest.fail("the shared transaction was given up"))
+    parent = bench.open("parent")
+    known = bench.draft(id="known")
+    bench.store.append(parent, [known])
+    sessions = [bench.fork(parent, 2, "fork"), *(bench.open(f"s{number}") for number in range(5))]
+    leases = [bench.store.acquire(session, "main", HOLDER, seconds=10) for session in sessions]
+    bench.store.release(leases[5])
+    bench.clock.advance(8)
+    batch = [
+        lambda: bench.store.append(sessions[0], [known, bench.draft(id="a")], lease=leases[0]),
+        lambda: bench.store.append(sessions[1], [bench.draft(data={"text": "x" * 50_000}, id="b")], lease=leases[1]),
+        lambda: bench.store.append(sessions[2], [bench.draft("session.renamed", {"name": "new"}, id="c")]),
+        lambda: bench.store.append(sessions[3], [bench.draft(id=f"d{n}") for n in range(40)], lease=leases[3]),
+        lambda: bench.store.append(sessions[4], [bench.draft("session.paused", {"reason": "lunch"}, id="e")]),
+        lambda: bench.store.append(sessions[5], [bench.draft(id="f")], lease=leases[5]),
+        lambda: bench.store.append("01ARZ3NDEKTSV4RRFFQ69G5FAV", [bench.draft(id="g")]),
+    ]
+    with ThreadPoolExecutor(len(batch)) as threads, shut(bench.store):
+        answers = [threads.submit(one) for one in batch]
+        time.sleep(0.1)
+    errors = [answer.exception() for answer in answers]
+    assert [type(error) for error in errors[5:]] == [LeaseLost, SessionNotFound]
+    assert [error for error in errors[:5] if error] == []
+    assert [one.new for one in answers[0].result()] == [False, True]
+    assert [bench.store.head(session).position for session in sessions] == [4, 2, 2, 41, 2, 1]
+    assert bench.store.head(sessions[2]).name == "new"
+    assert bench.store.head(sessions[4]).status == heads.PAUSED
+    for session in sessions:
+        assert derived(bench.store.read(session)) == bench.store.head(session).hash
+    ends = {lease.session: lease.until for session in sessions for lease in bench.store.leases(session)}
+    assert [ends[session] - leases[0].since for session in sessions[:5]] == [18e6, 18e6, 10e6, 18e6, 10e6]
 
 
 class shut:  # noqa: N801  # reads as a word in a with statement
@@ -368,13 +414,13 @@ def test_a_closed_store_opens_again_when_it_is_used(bench: Bench):
     """Closing lets go of files; nothing is lost by it, and a later call starts anew."""
     session = bench.open()
     bench.store.close()
-    assert not [name for name in os.listdir("/proc/self/fd") if opened(name, bench.path)]
+    assert not [file for file in Path("/proc/self/fd").iterdir() if leads_to(file, bench.path)]
     bench.add(session, "item.added")
     assert bench.store.head(session).position == 2
 
 
-def opened(name: str, path: str) -> bool:
+def leads_to(file: Path, path: str) -> bool:
     try:
-        return str(Path(f"/proc/self/fd/{name}").readlink()).startswith(path)
+        return str(file.readlink()).startswith(path)
     except OSError:
         return False

@@ -33,7 +33,9 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 def memory_disk(tmp_path: Path) -> Iterator[Path]:
     """A directory for images, in memory where the machine has such a place: they need not survive anything."""
     shared = Path("/dev/shm")
-    place = shared / f"onrecord-images-{tmp_path.parent.name}-{tmp_path.name}" if shared.is_dir() else tmp_path / "images"
+    place = (
+        shared / f"onrecord-images-{tmp_path.parent.name}-{tmp_path.name}" if shared.is_dir() else tmp_path / "images"
+    )
     place.mkdir(mode=0o700, parents=True)
     yield place
     shutil.rmtree(place)

@@ -47,7 +47,7 @@ class _File(apsw.VFSFile):
     def __init__(self, disk: "Disk", name: Any, flags: list[int]) -> None:
         self._disk = disk
         whole = name.filename() if isinstance(name, apsw.URIFilename) else name
-        self._name = os.path.basename(whole or "temporary")
+        self._name = Path(whole or "temporary").name
         super().__init__(BASE, name, flags)
         if whole:
             disk.paths.add(whole)
@@ -82,7 +82,8 @@ class Disk(apsw.VFS):
 
     def __enter__(self) -> Self:
         self._really = (os.pwrite, os.fsync)
-        os.pwrite, os.fsync = self._pwrite, self._fsync
+        os.pwrite = self._pwrite  # type: ignore[assignment]  # the store only ever writes bytes this way
+        os.fsync = self._fsync  # type: ignore[assignment]  # and only ever syncs by number
         return self
 
     def __exit__(
@@ -117,15 +118,15 @@ class Disk(apsw.VFS):
         facts = os.fstat(file)
         for path in self.paths:
             with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(facts, os.stat(path)):
-                    return os.path.basename(path)
+                if os.path.samestat(facts, Path(path).stat()):
+                    return Path(path).name
         return ""
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802  # as above
         return _File(self, name, flags)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802  # as above
-        step = Step(DELETE, os.path.basename(filename), int(syncdir))
+        step = Step(DELETE, Path(filename).name, int(syncdir))
         self.do(step, lambda: super(Disk, self).xDelete(filename, syncdir))
 
     def xGetLastError(self) -> tuple[int, str]:  # noqa: N802  # as above
@@ -234,7 +235,7 @@ def _torn(step: Step, chance: random.Random) -> Step:
     """Some sectors of a write: its beginning, its end, or one in the middle."""
     if step.what != WRITE or len(step.data) <= 1:
         return step
-    edges = [edge for edge in range(SECTOR - step.offset % SECTOR, len(step.data), SECTOR)] or [len(step.data) // 2]
+    edges = list(range(SECTOR - step.offset % SECTOR, len(step.data), SECTOR)) or [len(step.data) // 2]
     edge = chance.choice(edges)
     if chance.random() < 0.5:
         return step._replace(data=step.data[:edge])

@@ -5,6 +5,7 @@ import signal
 import time
 import warnings
 from itertools import count
+from pathlib import Path
 from threading import Event as Told
 from threading import Thread
 
@@ -22,7 +23,8 @@ def fork_under_threads(pipes: Pipes, path: str, forks: int, patience: float, car
     With `careless`, wrong on purpose: the store does not notice that it was forked.
     """
     if careless:
-        SQLiteStore.pause = lambda *_arguments: False  # type: ignore[method-assign]  # taken out on purpose
+        SQLiteStore.pause = lambda *_arguments: None  # type: ignore[method-assign]  # taken out on purpose
+        SQLiteStore.go_on = lambda *_arguments: None  # type: ignore[method-assign]  # taken out on purpose
         SQLiteStore.start_anew = lambda *_arguments: []  # type: ignore[method-assign]  # taken out on purpose
     store = SQLiteStore(path)
     enough = Told()
@@ -131,7 +133,7 @@ def go_on_through_interrupts(pipes: Pipes, path: str, new_ids: bool) -> None:
             except KeyboardInterrupt:
                 interrupts += 1
         pipes.say("ack", event.session, event.position, event.id)
-        if os.path.exists(f"{path}.enough"):
+        if Path(f"{path}.enough").exists():
             break
     ended.set()
     thread.join(30)

@@ -75,8 +75,10 @@ def quick_complaints(path: str, acks: Iterable[Ack]) -> list[str]:
     connection = apsw.Connection(path)
     try:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        heads = connection.execute("SELECT number, id, position, hash, parent, forked_at FROM sessions").fetchall()
-        rows = connection.execute(
+        heads: list[tuple[Any, ...]] = connection.execute(
+            "SELECT number, id, position, hash, parent, forked_at FROM sessions"
+        ).fetchall()
+        rows: list[tuple[Any, ...]] = connection.execute(
             "SELECT key, id, kind, v, at, by, run, because, payload_hash, hash FROM events ORDER BY key"
         ).fetchall()
     except apsw.Error as problem:

@@ -31,6 +31,8 @@ def settled(path: str, acks: list[Ack]) -> list[str]:
         return complaints(str(alone / "log.db"), acks)
     except OnrecordError as problem:
         return [f"cannot be opened: {problem}"]
+    finally:
+        shutil.rmtree(alone)
 
 
 def copies_under_load(
@@ -54,6 +56,7 @@ def copies_under_load(
             target = f"{path}.copy-{number}"
             copy(store, target)
             yield settled(target, known)
+            Path(target).unlink()
     finally:
         for writer in writers:
             writer.kill()
@@ -62,11 +65,13 @@ def copies_under_load(
 
 @pytest.mark.timeout(900)
 def test_promise_13_a_backup_under_load_has_everything_acknowledged_before(
-    nursery: Nursery, path: str, count: Callable[[int, int], int]
+    nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int]
 ):
     """Every backup made while processes write opens by itself, verifies, and has what was acknowledged when it began."""
-    for found in copies_under_load(nursery, path, count(15, 300), SQLiteStore.backup):
-        assert found == []
+    for number in range(count(1, 30)):
+        path = str(tmp_path / str(number) / "log.db")
+        for found in copies_under_load(nursery, path, 15, SQLiteStore.backup):
+            assert found == []
 
 
 def test_promise_13_control_a_plain_copy_under_load_is_caught(nursery: Nursery, path: str):
@@ -98,6 +103,31 @@ def test_promise_13_a_backup_replaces_nothing_and_leaves_nothing_half_done(path:
         store.backup(str(tmp_path / "failed.db"))
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["backup.db", "store"]
     store.close()
+
+
+@pytest.mark.timeout(300)
+def test_promise_13_a_restore_can_be_killed_at_any_step(nursery: Nursery, memory_disk: Path):
+    """A restore that was killed anywhere leaves the store of before or the restored one under its name, each whole."""
+    first = memory_disk / "first"
+    store = SQLiteStore(str(first / "log.db"))
+    with Records(store).open("restored") as session:
+        event = session.record_turn(noise(0))
+        backup = store.backup(str(memory_disk / "backup.db"))
+        later = session.record_turn(noise(1))
+    store.close()
+    before, after = (Ack(one.session, one.position, one.id) for one in (event, later))
+    outcomes = set()
+    for kill_at in range(1, 1_000):
+        place = memory_disk / str(kill_at)
+        shutil.copytree(first, place)
+        path = str(place / "log.db")
+        lines = nursery.start("restore_a_backup", path=path, backup=backup, kill_at=kill_at).wait()
+        assert complaints(path, [before]) == [], f"killed at step {kill_at}"
+        outcomes.add("the store of before" if complaints(path, [after]) == [] else "the backup")
+        if lines:
+            assert lines[0].startswith("steps"), lines
+            break
+    assert outcomes == {"the store of before", "the backup"}
 
 
 @pytest.fixture

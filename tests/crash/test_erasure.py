@@ -1,6 +1,5 @@
 """Promise 16: what was erased is in no file of the store any more, in no form, and the log still verifies."""
 
-import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,7 +45,10 @@ def files_with(directory: Path, needles: list[Needle]) -> dict[str, set[str]]:
 
 def slices(what: str, stored: bytes) -> list[Needle]:
     """Pieces of stored bytes from beginning to end: a page may hold any part of a long value."""
-    return [Needle(what, stored[start : start + SLICE]) for start in range(0, len(stored) - SLICE, max(1, len(stored) // 40))]
+    return [
+        Needle(what, stored[start : start + SLICE])
+        for start in range(0, len(stored) - SLICE, max(1, len(stored) // 40))
+    ]
 
 
 class Secret:
@@ -86,7 +88,9 @@ class Secret:
             found += slices("compressed payload", payload)
         for (body,) in file.execute("SELECT body FROM blobs"):
             found += slices("payload out of line", body)
-        for (body,) in file.execute("SELECT body FROM snapshots JOIN sessions ON number = session WHERE name = 'secret'"):
+        for (body,) in file.execute(
+            "SELECT body FROM snapshots JOIN sessions ON number = session WHERE name = 'secret'"
+        ):
             found += slices("snapshot", body)
         file.close()
         return found
@@ -113,7 +117,9 @@ def secret(path: str, chance: random.Random) -> Iterator[Secret]:
 
 def erase_and_look(secret: Secret) -> dict[str, set[str]]:
     needles = secret.needles()
-    assert set(files_with(secret.directory, needles)) == EVERYWHERE, "what is not there before proves nothing afterwards"
+    assert set(files_with(secret.directory, needles)) == EVERYWHERE, (
+        "what is not there before proves nothing afterwards"
+    )
     secret.session.erase("a person asked for it")
     return files_with(secret.directory, needles)
 
@@ -171,7 +177,9 @@ def test_promise_16_an_erasure_that_cannot_be_completed_says_so(
     needles = secret.needles()
     reader = nursery.start("read_and_stay", path=secret.path)
     assert reader.line() == "reading"
-    draft = secret.session.draft("payload.erased", {"ranges": [[1, 8]], "count": 8, "reason": "r", "scope": "positions"})
+    draft = secret.session.draft(
+        "payload.erased", {"ranges": [[1, 8]], "count": 8, "reason": "r", "scope": "positions"}
+    )
     with pytest.raises(StoreBusy):
         secret.store.erase(secret.session.id, range(1, 9), draft)
     reader.kill()
@@ -207,4 +215,7 @@ def test_promise_16_control_a_guess_cannot_be_confirmed(secret: Secret):
     (record,) = secret.store.read(secret.session.id, after=event.position - 1, upto=event.position)
     assert record.salt is None
     assert record.payload is None
-    assert os.path.getsize(f"{secret.path}-wal") == 0 or b"turn.recorded" not in Path(f"{secret.path}-wal").read_bytes()
+    assert (
+        Path(f"{secret.path}-wal").stat().st_size == 0
+        or b"turn.recorded" not in Path(f"{secret.path}-wal").read_bytes()
+    )

@@ -14,8 +14,8 @@ import pytest
 from onrecord.errors import OnrecordError, OutcomeUnknown
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
-from onrecord.stores.sqlite import SQLiteStore, writer
-from tests.crash.disks import ANY, DELETE, KEPT, LOST, READ, SYNC, TRUNCATE, WRITE, Disk, Fault, Step, images
+from onrecord.stores.sqlite import SQLiteStore, connection, writer
+from tests.crash.disks import ANY, DELETE, KEPT, LOST, READ, SYNC, TRUNCATE, WRITE, Disk, Step, images
 from tests.crash.ledger import Ack, acks_in, complaints_about
 from tests.crash.nursery import Nursery, Worker
 from tests.crash.workers import known_turn
@@ -36,7 +36,7 @@ PROBLEMS: dict[str, tuple[tuple[str, ...], Problem]] = {
 def checkpoints_among_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint every few turns, so that its writes, syncs and truncations fail too."""
     monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 12)
-    monkeypatch.setattr(writer, "WAL_BYTES", 24 * writer.PAGE_SIZE)
+    monkeypatch.setattr(writer, "WAL_BYTES", 24 * connection.PAGE_SIZE)
 
 
 class Nth:
@@ -57,7 +57,7 @@ class Nth:
             return None
         kind, code, _errno = self._problem
         problem = kind(f"the disk fails at {step.what} {self.seen}")
-        problem.extendedresult = code
+        problem.extendedresult = code  # type: ignore[attr-defined]  # apsw reads it, its stub does not tell
         return problem
 
 
@@ -73,7 +73,9 @@ def attempt(session: Session, number: int, id_: str) -> tuple[Ack | None, Onreco
 def copies(session: Session) -> list[str]:
     """Turns that are there more or less often than once, by their content."""
     times = Counter(
-        item["content"] for event in session.events(kinds=["turn.recorded", "item.added"]) for item in _items(event.data)
+        item["content"]
+        for event in session.events(kinds=["turn.recorded", "item.added"])
+        for item in _items(event.data)
     )
     wanted = [known_turn(number)[0]["content"] for number in range(TURNS)]
     return [f"{text[:20]!r} is there {times[text]} times" for text in wanted if times[text] != 1]
@@ -233,7 +235,16 @@ def test_promise_4_reading_from_a_failing_disk_raises_typed_errors(tmp_path: Pat
 
 def inject(worker: Worker, call: str, error: str, number: int) -> subprocess.Popen[str]:
     """Let the system itself refuse the Nth system call of a worker."""
-    command = ["strace", "-f", "-p", str(worker.pid), "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={number}"]
+    command = [
+        "strace",
+        "-f",
+        "-p",
+        str(worker.pid),
+        "-e",
+        f"trace={call}",
+        "-e",
+        f"inject={call}:error={error}:when={number}",
+    ]
     tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert tracer.stderr is not None
     said = tracer.stderr.readline()
@@ -261,7 +272,7 @@ def test_promise_4_errors_of_the_system_are_honest(
             assert worker.line() == "ready"
             tracer = inject(worker, call, error, number)
             worker.order()
-            lines = []
+            lines: list[str] = []
             while not lines or lines[-1] != "done":
                 lines.append(worker.line())
             worker.kill()

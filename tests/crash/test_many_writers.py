@@ -1,6 +1,5 @@
 """Promises 7 and 8: many processes write one store, none starves, and a reader that got stuck stops nobody."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +21,8 @@ def race(nursery: Nursery, path: str, seconds: float, *, gate: bool) -> tuple[li
     """How many turns each of 16 processes got done at the same time, all errors, and the longest wait of anybody."""
     SQLiteStore(path).close()
     workers = [
-        nursery.start("write_until_told", path=path, session=f"session-{number}", gate=gate) for number in range(WRITERS)
+        nursery.start("write_until_told", path=path, session=f"session-{number}", gate=gate)
+        for number in range(WRITERS)
     ]
     for worker in workers:
         assert worker.line() == "ready"
@@ -82,7 +82,7 @@ class Writing:
         self.largest = 0
 
     def log_size(self) -> int:
-        return os.path.getsize(f"{self.path}-wal")
+        return Path(f"{self.path}-wal").stat().st_size
 
     def write(self, turns: int) -> None:
         for _ in range(turns):

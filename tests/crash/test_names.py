@@ -15,12 +15,24 @@ from onrecord.stores.sqlite import SQLiteStore
 HOSTILE = [
     "", " ", ".", "..", "../x", "../../etc/passwd", "/etc/passwd", "a/b", "a\\b", "..\\x", "C:\\x", "x\0y", "x\ny", "x\ry",
     "~", "~root", "$HOME", "$(id)", "`id`", "a;b", "a|b", "a&b", "a>b", "a<b", "'", '"', "a b", "-rf", "--help", ".hidden",
-    "_x", "a..b", "a.", "a" * (NAME_LIMIT + 1), "a" * 100_000, "é", "ａ", "a\u202eb", "a\u200bb", "\ufeffa", "a\u0301", "٣",
+    "_x", "a..b", "a.", "a" * (NAME_LIMIT + 1), "a" * 100_000, "é", "\uff41", "a\u202eb", "a\u200bb", "\ufeffa", "a\u0301", "٣",
     "%2e%2e%2f", "a%00", "con:", "a?b", "a*b", "[a]", "{a}", "a=b", "a,b", "a:b", "a@b", "a#b", "a!b", "a+b", "a^b", "x\x1b[2J",
     "\ud800", "a\udcff", "\U000e0001a", "a\u2028b", "a\tb", "a\x7fb",
 ]  # fmt: skip
 LEGAL = ["a", "A", "0", "fix-invite-403", "a.b", "a_b", "a" * NAME_LIMIT, "1.2.3-rc", "CON", "nul", "a-", "a_", "main"]
-BRICKS = [*"abz09AZ", *"._-", *"/\\\0\n\r\t ;|&$`'\"<>*?~%:@#!^=+,()[]{}", "..", "é", "٣", "\u202e", "\u200b", "\ud800", "\x1b", "/../"]
+BRICKS = [
+    *"abz09AZ",
+    *"._-",
+    *"/\\\0\n\r\t ;|&$`'\"<>*?~%:@#!^=+,()[]{}",
+    "..",
+    "é",
+    "٣",
+    "\u202e",
+    "\u200b",
+    "\ud800",
+    "\x1b",
+    "/../",
+]
 
 
 def hostile_names(chance: random.Random, count: int) -> Iterator[str]:

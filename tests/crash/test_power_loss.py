@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onrecord.session.records import Records
-from onrecord.stores.sqlite import SQLiteStore, writer
+from onrecord.stores.sqlite import SQLiteStore, connection, writer
 from tests.crash.disks import Disk, Image, images
 from tests.crash.ledger import Ack, complaints, quick_complaints
 from tests.crash.workers import LARGE
@@ -21,7 +21,7 @@ EVERYTHING_EVERY = 40
 def small_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints after a few turns, some of them cutting the write-ahead log back, so that short runs have many."""
     monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 40)
-    monkeypatch.setattr(writer, "WAL_BYTES", 100 * writer.PAGE_SIZE)
+    monkeypatch.setattr(writer, "WAL_BYTES", 100 * connection.PAGE_SIZE)
 
 
 def life_of_a_store(path: str, disk: Disk, chance: random.Random, durability: str, turns: int) -> None:

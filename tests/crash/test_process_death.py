@@ -49,7 +49,7 @@ class Pool:
 
 
 def losses(
-    nursery: Nursery, path: str, writers: int, cycles: int, chance: random.Random, job: str = "write_turns"
+    nursery: Nursery, path: str, chance: random.Random, *, writers: int, cycles: int, job: str = "write_turns"
 ) -> list[str]:
     """Kill writers again and again; what was wrong afterwards, and how many acknowledgements there were to keep."""
     pool = Pool(nursery, path, writers, job)
@@ -76,14 +76,14 @@ def test_promise_1_acknowledged_survives_kill_9(
     cycles = count(200, 5_000)
     for start in range(0, cycles, CYCLES_PER_STORE):
         place = str(tmp_path / f"store-{start}" / "log.db")
-        assert losses(nursery, place, writers, min(CYCLES_PER_STORE, cycles - start), chance) == []
+        assert losses(nursery, place, chance, writers=writers, cycles=min(CYCLES_PER_STORE, cycles - start)) == []
 
 
 def test_promise_1_control_an_ack_before_the_commit_is_caught(nursery: Nursery, tmp_path: Path, chance: random.Random):
     """Control: a writer that acknowledges before it commits loses events under the same kills."""
     for attempt in range(20):
         place = str(tmp_path / f"store-{attempt}" / "log.db")
-        found = losses(nursery, place, 1, CYCLES_PER_STORE, chance, "write_turns_hastily")
+        found = losses(nursery, place, chance, writers=1, cycles=CYCLES_PER_STORE, job="write_turns_hastily")
         if found:
             assert "is lost" in found[0]
             return

@@ -23,7 +23,9 @@ def prepared(path: str, letters: int) -> tuple[str, list[list[Draft]]]:
     session = Records(store).create("retries", agent="main")
     batches = [
         [
-            session.draft("worklog.written", {"text": f"letter {number}, page {page} " * (900 if number % 50 == 0 else 1)})
+            session.draft(
+                "worklog.written", {"text": f"letter {number}, page {page} " * (900 if number % 50 == 0 else 1)}
+            )
             for page in range(1 + number % 3)
         ]
         for number in range(letters)
@@ -65,8 +67,13 @@ def deliver_everything(
     workers = [
         nursery.start(
             "deliver",
-            path=path, mail=mail, seed=seed, deliveries=deliveries // PROCESSES, threads=THREADS, forge=forge,
-        )  # fmt: skip
+            path=path,
+            mail=mail,
+            seed=seed,
+            deliveries=deliveries // PROCESSES,
+            threads=THREADS,
+            forge=forge,
+        )
         for seed in range(PROCESSES)
     ]
     receipts: list[tuple[str, Receipt]] = []

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,20 @@ from onrecord.errors import OnrecordError
 from onrecord.log.codec import GENESIS, commit_to, link
 from onrecord.log.events import Record
 from onrecord.log.verify import Report
+from onrecord.session import handle
+from onrecord.session.handle import Session
 from onrecord.session.records import Records
 from onrecord.stores.sqlite import SQLiteStore
-from onrecord.stores.sqlite.requests import POSITION_BITS
+from onrecord.stores.sqlite.append import POSITION_BITS, POSITION_MASK
 
 TURNS = 12
 KINDS = ("plain", "compressed", "out of line")
 
 
 @pytest.fixture
-def store_file(path: str) -> str:
-    """A closed store with one session of short, compressed and large payloads, and a fork of it."""
+def store_file(path: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A closed store with one session of short, compressed and large payloads, a snapshot of it, and a fork."""
+    monkeypatch.setattr(handle, "SNAPSHOT_EVERY", 8)
     store = SQLiteStore(path)
     with Records(store).open("tampered", objective="Be found out") as session:
         for number in range(TURNS):
@@ -38,7 +41,9 @@ def store_file(path: str) -> str:
 def settle(path: str) -> None:
     """Bring everything into the one file, so that a copy of it is a copy of the store."""
     connection = apsw.Connection(path)
-    connection.execute("SELECT count(*) FROM events").fetchall()  # until something is read there is nothing to checkpoint
+    connection.execute(
+        "SELECT count(*) FROM events"
+    ).fetchall()  # until something is read there is nothing to checkpoint
     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     connection.close()
 
@@ -102,7 +107,7 @@ def test_promise_12_every_edited_column_is_found(store_file: str, column: str):
     good = what_comes_out(store_file)
     found = 0
     for key, value in ask(store_file, f"SELECT key, {column} FROM events WHERE key >> 32 = 1 ORDER BY key"):
-        position = key & ((1 << POSITION_BITS) - 1)
+        position = key & POSITION_MASK
         changed = 1 if column == "because" and value is None else other_than(value)
         if column == "encoding":
             changed = (value + 1) % 3
@@ -191,16 +196,20 @@ def cut_off(path: str) -> None:
 
 def rewrite(path: str) -> None:
     """A payload replaced and every hash after it computed anew: what somebody who knows the format can do."""
-    rows = ask(path, "SELECT key, id, kind, v, at, by, run, because, salt, payload_hash FROM events WHERE key >> 32 = 1 ORDER BY key")
+    rows = ask(
+        path,
+        "SELECT key, id, kind, v, at, by, run, because, salt, payload_hash FROM events WHERE key >> 32 = 1 ORDER BY key",
+    )
     ((session,),) = ask(path, "SELECT id FROM sessions WHERE number = 1")
     previous, payload = GENESIS, b'{"items":[{"content":"something else","role":"user"}]}'
-    for key, *fields, salt, payload_hash in rows:
-        position = key & 0xFFFFFFFF
+    for key, id_, kind, v, at, by, run, because, salt, kept in rows:
+        position = key & POSITION_MASK
+        commitment = kept
         if position == 3:
-            payload_hash = commit_to(salt, payload)
+            commitment = commit_to(salt, payload)
             edit(path, "UPDATE events SET payload = ?, encoding = 0 WHERE key = ?", (payload, key))
-        previous = link(previous, session, position, *fields, payload_hash)
-        edit(path, "UPDATE events SET payload_hash = ?, hash = ? WHERE key = ?", (payload_hash, previous, key))
+        previous = link(previous, session, position, id_, kind, v, at, by, run, because, commitment)
+        edit(path, "UPDATE events SET payload_hash = ?, hash = ? WHERE key = ?", (commitment, previous, key))
     edit(path, "UPDATE sessions SET hash = ? WHERE number = 1", (previous,))
 
 
@@ -210,7 +219,7 @@ def roll_back(path: str, older: bytes) -> None:
 
 
 @pytest.fixture
-def two_ages(store_file: str) -> Iterator[tuple[str, bytes, dict[str, Any]]]:
+def two_ages(store_file: str) -> tuple[str, bytes, dict[str, Any]]:
     """A store, its file as it was some turns ago, and a checkpoint of now, kept outside."""
     older = Path(store_file).read_bytes()
     store = SQLiteStore(store_file)
@@ -218,7 +227,7 @@ def two_ages(store_file: str) -> Iterator[tuple[str, bytes, dict[str, Any]]]:
         session.record_turn([{"role": "user", "content": "since the copy was made"}])
     store.close()
     settle(store_file)
-    yield store_file, older, checkpoint_of(store_file)
+    return store_file, older, checkpoint_of(store_file)
 
 
 @pytest.mark.parametrize("how", ["cut off", "rewritten", "rolled back"])
@@ -242,16 +251,31 @@ def test_promise_12_the_whole_log_replaced_is_found_against_a_checkpoint(
     assert verified(path, checkpoint).problems[0].position == checkpoint["position"]
 
 
-def test_promise_12_every_damaged_page_is_a_typed_error_or_a_report(store_file: str):
-    """Bytes flipped anywhere in the file: reading and verifying report it or raise a typed error, and never hang or crash."""
+def look_at_everything(path: str) -> bool:
+    """Read a store the way people do; whether verification found something."""
+    store = SQLiteStore(path)
+    try:
+        records = Records(store)
+        found = not all(Session(store, head.session).verify().ok for head in records.sessions())
+        for head in records.sessions():
+            session = records.get(head.session)
+            session.brief(), session.transcript(), session.context()
+        records.search("short")
+        return found
+    finally:
+        store.close()
+
+
+def test_promise_12_every_damaged_page_is_a_typed_error_or_a_report(store_file: str, count: Callable[[int, int], int]):
+    """Bytes flipped anywhere in the file: whatever is read is right, reported or a typed error; never a hang or a crash."""
     good = Path(store_file).read_bytes()
     noticed = 0
-    for offset in range(0, len(good), 4_093):
+    for offset in range(0, len(good), count(4_093, 97)):
         bad = bytearray(good)
         bad[offset : offset + 16] = bytes(byte ^ 0xFF for byte in bad[offset : offset + 16])
         restore(store_file, bytes(bad))
         try:
-            noticed += not verified(store_file).ok
+            noticed += look_at_everything(store_file)
         except OnrecordError:
             noticed += 1
     assert noticed > 20

@@ -64,7 +64,7 @@ def test_the_mount_table_is_read_as_the_system_writes_it():
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_a_file_that_others_may_write_is_refused(made: str, companion: str, mode: int):
     """Who else may have written a file of the store cannot be known: it is refused, and the hint says what to do."""
-    os.chmod(made + companion, mode)
+    Path(made + companion).chmod(mode)
     with pytest.raises(StoreUnsafe) as refused:
         SQLiteStore(made)
     assert "chmod 600" in refused.value.hint
@@ -73,7 +73,7 @@ def test_a_file_that_others_may_write_is_refused(made: str, companion: str, mode
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
 def test_a_file_that_others_may_read_is_closed_to_them(made: str, mode: int):
     """A file that others may only read is made private, and the store opens."""
-    os.chmod(made, mode)
+    Path(made).chmod(mode)
     SQLiteStore(made).close()
     assert Path(made).stat().st_mode & 0o777 == 0o600
 
@@ -105,9 +105,9 @@ def test_a_directory_that_others_may_write_is_refused(made: str):
 
 
 LINKS: dict[str, Callable[[str, Path], None]] = {
-    "the lock is a link": lambda path, other: os.symlink(other, path + ".lock"),
-    "the log is a link": lambda path, other: os.symlink(other, path + "-wal"),
-    "the database is a directory": lambda path, other: os.mkdir(path),
+    "the lock is a link": lambda path, other: Path(path + ".lock").symlink_to(other),
+    "the log is a link": lambda path, other: Path(path + "-wal").symlink_to(other),
+    "the database is a directory": lambda path, other: Path(path).mkdir(),
     "the database is a pipe": lambda path, other: os.mkfifo(path),
 }
 

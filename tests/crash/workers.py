@@ -10,6 +10,7 @@ import pickle
 import random
 import signal
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -27,6 +28,7 @@ from onrecord.session.handle import Session
 from onrecord.session.records import Records
 from onrecord.stores.sqlite import SQLiteStore, connection, writer
 from onrecord.stores.sqlite.gate import Gate
+from onrecord.stores.sqlite.restore import restore
 from tests.crash.disks import READ, Disk, Step
 from tests.crash.ledger import Ack, complaints_about
 from tests.crash.nursery import Pipes
@@ -90,7 +92,7 @@ def write_and_checkpoint(pipes: Pipes, path: str, session: str, agent: str, form
 def checkpoint_always() -> None:
     """From now on every write of this process is followed by a checkpoint, some of which cut the write-ahead log back."""
     writer.CHECKPOINT_PAGES = 1
-    writer.WAL_BYTES = 20 * writer.PAGE_SIZE
+    writer.WAL_BYTES = 20 * connection.PAGE_SIZE  # type: ignore[attr-defined]  # where the writer looks it up
 
 
 def cut_the_log_rudely(pipes: Pipes, path: str, session: str, agent: str, form: str) -> None:
@@ -126,10 +128,9 @@ def fill_a_small_disk(pipes: Pipes, directory: str, size: str) -> None:
     """Mount a small file system only this process sees, fill it with turns, make room, and go on in the same process."""
     see_mounts_alone()
     mount("-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", directory)
-    store = SQLiteStore(os.path.join(directory, "log.db"))
-    ballast = os.path.join(directory, "ballast")
-    with open(ballast, "wb") as file:
-        file.write(bytes(1 << 20))
+    store = SQLiteStore(f"{directory}/log.db")
+    ballast = Path(directory, "ballast")
+    ballast.write_bytes(bytes(1 << 20))
     session = Records(store).open("small")
     acks = []
     try:
@@ -139,7 +140,7 @@ def fill_a_small_disk(pipes: Pipes, directory: str, size: str) -> None:
     except StoreFull:
         pipes.say("full", len(acks))
     pipes.say("complaints while full", complaints_about(store, acks))
-    os.unlink(ballast)
+    ballast.unlink()
     event = session.record_turn(noise(len(acks)), id=f"turn-{len(acks)}")
     acks.append(Ack(event.session, event.position, event.id))
     pipes.say("complaints with room again", complaints_about(store, acks))
@@ -149,7 +150,7 @@ def live_on_a_read_only_mount(pipes: Pipes, directory: str) -> None:
     """Write on a mount only this process sees, make it read-only, read and try to write, make it writable, and go on."""
     see_mounts_alone()
     mount("-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs", directory)
-    path = os.path.join(directory, "log.db")
+    path = f"{directory}/log.db"
     store = SQLiteStore(path)
     with Records(store).open("mounted") as session:
         first = session.record_turn(noise(0))
@@ -183,7 +184,7 @@ def noise(number: int) -> list[dict[str, Any]]:
     return [{"role": "user", "content": f"{number} " + random.Random(number).randbytes(10_000).hex()}]
 
 
-def deliver(pipes: Pipes, path: str, mail: str, seed: int, deliveries: int, threads: int, forge: bool) -> None:
+def deliver(pipes: Pipes, *, path: str, mail: str, seed: int, deliveries: int, threads: int, forge: bool) -> None:
     """Append drafts that others append too, in any order and again and again, from some threads; report every receipt.
 
     With `forge`, wrong on purpose: each delivery gets an id of its own, as if ids were not kept over a retry.
@@ -226,7 +227,12 @@ def write_until_told(pipes: Pipes, path: str, session: str, gate: bool) -> None:
     done = errors = 0
     longest = 0.0
     told = Told()
-    Thread(target=lambda: (pipes.order(), told.set()), daemon=True).start()
+
+    def listen() -> None:
+        pipes.order()
+        told.set()
+
+    Thread(target=listen, daemon=True).start()
     while not told.is_set():
         begun = time.monotonic()
         try:
@@ -302,7 +308,9 @@ def play_the_script(pipes: Pipes, path: str, kill_at: int, level: str, forgetful
         os._exit(0)
 
 
-def make_or_upgrade(pipes: Pipes, path: str, sql: str, version: int, kill_at: int, level: str, careless: bool) -> None:
+def make_or_upgrade(
+    pipes: Pipes, *, path: str, sql: str, version: int, kill_at: int, level: str, careless: bool
+) -> None:
     """Open a store, with other SQL files if some are given; die by SIGKILL at the k-th statement or write of the disk.
 
     With `careless`, wrong on purpose: the steps of a migration are not one transaction.
@@ -323,7 +331,7 @@ def make_or_upgrade(pipes: Pipes, path: str, sql: str, version: int, kill_at: in
     if sql:
         use_schema(sql, version)
     if careless:
-        connection._migrate = migrate_carelessly
+        connection._migrate = migrate_carelessly  # type: ignore[assignment]  # only the names of arguments differ
     if level == "statement":
         apsw.connection_hooks.append(lambda made: made.set_exec_trace(one_more))
     with Disk(count_steps if level == "disk" else None):
@@ -336,7 +344,7 @@ def migrate_carelessly(made: apsw.Connection, path: str) -> None:
     """Wrong on purpose: takes the steps of a migration one by one, each its own transaction."""
     if not connection.is_current(made, path):
         reached = connection.versions(made)[1] + 1
-        made.execute(connection._load(os.path.join("migrations", connection.migration_name(reached)))).fetchall()
+        made.execute(connection._load(f"migrations/{connection.migration_name(reached)}")).fetchall()
         made.execute(f"PRAGMA user_version = {reached}")
 
 
@@ -358,3 +366,24 @@ def open_as_nobody(pipes: Pipes, path: str) -> None:
         pipes.say("writes")
     except OnrecordError as problem:
         pipes.say("refused", problem.code)
+
+
+def restore_a_backup(pipes: Pipes, path: str, backup: str, kill_at: int) -> None:
+    """Put a backup in the place of a store; die by SIGKILL at the k-th file that is opened, named, renamed or removed."""
+    seen = 0
+
+    def one_more(event: str, _details: object) -> None:
+        nonlocal seen
+        if event in {"open", "os.rename", "os.link", "os.remove", "os.truncate", "apsw"}:
+            seen += 1
+            if seen == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def count_statement(*_details: object) -> bool:
+        one_more("apsw", None)
+        return True
+
+    apsw.connection_hooks.append(lambda made: made.set_exec_trace(count_statement))
+    sys.addaudithook(one_more)
+    restore(backup, path, lambda _copy: None)
+    pipes.say("steps", seen)

@@ -34,6 +34,8 @@ def check_item(item: object) -> Item:
         raise InvalidInput("an item's content is text or a list of parts")
     if role == "tool" and not isinstance(item.get("call"), str):
         raise InvalidInput("a tool result names the call it answers", hint='like {"role": "tool", "call": "c1", ...}')
+    if "verbatim" in item:
+        _check_verbatim(item["verbatim"])
     calls = item.get("tool_calls")
     if calls is None:
         return item
@@ -47,6 +49,17 @@ def check_item(item: object) -> Item:
             raise InvalidInput(f"two tool calls of one item have the id {call['id']!r}")
         seen.add(call["id"])
     return item
+
+
+def _check_verbatim(kept: object) -> None:
+    if (
+        not isinstance(kept, dict)
+        or kept.get("format") not in FORMATS
+        or not isinstance(kept.get("message"), dict)
+        or not isinstance(kept.get("spans"), int)
+        or kept["spans"] < 1
+    ):
+        raise InvalidInput("verbatim keeps a partner's message", hint=f"its format is one of {', '.join(FORMATS)}")
 
 
 def to_items(message: object, format: str | None = None) -> list[Item]:

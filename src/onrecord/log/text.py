@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+_words = re.compile(r"[^\W_]+").findall  # runs of what str.isalnum accepts
+_PLAIN = bytes(code if chr(code).isalnum() else 0x20 for code in range(128)) + bytes(128)
 
 
 def text_of(data: Any) -> str:
@@ -25,4 +29,7 @@ def _collect(value: Any, found: list[str]) -> None:
 
 def words_of(text: str) -> list[str]:
     """The words of a text or query, folded the way search compares them."""
-    return "".join(letter if letter.isalnum() else " " for letter in text.casefold()).split()
+    folded = text.casefold()
+    if folded.isascii():  # most of what agents read and write, and this takes a fifth of the time
+        return folded.encode().translate(_PLAIN).decode().split()
+    return _words(folded)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import CompactionFailed, OnrecordError
+from onrecord.views.facts import TEXT_LIMIT
 from onrecord.views.transcript import COMMITTED, well_formed
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def compact(
         "facts": facts, "unanswered": unanswered,
     }  # fmt: skip
     drafts = [session.draft("decision.made", {"text": text, "why": None}, because=end) for text in decisions]
-    drafts.append(session.draft("transcript.compacted", data))
+    drafts.append(session.draft("transcript.compacted", data, because=end))
     event = session.append(*drafts, fenced=True)[-1]
     return Coverage(event, end, len(turns), len(items), facts, unanswered, len(decisions))
 
@@ -82,9 +83,19 @@ def _sum_up(
             f"the summary could not be made: {type(problem).__name__}: {problem}",
             hint="transcript and facts are as they were; try again, or give the summary as text",
         ) from problem
-    if not isinstance(summary, str) or not summary.strip() or len(summary) > SUMMARY_LIMIT:
-        raise CompactionFailed(f"a summary is text of 1 to {SUMMARY_LIMIT:,} characters")
+    _require_text(summary, "a summary", SUMMARY_LIMIT)
+    for decision in decisions:
+        _require_text(decision, "a decision worth keeping", TEXT_LIMIT)
     return summary, decisions
+
+
+def _require_text(text: object, what: str, limit: int) -> None:
+    if not isinstance(text, str) or not text.strip() or len(text) > limit:
+        raise CompactionFailed(f"{what} is text of 1 to {limit:,} characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise CompactionFailed(f"{what} has half a character in it (a lone surrogate)") from None
 
 
 def _facts(views: Any) -> list[dict[str, Any]]:

@@ -21,22 +21,34 @@ TRIES_LIMIT = 1_000
 
 def once(session: Session, key: str, fn: Callable[[], Any], *, rerun_unknown: bool) -> Any:
     """Return the recorded result, or run `fn` between its two records."""
+    done, result = prepare(session, key, getattr(fn, "__name__", ""), rerun_unknown=rerun_unknown)
+    if done:
+        return result
+    try:
+        made = fn()
+    except Exception as problem:
+        settle(session, key, error=told(problem))
+        raise  # anything harsher (Ctrl-C, exit) may have struck half-way: the effect stays unknown
+    return conclude(session, key, made)
+
+
+def prepare(session: Session, key: str, name: str, *, rerun_unknown: bool) -> tuple[bool, Any]:
+    """Whether the effect has happened, and its result; if it has not, it is on record that it starts now."""
     number, ended = _latest(session, _checked(key))
     if ended is not None and _succeeded(ended):
-        return _result(ended, key)
+        return True, _result(ended, key)
     if number and ended is None:
         if not rerun_unknown:
             raise _unknown(session, key)
         settle(session, key, error="unknown; run again at the caller's request")
-    start(session, key, getattr(fn, "__name__", ""), None)
+    start(session, key, name, None)
+    return False, None
+
+
+def conclude(session: Session, key: str, made: Any) -> Any:
+    """Record what an effect returned, and return what a later process will read: so both go on alike."""
     try:
-        result = fn()
-    except Exception as problem:
-        settle(session, key, error=told(problem))
-        raise  # anything harsher (Ctrl-C, exit) may have struck half-way: the effect stays unknown
-    try:
-        # What a later process reads back is what this one gets, so that both go on alike.
-        result = decode_payload(encode_payload(result).decode())
+        result = decode_payload(encode_payload(made).decode())
     except InvalidInput:
         _finish(session, key, {"ok": True, "result": None, "unrecordable": True})
         raise

@@ -8,11 +8,12 @@ used: a command that records one fact loads what one fact needs.
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager, suppress
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
 
 from onrecord import machine
-from onrecord.errors import EventNotFound, InvalidInput, LeaseLost, StoreError, TooLarge
+from onrecord.errors import DamagedLog, EventNotFound, InvalidInput, LeaseLost, StoreError, TooLarge, TurnConflict
 from onrecord.log.codec import BATCH_LIMIT, open_record, open_records, place, seal
 from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
 from onrecord.log.head import Head, refuse_ended, refuse_work
@@ -22,7 +23,7 @@ from onrecord.session.facts import FactVerbs
 from onrecord.views.fold import BODIES, VIEWS_VERSION, Whole, fold_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from onrecord.log.verify import Report
     from onrecord.session.compaction import Coverage
@@ -53,6 +54,9 @@ class Session(FactVerbs):
         self.run: int | None = None
         self.behind = False
         self._lock = RLock()
+        self._joining = RLock()
+        self._turning = 0
+        """How many threads record whole turns at this moment; -1 while one begins a turn."""
         self._views: Whole | None = None
         self._snapshot_at = 0
 
@@ -60,8 +64,10 @@ class Session(FactVerbs):
     def _whole(self) -> Whole:
         """All views, folded when first asked for: a damaged log can be verified even where it cannot be folded."""
         if self._views is None:
-            self._views = self._load()
-            self._snapshot_at = self._views.position
+            with self._lock:
+                if self._views is None:
+                    self._views = self._load()
+                    self._snapshot_at = self._views.position
         return self._views
 
     def __repr__(self) -> str:
@@ -97,19 +103,23 @@ class Session(FactVerbs):
 
     def lane(self, agent: str | None = None) -> Lane:
         """Where an agent's turns stand: counts, last committed position, the open turn, the provisional tail."""
-        return self.views.lanes.lane(agent or self.agent)
+        with self._lock:
+            lane = self.views.lanes.lane(agent or self.agent)
+            return {name: value.copy() if isinstance(value, dict | list) else value for name, value in lane.items()}
 
     def note(self) -> str:
         """The note for whoever goes on, as Markdown."""
         from onrecord.views.note import note
 
-        return note(self.views)
+        with self._lock:
+            return note(self.views)
 
     def brief(self) -> str:
         """The note's first 2 KB, complete by themselves."""
         from onrecord.views.note import brief
 
-        return brief(self.views)
+        with self._lock:
+            return brief(self.views)
 
     # Appending
 
@@ -125,7 +135,10 @@ class Session(FactVerbs):
         """Append drafts in one durable step. `fenced` ones need this agent's lane."""
         if len(drafts) > BATCH_LIMIT:
             raise TooLarge(f"one append takes up to {BATCH_LIMIT:,} events, not {len(drafts):,}", hint="split it")
-        receipts = self.store.append(self.id, drafts, expect=expect, lease=self._hold() if fenced else None)
+        return self._append(drafts, expect=expect, lease=self._hold() if fenced else None)
+
+    def _append(self, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None) -> list[Event]:
+        receipts = self.store.append(self.id, drafts, expect=expect, lease=lease)
         events, fresh = [], []
         for draft, where in zip(drafts, receipts, strict=True):
             if where.new:
@@ -140,7 +153,7 @@ class Session(FactVerbs):
         """Append one event. The way to record a kind that has no verb here."""
         if kind in RESERVED_KINDS:
             raise InvalidInput(
-                f"{kind} is a step of a verb and is not recorded by itself", hint="use turn(), once(), close() and so on"
+                f"{kind} is a step of a verb and is not recorded by itself", hint="use turn(), once(), close() ..."
             )
         return self._record(kind, data, id=id, because=because)
 
@@ -156,28 +169,45 @@ class Session(FactVerbs):
 
     def join(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
         """Take this agent's lane: a new run begins. Another holder's turns are refused from here on."""
-        if self.lease is None:
-            refuse_ended(self.refresh().head)
-            process = machine.identity()
-            holder = process | {"handle": machine.entropy(4).hex()}
-            self.lease = self.store.acquire(self.id, self.agent, holder, seconds=seconds, takeover=takeover)
-            try:
-                draft = self.draft("agent.joined", {"process": process, **about})
-                if self.run is None:
-                    draft = draft._replace(run=NEW_RUN)
-                self.run = self.append(draft, fenced=True)[0].run
-            except BaseException:
-                self.store.release(self.lease)
-                self.lease = None
-                raise
-            self.refresh()
+        with self._joining:  # threads that share this handle are one holder
+            if self.lease is None:
+                self._take_lane(takeover=takeover, seconds=seconds, about=about)
         return self
+
+    def _take_lane(self, *, takeover: bool, seconds: float, about: dict[str, object]) -> None:
+        refuse_ended(self.refresh().head)
+        process = machine.identity()
+        holder = process | {"handle": machine.entropy(4).hex()}
+        lease = self.store.acquire(self.id, self.agent, holder, seconds=seconds, takeover=takeover)
+        try:
+            draft = self.draft("agent.joined", {"process": process, **about})
+            if self.run is None:
+                draft = draft._replace(run=NEW_RUN)
+            self.run = self._append((draft,), lease=lease)[0].run
+        except BaseException:
+            self.store.release(lease)
+            raise
+        self.refresh()
+        self.lease = lease
 
     def take_up(self) -> None:
         """Hold the lane for work; where the lifecycle allows no work, refuse before anything moves."""
         if self.lease is None:
             refuse_work(self.refresh().head)
             self.join()
+
+    @contextmanager
+    def turning(self, share: int) -> Iterator[None]:
+        """Keep the threads of this handle out of each other's turns: one begins (-1), or some record whole ones (1)."""
+        with self._lock:
+            if self._turning < 0 or (share < 0 and self._turning):
+                raise TurnConflict("another thread begins or records a turn of this lane just now", hint="try again")
+            self._turning += share
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._turning -= share
 
     def leave(self) -> None:
         """Give the lane back. The session itself stays as it is; `close` ends it."""
@@ -418,7 +448,8 @@ class Session(FactVerbs):
             tail = self.store.read(self.id, after=kept.position - 1, bodies=BODIES)
             intact = tail and (tail[0].position, tail[0].hash) == (kept.position, kept.hash)
             if intact and all(record.kind != "payload.erased" for record in tail[1:]):
-                return Whole.load(kept.body).fold(open_records(tail[1:]))
+                with suppress(DamagedLog):  # a snapshot is only speed; what is damaged is folded again
+                    return Whole.load(kept.body).fold(open_records(tail[1:]))
         records = self.store.read(self.id, bodies=BODIES)
         return fold_whole(self.store.head(self.id), records)
 

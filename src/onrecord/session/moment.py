@@ -71,8 +71,9 @@ def diff(session: Session, before: int, after: int) -> list[dict[str, Any]]:
     if before > after:
         raise InvalidInput(f"a diff goes forward: {before} comes after {after}", hint="give the earlier position first")
     old, new = at(session, before), at(session, after)
-    recent = session.store.read(session.id, after=before, upto=after, kinds=TURN_KINDS)
-    turns = Transcript().fold(open_records(recent)).committed
+    running = [lane["open"]["position"] - 1 for lane in old.views.lanes.lanes.values() if lane["open"]]
+    recent = session.store.read(session.id, after=min([before, *running]), upto=after, kinds=TURN_KINDS)
+    turns = [turn for turn in Transcript().fold(open_records(recent)) if turn.ended > before]
     return changes(old.views, new.views, turns)
 
 

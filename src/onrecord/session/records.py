@@ -162,6 +162,9 @@ class Records:
         for limit, amount in check_budget(budget).items():
             if limit in left and amount > left[limit]:
                 raise InvalidInput(f"{parent.name!r} has {left[limit]:g} {limit} left; {amount:g} cannot be given away")
+        check_name(name)
+        if self.store.heads(project=self.project, name=name, limit=1):
+            raise NameTaken(f"a session named {name!r} exists in this project")
         # The slice first: a crash in between wastes a part of the budget, and never spends it twice.
         event = parent.record("budget.sliced", {"child": name, "limits": budget}, id=f"slice/{name}")
         return self.create(name, budget=budget, parent={"session": parent.id, "position": event.position}, **options)

@@ -109,5 +109,5 @@ def _essence(event: Event) -> dict[str, Any]:
     """What an event says, without what differs between any two runs: ids, times and absolute positions."""
     data = event.data
     if event.kind == "turn.begun" and data:
-        data = {"turn": data.get("turn"), "fingerprint": data.get("fingerprint")}
+        data = {"fingerprint": data.get("fingerprint")}
     return {"kind": event.kind, "data": data}

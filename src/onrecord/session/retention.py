@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import InvalidInput, SessionErased, SessionHeld
+from onrecord.log.codec import open_record
 from onrecord.log.events import TRANSCRIPT_KINDS
 from onrecord.log.head import ARCHIVED, CLOSED, ERASED, LIVE, PAUSED, TITLE_KINDS
 from onrecord.log.verify import ranges_of
@@ -129,25 +130,20 @@ def sweep(
         if not _due(policy.erase_after(head.status), idle):
             continue
         weights = store.weigh(head.session, TRANSCRIPT_KINDS)
-        if weights:
-            yield _sweep_one(
-                store, open_session, head, weights, f"{head.status}, idle for {idle:.0f} days", dry_run=dry_run
-            )
+        if not weights:
+            continue
+        protector = _protector(store, head, policy, now)
+        if protector:
+            yield Swept(head.session, head.name, "kept", protector, len(weights), sum(one.size for one in weights))
+        else:
+            reason = f"{head.status}, idle for {idle:.0f} days"
+            yield _sweep_one(open_session, head, weights, reason, dry_run=dry_run)
 
 
 def _sweep_one(
-    store: Store,
-    open_session: Callable[[str], Session],
-    head: Head,
-    weights: list[Weight],
-    reason: str,
-    *,
-    dry_run: bool,
+    open_session: Callable[[str], Session], head: Head, weights: list[Weight], reason: str, *, dry_run: bool
 ) -> Swept:
     size = sum(weight.size for weight in weights)
-    protector = _protector(store, head)
-    if protector:
-        return Swept(head.session, head.name, "kept", protector, len(weights), size)
     if not dry_run:
         session = open_session(head.session)
         try:
@@ -157,17 +153,27 @@ def _sweep_one(
     return Swept(head.session, head.name, "erase", reason, len(weights), size)
 
 
-def _protector(store: Store, head: Head) -> str:
+def _protector(store: Store, head: Head, policy: Policy, now: int) -> str:
     """Why this session's transcript must stay, if it must."""
     if head.held:
         return "held"
     for child in store.children(head.session):
         if child.status in LIVE or child.held:
             return f"its fork {child.name} is {'held' if child.held else child.status}"
-        inherited = _protector(store, child)
+        if child.status != ERASED and not _had_its_time(store, child, policy, now):
+            return f"its fork {child.name} is {child.status}, and its own time has not come"
+        inherited = _protector(store, child, policy, now)
         if inherited:
             return inherited
     return ""
+
+
+def _had_its_time(store: Store, child: Head, policy: Policy, now: int) -> bool:
+    """Whether a fork needs what it inherited no longer: its own transcript is due, or has been erased already."""
+    if _due(policy.erase_after(child.status), (now - child.at) / DAY):
+        return True
+    erasures = store.read(child.session, after=child.forked_at, kinds=("payload.erased",))
+    return any((open_record(record).data or {}).get("scope") == "transcript" for record in erasures)
 
 
 def _due(days: float | None, idle: float) -> bool:

@@ -128,6 +128,11 @@ def begin(session: Session, *, request: Any, base: int | None, rollback: int, id
     """Begin a turn; everything is checked before anything moves."""
     fingerprint = None if request is None else sha256(encode_payload(request)).hexdigest()
     session.take_up()
+    with session.turning(-1):
+        return _begin(session, fingerprint, base, rollback, id)
+
+
+def _begin(session: Session, fingerprint: str | None, base: int | None, rollback: int, id: str | None) -> Turn:
     lane = session.lane()
     if lane["open"]:
         since = lane["open"]["position"]
@@ -154,9 +159,15 @@ def record(
     if not 1 <= len(items) <= ITEMS_LIMIT:
         raise InvalidInput(f"a turn has 1 to {ITEMS_LIMIT:,} items, not {len(items):,}")
     if id is None or session.store.find(session.id, id) is None:
-        _make_ready(session)
-    else:
-        session.join()  # it is on record, and this one only asks where: no limit can have anything against that
+        session.take_up()
+        with session.turning(1):
+            _make_ready(session)
+            return _append_whole(session, items, usage, id)
+    session.join()  # it is on record, and this one only asks where: no limit can have anything against that
+    return _append_whole(session, items, usage, id)
+
+
+def _append_whole(session: Session, items: list[Item], usage: dict[str, Any] | None, id: str | None) -> Event:
     drafts = [session.draft("turn.recorded", {"items": items}, id=id)]
     if len(drafts[0].payload) > WHOLE_TURN_LIMIT:
         # A retry must say the same under the same ids: so nothing here depends on where the lane stands.
@@ -172,8 +183,7 @@ def record(
 
 
 def _make_ready(session: Session) -> None:
-    """Hold the lane, and see that a whole turn fits where it stands."""
-    session.take_up()
+    """See that a whole turn fits where the lane stands."""
     if session.behind:
         session.refresh()
     whole = session._whole  # noqa: SLF001 - the hot path: this lane is ours, so what the handle knows of it is current

@@ -8,9 +8,10 @@ the transcript.
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from onrecord.errors import Conflict
+from onrecord.errors import Conflict, DamagedLog
 from onrecord.log.codec import open_record
 from onrecord.log.events import DURABLE_KINDS, Event
 from onrecord.log.head import OPEN, Head, after
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
     from onrecord.log.events import Record
     from onrecord.views.view import View
 
-VIEWS_VERSION = "whole.1"
+VIEWS_VERSION = "whole.2"
 """Changes whenever a fold changes its meaning, so that older snapshots are not taken up."""
+
+DIGEST_BYTES = 32
+"""What a snapshot begins with: the hash of the rest, so that a damaged one is not taken for a view."""
 
 BODIES = frozenset(DURABLE_KINDS)
 """The kinds whose payload `Whole` looks into; of the others it reads the header alone."""
@@ -96,12 +100,15 @@ class Whole:
         head: dict[str, Any] = self.head._asdict() | {"hash": self.head.hash.hex()}
         whole = {"head": head, "misfits": self.misfits} | {name: getattr(self, name).dump() for name in self.VIEWS}
         # In the order of the fold, which is part of the meaning: the tenth finding comes after the second.
-        return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+        body = json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+        return sha256(body).digest() + body
 
     @classmethod
     def load(cls, body: bytes) -> Whole:
-        """Take up a snapshot."""
-        saved = json.loads(body)
+        """Take up a snapshot; `DamagedLog` if it is not what was dumped."""
+        if sha256(body[DIGEST_BYTES:]).digest() != body[:DIGEST_BYTES]:
+            raise DamagedLog("a snapshot is not what was kept", hint="it is only speed: onrecord doctor --fix drops it")
+        saved = json.loads(body[DIGEST_BYTES:])
         head = saved["head"]
         whole = cls(Head(**(head | {"hash": bytes.fromhex(head["hash"])})))
         whole.misfits = saved["misfits"]

@@ -35,6 +35,7 @@ def new_lane() -> Lane:
         "aborted": 0,
         "interrupted": 0,
         "compacted": 0,
+        "covered": 0,
     }
 
 
@@ -69,7 +70,7 @@ class Lanes(View):
             lane["aborted"] += 1
             self._leave_provisional(lane, event, "aborted", (event.data or {}).get("reason", ""))
         elif kind == "transcript.compacted":
-            lane["compacted"] = event.position
+            lane["compacted"], lane["covered"] = event.position, event.because or 0
         elif kind in ("agent.joined", "agent.left"):
             if lane["open"]:
                 lane["interrupted"] += 1
@@ -95,7 +96,9 @@ class Lanes(View):
         commits = lane["commits"]
         while commits and commits[-1]["position"] > turn["base"]:
             # A retry from an earlier base: what it discards leaves the trajectory now, and not before.
-            commits.pop()
+            if commits.pop()["position"] <= lane["covered"]:
+                # The last summary tells of what is discarded now.
+                lane["compacted"] = lane["covered"] = 0
             lane["committed"] -= 1
         commits.append(
             {"turn": turn["turn"], "base": turn["base"], "fingerprint": turn["fingerprint"], "position": event.position}

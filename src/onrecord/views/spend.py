@@ -118,7 +118,8 @@ class Spend(View):
 
     def exhausted(self, now: int) -> Exhausted | None:
         """The first limit with nothing left, if there is one."""
-        for limit, left in self.remaining(now).items():
-            if left <= 0:
+        remaining = self.remaining(now)
+        for limit in LIMITS:
+            if remaining.get(limit, 1) <= 0:
                 return Exhausted(limit, self.used(now)[limit] + self.sliced.get(limit, 0), self.budget[limit])
         return None

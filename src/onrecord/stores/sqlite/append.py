@@ -19,7 +19,7 @@ from onrecord.stores.sqlite.payloads import OUT_OF_LINE
 from onrecord.stores.sqlite.writer import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import apsw
 
@@ -43,6 +43,8 @@ _ADD_BLOB = QUERIES["add_blob"]
 _MOVE_HEAD = QUERIES["move_head"]
 _CHANGE_HEAD = QUERIES["change_head"]
 _EXTEND_LEASE = QUERIES["extend_lease"]
+
+_NO_LEASE = (None, 0, 0, 0)
 
 Row = tuple[Any, ...]
 
@@ -129,23 +131,8 @@ class Append(Request):
 
     @classmethod
     def work_together(cls, cursor: apsw.Cursor, batch: Sequence[Request]) -> None:
-        """Many in one transaction: each session is looked up once and moved once."""
-        sessions: dict[str, list[Append]] = {}
-        for request in batch:
-            assert isinstance(request, Append), "only appends share a transaction"  # noqa: S101  # nothing else queues for it
-            sessions.setdefault(request.session, []).append(request)
-        for session, requests in sessions.items():
-            if len(requests) == 1:
-                requests[0].try_alone(cursor)
-            else:
-                _for_one_session(cursor, session, requests)
-
-    def try_alone(self, cursor: apsw.Cursor) -> None:
-        """Keep the answer or the refusal."""
-        try:
-            self.answer = self.work(cursor)
-        except OnrecordError as refusal:
-            self.problem = refusal
+        """Many in one transaction: a handful of statements for all of them."""
+        _together(cursor, [request for request in batch if isinstance(request, Append)])
 
     def recall(self, cursor: apsw.Cursor) -> bool:
         """The last event stands where it was put; then the others do too."""
@@ -240,41 +227,79 @@ class Append(Request):
         self._written = rows
 
 
-def _for_one_session(cursor: apsw.Cursor, session: str, requests: Sequence[Append]) -> None:
-    """Several appends to one session, one after another, with one look at it and one move of its head."""
-    row = cursor.execute(QUERIES["head"], (session,)).fetchone()
-    if row is None:
-        for request in requests:
-            request.problem = not_found(session)
-        return
-    number, head = row[0], head_of(row)
-    known = known_ids(cursor, number, head, [id_ for request in requests for id_ in request.ids()])
-    standings: dict[str, Row] = {}
-    moved, rows = head, []
-    written: list[tuple[Append, Row, list[Row]]] = []
+def _together(cursor: apsw.Cursor, requests: Sequence[Append]) -> None:
+    """Serve appends to any number of sessions, each session's in their order.
+
+    Everything is looked up at once, decided in memory and written at once: every statement lets another thread take
+    the interpreter away, so that few statements matter more than short ones.
+    """
+    heads = _heads(cursor, {request.session for request in requests})
+    leases = _leases(cursor, {(request.session, lane) for request in requests if (lane := request.lane()) is not None})
+    known = _known_in(cursor, heads, requests)
+    moved = {session: head for session, (_number, head) in heads.items()}
+    written: list[tuple[Append, int, Row, list[Row]]] = []
     for request in requests:
-        standing = _standing(cursor, session, request.lane(), standings)
+        if request.session not in heads:
+            request.problem = not_found(request.session)
+            continue
+        session, number = request.session, heads[request.session][0]
+        standing = leases.get((session, request.lane() or ""), _NO_LEASE)
         try:
-            moved, own = request.join(cursor, number, moved, standing, known)
+            moved[session], rows = request.join(cursor, number, moved[session], standing, known[session])
         except OnrecordError as refusal:
             request.problem = refusal
             continue
-        if own:
-            rows += own
-            written.append((request, standing, own))
-    if rows:
-        add_events(cursor, rows)
-        move_head(cursor, number, head, moved)
-        for request, standing, own in written:
-            request.follow_up(cursor, number, standing, own)
+        if rows:
+            written.append((request, number, standing, rows))
+    add_events(cursor, [row for _request, _number, _standing, rows in written for row in rows])
+    _move_heads(cursor, [(number, head, moved[session]) for session, (number, head) in heads.items()])
+    for request, number, standing, rows in written:
+        request.follow_up(cursor, number, standing, rows)
 
 
-def _standing(cursor: apsw.Cursor, session: str, lane: str | None, seen: dict[str, Row]) -> Row:
-    if lane is None:
-        return ()
-    if lane not in seen:
-        seen[lane] = cursor.execute(_HEAD_AND_LEASE, (session, lane)).fetchall()[0][14:]
-    return seen[lane]
+def _heads(cursor: apsw.Cursor, sessions: Collection[str]) -> dict[str, tuple[int, Head]]:
+    rows: list[Row] = cursor.execute(QUERIES["heads_together"], (dumps(list(sessions)),)).fetchall()
+    return {row[1]: (row[0], head_of(row)) for row in rows}
+
+
+def _leases(cursor: apsw.Cursor, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], Row]:
+    if not wanted:
+        return {}
+    rows: list[Row] = cursor.execute(QUERIES["leases_together"], (dumps(list(wanted), ensure_ascii=False),)).fetchall()
+    return {(row[0], row[1]): row[2:] for row in rows}
+
+
+def _known_in(
+    cursor: apsw.Cursor, heads: dict[str, tuple[int, Head]], requests: Sequence[Append]
+) -> dict[str, dict[str, Known]]:
+    """Which of the wanted ids are on record, for each session."""
+    known: dict[str, dict[str, Known]] = {session: {} for session in heads}
+    wanted: list[tuple[int, str]] = []
+    inherited: dict[str, list[str]] = {}
+    for request in requests:
+        if request.session in heads:
+            number, head = heads[request.session]
+            if head.parent is None:
+                wanted += [(number, id_) for id_ in request.ids()]
+            else:
+                inherited.setdefault(request.session, []).extend(request.ids())
+    rows: list[Row] = cursor.execute(QUERIES["known_together"], (dumps(wanted, ensure_ascii=False),)).fetchall()
+    for session, id_, *rest in rows:
+        known[session][id_] = Known(*rest)
+    for session, ids in inherited.items():
+        known[session] = known_ids(cursor, *heads[session], ids)
+    return known
+
+
+def _move_heads(cursor: apsw.Cursor, moves: Sequence[tuple[int, Head, Head]]) -> None:
+    plain = []
+    for number, head, moved in moves:
+        if _is_plain(head, moved):
+            plain.append((number, moved.position, moved.hash.hex(), moved.run, moved.status, moved.at))
+        else:
+            move_head(cursor, number, head, moved)
+    if plain:
+        cursor.execute(QUERIES["move_heads"], (dumps(plain),))
 
 
 def add_events(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
@@ -286,17 +311,22 @@ def add_events(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
         cursor.executemany(_ADD_NEW_EVENT, rows[whole:])
 
 
+def _is_plain(head: Head, moved: Head) -> bool:
+    """Whether nothing changed that lists look at."""
+    return (
+        moved.at >> MOMENT_BITS == head.at >> MOMENT_BITS
+        and moved.title == head.title
+        and moved.held == head.held
+        and moved.name == head.name
+        and moved.project == head.project
+        and moved.opened_at == head.opened_at
+    )
+
+
 def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head) -> None:
     """Keep the head where the log stands now, touching the indexes of lists only where they change."""
     _id, project, name, position, digest, run, status, title, opened_at, at, held, _parent, _forked_at = moved
-    if (
-        at >> MOMENT_BITS == head.at >> MOMENT_BITS
-        and title == head.title
-        and held == head.held
-        and name == head.name
-        and project == head.project
-        and opened_at == head.opened_at
-    ):
+    if _is_plain(head, moved):
         cursor.execute(_MOVE_HEAD, (number, position, digest, run, status, at))
     else:
         changed = (project, name, title, opened_at, int(held), at >> MOMENT_BITS)

@@ -10,7 +10,7 @@ import errno
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -130,8 +130,8 @@ def _quoted(path: str) -> str:
 
 def versions(connection: apsw.Connection) -> tuple[int, int]:
     """The application id and the schema version of a file."""
-    rows: list[tuple[int, ...]] = connection.execute("PRAGMA application_id; PRAGMA user_version").fetchall()
-    return rows[0][0], rows[1][0]
+    rows: list[Any] = connection.execute("PRAGMA application_id; PRAGMA user_version").fetchall()
+    return int(rows[0][0]), int(rows[1][0])
 
 
 def prepare(path: str, gate: Gate, durability: str) -> apsw.Connection:
@@ -177,7 +177,7 @@ def _upgrade(path: str, gate: Gate, durability: str) -> None:
                     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}; PRAGMA journal_mode = WAL").fetchall()
                     _migrate(connection, path)
                 except apsw.BusyError:
-                    # Somebody looked at the file in the moment it was turned to WAL mode, which SQLite does not wait for.
+                    # Somebody looked at the file in the moment it was turned to WAL mode; SQLite does not wait then.
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(0.005)

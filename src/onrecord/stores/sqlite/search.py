@@ -14,7 +14,7 @@ from onrecord.errors import OutcomeUnknown, StoreBusy, StoreFull, StoreReadOnly
 from onrecord.log.codec import decode_payload
 from onrecord.log.store import Hit
 from onrecord.log.text import text_of, words_of
-from onrecord.stores.sqlite.append import POSITION_BITS
+from onrecord.stores.sqlite.append import POSITION_BITS, POSITION_MASK
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.readers import Readers, records_of
 from onrecord.stores.sqlite.writer import Request, Writer
@@ -89,7 +89,9 @@ class Searcher:
         if session is None:
             rows = self._readers.ask("search", (match, project, limit))
         else:
-            rows = self._readers.ask("search_session", (match, session, limit, project))
+            found = self._readers.ask("head", (session,))
+            base = found[0][0] << POSITION_BITS if found else 0
+            rows = self._readers.ask("search_session", (match, project, limit, base, base + POSITION_MASK))
         return (scanned + [Hit(*row) for row in rows])[:limit]
 
     def _behind(self, project: str | None, session: str | None) -> list[tuple[int, str, int, int]]:

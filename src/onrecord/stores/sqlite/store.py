@@ -56,7 +56,7 @@ class SQLiteStore:
     def __init__(self, path: str, *, durability: str = "full", clock: Callable[[], float] = time.time) -> None:
         refuse_old_library()
         if durability not in DURABILITIES:
-            raise InvalidInput(f"durability is full or fast, not {durability!r}")
+            raise InvalidInput(f"durability is full or fast, not {durability!r}", hint="full waits for the disk; fast does not")
         self.path = safety.resolve(path)
         self.url = f"sqlite:///{self.path}"
         self.durability = durability
@@ -232,7 +232,7 @@ class SQLiteStore:
         _STORES.discard(self)
 
     def pause(self) -> None:
-        """Before a fork: no thread may be inside SQLite, whose locks it would leave to the child, and no connection open."""
+        """Before a fork: no thread may be inside SQLite, whose locks the child would inherit; no connection open."""
         self._paused = self._writer.pause(FORK_SECONDS)
         if self._paused:
             self._writer.let_go()
@@ -245,7 +245,7 @@ class SQLiteStore:
             self._writer.go_on()
 
     def start_anew(self) -> list[object]:
-        """After a fork, in the child: new locks, new connections; what was inherited all the same is to be left alone."""
+        """After a fork, in the child: new locks, new connections; what was inherited after all is to be left alone."""
         inherited = self._writer.forget() + self._readers.forget()
         self._payloads = Payloads(self._blob_secret)
         self._searcher = Searcher(self._readers, self._writer, self._payloads)
@@ -292,7 +292,7 @@ def _bounds(name: str, prefix: str | None) -> dict[str, str | None]:
 _STORES: WeakSet[SQLiteStore] = WeakSet()
 _PAUSED: list[SQLiteStore] = []
 _INHERITED: list[object] = []
-"""Connections a parent process could not close in time: SQLite forbids to use them here, and closing them could spoil its own."""
+"""Connections a parent could not close in time: SQLite forbids to use them here; closing them could spoil its own."""
 
 
 def _before_fork() -> None:

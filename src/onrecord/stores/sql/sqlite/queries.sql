@@ -10,6 +10,21 @@ SELECT s.number, s.id, s.project, s.name, s.position, s.hash, s.run, s.status, s
     s.forked_at, l.epoch, l.holder IS NOT NULL, l.until, l.span
 FROM sessions AS s LEFT JOIN leases AS l ON l.session = s.number AND l.lane = ?2 WHERE s.id = ?1
 
+-- heads_together: where many logs stand
+SELECT s.number, s.id, s.project, s.name, s.position, s.hash, s.run, s.status, s.title, s.opened_at, s.at, s.held, s.parent,
+    s.forked_at
+FROM json_each(?1) AS wanted CROSS JOIN sessions AS s ON s.id = wanted.value
+
+-- leases_together: the leases of many lanes, given as pairs of session and lane
+SELECT s.id, l.lane, l.epoch, l.holder IS NOT NULL, l.until, l.span
+FROM json_each(?1) AS wanted CROSS JOIN sessions AS s ON s.id = wanted.value ->> 0
+    CROSS JOIN leases AS l ON l.session = s.number AND l.lane = wanted.value ->> 1
+
+-- known_together: what is on record under many ids, given as pairs of session number and id
+SELECT s.id, e.id, e.key, e.run, e.hash, e.kind, e.salt, e.payload_hash
+FROM json_each(?1) AS wanted CROSS JOIN events AS e ON e.key >> 32 = wanted.value ->> 0 AND e.id = wanted.value ->> 1
+    CROSS JOIN sessions AS s ON s.number = e.key >> 32
+
 -- lineage: the session and its ancestors, each with the range of positions it contributes to the session's history
 WITH RECURSIVE line (number, id, parent, forked_at, upto) AS (
     SELECT number, id, parent, forked_at, position FROM sessions WHERE id = ?1
@@ -68,6 +83,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number
 
 -- move_head: the log stands further, and nothing else changed that lists look at
 UPDATE sessions SET position = ?2, hash = ?3, run = ?4, status = ?5, at = ?6 WHERE number = ?1
+
+-- move_heads: the same for many logs
+UPDATE sessions SET position = moved.value ->> 1, hash = unhex(moved.value ->> 2), run = moved.value ->> 3,
+    status = moved.value ->> 4, at = moved.value ->> 5
+FROM json_each(?1) AS moved WHERE number = moved.value ->> 0
 
 -- change_head: the log stands further, and its place in lists or its description changed
 UPDATE sessions SET position = ?2, hash = ?3, run = ?4, status = ?5, at = ?6, project = ?7, name = ?8, title = ?9,
@@ -206,10 +226,11 @@ SELECT s.id, w.rowid & 4294967295
 FROM words AS w JOIN sessions AS s ON s.number = w.rowid >> 32
 WHERE w.words MATCH ?1 AND (?2 IS NULL OR s.project = ?2) ORDER BY w.rowid DESC LIMIT ?3
 
--- search_session: the same within one session
+-- search_session: the same within one session, given as the range of its keys
 SELECT s.id, w.rowid & 4294967295
-FROM sessions AS s JOIN words AS w ON w.rowid > s.number << 32 AND w.rowid <= (s.number << 32) + 4294967295
-WHERE s.id = ?2 AND w.words MATCH ?1 AND (?4 IS NULL OR s.project = ?4) ORDER BY w.rowid DESC LIMIT ?3
+FROM words AS w JOIN sessions AS s ON s.number = w.rowid >> 32
+WHERE w.words MATCH ?1 AND w.rowid > ?4 AND w.rowid <= ?5 AND (?2 IS NULL OR s.project = ?2)
+ORDER BY w.rowid DESC LIMIT ?3
 
 -- secret: what the names of blobs are keyed with
 SELECT value FROM meta WHERE name = 'secret'

@@ -1,0 +1,240 @@
+"""Compaction and context: a summary stands for the transcript, facts stay what they are, and a failure harms nothing."""
+
+import pytest
+
+from onrecord.errors import BudgetExhausted, CompactionFailed, InvalidInput
+
+
+@pytest.fixture
+def session(records):
+    """Five turns and some facts."""
+    session = records.open("work", objective="find it")
+    for number in range(5):
+        session.record_turn(
+            [{"role": "user", "content": f"question {number}"}, {"role": "assistant", "content": f"answer {number}"}]
+        )
+    session.decide("it is the cookie")
+    session.state("the proxy is fine", "rejected", evidence=["run-1"])
+    return session
+
+
+def contents(items):
+    return [item["content"] for item in items]
+
+
+def test_a_summary_stands_for_the_transcript(session):
+    """C01 C04 C06: compaction is an event that says what it covers; the transcript itself stays readable."""
+    seen = []
+
+    def summarise(items):
+        seen.extend(items)
+        return "five questions, five answers"
+
+    coverage = session.compact(summarise)
+    assert len(seen) == 10
+    assert (coverage.turns, coverage.items, coverage.unanswered, coverage.extracted) == (5, 10, 0, 0)
+    assert coverage.upto == session.lane()["last_commit"]
+    assert coverage.event.data["summary"] == "five questions, five answers"
+    assert len(session.transcript().items) == 10
+    context = session.context(4_000)
+    assert (context.summary, context.items, context.left_out) == ("five questions, five answers", [], 5)
+
+
+def test_facts_survive_compaction_unchanged(session):
+    """C03 C07: the durable tier is byte for byte what it was."""
+    before = session.views.facts.dump(), session.views.findings.dump()
+    session.compact("a lossy summary")
+    assert (session.views.facts.dump(), session.views.findings.dump()) == before
+    assert "it is the cookie" in session.context(4_000).brief
+    assert "the proxy is fine" in session.context(4_000).brief
+
+
+def test_what_comes_later_is_shown_beside_the_summary(session):
+    """C12: brief, summary, then the turns after it; a later summary takes the place of the earlier one."""
+    session.compact("the first five")
+    session.record_turn([{"role": "user", "content": "question 5"}])
+    context = session.context(4_000)
+    assert contents(context.items) == ["question 5"]
+    assert context.left_out == 5
+    messages = context.messages("openai")
+    assert "the first five" in messages[0]["content"]
+    assert messages[1:] == [{"role": "user", "content": "question 5"}]
+    session.compact("all six")
+    assert session.context(4_000).summary == "all six"
+
+
+def test_a_part_can_be_compacted(session):
+    """C01: compaction up to a position covers the turns that ended by then, and leaves the rest as it is."""
+    upto = session.transcript().committed[1].ended
+    coverage = session.compact("two turns", upto=upto)
+    assert (coverage.upto, coverage.turns, coverage.facts) == (upto, 2, 0)
+    assert contents(session.context(4_000).items)[:2] == ["question 2", "answer 2"]
+
+
+@pytest.mark.parametrize("summary", ["", "  \n", None, 42, "x" * 70_000, "half \ud800"])
+def test_what_is_no_summary_is_refused(session, summary):
+    """T15: a summary that says nothing, is too long or is no text fails as a compaction, and nothing is changed."""
+    before = session.head
+    with pytest.raises(CompactionFailed):
+        session.compact(lambda _items: summary)
+    assert session.refresh().head == before
+
+
+def test_a_failing_summariser_is_reported_as_itself(session):
+    """T15 C06: when the summariser fails, that is what is reported; transcript and facts are intact and work goes on."""
+    before, facts = session.head, session.views.facts.dump()
+
+    def summarise(_items):
+        raise TimeoutError("the model did not answer")
+
+    with pytest.raises(CompactionFailed, match="TimeoutError: the model did not answer") as failure:
+        session.compact(summarise)
+    assert isinstance(failure.value.__cause__, TimeoutError)
+    assert session.refresh().head == before
+    assert session.views.facts.dump() == facts
+    assert len(session.context(4_000).items) == 10
+    session.record_turn([{"role": "user", "content": "on we go"}])
+
+
+def test_a_refusal_inside_a_summariser_stays_what_it_is(session):
+    """T15: an error of ours raised while summing up (a budget, a lease) is not renamed."""
+
+    def summarise(_items):
+        raise BudgetExhausted("no tokens left", limit="tokens")
+
+    with pytest.raises(BudgetExhausted):
+        session.compact(summarise)
+
+
+def test_facts_can_be_extracted_in_the_same_step(session):
+    """C05 C06: what is worth keeping is recorded as decisions together with the summary, all or nothing."""
+    position = session.head.position
+    coverage = session.compact("sum", extract=lambda _items: ["keep the retry", "drop the cache"])
+    assert coverage.extracted == 2
+    kept = session.views.facts.decisions[-2:]
+    assert [decision["text"] for decision in kept] == ["keep the retry", "drop the cache"]
+    assert [decision["because"] for decision in kept] == [coverage.upto] * 2
+    assert session.head.position == position + 3
+
+
+@pytest.mark.parametrize("extracted", [[""], [5], ["x" * 5_000], [None], ["fine", {"text": "no"}], ["half \ud800"], 7])
+def test_what_is_no_fact_is_not_extracted(session, extracted):
+    """T15: an extraction that gives something else than short texts fails as a compaction, and nothing is recorded."""
+    before = session.head
+    with pytest.raises(CompactionFailed):
+        session.compact("sum", extract=lambda _items: extracted)
+    assert session.refresh().head == before
+
+
+def test_there_must_be_something_to_sum_up(records):
+    """C06: a lane without committed turns cannot be compacted; provisional ones do not count."""
+    session = records.open("empty")
+    session.turn().abort("no")
+    for upto in (None, 1):
+        with pytest.raises(CompactionFailed):
+            session.compact("nothing", upto=upto)
+
+
+def test_unanswered_calls_are_reported(records):
+    """C06: a compaction says how many tool calls of its range have no result on record."""
+    session = records.open("work")
+    session.record_turn(
+        [{"role": "assistant", "content": "x", "tool_calls": [{"id": "c1", "name": "bash", "arguments": {}}]}]
+    )
+    assert session.compact("one call").unanswered == 1
+
+
+def test_a_summary_of_what_was_rolled_back_is_not_shown(session):
+    """J13 J14: when a retry discards turns that a summary covers, the summary is not shown any more."""
+    base = session.transcript().committed[3].ended
+    session.compact("all five, the fifth was wrong")
+    assert session.context(4_000).summary
+    with session.turn(base=base, rollback=1) as turn:
+        turn.user("question 4, otherwise")
+    context = session.context(4_000)
+    assert context.summary is None
+    assert contents(context.items)[-2:] == ["answer 3", "question 4, otherwise"]
+    session.compact("anew")
+    assert session.context(4_000).summary == "anew"
+
+
+def test_a_summary_of_what_stayed_is_still_shown(session):
+    """J13: a retry that discards only what came after the summary leaves the summary in its place."""
+    upto = session.transcript().committed[2].ended
+    session.compact("the first three", upto=upto)
+    with session.turn(base=upto, rollback=2) as turn:
+        turn.user("question 3, otherwise")
+    context = session.context(4_000)
+    assert context.summary == "the first three"
+    assert contents(context.items) == ["question 3, otherwise"]
+
+
+def test_an_erased_summary_gives_way_to_the_turns(session):
+    """K09: when a summary was erased, the turns it stood for are shown again as far as they fit."""
+    coverage = session.compact("a secret")
+    session.erase("secret", positions=[coverage.event.position])
+    context = session.context(4_000)
+    assert context.summary is None
+    assert len(context.items) == 10
+
+
+def test_each_agent_has_its_own_summary(records, session):
+    """A23: a compaction covers the lane of its agent and no other."""
+    other = records.open("work", agent="tester")
+    other.record_turn([{"role": "user", "content": "testing"}])
+    session.compact("main's")
+    assert other.context(4_000).summary is None
+    assert contents(other.context(4_000).items) == ["testing"]
+
+
+def test_a_context_takes_the_newest_that_fit(session):
+    """C12: of a long transcript the newest turns are taken, whole groups of call and result, within the budget."""
+    for number in range(50):
+        call = {"id": f"c{number}", "name": "bash", "arguments": {"cmd": "x" * 50}}
+        session.record_turn([
+            {"role": "user", "content": f"do {number}"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "call": f"c{number}", "content": "y" * 100},
+        ])  # fmt: skip
+    context = session.context(1_000)
+    assert context.tokens <= 1_000
+    assert context.items[-1]["call"] == "c49"
+    assert 0 < len(context.items) < 60
+    assert context.left_out + sum(item["role"] == "user" for item in context.items) == 55
+    assert session.context(10**6).left_out == 0
+
+
+def test_calls_and_results_in_different_turns_stay_together(records):
+    """C12: where every model call is a turn of its own, a result is still not parted from the call it answers."""
+    session = records.open("work")
+    for number in range(20):
+        call = {"id": f"c{number}", "name": "bash", "arguments": {"cmd": "x" * 100}}
+        session.record_turn([{"role": "assistant", "content": f"step {number}", "tool_calls": [call]}])
+        session.record_turn([{"role": "tool", "call": f"c{number}", "content": "y" * 200}])
+    for tokens in (150, 250, 400, 1_000, 10_000):
+        items = session.context(tokens).items
+        calls = [call["id"] for item in items for call in item.get("tool_calls", ())]
+        assert calls == [item["call"] for item in items if item["role"] == "tool"]
+        assert not any(item.get("synthesised") for item in items)
+
+
+def test_any_counter_can_be_used(session):
+    """C12: the budget is counted by the caller's own tokenizer."""
+    seen = []
+
+    def count(text: str) -> int:
+        seen.append(text)
+        return len(text)
+
+    context = session.context(500, count=count)
+    assert context.tokens <= 500
+    assert any("question" in text for text in seen)
+    for tokens in (0, -5, 3):
+        with pytest.raises(InvalidInput):
+            session.context(tokens, count=len)
+
+
+def test_an_unknown_dialect_is_refused(session):
+    """C12: messages are made in the dialects that exist."""
+    with pytest.raises(InvalidInput):
+        session.context(4_000).messages("klingon")

@@ -1,0 +1,244 @@
+"""Time travel: the session at any position, what changed between two, forks, verification, replay of a recorded run."""
+
+import pytest
+
+import onrecord
+from onrecord.errors import EventNotFound, InvalidInput
+from onrecord.session.records import Records
+from onrecord.stores.memory import MemoryStore
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture
+def session(records):
+    session = records.open("work", objective="find it")
+    session.record_turn(HELLO)
+    session.decide("look at the cookie")
+    session.state("the proxy is fine", "open")
+    return session
+
+
+def test_the_past_is_as_it_was(session):
+    """A09 B09: the session at a position has the status, transcript, note and brief of then, whatever came later."""
+    position = session.head.position
+    note, brief = session.note(), session.brief()
+    session.record_turn([{"role": "user", "content": "later"}])
+    session.relabel("f1", "verified", evidence=["run-1"])
+    session.close("done")
+    past = session.at(position)
+    assert (past.position, past.status) == (position, "active")
+    assert past.transcript().items == HELLO
+    assert (past.note(), past.brief()) == (note, brief)
+    assert past.views.findings.findings["f1"]["label"] == "open"
+    for nowhere in (0, -1, 10**6):
+        with pytest.raises(EventNotFound):
+            session.at(nowhere)
+
+
+def test_a_turn_that_ran_then_is_seen_running(session):
+    """B09: in the middle of a turn the past shows it running, with the items of then."""
+    turn = session.turn()
+    turn.user("one")
+    middle = session.head.position
+    turn.user("two")
+    turn.commit()
+    (running,) = session.at(middle).transcript().provisional
+    assert (running.status, len(running.items)) == ("running", 1)
+    assert "was begun at position" in session.at(middle).note()
+
+
+def test_a_diff_tells_what_changed_in_meaning(session):
+    """H40: from one position to another: facts, findings, turns, status, usage; not a list of events."""
+    before = session.head.position
+    session.set_next_action("rerun")
+    session.relabel("f1", "rejected", evidence=["run-1"])
+    session.decide("leave the proxy alone")
+    session.set_scratch("n", 1)
+    turn = session.turn()
+    turn.abort("no")
+    session.record_turn(HELLO, usage={"model": "m", "input_tokens": 5})
+    session.turn().abort("no")
+    session.pause("lunch")
+    changed = {change["what"]: (change["before"], change["after"]) for change in session.diff(before)}
+    assert changed["next_action"] == (None, "rerun")
+    assert changed["finding f1"] == ("open", "rejected")
+    assert changed["decision"] == (None, "leave the proxy alone")
+    assert changed["scratch n"] == (None, 1)
+    assert changed["turn of main"] == (None, "1 items")
+    assert changed["tokens"] == (0, 5)
+    assert changed["status"] == ("active", "paused")
+    assert changed["provisional turns of main"] == (0, 1)
+    assert session.diff(before, before) == []
+    with pytest.raises(InvalidInput):
+        session.diff(5, 2)
+
+
+def test_a_diff_sees_a_turn_that_was_open_at_its_beginning(session):
+    """H40: a turn that was begun before the first position and committed before the second is a change."""
+    turn = session.turn()
+    turn.user("x")
+    middle = session.head.position
+    turn.user("y")
+    turn.commit()
+    assert {
+        "what": "turn of main",
+        "before": None,
+        "after": "2 items",
+        "position": session.head.position,
+    } in session.diff(middle)
+
+
+def test_a_diff_sees_what_a_retry_discarded(session):
+    """J13: turns that were rolled back between the positions are told."""
+    base = session.lane()["last_commit"]
+    session.record_turn([{"role": "user", "content": "wrong"}])
+    before = session.head.position
+    with session.turn(base=base, rollback=1) as turn:
+        turn.user("right")
+    what = [change["what"] for change in session.diff(before)]
+    assert "turn of main" in what
+    assert session.lane()["committed"] == 2
+
+
+def test_a_fork_goes_its_own_way(session, records):
+    """A fork at a position shares the history up to it, copies nothing, and neither sees what the other does then."""
+    middle = session.head.position
+    session.record_turn([{"role": "user", "content": "only here"}])
+    fork = session.fork("try-b", at=middle, agent="main")
+    fork.record_turn([{"role": "user", "content": "only there"}])
+    assert [item["content"] for item in fork.transcript().items] == ["hello", "only there"]
+    assert [item["content"] for item in session.transcript().items] == ["hello", "only here"]
+    assert records.find("try-b").parent == session.id
+    assert fork.views.lifecycle.parent["position"] == middle
+    assert next(weight.kind for weight in records.store.weigh(fork.id)) == "session.forked"
+    assert fork.verify().ok
+    assert records.sessions()[0].name == "try-b"
+    session.close()
+    with pytest.raises(onrecord.OnrecordError):
+        session.record_turn(HELLO)
+    fork.record_turn(HELLO)
+
+
+def test_a_fork_of_an_ended_session_is_open(session):
+    """A15: what was closed can be gone on with in a fork."""
+    session.close("fixed, we thought")
+    fork = session.fork("again")
+    assert fork.status == "open"
+    fork.record_turn(HELLO)
+    assert fork.status == "active"
+    assert session.refresh().status == "closed"
+
+
+def test_a_fork_in_the_middle_of_a_turn_has_it_as_interrupted(session):
+    """J12: the turn that ran where the fork begins is not committed there by anything that happens in the parent."""
+    turn = session.turn()
+    turn.user("half")
+    fork = session.fork("half-way")
+    turn.commit()
+    fork.record_turn(HELLO)
+    assert [item["content"] for item in fork.transcript().items] == ["hello", "hello"]
+    assert [turn.status for turn in fork.transcript().superseded] == ["interrupted"]
+
+
+def test_verification_tells_where_and_why(records, session):
+    """B13: an untouched log verifies, with position and hash to compare with a checkpoint kept elsewhere."""
+    checkpoint = session.checkpoint()
+    report = session.verify(checkpoint)
+    assert report.ok
+    assert (report.position, report.hash.hex()) == (checkpoint["position"], checkpoint["hash"])
+    session.record_turn(HELLO)
+    assert session.verify(checkpoint).ok
+    for wrong in ({"position": 99}, {"hash": "00" * 32}, {"session": "x"}):
+        report = session.verify(checkpoint | wrong)
+        assert [problem.cause for problem in report.problems] == ["checkpoint"]
+
+
+def test_a_damaged_payload_is_told(records, session, kind):
+    """B13: what comes out of a store and is not what went in is reported with its position."""
+    if kind == "memory":
+        own = records.store._own[session.id]
+        own[2] = own[2]._replace(payload=b'{"items":[]}')
+        assert [(problem.position, problem.cause) for problem in session.verify().problems] == [(3, "payload")]
+
+
+def worker(session) -> None:
+    """An agent's code: asks a tool once, decides by what it said."""
+    with session.turn() as turn:
+        turn.user("what is the weather?")
+        weather = session.once("weather", lambda: {"sky": "grey"})
+        turn.assistant(f"It is {weather['sky']}.")
+    session.decide("take an umbrella" if weather["sky"] == "grey" else "stay")
+
+
+@pytest.fixture
+def scratch():
+    return Records(MemoryStore())
+
+
+def test_the_same_code_replays_the_same(records, scratch):
+    """A09: replayed against its own record, the same code does exactly the same, and nothing outside happens again."""
+    session = records.open("work")
+    worker(session)
+    session.use("m", input_tokens=5)
+    before = session.head
+    replay = onrecord.replay(session, worker, scratch)
+    assert replay.same
+    assert (replay.matched, replay.recorded, replay.replayed, replay.unrecorded) == (7, 7, 7, [])
+    assert session.refresh().head == before
+
+
+def test_other_code_diverges_where_it_differs(records, scratch):
+    """A09: new code is compared event by event, and the first difference is shown from both sides."""
+    session = records.open("work")
+    worker(session)
+
+    def other(replayed) -> None:
+        with replayed.turn() as turn:
+            turn.user("what is the weather?")
+            replayed.once("weather", lambda: pytest.fail("it ran"))
+            turn.assistant("Grey, I think.")
+
+    replay = onrecord.replay(session, other, scratch)
+    assert not replay.same
+    assert replay.matched == 4
+    assert replay.divergence is not None
+    position, recorded, replayed = replay.divergence
+    assert (recorded or {})["data"]["item"]["content"] == "It is grey."
+    assert (replayed or {})["data"]["item"]["content"] == "Grey, I think."
+    assert session.event(position).kind == "item.added"
+
+
+def test_an_effect_that_was_not_recorded_is_not_run(records, scratch):
+    """A09: code that asks for something the recording does not have stops there; the effect is named, not run."""
+    session = records.open("work")
+    worker(session)
+    replay = onrecord.replay(session, lambda s: s.once("launch", lambda: pytest.fail("it ran")), scratch)
+    assert replay.unrecorded == ["launch"]
+    assert replay.error == "effect launch has no recorded result"
+    assert not replay.same
+
+
+def test_code_that_fails_in_a_replay_is_a_result(records, scratch):
+    """A09: what the replayed code raises is reported, with how far it had come."""
+    session = records.open("work")
+    worker(session)
+
+    def broken(replayed) -> None:
+        with replayed.turn() as turn:
+            turn.user("what is the weather?")
+            raise RuntimeError("new bug")
+
+    replay = onrecord.replay(session, broken, scratch)
+    assert replay.error == "RuntimeError: new bug"
+    assert replay.matched == 2
+
+
+def test_a_later_run_can_be_replayed_by_itself(records, scratch):
+    """A25: one run of a session is compared with one run of the code, whatever turns came before it."""
+    with records.open("work") as first:
+        first.record_turn(HELLO)
+        first.record_turn(HELLO)
+    second = records.open("work")
+    worker(second)
+    assert onrecord.replay(second, worker, scratch, run=second.run).same

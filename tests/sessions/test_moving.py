@@ -1,0 +1,171 @@
+"""Moving a session: out into one file, in on another machine, back again; nothing is merged silently."""
+
+import json
+
+import pytest
+
+import onrecord
+from onrecord.errors import Conflict, DamagedBundle, InvalidName, SessionErased
+from onrecord.session import bundle
+from onrecord.session.records import Records
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture
+def elsewhere(kind, tmp_path):
+    """Another machine's store, of the same kind."""
+    url = "memory:" if kind == "memory" else f"sqlite:///{tmp_path}/elsewhere.db"
+    with onrecord.connect(url, project="/elsewhere") as records:
+        yield records
+
+
+def filed(session, path):
+    path.write_text("".join(bundle.lines_of(session)), encoding="utf-8")
+    return path
+
+
+def test_a_session_is_taken_up_on_another_machine(session, elsewhere, tmp_path):
+    """A19: exported to a file and imported elsewhere, it goes on there: same id, history, facts, and a new run."""
+    session.record_turn([{"role": "user", "content": "line one\u2028line two\x85\r\n✓"}])
+    session.decide("it is the cookie")
+    session.leave()
+    with filed(session, tmp_path / "work.bundle").open(encoding="utf-8") as file:
+        moved = bundle.take_in(elsewhere, file)
+    assert (moved.id, moved.name) == (session.id, session.name)
+    assert moved.head.project == "/elsewhere"
+    assert moved.transcript().items == session.transcript().items
+    assert [event.hash for event in moved.events()] == [event.hash for event in session.events()]
+    there = elsewhere.open("fix-invite-403")
+    assert there.run == 2
+    there.record_turn(HELLO)
+    assert there.verify().ok
+    assert elsewhere.search("cookie")
+
+
+def test_it_comes_back_with_what_was_added(session, elsewhere, records):
+    """A19: what went on elsewhere extends what is here; what went on in both places is refused."""
+    session.leave()
+    moved = bundle.take_in(elsewhere, bundle.lines_of(session))
+    with elsewhere.open(moved.name) as there:
+        there.record_turn(HELLO)
+        there.decide("found it there")
+    back = bundle.take_in(records, bundle.lines_of(there), update=True)
+    assert back.transcript().items == HELLO
+    assert (back.name, back.head.project) == ("fix-invite-403", "/project")
+    assert back.views.facts.decisions[-1]["text"] == "found it there"
+    there.decide("and more there")
+    assert len(list(bundle.take_in(records, bundle.lines_of(there), update=True).events(kinds=["decision.made"]))) == 2
+    there.decide("and yet more there")
+    back.decide("something else here")
+    before = records.store.head(back.id)
+    with pytest.raises(Conflict, match="went on differently"):
+        bundle.take_in(records, bundle.lines_of(there), update=True)
+    assert records.store.head(back.id) == before
+
+
+def test_nothing_is_overwritten(session, elsewhere, records):
+    """A19: a session that is here, a name that is taken and a name that is illegal are refused; another name helps."""
+    data = list(bundle.lines_of(session))
+    with pytest.raises(Conflict, match="here already"):
+        bundle.take_in(records, data)
+    elsewhere.create("fix-invite-403")
+    with pytest.raises(Conflict) as refusal:
+        bundle.take_in(elsewhere, data)
+    assert "another name" in refusal.value.hint
+    for name in ("../up", "", "a b"):
+        with pytest.raises((InvalidName, Conflict)):
+            bundle.take_in(elsewhere, data, name=name)
+    assert len(elsewhere.sessions()) == 1
+    assert bundle.take_in(elsewhere, data, name="second").name == "second"
+    assert elsewhere.get("second").name == "second"
+
+
+def test_an_erased_session_is_not_brought_back(session, records):
+    """T24: a bundle of before does not bring back what was erased here."""
+    session.record_turn([{"role": "user", "content": "KX7"}])
+    session.close()
+    data = list(bundle.lines_of(session))
+    session.erase("the customer asked")
+    for update in (False, True):
+        with pytest.raises((Conflict, SessionErased)):
+            bundle.take_in(records, data, update=update)
+    assert records.search("KX7") == []
+
+
+def test_an_erasure_elsewhere_is_made_here_too(session, elsewhere, records):
+    """K08: when what comes back tells of an erasure, the words go here as well, and the log says so."""
+    secret = session.record_turn([{"role": "user", "content": "KX7"}])
+    session.leave()
+    moved = bundle.take_in(elsewhere, bundle.lines_of(session))
+    moved.erase("a secret", positions=[secret.position])
+    back = bundle.take_in(records, bundle.lines_of(moved), update=True)
+    assert back.transcript().committed[0].erased
+    assert records.search("KX7") == []
+    assert back.verify().ok
+    assert back.verify().erased == 1
+
+
+def test_a_bundle_without_erased_words(session, elsewhere):
+    """K08: a bundle has no erased payloads, and the session verifies where it arrives, as erased and not as damaged."""
+    session.record_turn([{"role": "user", "content": "KX7"}])
+    session.erase("a secret", positions=[3])
+    data = list(bundle.lines_of(session))
+    assert "KX7" not in "".join(data)
+    report = bundle.take_in(elsewhere, data).verify()
+    assert report.ok
+    assert report.erased == 1
+
+
+@pytest.mark.parametrize("status", ["paused", "closed", "archived", "erased"])
+def test_a_session_arrives_as_it_left(session, elsewhere, status):
+    """A11: whatever its state was, it is in that state where it arrives."""
+    steps = {"paused": ["pause"], "closed": ["close"], "archived": ["close", "archive"], "erased": ["close", "erase"]}
+    for step in steps[status]:
+        getattr(session, step)("for a reason")
+    assert bundle.take_in(elsewhere, bundle.lines_of(session)).status == status
+    assert elsewhere.sessions()[0].status == status
+
+
+def test_a_fork_brings_its_ancestors(session, elsewhere):
+    """A19: a fork can be moved by itself: the history it shares comes along, once."""
+    session.record_turn(HELLO)
+    fork, twin = session.fork("fork"), session.fork("twin")
+    fork.record_turn([{"role": "user", "content": "in the fork"}])
+    moved = bundle.take_in(elsewhere, bundle.lines_of(fork))
+    assert [item["content"] for item in moved.transcript().items] == ["hello", "in the fork"]
+    second = bundle.take_in(elsewhere, bundle.lines_of(twin))
+    assert second.verify().ok
+    assert len(elsewhere.sessions(limit=10)) == 3
+
+
+def test_events_from_a_newer_version_pass_through(session, elsewhere):
+    """B15: kinds and versions this code does not know are kept, moved and read untouched."""
+    session.record("mood.sensed", {"mood": ["curious", None, 1.5]})
+    session.append(session.draft("decision.made", {"text": "new shape", "options": {"a": 1}})._replace(v=7))
+    moved = bundle.take_in(elsewhere, bundle.lines_of(session))
+    mood, decided = list(moved.events())[-2:]
+    assert (mood.kind, mood.data) == ("mood.sensed", {"mood": ["curious", None, 1.5]})
+    assert (decided.v, decided.data["options"]) == (7, {"a": 1})
+    assert moved.note()
+    assert moved.verify().ok
+
+
+def test_a_bundle_of_a_newer_version_is_refused(session, elsewhere):
+    """B15: a bundle that a newer onrecord made is refused with the word to upgrade."""
+    first, *rest = bundle.lines_of(session)
+    newer = json.dumps(json.loads(first) | {"version": 2}) + "\n"
+    with pytest.raises(DamagedBundle) as refusal:
+        bundle.take_in(elsewhere, [newer, *rest])
+    assert refusal.value.hint == "upgrade onrecord"
+    assert elsewhere.sessions() == []
+
+
+def test_a_long_session_moves_whole(records, elsewhere):
+    """A19: more events than one page holds."""
+    session = records.open("long")
+    for number in range(600):
+        session.decide(f"decision {number}")
+    moved = bundle.take_in(elsewhere, bundle.lines_of(session))
+    assert len(moved.views.facts.decisions) == 600
+    assert Records(elsewhere.store, project="/elsewhere").get("long").verify().ok

@@ -1,0 +1,158 @@
+"""Partners' messages: what OpenAI and Anthropic gave us goes back word for word, and can be handed to the other one."""
+
+import copy
+
+import pytest
+
+from onrecord.errors import InvalidInput
+
+OPENAI = [
+    {"role": "system", "content": "be brief"},
+    {"role": "user", "content": [{"type": "text", "text": "what is in it?"}, {"type": "image_url", "image_url": {"url": "data:,x"}}]},
+    {"role": "assistant", "content": None, "refusal": None, "tool_calls": [
+        {"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": '{"cmd": "ls",  "n": 1.0}'}},
+        {"id": "call_2", "type": "function", "function": {"name": "bash", "arguments": "not json"}},
+    ]},
+    {"role": "tool", "tool_call_id": "call_1", "content": "a.py"},
+    {"role": "tool", "tool_call_id": "call_2", "content": "error"},
+    {"role": "assistant", "content": "One file.", "annotations": [], "audio": None},
+]  # fmt: skip
+ANTHROPIC = [
+    {"role": "user", "content": "what is in it?"},
+    {"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "let me see", "signature": "EqQB"},
+        {"type": "text", "text": "Looking.", "citations": None},
+        {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"cmd": "ls"}},
+        {"type": "tool_use", "id": "toolu_2", "name": "bash", "input": {"cmd": "pwd"}},
+    ]},
+    {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "a.py"}]},
+        {"type": "tool_result", "tool_use_id": "toolu_2", "content": "no", "is_error": True},
+        {"type": "text", "text": "and hurry"},
+    ]},
+    {"role": "assistant", "content": [{"type": "text", "text": "One file."}]},
+]  # fmt: skip
+GIVEN = {"openai": OPENAI, "anthropic": ANTHROPIC}
+
+
+def messages(session, dialect):
+    return session.context(100_000).messages(dialect)[1:]
+
+
+@pytest.mark.parametrize("format", ["openai", "anthropic"])
+@pytest.mark.parametrize("way", ["recorded", "streamed", "told"])
+def test_verbatim_round_trip(session, format, way):
+    """What a partner gave is kept word for word, told or recognised by its shape, whole or message by message."""
+    given = copy.deepcopy(GIVEN[format])
+    if way == "recorded":
+        session.record_turn(given, format=format)
+    elif way == "told":
+        for message in given:
+            session.record_turn([message], format=format)
+    else:
+        with session.turn() as turn:
+            for message in given:
+                turn.add(message, format=format)
+    assert messages(session, format) == GIVEN[format]
+    session.leave()
+    assert messages(session, format) == GIVEN[format]
+    assert given == GIVEN[format]
+
+
+@pytest.mark.parametrize("format", ["openai", "anthropic"])
+def test_shapes_are_recognised(session, format):
+    """Calls and results are understood without being told the format: the neutral form has them all."""
+    session.record_turn(GIVEN[format])
+    items = session.transcript().items
+    calls = [call for item in items for call in item.get("tool_calls", ())]
+    assert [call["name"] for call in calls] == ["bash", "bash"]
+    assert calls[0]["arguments"]["cmd"] == "ls"
+    assert [item["call"] for item in items if item["role"] == "tool"] == [call["id"] for call in calls]
+
+
+def test_a_conversation_goes_on_with_the_other_partner(session):
+    """H31: recorded from one partner, handed to the other: same calls, same results, errors marked, text in place."""
+    session.record_turn(ANTHROPIC)
+    spoken = messages(session, "openai")
+    assert [message["role"] for message in spoken] == ["user", "assistant", "tool", "tool", "user", "assistant"]
+    assert spoken[1]["tool_calls"][0]["function"] == {"name": "bash", "arguments": '{"cmd": "ls"}'}
+    assert spoken[3] == {"role": "tool", "tool_call_id": "toolu_2", "content": "no"}
+    assert spoken[4]["content"] == "and hurry"
+
+
+def test_openai_results_become_one_anthropic_message(session):
+    """The results of one message's calls stand together in the next message, the user's."""
+    session.record_turn(OPENAI[2:])
+    spoken = messages(session, "anthropic")
+    assert [message["role"] for message in spoken] == ["assistant", "user", "assistant"]
+    assert [part["tool_use_id"] for part in spoken[1]["content"]] == ["call_1", "call_2"]
+    assert spoken[0]["content"][1]["input"] == {"arguments": "not json"}
+
+
+def test_what_the_process_did_not_live_to_answer_is_marked(records):
+    """Every tool call has a result: where the process died, one that says so, in every dialect."""
+    session = records.open("work")
+    session.record_turn(ANTHROPIC[:2])
+    for dialect, found in (
+        ("neutral", lambda spoken: [item for item in spoken if item["role"] == "tool"]),
+        ("openai", lambda spoken: [message for message in spoken if message["role"] == "tool"]),
+        ("anthropic", lambda spoken: spoken[2]["content"]),
+    ):
+        results = found(messages(session, dialect))
+        assert len(results) == 2
+        assert all("no result on record" in str(result) for result in results)
+    assert [item["synthesised"] for item in session.context(9_000).items if item["role"] == "tool"] == [True, True]
+    assert messages(session, "anthropic")[:2] == ANTHROPIC[:2]
+
+
+def test_a_result_that_came_late_is_used(session):
+    """A result that stands after something else is put where it belongs, not replaced by one that says there is none."""
+    session.record_turn([OPENAI[2], {"role": "user", "content": "hurry"}, OPENAI[3], OPENAI[4]])
+    spoken = messages(session, "openai")
+    assert [message.get("tool_call_id") for message in spoken] == [None, "call_1", "call_2", None]
+    assert "no result on record" not in str(spoken)
+
+
+@pytest.mark.parametrize(
+    ("message", "format"),
+    [({"role": "user", "content": "x"}, "gemini"), ({"role": "wizard", "content": "x"}, "openai"),
+     ({"role": "assistant", "tool_calls": [{"function": {}}]}, "openai"), ({"role": "tool", "content": "x"}, "openai"),
+     ({"role": "user", "content": [{"type": "tool_result"}]}, "anthropic"), ("text", "openai"), (None, "anthropic"),
+     ({"role": "assistant", "content": [{"type": "tool_use", "id": "x"}]}, "anthropic")],
+)  # fmt: skip
+def test_what_is_no_message_is_refused(session, message, format):
+    """A message that is not one of its format is refused, and nothing is recorded."""
+    before = session.head
+    with pytest.raises(InvalidInput):
+        session.record_turn([message], format=format)
+    assert session.refresh().head == before
+
+
+def test_the_developer_speaks_as_the_system(session):
+    """OpenAI's developer is the neutral system, and the developer again when it goes back."""
+    session.record_turn([{"role": "developer", "content": "be brief"}], format="openai")
+    assert session.transcript().items[0]["role"] == "system"
+    assert messages(session, "openai") == [{"role": "developer", "content": "be brief"}]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "text",
+        5,
+        {"format": "openai"},
+        {"format": "openai", "message": "x", "spans": 1},
+        {"format": "openai", "message": {"role": "user", "content": "other"}, "spans": 9**9},
+    ],
+)
+def test_a_forged_verbatim_says_nothing_else(session, forged):
+    """T17: an item cannot claim to be another message than what it says."""
+    try:
+        session.record_turn([{"role": "user", "content": "real", "verbatim": forged}])
+    except InvalidInput:
+        return
+    for dialect in ("openai", "anthropic", "neutral"):
+        assert "real" in str(messages(session, dialect))
+        assert "other" not in str(
+            [{key: value for key, value in m.items() if key != "verbatim"} for m in messages(session, dialect)]
+        )

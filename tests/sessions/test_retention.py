@@ -1,0 +1,188 @@
+"""Retention: sessions do not pile up for ever, nothing goes before its time, and every erasure is on record."""
+
+import pytest
+
+from onrecord.errors import InvalidInput, SessionErased
+from onrecord.session.records import Records
+from onrecord.session.retention import Policy
+
+DAY = 86_400
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+def make(timed, name: str, *steps: str):
+    session = timed.open(name, objective=f"objective of {name}")
+    session.record_turn([{"role": "user", "content": f"words of {name}"}])
+    session.decide(f"fact of {name}")
+    session.leave()
+    for step in steps:
+        getattr(session, step)()
+    return session
+
+
+def swept(timed, policy: Policy | None = None, *, dry_run: bool = False) -> set[tuple[str, str]]:
+    return {(one.name, one.action) for one in timed.sweep(policy, dry_run=dry_run)}
+
+
+def test_the_default_policy_follows_the_lifecycle(timed, clock):
+    """K04 K05 K07: closed sessions are archived after 30 days and lose their transcript 90 days later; live ones stay."""
+    for name, steps in (
+        ("live", ()),
+        ("paused", ("pause",)),
+        ("closed", ("close",)),
+        ("archived", ("close", "archive")),
+    ):
+        make(timed, name, *steps)
+    assert swept(timed) == set()
+    clock.advance(30 * DAY)
+    assert swept(timed) == {("closed", "archive")}
+    assert timed.find("closed").status == "archived"
+    clock.advance(60 * DAY)
+    assert swept(timed) == {("archived", "erase")}
+    clock.advance(30 * DAY)
+    assert swept(timed) == {("closed", "erase")}
+    clock.advance(10_000 * DAY)
+    assert swept(timed) == set()
+    assert timed.get("live").transcript().items
+    assert timed.get("paused").transcript().items
+
+
+def test_facts_outlive_the_transcript(timed, clock):
+    """K09 C02: after the sweep the words are gone, the facts, the objective and the proof are there."""
+    session = make(timed, "work", "close")
+    clock.advance(200 * DAY)
+    (done,) = [one for one in timed.sweep() if one.action == "erase"]
+    assert done.events == 1
+    assert done.size > 0
+    assert "closed, idle for 200 days" in done.reason
+    kept = timed.get("work")
+    assert kept.transcript().committed[0].erased
+    assert kept.transcript().items == []
+    assert "fact of work" in kept.note()
+    assert kept.views.facts.objective["text"] == "objective of work"
+    report = kept.verify()
+    assert report.ok
+    assert report.erased == 1
+    (erasure,) = kept.events(kinds=["payload.erased"])
+    assert erasure.by == "retention"
+    assert erasure.data["reason"].startswith("retention: ")
+    assert timed.search("words") == []
+    assert timed.search("fact")
+    assert session.id == kept.id
+
+
+def test_a_dry_run_changes_nothing(timed, clock):
+    """K08: a dry run says what would be done and how many bytes it frees, and does nothing of it."""
+    make(timed, "work", "close")
+    clock.advance(200 * DAY)
+    heads = timed.sessions()
+    planned = list(timed.sweep(dry_run=True))
+    assert {one.action for one in planned} == {"archive", "erase"}
+    assert timed.sessions() == heads
+    done = list(timed.sweep())
+    assert [(one.name, one.action, one.events, one.size) for one in done] == [
+        (one.name, one.action, one.events, one.size) for one in planned
+    ]
+
+
+def test_a_hold_keeps_everything(timed, clock):
+    """K06: a held session is kept and said to be kept, until its hold is lifted."""
+    session = make(timed, "work", "close")
+    session.hold("incident 17")
+    clock.advance(500 * DAY)
+    assert ("work", "kept") in swept(timed, dry_run=True)
+    assert ("work", "kept") in swept(timed)
+    assert session.refresh().transcript().items
+    session.release("understood")
+    clock.advance(500 * DAY)
+    assert ("work", "erase") in swept(timed)
+
+
+def test_a_living_fork_protects_its_history(timed, clock):
+    """K06: a transcript that a fork still works with, however deep below, is not erased under it."""
+    parent = make(timed, "parent", "close")
+    fork = parent.fork("fork")
+    deeper = fork.fork("deeper")
+    fork.close()
+    clock.advance(500 * DAY)
+    kept = [one for one in timed.sweep() if one.name == "parent" and one.action == "kept"]
+    assert kept[0].reason.startswith("its fork ")
+    assert deeper.transcript().items
+    deeper.close()
+    clock.advance(500 * DAY)
+    assert swept(timed) == {("deeper", "archive"), ("parent", "kept")}
+    clock.advance(500 * DAY)
+    assert swept(timed) == {("parent", "erase")}
+    assert deeper.verify().ok
+
+
+def test_a_fork_whose_time_has_not_come_protects_its_history(timed, clock):
+    """K06: a fork that was closed a day ago keeps what it inherited for as long as its own policy says."""
+    parent = make(timed, "parent", "close")
+    clock.advance(300 * DAY)
+    fork = parent.fork("fork")
+    fork.close()
+    clock.advance(1 * DAY)
+    assert ("parent", "erase") not in swept(timed)
+    assert fork.transcript().items
+    clock.advance(181 * DAY)
+    assert ("parent", "erase") in swept(timed)
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "days", "action"),
+    [
+        (Policy(erase_paused_after=10), "pause", 10, "erase"),
+        (Policy(erase_paused_after=10), "pause", 9, None),
+        (Policy(archive_closed_after=None, erase_closed_after=None), "close", 10_000, None),
+        (Policy(archive_closed_after=0, erase_closed_after=None), "close", 0, "archive"),
+        (Policy(archive_closed_after=None, erase_closed_after=1.5), "close", 1.5, "erase"),
+    ],
+)
+def test_a_policy_is_explicit(timed, clock, *, policy, status, days, action):
+    """K04: each state has its own time, or none at all."""
+    make(timed, "work", status)
+    clock.advance(days * DAY)
+    assert swept(timed, policy) == ({("work", action)} if action else set())
+
+
+def test_a_sweep_reaches_every_session(timed, clock):
+    """K05: however many sessions there are, of whatever project, each is looked at once."""
+    elsewhere = Records(timed.store, project="/elsewhere", clock=clock)
+    for number in range(30):
+        clock.advance(1)
+        make(timed if number % 2 else elsewhere, f"work-{number}", "close")
+    clock.advance(200 * DAY)
+    done = list(timed.sweep())
+    assert sorted(one.name for one in done if one.action == "erase") == sorted(f"work-{number}" for number in range(30))
+    assert len(done) == 60
+    assert list(timed.sweep()) == []
+
+
+def test_nothing_is_erased_twice(timed, clock):
+    """K08: a session whose transcript is gone is not swept again; erasing what was erased is refused."""
+    session = make(timed, "work", "close")
+    clock.advance(200 * DAY)
+    list(timed.sweep())
+    clock.advance(200 * DAY)
+    assert list(timed.sweep()) == []
+    session.refresh().erase("all of it")
+    with pytest.raises(SessionErased):
+        session.erase("again")
+    clock.advance(200 * DAY)
+    assert list(timed.sweep()) == []
+
+
+def test_a_shared_history_is_not_erased_whole(timed):
+    """K06: a session with forks cannot be erased as a whole before them; single positions can, and the forks say so."""
+    parent = make(timed, "parent")
+    fork = parent.fork("fork")
+    with pytest.raises(InvalidInput, match="fork"):
+        parent.erase("all of it")
+    parent.erase("one secret", positions=[3])
+    assert fork.refresh().transcript().committed[0].erased
+    assert fork.verify().ok
+    assert fork.verify().erased == 1
+    fork.erase("the fork first")
+    parent.erase("then the rest")
+    assert parent.verify().ok
