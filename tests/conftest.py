@@ -30,6 +30,7 @@ def in_ci() -> bool:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run every test in its long form")
+    parser.addoption("--update-stories", action="store_true", help="write what the stories show into their files")
 
 
 def pytest_configure(config: pytest.Config) -> None:

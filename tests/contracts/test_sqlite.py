@@ -394,6 +394,19 @@ def test_the_write_ahead_log_is_given_room(bench: Bench, path: Path):
     again.close()
 
 
+def test_short_lived_writers_leave_a_short_log(bench: Bench, path: Path):
+    """Many processes that write a little and close do not make the log longer and longer for the next one."""
+    session = bench.open()
+    lengths = []
+    for _ in range(writer.LEFT_BEHIND_PAGES):
+        bench.add(session, "item.added")
+        bench.store.close()
+        lengths.append(Path(f"{path}-wal").stat().st_size)
+    assert max(lengths) <= 3 * writer.LEFT_BEHIND_PAGES * writer.FRAME_BYTES
+    assert 0 in lengths
+    assert bench.store.head(session).position == writer.LEFT_BEHIND_PAGES + 1
+
+
 def test_a_store_can_be_described(bench: Bench, path: Path):
     """A doctor hears versions, settings, what a power cut can lose, files, counts, and on demand the state of the pages."""
     bench.add(bench.open(), "item.added")

@@ -73,14 +73,15 @@ def copies_after_interrupts(
     while "ready" not in lines:
         lines += worker.lines(1.0)
     for _ in range(interrupts):
-        lines += worker.lines(chance.uniform(0, 0.003))
+        lines += worker.lines(1.0)  # something was done since the last time, however slow this machine is
+        lines += worker.lines(chance.uniform(0, 0.002))
         with contextlib.suppress(ProcessLookupError):
             worker.signal(signal.SIGINT)
     Path(f"{path}.enough").touch()
     lines += worker.wait()
     word, noticed, thread = lines[-1].split(" ", 2)
     assert (word, thread) == ("interrupts", "ended"), lines[-1]
-    assert int(noticed) > interrupts // 10
+    assert int(noticed) > 5
     found = complaints(path, acks_in(lines))
     store = SQLiteStore(path)
     session = Records(store).get("interrupted")

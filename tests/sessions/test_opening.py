@@ -72,7 +72,7 @@ def test_two_openers_are_told(records, again):
         assert "'main'" in held.message
         assert "'work'" in held.message
         assert f"process {held.holder['pid']}" in held.message
-        since = datetime.fromtimestamp(held.details["since"] / 1e6, UTC)  # type: ignore[operator]  # microseconds
+        since = datetime.fromtimestamp(held.details["since"] / 1e6, UTC)  # type: ignore[operator]  # details hold any object
         assert abs((since - before).total_seconds()) < 60
         assert "takeover" in held.hint
     assert records.get("work").head.position == position

@@ -1,8 +1,10 @@
 """Threads: one handle used by many. Every event is there, the views are right, and no lock is held while a store persists."""
 
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event, Thread
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from onrecord.views.fold import Whole
 THREADS = 16
 
 
-def together(work, threads: int = THREADS) -> list:
+def together(work: Callable[[int], Any], threads: int = THREADS) -> list[Any]:
     """Run work(number) in many threads that start at the same moment."""
     start = Barrier(threads)
 

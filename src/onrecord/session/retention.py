@@ -120,7 +120,9 @@ def sweep(
     store: Store, open_session: Callable[[str], Session], policy: Policy, now: int, *, dry_run: bool
 ) -> Iterator[Swept]:
     """Apply the policy to every session, one at a time; say what is done, or would be, and how many bytes it frees."""
-    for head in _all_heads(store):
+    # All is judged as it stood at the beginning: the order does not matter, and a dry run tells the truth.
+    found = {head.session: head for head in _all_heads(store)}
+    for head in found.values():
         idle = (now - head.at) / DAY
         if head.status == CLOSED and _due(policy.archive_closed_after, idle):
             reason = f"closed for {idle:.0f} days"
@@ -132,7 +134,7 @@ def sweep(
         weights = store.weigh(head.session, TRANSCRIPT_KINDS)
         if not weights:
             continue
-        protector = _protector(store, head, policy, now)
+        protector = _protector(store, head, policy, now, found)
         if protector:
             yield Swept(head.session, head.name, "kept", protector, len(weights), sum(one.size for one in weights))
         else:
@@ -153,16 +155,16 @@ def _sweep_one(
     return Swept(head.session, head.name, "erase", reason, len(weights), size)
 
 
-def _protector(store: Store, head: Head, policy: Policy, now: int) -> str:
+def _protector(store: Store, head: Head, policy: Policy, now: int, found: dict[str, Head]) -> str:
     """Why this session's transcript must stay, if it must."""
     if head.held:
         return "held"
-    for child in store.children(head.session):
+    for child in (found.get(child.session, child) for child in store.children(head.session)):
         if child.status in LIVE or child.held:
             return f"its fork {child.name} is {'held' if child.held else child.status}"
         if child.status != ERASED and not _had_its_time(store, child, policy, now):
             return f"its fork {child.name} is {child.status}, and its own time has not come"
-        inherited = _protector(store, child, policy, now)
+        inherited = _protector(store, child, policy, now, found)
         if inherited:
             return inherited
     return ""

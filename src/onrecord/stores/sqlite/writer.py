@@ -45,6 +45,8 @@ CHECKPOINT_PATIENCE_MS = 20
 """How long cutting back an overgrown write-ahead log may wait for readers: writers wait with it."""
 CLOSE_SECONDS = 15.0
 """How long closing waits for other threads' writes."""
+LEFT_BEHIND_PAGES = 128
+"""The most that a closing store leaves in the write-ahead log: the next opener may have to read through it."""
 FRAME_BYTES = PAGE_SIZE + 24
 """What a page occupies in the write-ahead log."""
 WAL_HEADER_BYTES = 32
@@ -166,6 +168,10 @@ class Writer:
         """Let go of the connection, after the writes that are under way."""
         paused = self.pause(CLOSE_SECONDS)
         try:
+            # Where every process lives for one command only, nobody else would ever begin the log anew, and each opener
+            # would read through all of it.
+            if paused and self._connection is not None and self._pages > LEFT_BEHIND_PAGES and self._gate.enter(0.0):
+                _copied(self._connection, apsw.SQLITE_CHECKPOINT_TRUNCATE, 0)
             self._discard()
         finally:
             self._gate.close()

@@ -1,0 +1,48 @@
+"""Every story in this directory turns out as it is told, on every store."""
+
+from pathlib import Path
+
+import pytest
+
+from onrecord.stores.memory import MemoryStore
+from onrecord.stores.sqlite import SQLiteStore
+from tests.stories import runner
+
+HERE = Path(__file__).parent
+STORIES = sorted(HERE.glob("*.txt"))
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.stem)
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_the_story_turns_out_as_it_is_told(story, kind, tmp_path, pytestconfig):
+    """A scenario in plain words leads to the note, transcript and state that are written under it."""
+
+    def make(clock):
+        return MemoryStore(clock=clock) if kind == "memory" else SQLiteStore(str(tmp_path / "story.db"), clock=clock)
+
+    text, shown = runner.run(story, make)
+    if pytestconfig.getoption("--update-stories"):
+        story.write_text(shown, encoding="utf-8")
+    else:
+        assert shown == text
+
+
+def test_every_story_says_what_it_is_about():
+    """A story opens with a sentence, has a script, and shows at least the note, the transcript and the state."""
+    assert len(STORIES) >= 12
+    for story in STORIES:
+        sections = runner.parse(story.read_text(encoding="utf-8"))
+        assert sections[""].strip().endswith("."), story.name
+        assert {"log", "note", "transcript", "state"} <= set(sections), story.name
+
+
+def test_a_line_that_means_nothing_is_an_error():
+    """A script that says something the runner does not understand fails; nothing is passed over."""
+    story = runner.Story(lambda clock: MemoryStore(clock=clock))
+    for line in ("main dances", "", "open"):
+        if line:
+            with pytest.raises(AssertionError, match="no verb"):
+                story.do(line)
+    story.step("open work as main: x")
+    with pytest.raises(AssertionError, match="not refused"):
+        story.step("main decides: y  !! lease_held")
