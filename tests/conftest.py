@@ -84,11 +84,7 @@ class NoSilentSkips:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if (
-            in_ci()
-            and self.found
-            and session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
-        ):
+        if in_ci() and self.found and session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -96,6 +92,4 @@ class NoSilentSkips:
             terminalreporter.section("skipped in CI", red=True, bold=True)
             for line in self.found:
                 terminalreporter.line(line)
-            terminalreporter.line(
-                f'A reason that starts with "{ALLOWED_SKIP}" is accepted; any other skip fails.'
-            )
+            terminalreporter.line(f'A reason that starts with "{ALLOWED_SKIP}" is accepted; any other skip fails.')

@@ -32,9 +32,7 @@ PUBLIC_ROOMS = {"onrecord.frameworks"}
 
 STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|REPLACE|WITH)\s+\S")
 TRANSACTION = re.compile(r"\s*(PRAGMA \w|(BEGIN( IMMEDIATE| EXCLUSIVE)?|COMMIT|ROLLBACK)\s*;?\s*$)")
-SILENCED = re.compile(
-    r"(noqa|type:\s*ignore)\b(?P<codes>:\s*[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*|\[[^\]]+\])?(?P<rest>.*)$"
-)
+SILENCED = re.compile(r"(noqa|type:\s*ignore)\b(?P<codes>:\s*[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*|\[[^\]]+\])?(?P<rest>.*)$")
 # Written in pieces so that this file does not contain what it looks for.
 MACHINE_PATH = re.compile("(^|[^A-Za-z0-9_.])/(" + "|".join(["wor" + "k", "far" + "m", "roo" + "t"]) + ")/")
 REGISTRY = re.compile(
@@ -108,9 +106,7 @@ def placed_modules() -> set[str]:
 
 
 def top_level() -> list[str]:
-    names = {path.stem for path in PACKAGE.glob("*.py")} | {
-        path.parent.name for path in PACKAGE.glob("*/*.py")
-    }
+    names = {path.stem for path in PACKAGE.glob("*.py")} | {path.parent.name for path in PACKAGE.glob("*/*.py")}
     return sorted(names - {"__init__", "__main__"})
 
 
@@ -134,8 +130,7 @@ def test_every_room_is_a_package():
 def test_no_module_is_too_long():
     """No module has more lines than a reader can hold."""
     lengths = {
-        path: len(path.read_text(encoding="utf-8").splitlines())
-        for path in [*modules(), *scripts(), *python_tests()]
+        path: len(path.read_text(encoding="utf-8").splitlines()) for path in [*modules(), *scripts(), *python_tests()]
     }
     fail_with(
         [f"{shown(path)}: {length} lines" for path, length in lengths.items() if length > MODULE_LINES],
@@ -194,9 +189,7 @@ def test_no_module_is_dead():
         and dotted(path) not in used | IMPORTED_BY_USERS
         and dotted(path).rpartition(".")[0] not in PUBLIC_ROOMS
     ]
-    fail_with(
-        problems, "Nothing imports these modules; use them, remove them, or list them in IMPORTED_BY_USERS:"
-    )
+    fail_with(problems, "Nothing imports these modules; use them, remove them, or list them in IMPORTED_BY_USERS:")
 
 
 def test_every_room_is_placed():
@@ -297,9 +290,7 @@ def docstrings(path: Path) -> set[int]:
     return {
         node.value.lineno
         for node in ast.walk(tree(path))
-        if isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     }
 
 

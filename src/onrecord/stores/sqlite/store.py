@@ -56,7 +56,9 @@ class SQLiteStore:
     def __init__(self, path: str, *, durability: str = "full", clock: Callable[[], float] = time.time) -> None:
         refuse_old_library()
         if durability not in DURABILITIES:
-            raise InvalidInput(f"durability is full or fast, not {durability!r}", hint="full waits for the disk; fast does not")
+            raise InvalidInput(
+                f"durability is full or fast, not {durability!r}", hint="full waits for the disk; fast does not"
+            )
         self.path = safety.resolve(path)
         self.url = f"sqlite:///{self.path}"
         self.durability = durability
