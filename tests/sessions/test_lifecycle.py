@@ -96,7 +96,27 @@ def test_a_pause_by_another_hand_ends_in_order(records):
     human.pause("stop it again")
     agent.close("given up")
     assert human.refresh().status == "closed"
-    assert [turn.status for turn in human.transcript().provisional] == ["interrupted"]
+    assert [(turn.status, turn.reason) for turn in human.transcript().provisional] == [("aborted", "session closed")]
+
+
+def test_a_turn_that_a_pause_stopped_is_given_up_in_order(records):
+    """A12: an agent that is stopped by a pause inside its block leaves it, and begins anew when work goes on."""
+    agent, human = records.open("work"), records.get("work")
+
+    def work() -> None:
+        with agent.turn() as turn:
+            turn.user("working")
+            human.pause("stop it")
+            turn.assistant("more")
+
+    with pytest.raises(SessionPaused):
+        work()
+    assert agent.lane()["open"] is None
+    assert [turn.status for turn in human.transcript().provisional] == ["aborted"]
+    assert human.refresh().status == "paused"
+    human.resume("go on")
+    agent.record_turn(HELLO)
+    assert agent.transcript().items == HELLO
 
 
 @pytest.mark.parametrize("ending", ["close", "archive", "erase"])

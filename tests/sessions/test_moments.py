@@ -215,6 +215,14 @@ def test_an_effect_that_was_not_recorded_is_not_run(records, scratch):
     worker(session)
     replay = onrecord.replay(session, lambda s: s.once("launch", lambda: pytest.fail("it ran")), scratch)
     assert replay.unrecorded == ["launch"]
+
+    def careless(replayed) -> None:
+        try:
+            replayed.once("launch", lambda: pytest.fail("it ran"))
+        except Exception:  # noqa: BLE001 - the code under replay is as careless as code is
+            replayed.decide("never mind")
+
+    assert onrecord.replay(session, careless, Records(MemoryStore())).error == replay.error
     assert replay.error == "effect launch has no recorded result"
     assert not replay.same
 
@@ -232,6 +240,31 @@ def test_code_that_fails_in_a_replay_is_a_result(records, scratch):
     replay = onrecord.replay(session, broken, scratch)
     assert replay.error == "RuntimeError: new bug"
     assert replay.matched == 2
+
+
+def test_failures_are_replayed_too(records, scratch):
+    """A09: an effect that failed when it was recorded fails in the replay, and its later success is its later success."""
+    session = records.open("work")
+    answers = [OSError("no route"), "sent"]
+
+    def send():
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    def stubborn(session) -> None:
+        for _ in range(3):
+            try:
+                session.decide(session.once("mail", send))
+            except Exception as problem:  # noqa: BLE001 - the code under replay is as careless as code is
+                session.decide(f"again, after {str(problem)[-8:]}")
+
+    stubborn(session)
+    assert [decision["text"] for decision in session.views.facts.decisions] == ["again, after no route", "sent", "sent"]
+    replay = onrecord.replay(session, stubborn, scratch)
+    assert replay.same, replay
+    assert answers == []
 
 
 def test_a_later_run_can_be_replayed_by_itself(records, scratch):

@@ -26,7 +26,8 @@ TITLE_LIMIT = 120
 
 TITLE_KINDS = ("session.opened", "objective.set", "session.titled")
 """What a session's title in lists is taken from."""
-_WORK = frozenset({"turn.begun", "turn.recorded", "effect.started", "item.added", "turn.committed", "turn.aborted"})
+_WORK = frozenset({"turn.begun", "turn.recorded", "effect.started", "item.added", "turn.committed"})
+"""What a pause stops. Giving a turn up is not among it: whoever is stopped must be able to end in order."""
 _TRANSITIONS = {
     "session.paused": ((OPEN, ACTIVE, RESUMED), PAUSED),
     "session.resumed": ((PAUSED,), RESUMED),

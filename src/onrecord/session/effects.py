@@ -102,10 +102,20 @@ def unknown(session: Session) -> dict[str, dict[str, Any]]:
     }
 
 
-def recorded_result(session: Session, key: str) -> tuple[bool, Any]:
-    """Whether the effect succeeded on record, and its result."""
-    _number, ended = _latest(session, _checked(key))
-    return (True, _result(ended, key)) if ended is not None and _succeeded(ended) else (False, None)
+def recorded_try(session: Session, key: str, number: int) -> Event | None:
+    """How the `number`th try of an effect ended on record."""
+    ended = session.store.find(session.id, effect_id(_checked(key), "finished", number))
+    return open_record(ended) if ended else None
+
+
+def tries(session: Session, key: str) -> int:
+    """How often an effect was started."""
+    return _latest(session, _checked(key))[0]
+
+
+def result_of(ended: Event, key: str) -> Any:
+    """What a try that succeeded returned."""
+    return _result(ended, key)
 
 
 def _latest(session: Session, key: str) -> tuple[int, Event | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.session.effects import recorded_result
+from onrecord.session.effects import recorded_try, result_of, tries
 from onrecord.session.handle import Session
 
 if TYPE_CHECKING:
@@ -51,8 +51,12 @@ class Replay(NamedTuple):
         return self.divergence is None and self.error is None
 
 
-class UnrecordedEffect(Exception):
-    """The replayed code asked for a side effect that was never recorded."""
+class UnrecordedEffect(BaseException):
+    """The replayed code asked for a side effect that was never recorded: no handler of its own may go on from here."""
+
+
+class RecordedFailure(Exception):
+    """What the replayed code asked for failed when it was recorded, with this text."""
 
 
 class ReplaySession(Session):
@@ -64,11 +68,19 @@ class ReplaySession(Session):
     def once(self, key: str, fn: Callable[[], Any], *, rerun_unknown: bool = False) -> Any:
         """The recorded result; without one the replay ends here."""
         del rerun_unknown  # nothing is run in a replay
-        found, result = recorded_result(self.recording, key)
-        if not found:
+        tried = tries(self, key)
+        mine = recorded_try(self, key, tried) if tried else None
+        if mine is not None and mine.data["ok"]:
+            return result_of(mine, key)
+        ended = recorded_try(self.recording, key, tried + 1)
+        if ended is None:
             self.unrecorded.append(key)
             raise UnrecordedEffect(key)
         self.start_effect(key, getattr(fn, "__name__", ""))
+        if ended.data is not None and not ended.data["ok"]:
+            self.settle_effect(key, error=ended.data["error"])
+            raise RecordedFailure(ended.data["error"])
+        result = result_of(ended, key)
         self.settle_effect(key, result=result)
         return result
 

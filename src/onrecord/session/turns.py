@@ -225,8 +225,7 @@ def stop(session: Session, kind: str, reason: str, *first: Draft) -> Event:
     held = session.lease
     if held is not None:
         lane = session.lane()
-        if lane["open"] and session.status != PAUSED:
-            # (In a pause nothing is added to a turn: there the agent's leaving alone makes it an interrupted one.)
+        if lane["open"]:
             drafts.append(session.draft("turn.aborted", {"reason": f"session {kind.partition('.')[2]}"}))
         drafts.append(session.draft("agent.left", {}))
     drafts.append(session.draft(kind, {"reason": reason}))
