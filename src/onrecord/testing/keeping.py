@@ -230,7 +230,20 @@ class SearchContract(Workbench):
         """No character of a query is an operator."""
         session = self.open()
         self.store.append(session, [self.draft(data={"text": "drop table AND NOT near"})])
-        for query in ('"', "'", '" OR text:*', "NEAR(", "-drop", "drop -table", "text : drop", "*", "^drop", "a\0b", "{", "\ud800"):
+        for query in (
+            '"',
+            "'",
+            '" OR text:*',
+            "NEAR(",
+            "-drop",
+            "drop -table",
+            "text : drop",
+            "*",
+            "^drop",
+            "a\0b",
+            "{",
+            "\ud800",
+        ):
             self.found(query)
         assert self.found("-drop (table)") == {Hit(session, 2)}
         assert self.found("AND not NEAR") == {Hit(session, 2)}

@@ -88,7 +88,10 @@ class AppendContract(Workbench):
         """An id stands for one event for ever; nothing of the append is written."""
         session = self.open()
         self.store.append(session, [self.draft(data={"text": "one"}, id="same")])
-        for other in (self.draft(data={"text": "two"}, id="same"), self.draft("effect.started", {"text": "one"}, id="same")):
+        for other in (
+            self.draft(data={"text": "two"}, id="same"),
+            self.draft("effect.started", {"text": "one"}, id="same"),
+        ):
             with raises(IdReused):
                 self.store.append(session, [self.draft(), other])
         assert self.store.head(session).position == 2

@@ -40,6 +40,7 @@ class Spend(View):
 
     def __init__(self) -> None:
         self.budget: dict[str, float] = {}
+        self.budget_position = 0
         self.sliced: dict[str, float] = {}
         self.steps = 0
         self.total = _nothing()
@@ -59,12 +60,14 @@ class Spend(View):
             case "session.opened":
                 self.started_at = event.at
                 self.budget = dict(data.get("budget") or {})
+                self.budget_position = event.position
             case "session.forked":
                 # A fork shares its parent's history, not its bill.
                 self.steps, self.total, self.models, self.runs = 0, _nothing(), {}, {}
                 self.sliced, self.idle, self.started_at, self.stopped_at = {}, 0, event.at, None
             case "budget.set":
                 self.budget = dict(data.get("limits", {}))
+                self.budget_position = event.position
             case "budget.sliced":
                 for limit, amount in data.get("limits", {}).items():
                     self.sliced[limit] = self.sliced.get(limit, 0) + amount

@@ -212,9 +212,7 @@ class Append(Request):
         if lease is not None and (standing[0] != lease.epoch or not standing[1]):
             raise LeaseLost(f"another process writes lane {lease.lane!r} of {head.name!r} now")
         if expect is not None and expect != head.position:
-            raise LogMoved(
-                f"the log stands at {head.position}, not at {expect}", expected=expect, actual=head.position
-            )
+            raise LogMoved(f"the log stands at {head.position}, not at {expect}", expected=expect, actual=head.position)
         moved, rows = head, []
         session, digest, base = head.session, head.hash, number << POSITION_BITS
         for draft, (encoding, stored, _body) in zip(drafts, packed, strict=True):

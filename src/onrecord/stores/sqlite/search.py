@@ -125,7 +125,10 @@ class Searcher:
         base = number << POSITION_BITS
         rows = self._readers.ask("events", (base | after, base | end, limit))
         return [
-            (record.position, [] if record.payload is None else words_of(text_of(decode_payload(record.payload.decode()))))
+            (
+                record.position,
+                [] if record.payload is None else words_of(text_of(decode_payload(record.payload.decode()))),
+            )
             for record in records_of(id_, rows, self._payloads)
         ]
 

@@ -53,9 +53,7 @@ _LATEST = (1 << 62, "")
 class SQLiteStore:
     """A store in one file. `durability="fast"` does not wait for the disk: a power cut can lose the last commits."""
 
-    def __init__(
-        self, path: str, *, durability: str = "full", clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, path: str, *, durability: str = "full", clock: Callable[[], float] = time.time) -> None:
         refuse_old_library()
         if durability not in DURABILITIES:
             raise InvalidInput(f"durability is full or fast, not {durability!r}")
@@ -87,9 +85,7 @@ class SQLiteStore:
         pack = self._payloads.pack
         packed = [pack(draft.payload) for draft in drafts]
         now = self._now() if lease is not None else 0
-        answer: list[Receipt] = self._writer.run(
-            Append(session, drafts, packed, expect=expect, lease=lease, now=now)
-        )
+        answer: list[Receipt] = self._writer.run(Append(session, drafts, packed, expect=expect, lease=lease, now=now))
         return answer
 
     def read(
@@ -318,7 +314,5 @@ def _leave_inherited_open() -> None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 atexit.register(_leave_inherited_open)
