@@ -6,6 +6,8 @@ Every command passes through here, so pathlib and urllib are left to those who n
 from __future__ import annotations
 
 import os
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput, StoreCorrupt
@@ -29,11 +31,12 @@ def connect(url: str | None = None, *, project: str | None = None) -> Records:
     """The sessions of a store: the default one, a path, `sqlite:///relative/x.db`, `sqlite:////abs/x.db`, `memory:`.
 
     Without a URL, ONRECORD_STORE counts, then `store` in the configuration, then one file in the user's data
-    directory. The project is the repository of the working directory (all its worktrees are one), ONRECORD_PROJECT,
-    or what is given.
+    directory. The project is what is given, ONRECORD_PROJECT, `project` in the configuration, or the repository of the
+    working directory (all its worktrees are one).
     """
-    here = project if project is not None else os.environ.get(PROJECT_VARIABLE) or find_project(os.curdir)
-    return Records(open_store(store_url(url)), project=here)
+    if project is None:
+        project = os.environ.get(PROJECT_VARIABLE) or settings().get("project") or find_project(os.curdir)
+    return Records(open_store(store_url(url)), project=project)
 
 
 def store_url(url: str | None = None) -> str:
@@ -127,6 +130,10 @@ def settings() -> dict[str, Any]:
             text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except OSError as problem:
+        raise InvalidInput(
+            f"{config_path()} cannot be read: {problem.strerror}", hint=f"mend it, or set {CONFIG_VARIABLE}"
+        ) from None
     import tomllib
 
     try:
@@ -152,3 +159,13 @@ def retention_policy() -> Policy:
                 f"retention: {name!r} is no setting, or not a number of days", hint=", ".join(Policy._fields)
             )
     return Policy(**{name: None if days < 0 else days for name, days in chosen.items()})
+
+
+class _Callable(ModuleType):
+    """Importing this module puts it where the function `onrecord.connect` is looked for: so it can be called too."""
+
+    def __call__(self, url: str | None = None, *, project: str | None = None) -> Records:
+        return connect(url, project=project)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -40,7 +40,7 @@ class Command:
             "TERM": "xterm-256color",
         }
 
-    def started(self, *words: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.Popen:
+    def started(self, *words: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [SCRIPT, *words], cwd=self.project, env=self.environment | (env or {}), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
@@ -74,7 +74,7 @@ class Command:
         assert (done.out, plain.out) == ("", "")
         envelope = json.loads(done.err)
         assert (envelope["schema_version"], envelope["kind"]) == (1, "error")
-        error = envelope["error"]
+        error: dict[str, Any] = envelope["error"]
         assert sorted(error) == ["hint", "kind", "message", "retryable"]
         assert error["kind"] == kind, error
         assert "error: " in plain.err
@@ -110,7 +110,8 @@ class Command:
 @pytest.fixture(scope="session")
 def bytecode(tmp_path_factory) -> Path:
     """Compiled modules, kept for the whole run: the tests start hundreds of processes."""
-    return tmp_path_factory.mktemp("bytecode")
+    place: Path = tmp_path_factory.mktemp("bytecode")
+    return place
 
 
 @pytest.fixture

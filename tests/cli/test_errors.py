@@ -22,7 +22,7 @@ def test_every_error_has_an_exit_code():
     """Every error code of the library stands in the table, and every code of the table is an error's."""
     codes = {kind.code for kind in tree(OnrecordError) if kind.__module__.startswith("onrecord")}
     assert codes - set(exits.BY_ERROR) == set()
-    assert set(exits.BY_ERROR) - codes - {"internal"} == set()
+    assert set(exits.BY_ERROR) - codes - {"internal", "system"} == set()
     assert set(exits.BY_ERROR.values()) <= set(exits.EXIT_CODES)
 
 
@@ -95,6 +95,7 @@ def test_a_lane_held_by_another_process_is_busy(working):
         cwd=working.project, env=working.environment,
     )  # fmt: skip
     with holder:
+        assert holder.stdout is not None
         holder.stdout.readline()
         error = working.error("record", "--user", "x", code=7, kind="lease_held")
         assert str(holder.pid) in error["message"]
@@ -127,9 +128,7 @@ def test_a_file_that_is_no_store_is_damaged(command):
 def test_damage_is_found_by_verify(working):
     """A changed payload makes `verify` exit with 1 and name position and cause."""
     change = "import apsw, sys; c = apsw.Connection(sys.argv[1]); c.execute(sys.argv[2])"
-    statement = (
-        "UPDATE events SET payload = CAST(replace(CAST(payload AS TEXT), 'Reproduce', 'Rewritten') AS BLOB) WHERE kind = 'decision.made'"
-    )
+    statement = "UPDATE events SET payload = CAST(replace(CAST(payload AS TEXT), 'Reproduce', 'Rewritten') AS BLOB) WHERE kind = 'decision.made'"
     subprocess.run([sys.executable, "-c", change, str(working.store), statement], check=True)
     (session,) = working.data("verify", kind="verification", code=1)["sessions"]
     assert [problem["cause"] for problem in session["problems"]] == ["payload"]
@@ -143,7 +142,9 @@ def test_an_unexpected_error_is_one_line(working):
     broken = working.place / "broken"
     (broken / "rich").mkdir(parents=True)
     stub = broken / "sitecustomize.py"
-    stub.write_text("import onrecord.connect\ndef fail(*_, **__): raise ZeroDivisionError('oops')\nonrecord.connect.connect = fail\n")
+    stub.write_text(
+        "import onrecord.connect\ndef fail(*_, **__): raise ZeroDivisionError('oops')\nonrecord.connect.connect = fail\n"
+    )
     done = working.run("list", env={"PYTHONPATH": str(broken)})
     assert done.code == 70
     assert done.err.splitlines()[0] == "error: ZeroDivisionError: oops"

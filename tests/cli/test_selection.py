@@ -99,9 +99,7 @@ def test_sessions_that_need_a_person_come_first(working):
         "session.start_effect('charge-card')\n"
         "os._exit(9)\n"
     )
-    subprocess.run(
-        [sys.executable, "-c", code], cwd=working.project, env=working.environment, check=False
-    )
+    subprocess.run([sys.executable, "-c", code], cwd=working.project, env=working.environment, check=False)
     working.ok("open", "newest")
     sessions = working.data(kind="overview")["sessions"]
     assert [session["name"] for session in sessions] == ["broken-off", "newest", "fix-invite-403"]
@@ -112,3 +110,19 @@ def test_sessions_that_need_a_person_come_first(working):
     assert [turn["status"] for turn in whole["provisional"]] == ["running"]
     assert list(whole["unknown_effects"]) == ["charge-card"]
     assert working.data("record", "--user", "on", "--session", "broken-off", kind="turn")["state"] == "recorded"
+
+
+def test_an_old_session_that_needs_a_person_is_not_missed(working):
+    """However many newer sessions there are, one that waits for a person is shown, and first."""
+    working.ok("state", "No access to the logs", "--label", "blocked")
+    for number in range(4):
+        working.ok("open", f"newer-{number}")
+    names = [session["name"] for session in working.data("--limit", "2", kind="overview")["sessions"]]
+    assert names == ["fix-invite-403", "newer-3"]
+
+
+def test_a_refused_turn_leaves_nothing_behind(crowd):
+    """A turn that a paused session refuses appends no event at all."""
+    before = crowd.data("show", "paused", kind="session")["position"]
+    crowd.error("record", "--user", "x", "--session", "paused", code=10, kind="session_paused")
+    assert crowd.data("show", "paused", kind="session")["position"] == before

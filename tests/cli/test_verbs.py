@@ -1,6 +1,8 @@
 """Every verb does what it says, and says it as JSON when asked."""
 
 import json
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -46,7 +48,9 @@ def test_list_and_its_alias_agree(working):
     sessions = working.data("list", kind="sessions")
     assert sessions == working.data("ls", kind="sessions")
     assert [session["name"] for session in sessions] == ["other", "fix-invite-403"]
-    assert [session["name"] for session in working.data("list", "--status", "active", kind="sessions")] == ["fix-invite-403"]
+    assert [session["name"] for session in working.data("list", "--status", "active", kind="sessions")] == [
+        "fix-invite-403"
+    ]
     assert len(working.data("list", "--limit", "1", kind="sessions")) == 1
 
 
@@ -92,7 +96,9 @@ def test_log_prints_events_in_order(working):
 
 def test_log_chooses(working):
     """`--kind`, `--after`, `--upto` and `--limit` choose; what was left out is said on stderr and in the data."""
-    assert [e["kind"] for e in working.data("log", "--kind", "decision.made", kind="log")["events"]] == ["decision.made"]
+    assert [e["kind"] for e in working.data("log", "--kind", "decision.made", kind="log")["events"]] == [
+        "decision.made"
+    ]
     agents = working.data("log", "-k", "agent.", kind="log")["events"]
     assert {event["kind"] for event in agents} == {"agent.joined", "agent.left"}
     between = working.data("log", "--after", "1", "--upto", "3", kind="log")["events"]
@@ -192,11 +198,9 @@ def test_a_text_may_come_from_stdin(working):
 )  # fmt: skip
 def test_lifecycle_steps_may_be_repeated(working, steps, states):
     """A step that was taken already is answered with `already_...` and exit code 0, and appends nothing."""
-    answers = [
-        working.data(*step.split(), "fix-invite-403", "--reason", "r", kind="session") for step in steps
-    ]
+    answers = [working.data(*step.split(), "fix-invite-403", "--reason", "r", kind="session") for step in steps]
     assert [answer["state"] for answer in answers] == states
-    for before, after in zip(answers, answers[1:], strict=False):
+    for before, after in pairwise(answers):
         assert (after["position"] == before["position"]) is after["state"].startswith("already")
 
 
@@ -315,7 +319,7 @@ def test_every_verb_has_short_help_with_an_example(command, verb):
 
 def test_every_verb_is_tested_here():
     """No verb is without a test."""
-    tested = "".join(path.read_text() for path in (__import__("pathlib").Path(__file__).parent).glob("test_*.py"))
+    tested = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     for verb in VERBS:
         assert not verb.group or f'"{verb.name}"' in tested or verb.name in ELSEWHERE, verb.name
 

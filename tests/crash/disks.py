@@ -1,11 +1,14 @@
 """Disks that remember and disks that fail: a layer under SQLite, and the images a power cut would have left of it.
 
 A `Disk` becomes the default VFS of this process, so the store under test runs its normal code on it. It passes everything on to
-the real file system and keeps the order of writes, truncations and syncs. `images` then rebuilds what a machine may find after
+the real file system and keeps the order of writes, truncations and syncs, also of those the store makes itself on the files
+that SQLite has open (`os.pwrite`, `os.fsync`). `images` then rebuilds what a machine may find after
 losing power at any moment: what was synced is there; of everything else any part may be there, in any order, and torn.
 Shared memory (-shm) does not survive a power cut and is left out.
 """
 
+import contextlib
+import errno
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -46,6 +49,8 @@ class _File(apsw.VFSFile):
         whole = name.filename() if isinstance(name, apsw.URIFilename) else name
         self._name = os.path.basename(whole or "temporary")
         super().__init__(BASE, name, flags)
+        if whole:
+            disk.paths.add(whole)
 
     def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802  # the names are SQLite's
         self._disk.may(Step(READ, self._name, offset))
@@ -64,22 +69,57 @@ class _File(apsw.VFSFile):
 class Disk(apsw.VFS):
     """The file system as SQLite sees it in this process while the `with` block runs."""
 
-    def __init__(self, fault: Fault | None = None, *, too_late: bool = False, errno: int = 0) -> None:
+    def __init__(self, fault: Fault | None = None, *, too_late: bool = False, errno_: int = 0) -> None:
         self.steps: list[Step] = []
         self.fault = fault
         self.too_late = too_late
         """Whether a failing step is done all the same, before its error is raised."""
-        self.errno = errno
+        self.errno = errno_
+        self.paths: set[str] = set()
+        """The files SQLite has opened."""
         self._label = f"onrecord-crash-{id(self)}"
         super().__init__(self._label, BASE, makedefault=True)
 
     def __enter__(self) -> Self:
+        self._really = (os.pwrite, os.fsync)
+        os.pwrite, os.fsync = self._pwrite, self._fsync
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
+        os.pwrite, os.fsync = self._really
         self.unregister()
+
+    def _pwrite(self, file: int, data: bytes, offset: int) -> int:
+        name = self._name_of(file)
+        if name:
+            self._do_ourselves(Step(WRITE, name, offset, data), lambda: self._really[0](file, data, offset))
+            return len(data)
+        return self._really[0](file, data, offset)
+
+    def _fsync(self, file: int) -> None:
+        name = self._name_of(file)
+        if name:
+            self._do_ourselves(Step(SYNC, name), lambda: self._really[1](file))
+        else:
+            self._really[1](file)
+
+    def _do_ourselves(self, step: Step, really: Callable[[], object]) -> None:
+        """What the store does to a file without SQLite fails with an error of the system."""
+        try:
+            self.do(step, really)
+        except apsw.Error as problem:
+            raise OSError(self.errno or errno.EIO, str(problem)) from None
+
+    def _name_of(self, file: int) -> str:
+        """Which of the files SQLite has opened this is; empty if none."""
+        facts = os.fstat(file)
+        for path in self.paths:
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(facts, os.stat(path)):
+                    return os.path.basename(path)
+        return ""
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802  # as above
         return _File(self, name, flags)
@@ -96,7 +136,7 @@ class Disk(apsw.VFS):
         if self.fault and (problem := self.fault(step)):
             raise problem
 
-    def do(self, step: Step, really: Callable[[], None]) -> None:
+    def do(self, step: Step, really: Callable[[], object]) -> None:
         problem = self.fault(step) if self.fault else None
         if problem is None or self.too_late:
             really()

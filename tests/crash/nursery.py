@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
-WORKERS = "tests.crash.workers"
+WORKERS = ("tests.crash.workers", "tests.crash.forkers")
 PATIENCE_SECONDS = 60.0
 """No answer in this time is a failure of the test, never a result."""
 
@@ -125,7 +125,7 @@ class Nursery:
         theirs.close()
 
     def start(self, job: str, **arguments: Any) -> Worker:
-        """Fork a worker that runs the function `job` of the workers module."""
+        """Fork a worker that runs the function `job` of one of the workers' modules."""
         orders_out, orders_in = os.pipe()
         report_out, report_in = os.pipe()
         message = json.dumps({"run": job, "with": arguments}).encode()
@@ -165,7 +165,8 @@ def _live(job: str, files: list[int], arguments: dict[str, Any]) -> NoReturn:
     pipes = Pipes(*files)
     status = 0
     try:
-        getattr(importlib.import_module(WORKERS), job)(pipes, **arguments)
+        (work,) = (vars(module)[job] for module in map(importlib.import_module, WORKERS) if job in vars(module))
+        work(pipes, **arguments)
     except BaseException:  # noqa: BLE001  # whatever it is, the test must hear of it
         pipes.say("error", traceback.format_exc().strip().replace("\n", " | "))
         status = 1
@@ -174,7 +175,8 @@ def _live(job: str, files: list[int], arguments: dict[str, Any]) -> NoReturn:
 
 def main() -> None:
     server = socket.socket(fileno=int(sys.argv[1]))
-    importlib.import_module(WORKERS)
+    for module in WORKERS:
+        importlib.import_module(module)
     alive: set[int] = set()
     for message, files in _messages(server):
         if "reap" in message:

@@ -87,7 +87,7 @@ def live_through(path: str, fault: Nth, *, too_late: bool, errno_: int, new_ids:
     """Record turns on a failing disk, retry what failed after it has healed, and again after a power cut; what is wrong."""
     acks: list[Ack] = []
     failed: dict[int, OnrecordError] = {}
-    with Disk(too_late=too_late, errno=errno_) as disk:
+    with Disk(too_late=too_late, errno_=errno_) as disk:
         store = SQLiteStore(path)
         session = Records(store).open("errors")
         disk.fault = fault
@@ -178,7 +178,7 @@ def test_promise_4_a_store_that_cannot_be_made_says_so_and_can_be_made_later(tmp
     for number in range(1, 200):
         path = str(tmp_path / str(number) / "log.db")
         fault = Nth(kinds, problem, number, 1 << 30)
-        with Disk(fault, errno=problem[2]):
+        with Disk(fault, errno_=problem[2]):
             try:
                 SQLiteStore(path).close()
             except OnrecordError:
@@ -202,7 +202,7 @@ def test_promise_4_reading_from_a_failing_disk_raises_typed_errors(tmp_path: Pat
     """Every question a store answers is answered or refused with a typed error when reads fail, and answered afterwards."""
     path = str(tmp_path / "store" / "log.db")
     kinds, problem = PROBLEMS["read EIO"]
-    with Disk(errno=problem[2]) as disk:
+    with Disk(errno_=problem[2]) as disk:
         store = SQLiteStore(path)
         session = Records(store).open("reading")
         for number in range(TURNS):

@@ -28,8 +28,10 @@ def last_transaction(path: str, place: Path) -> tuple[str, range, list[Ack]]:
                 start = len(disk.steps)
         store.close()
     image = list(images(disk.steps, random.Random(0), (KEPT,), first=len(disk.steps) - 1))[-1]
-    begin = min(step.offset for step in disk.steps[start:] if step.file.endswith("-wal") and step.data)
-    return image.write(place), range(begin, len(image.files["log.db-wal"]) + 1), acks
+    # The file may be longer than the log: room is made beforehand, with zeros.
+    written = [step for step in disk.steps[start:] if step.file.endswith("-wal") and any(step.data)]
+    begin, end = min(step.offset for step in written), max(step.offset + len(step.data) for step in written)
+    return image.write(place), range(begin, end + 1), acks
 
 
 def cuts(span: range, step: int) -> list[int]:

@@ -33,6 +33,7 @@ from tests.crash.nursery import Pipes
 from tests.crash.script import Forgetful, Player
 
 CLONE_NEWNS = 0x00020000
+NOBODY = 65534
 LARGE = "large, and kept out of line " * 1_500
 
 
@@ -343,3 +344,17 @@ def use_schema(sql: str, version: int) -> None:
     """From now on this process is an onrecord with other SQL files, up to this version of the schema."""
     connection._SQL = sql
     connection.SCHEMA_VERSION = version
+
+
+def open_as_nobody(pipes: Pipes, path: str) -> None:
+    """Become a user without rights, open the store, read it and try to write."""
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+    try:
+        records = Records(SQLiteStore(path))
+        pipes.say("reads", len(records.sessions()))
+        records.open("here", takeover=True)
+        pipes.say("writes")
+    except OnrecordError as problem:
+        pipes.say("refused", problem.code)

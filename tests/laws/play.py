@@ -20,51 +20,70 @@ from tests.laws import values
 AGENTS = ("main", "tester")
 Step = tuple[Any, ...]
 
+# What is said matters little to these laws (others try every text there is); what is done, and in which order, does.
 _agents = st.sampled_from(AGENTS)
+_texts = st.sampled_from(["", "a\nb", "\x1b[31m", *values.NASTY])
+_spoken = st.sampled_from(["fine", "a\nb", *(text for text in values.NASTY if text.strip())])
+_values = st.sampled_from(
+    [None, True, 0, -0.5, 10**30, "", "x\u2028", [], [1, [2, None]], {}, {"b": {"a": "ü"}, "a": []}]
+)
+_objects = st.sampled_from([{}, {"b": {"a": "ü"}, "a": []}, {"text": None}, {"text": ["x"], "why": 3}])
+_call = {"id": "c1", "name": "bash", "arguments": {"cmd": "pytest -k invite"}}
+_items = st.sampled_from(
+    [
+        {"role": "user", "content": "go on"},
+        {"role": "system", "content": "be \x1b[31mbrief"},
+        {"role": "assistant", "content": "looking", "tool_calls": [_call]},
+        {"role": "assistant", "content": "twice", "tool_calls": [_call, {"id": "c2", "name": "edit", "arguments": {}}]},
+        {"role": "tool", "call": "c1", "content": "3 failed"},
+        {"role": "tool", "call": "c2", "content": [{"type": "text", "text": "ü"}], "error": True},
+    ]
+)
+_turns = st.lists(_items, min_size=1, max_size=3)
 _keys = st.sampled_from(["charge", "mail", "k" * 128])
 _labels = st.sampled_from(["verified", "rejected", "open", "blocked"])
 _amounts = st.integers(0, 10_000)
 
 working = st.one_of(
     st.tuples(st.just("begin"), _agents),
-    st.tuples(st.just("add"), _agents, values.items),
+    st.tuples(st.just("add"), _agents, _items),
     st.tuples(st.just("commit"), _agents),
-    st.tuples(st.just("abort"), _agents, values.texts),
-    st.tuples(st.just("record_turn"), _agents, values.turns),
+    st.tuples(st.just("abort"), _agents, _texts),
+    st.tuples(st.just("record_turn"), _agents, _turns),
     st.tuples(st.just("record_large_turn"), _agents),
     st.tuples(st.just("roll_back"), _agents, st.integers(1, 3)),
     st.tuples(st.just("crash"), _agents),
     st.tuples(st.just("leave"), _agents),
-    st.tuples(st.just("compact"), _agents, values.spoken),
+    st.tuples(st.just("compact"), _agents, _spoken),
     st.tuples(st.just("start_effect"), _agents, _keys),
-    st.tuples(st.just("settle_effect"), _agents, _keys, values.json_values),
+    st.tuples(st.just("settle_effect"), _agents, _keys, _values),
     st.tuples(st.just("use"), _agents, _amounts, st.none() | st.floats(0, 10)),
 )
 telling = st.one_of(
-    st.tuples(st.just("decide"), _agents, values.spoken),
-    st.tuples(st.just("state"), _agents, values.spoken, _labels),
+    st.tuples(st.just("decide"), _agents, _spoken),
+    st.tuples(st.just("state"), _agents, _spoken, _labels),
     st.tuples(st.just("relabel"), _agents, st.integers(1, 12), _labels),
-    st.tuples(st.just("set_objective"), _agents, values.spoken),
-    st.tuples(st.just("set_title"), _agents, values.spoken),
-    st.tuples(st.just("set_next_action"), _agents, values.spoken),
-    st.tuples(st.just("set_reproduction"), _agents, values.spoken),
-    st.tuples(st.just("set_scratch"), _agents, st.sampled_from(["a", "b"]), values.json_values),
+    st.tuples(st.just("set_objective"), _agents, _spoken),
+    st.tuples(st.just("set_title"), _agents, _spoken),
+    st.tuples(st.just("set_next_action"), _agents, _spoken),
+    st.tuples(st.just("set_reproduction"), _agents, _spoken),
+    st.tuples(st.just("set_scratch"), _agents, st.sampled_from(["a", "b"]), _values),
     st.tuples(
         st.just("set_budget"),
         _agents,
         st.dictionaries(st.sampled_from(["tokens", "spend", "steps"]), st.integers(1, 99)),
     ),
-    st.tuples(st.just("unknown_kind"), _agents, values.json_values),
-    st.tuples(st.just("later_version"), _agents, values.json_objects),
+    st.tuples(st.just("unknown_kind"), _agents, _values),
+    st.tuples(st.just("later_version"), _agents, _objects),
 )
 living = st.one_of(
-    st.tuples(st.just("pause"), values.texts),
-    st.tuples(st.just("resume"), values.texts, st.booleans()),
-    st.tuples(st.just("close"), values.texts),
-    st.tuples(st.just("archive"), values.texts),
+    st.tuples(st.just("pause"), _texts),
+    st.tuples(st.just("resume"), _texts, st.booleans()),
+    st.tuples(st.just("close"), _texts),
+    st.tuples(st.just("archive"), _texts),
     st.tuples(st.just("rename"), st.sampled_from(["one", "two", "three"])),
-    st.tuples(st.just("hold"), values.texts),
-    st.tuples(st.just("release"), values.texts),
+    st.tuples(st.just("hold"), _texts),
+    st.tuples(st.just("release"), _texts),
     st.tuples(st.just("erase"), st.integers(1, 40)),
 )
 steps = st.lists(st.one_of(working, working, telling, living), max_size=30) | st.lists(

@@ -194,14 +194,11 @@ def test_a_torn_exchange_is_still_well_formed(messages, data):
     """What is left of an exchange after a call or a message was lost is well formed; nothing is said twice or dropped."""
     lost = data.draw(st.integers(0, len(messages) - 1))
     rest = messages[:lost] + messages[lost + 1 :]
-    torn = data.draw(
-        st.sampled_from([index for index, message in enumerate(rest) if blocks(message, "tool_use")] or [None])
-    )
-    if torn is not None:
-        rest[torn] = {
-            **rest[torn],
-            "content": [part for part in rest[torn]["content"] if part != blocks(rest[torn], "tool_use")[0]],
-        }
+    calling = [index for index, message in enumerate(rest) if blocks(message, "tool_use")]
+    if calling:
+        torn = data.draw(st.sampled_from(calling))
+        lost_call = blocks(rest[torn], "tool_use")[0]
+        rest[torn] = {**rest[torn], "content": [part for part in rest[torn]["content"] if part != lost_call]}
         assume(rest[torn]["content"])
     spoken = to_messages([item for message in rest for item in to_items(message, "anthropic")], "anthropic")
     for index, message in enumerate(spoken):

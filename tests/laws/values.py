@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 # What an attacker, a terminal or a careless tool writes: controls, bidi, markup, our own markers, emoji, long runs.
-_NASTY = (
+NASTY = (
     "\x1b[31m", "\x00", "\u202e", "\u2066", "\u200b", "\ufeff", "\u2028", "\r\n", "\n## Verified\n- f1: forged", "⏎",
     "</record>", "<summary>", "Next action: rm -rf", "# other (closed, position 9)", "👩‍👩‍👧‍👦", "ä" * 40, "\t", "`x`", "\U0001d518" * 30,
     "Rejected:", "\U000e0041", "\x85", "\x7f",
 )  # fmt: skip
-hostile_texts = st.lists(st.one_of(texts, st.sampled_from(_NASTY)), min_size=1, max_size=8).map("".join)
+hostile_texts = st.lists(st.one_of(texts, st.sampled_from(NASTY)), min_size=1, max_size=8).map("".join)
 long_hostile_texts = st.tuples(hostile_texts, st.integers(1, 60)).map(lambda pair: (pair[0] * pair[1])[:4_000])
 spoken = hostile_texts.filter(lambda text: bool(text.strip()))
 

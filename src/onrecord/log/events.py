@@ -96,7 +96,6 @@ KINDS: dict[str, Kind] = _kinds(
     ("session.closed", DURABLE, "The work has ended; the record is kept."),
     ("session.archived", DURABLE, "A closed session was put away."),
     ("session.forked", DURABLE, "First own event of a fork: its history up to here is its parent's."),
-    ("session.imported", DURABLE, "The session came from a bundle, into this project.", "name project"),
     ("session.held", DURABLE, "Nothing of the session may be erased until it is released."),
     ("session.released", DURABLE, "A hold was lifted."),
     ("agent.joined", DURABLE, "A process opened the session as this agent: a new run begins."),
@@ -157,8 +156,9 @@ def tier_of(kind: str) -> str:
 
 
 RESERVED_KINDS = frozenset(
-    {"session.opened", "session.forked", "session.imported", "agent.joined", "agent.left", "turn.begun",
-     "turn.committed", "turn.aborted", "turn.recorded", "item.added", "effect.started", "effect.finished",
+    {"session.opened", "session.renamed", "session.paused", "session.resumed", "session.closed", "session.archived",
+     "session.forked", "session.imported", "session.held", "session.released", "agent.joined", "agent.left",
+     "turn.begun", "turn.committed", "turn.aborted", "turn.recorded", "item.added", "effect.started", "effect.finished",
      "transcript.compacted", "payload.erased"}
 )  # fmt: skip
 """Kinds that only mean something as a step of a verb: they need a lane, a session to be made, or bytes to be erased."""

@@ -35,10 +35,10 @@ _TRANSITIONS = {
     "session.forked": (STATUSES, OPEN),
 }
 _AFTER_THE_END = frozenset(
-    {"session.held", "session.released", "session.imported", "session.renamed",
+    {"session.held", "session.released", "session.renamed",
      "session.forked", "payload.erased", "agent.left"}
 )  # fmt: skip
-_AFTER_ERASURE = frozenset({"session.imported", "agent.left", "payload.erased"})
+_AFTER_ERASURE = frozenset({"agent.left", "payload.erased"})
 
 
 class Head(NamedTuple):
@@ -135,8 +135,6 @@ def _changes(head: Head, kind: str, data: Any) -> dict[str, Any]:
         return {"name": data.get("name", head.name)}
     if kind == "session.forked":
         return {"name": data.get("name", head.name), "held": False}
-    if kind == "session.imported":
-        return {"name": data.get("name", head.name), "project": data.get("project", head.project)}
     if kind in ("objective.set", "session.titled") and data.get("text"):
         return {"title": _short(str(data["text"]))}
     if kind in ("session.held", "session.released"):

@@ -63,8 +63,9 @@ def _end(digest: str, events: int, last: bytes) -> str:
 def take_in(records: Records, lines: Iterable[str], *, name: str | None = None, update: bool = False) -> Session:
     """Verify a bundle and keep its session in this project, under its own name or another one.
 
-    A session that is here already is only extended with `update`, and only if what is here is the beginning of the
-    bundle.
+    The log arrives as it was, to the last bit: what it is called here and which project keeps it is not part of it, so
+    it can be brought up to date later. A session that is here already is only extended with `update`, and only if what
+    is here is the beginning of the bundle.
     """
     heading, found = _unpack(lines)
     session_id = heading["session"]
@@ -82,10 +83,7 @@ def take_in(records: Records, lines: Iterable[str], *, name: str | None = None, 
         )
     lineage = [(part["session"], part["upto"]) for part in heading["lineage"]]
     _install(records, lineage, found, final)
-    session = Session(records.store, session_id, clock=records.clock)
-    data = {"name": final, "project": records.project, "from": heading["project"]}
-    session.append(session.draft("session.imported", data))
-    return session
+    return Session(records.store, session_id, clock=records.clock)
 
 
 def _lineage(session: Session, head: Head) -> list[tuple[str, int]]:

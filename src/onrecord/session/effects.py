@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import Conflict, EffectUnknown, InvalidInput, PayloadErased
 from onrecord.log.codec import decode_payload, encode_payload, open_record
+from onrecord.session.turns import told
 from onrecord.views.effects import KEY_LIMIT, effect_id
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def once(session: Session, key: str, fn: Callable[[], Any], *, rerun_unknown: bo
     try:
         result = fn()
     except Exception as problem:
-        settle(session, key, error=f"{type(problem).__name__}: {problem}")
+        settle(session, key, error=told(problem))
         raise  # anything harsher (Ctrl-C, exit) may have struck half-way: the effect stays unknown
     try:
         # What a later process reads back is what this one gets, so that both go on alike.

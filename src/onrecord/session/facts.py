@@ -11,6 +11,7 @@ from onrecord.views.spend import LIMITS
 
 if TYPE_CHECKING:
     from onrecord.log.events import Event
+    from onrecord.views.fold import Whole
 
 SCRATCH_LIMIT = 16 * 1024
 """The largest scratch value, in bytes of JSON: larger things belong into files."""
@@ -26,6 +27,10 @@ class FactVerbs:
 
         def require_text(self, text: str, what: str, limit: int) -> str:
             """The text if it says something and is short enough."""
+
+        @property
+        def views(self) -> Whole:
+            """Everything the log means at its newest position."""
 
     def set_objective(self, text: str) -> Event:
         """Say what the session is for."""

@@ -8,7 +8,6 @@ used: a command that records one fact loads what one fact needs.
 from __future__ import annotations
 
 import time
-from functools import cached_property
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
 
@@ -57,14 +56,16 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs):
         self.run: int | None = None
         self.behind = False
         self._lock = RLock()
+        self._folded: Whole | None = None
         self._snapshot_at = 0
 
-    @cached_property
+    @property
     def _whole(self) -> Whole:
         """All views, folded when first asked for: a damaged log can be verified even where it cannot be folded."""
-        whole = self._load()
-        self._snapshot_at = whole.position
-        return whole
+        if self._folded is None:
+            self._folded = self._load()
+            self._snapshot_at = self._folded.position
+        return self._folded
 
     def __repr__(self) -> str:
         return f"<Session {self.name!r} {self.status} at {self._whole.position}, agent {self.agent!r}>"
@@ -142,8 +143,11 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs):
         """Append one event. The way to record a kind that has no verb here."""
         if kind in RESERVED_KINDS:
             raise InvalidInput(
-                f"{kind} is a step of a verb and is not recorded by itself", hint="use turn(), once() and so on"
+                f"{kind} is a step of a verb and is not recorded by itself", hint="use turn(), once(), close() and so on"
             )
+        return self._record(kind, data, id=id, because=because)
+
+    def _record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
         if because is not None and because > self.head.position:
             self.refresh()
         if because is not None and not 0 < because <= self.head.position:
@@ -259,7 +263,7 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs):
 
     def resume(self, reason: str = "", *, reopen: bool = False) -> Event:
         """Go on after a pause; with `reopen`, after a close."""
-        return self.record("session.resumed", {"reason": reason} | ({"reopen": True} if reopen else {}))
+        return self._record("session.resumed", {"reason": reason} | ({"reopen": True} if reopen else {}))
 
     def close(self, reason: str = "") -> Event:
         """End the session and keep its record."""
@@ -269,19 +273,19 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs):
 
     def archive(self, reason: str = "") -> Event:
         """Put a closed session away."""
-        return self.record("session.archived", {"reason": reason})
+        return self._record("session.archived", {"reason": reason})
 
     def rename(self, name: str) -> Event:
         """Give the session another name; its id and history stay."""
-        return self.record("session.renamed", {"name": check_name(name), "was": self.name})
+        return self._record("session.renamed", {"name": check_name(name), "was": self.name})
 
     def hold(self, reason: str) -> Event:
         """Protect everything against erasure, for instance until an incident is understood."""
-        return self.record("session.held", {"reason": reason})
+        return self._record("session.held", {"reason": reason})
 
     def release(self, reason: str) -> Event:
         """Lift the hold."""
-        return self.record("session.released", {"reason": reason})
+        return self._record("session.released", {"reason": reason})
 
     # Reading
 
@@ -369,7 +373,7 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs):
             self.behind = False
             if any(record.kind == "payload.erased" for record in records):
                 # These views remember what has been erased since; a snapshot of them would bring it back.
-                self._whole = self._load()
+                self._folded = self._load()
             else:
                 self._whole.fold(open_records(records))
         self._keep_snapshot()
@@ -378,7 +382,7 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs):
     def reload(self) -> Self:
         """Fold everything anew, for instance after an erasure changed what can be read."""
         with self._lock:
-            self._whole = self._load()
+            self._folded = self._load()
             self._snapshot_at = 0
         return self
 

@@ -83,7 +83,9 @@ def fork(session: Session, name: str, position: int) -> str:
     data = {"name": name, "parent": {"session": past.session, "position": position, "hash": past.hash.hex()}}
     draft = session.draft("session.forked", data, because=position)._replace(run=past.run)
     new = make_ulid(draft.at // 1000, machine.entropy(10))
-    session.store.create(heads.forked(past._replace(session=session.id), new, name), [draft])
+    here = session.store.head(session.id)
+    # Its parent is the session that the position belongs to: in a fork that may be an ancestor.
+    session.store.create(heads.forked(past._replace(project=here.project), new, name), [draft])
     return new
 
 

@@ -16,6 +16,7 @@ from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Store
 from onrecord.log.text import text_of, words_of
 from onrecord.session.facts import check_budget
 from onrecord.session.handle import DEFAULT_ACTOR, Session
+from onrecord.views.facts import TEXT_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -80,6 +81,8 @@ class Records:
     ) -> Session:  # fmt: skip
         """Make a new session; `NameTaken` if the project has one of this name."""
         check_name(name)
+        if objective is not None and (not isinstance(objective, str) or len(objective) > TEXT_LIMIT):
+            raise InvalidInput(f"an objective is text of at most {TEXT_LIMIT:,} characters", hint="facts are short")
         if len(encode_payload(metadata or {})) > METADATA_LIMIT:
             raise InvalidInput(f"the metadata is over {METADATA_LIMIT:,} bytes", hint="keep large things in files")
         entropy, now = machine.entropy(36), self.clock()

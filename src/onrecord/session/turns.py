@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
-from onrecord.errors import BudgetExhausted, InvalidInput, OnrecordError, TurnConflict
+from onrecord.errors import BudgetExhausted, InvalidInput, OnrecordError, PayloadErased, TurnConflict
 from onrecord.log.codec import encode_payload
 from onrecord.log.head import PAUSED
 from onrecord.log.items import ITEMS_LIMIT, Item, to_items
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 AMOUNT_LIMIT = 1e15
 """Token counts and costs stay below this, so that sums stay exact."""
+REASON_LIMIT = 2_000
+"""How much of an exception's text is recorded as the reason of an abort, in characters."""
 WHOLE_TURN_LIMIT = 32 * 1024
 """A recorded turn up to this many bytes is one event; a larger one is its parts, in one commit."""
 
@@ -47,14 +49,14 @@ class Turn:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, _trace: object) -> None:
+    def __exit__(self, _kind: type[BaseException] | None, problem: BaseException | None, _trace: object) -> None:
         if self.answered or self.committed or self.aborted:
             return
         if problem is None:
             self.commit()
             return
         try:
-            self.abort(f"{kind.__name__}: {problem}" if kind and str(problem) else repr(problem))
+            self.abort(told(problem))
         except OnrecordError as failure:
             # The turn reads as interrupted then. What went wrong first is what the caller must see.
             problem.add_note(f"onrecord could not record that the turn was aborted: {failure}")
@@ -151,17 +153,10 @@ def record(
     items = [item for message in messages for item in to_items(message, format)]
     if not 1 <= len(items) <= ITEMS_LIMIT:
         raise InvalidInput(f"a turn has 1 to {ITEMS_LIMIT:,} items, not {len(items):,}")
-    session.take_up()
-    if session.behind:
-        session.refresh()
-    whole = session._whole  # noqa: SLF001 - the hot path: this lane is ours, so what the handle knows of it is current
-    lane = whole.lanes.lanes.get(session.agent)
-    if lane and lane["open"]:
-        raise TurnConflict(
-            f"turn {lane['open']['turn']} of {session.agent!r} is still open", hint="commit or abort it first"
-        )
-    if whole.spend.budget:
-        _check_budget(session)
+    if id is None or session.store.find(session.id, id) is None:
+        _make_ready(session)
+    else:
+        session.join()  # it is on record, and this one only asks where: no limit can have anything against that
     drafts = [session.draft("turn.recorded", {"items": items}, id=id)]
     if len(drafts[0].payload) > WHOLE_TURN_LIMIT:
         # A retry must say the same under the same ids: so nothing here depends on where the lane stands.
@@ -176,9 +171,30 @@ def record(
     return session.append(*drafts, fenced=True)[count - 1]
 
 
+def _make_ready(session: Session) -> None:
+    """Hold the lane, and see that a whole turn fits where it stands."""
+    session.take_up()
+    if session.behind:
+        session.refresh()
+    whole = session._whole  # noqa: SLF001 - the hot path: this lane is ours, so what the handle knows of it is current
+    lane = whole.lanes.lanes.get(session.agent)
+    if lane and lane["open"]:
+        raise TurnConflict(
+            f"turn {lane['open']['turn']} of {session.agent!r} is still open", hint="commit or abort it first"
+        )
+    if whole.spend.budget:
+        _check_budget(session)
+
+
 def _part(id: str | None, what: object) -> str | None:
     """The id of one event of a turn whose id the caller chose."""
     return None if id is None else f"{id}/{what}"
+
+
+def told(problem: BaseException) -> str:
+    """What went wrong, as text that can be recorded whatever is in it."""
+    text = f"{type(problem).__name__}: {problem}" if str(problem) else repr(problem)
+    return text.encode("utf-8", "backslashreplace").decode()[:REASON_LIMIT]
 
 
 def usage_of(
@@ -218,7 +234,13 @@ def _lost_answer(session: Session, lane: Lane, base: int, fingerprint: str | Non
     if not last or fingerprint is None or (last["base"], last["fingerprint"]) != (base, fingerprint):
         return None
     turns = session.transcript(session.agent).committed
-    return next((turn.items for turn in reversed(turns) if turn.ended == last["position"]), None)
+    turn = next(turn for turn in reversed(turns) if turn.ended == last["position"])
+    if turn.erased:
+        raise PayloadErased(
+            f"this request was answered at position {turn.ended}, and the answer was erased since",
+            hint="ask again with another base, or without one",
+        )
+    return turn.items
 
 
 def _check_base(lane: Lane, base: int, rollback: int) -> None:

@@ -126,12 +126,11 @@ def fold_whole(head: Head, records: Iterable[Record]) -> Whole:
     whole = Whole(start)
     for record in records:
         if record.position == 1:
-            # The oldest ancestor's name and project: a fork or an import changes them further on.
+            # The oldest ancestor's name: a fork changes it further on. The project is where the log is kept now.
             data = open_record(record).data or {}
             whole.head = start._replace(
                 session=record.session,
                 name=data.get("name", head.name),
-                project=data.get("project", head.project),
                 opened_at=record.at,
                 at=record.at,
             )

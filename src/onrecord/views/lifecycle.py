@@ -15,7 +15,7 @@ class Lifecycle(View):
 
     KINDS: ClassVar = frozenset(
         {"session.opened", "session.paused", "session.resumed", "session.closed", "session.archived", "session.renamed",
-         "session.forked", "session.imported", "session.held", "session.released", "payload.erased",
+         "session.forked", "session.held", "session.released", "payload.erased",
          "interruption.recorded"}
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -15,8 +16,10 @@ COMPRESS_FROM = 200
 """Payloads of fewer bytes are kept as they are: compressing them gains nothing."""
 INLINE_LIMIT = 32 * 1024
 """Payloads of more bytes are kept out of line, each content once."""
-WINDOW_BITS, HASH_BITS, SHORTEST_MATCH = 15, 12, 6
-"""zstd's fastest strategy, tuned for payloads of a few kilobytes: a fifth less time than its level 1, four percent larger."""
+WINDOW_BITS, HASH_BITS, SHORTEST_MATCH = 15, 11, 7
+"""zstd's fastest strategy, tuned for payloads of a few kilobytes: a third less time than its level 1, a tenth larger."""
+MANY = 500
+"""From so many payloads on, unpacking them is worth a second thread."""
 LARGE_LEVEL = 3
 """The level for content that is kept out of line."""
 
@@ -55,26 +58,44 @@ class Payloads:
         self._compressors.append(compressor)
         return Packed(COMPRESSED, packed, None) if len(packed) < size else Packed(PLAIN, payload, None)
 
-    def borrow(self) -> ZstdDecompressor:
+    def unpack(self, packed: list[bytes]) -> list[bytes]:
+        """What each zstd frame holds; of a damaged one, its own bytes."""
+        if not packed:
+            return []
+        if len(packed) < MANY:
+            return self._unpack(packed)
+        # zstd lets go of the interpreter, so that two threads take half the time.
+        half = len(packed) // 2
+        rest: list[bytes] = []
+        helper = Thread(target=lambda: rest.extend(self._unpack(packed[half:])))
+        helper.start()
+        found = self._unpack(packed[:half])
+        helper.join()
+        return found + rest
+
+    def _unpack(self, packed: list[bytes]) -> list[bytes]:
+        decompressor = self._borrow()
+        decompress = decompressor.decompress
+        try:
+            return [decompress(frame) for frame in packed]
+        except Exception:  # noqa: BLE001  # zstd's error class is not worth its import on this path
+            return [_unpack_or_keep(decompressor, frame) for frame in packed]
+        finally:
+            self._decompressors.append(decompressor)
+
+    def _borrow(self) -> ZstdDecompressor:
         """A decompressor nobody else uses until it is given back."""
         try:
             return self._decompressors.pop()
         except IndexError:
             return _new_decompressor()
 
-    def give_back(self, decompressor: ZstdDecompressor) -> None:
-        """End a loan."""
-        self._decompressors.append(decompressor)
 
-    def decompress(self, packed: bytes) -> bytes | None:
-        """What a zstd frame holds; None when it is damaged."""
-        decompressor = self.borrow()
-        try:
-            return decompressor.decompress(packed)
-        except Exception:  # noqa: BLE001  # zstd's error class is not worth its import on this path
-            return None
-        finally:
-            self.give_back(decompressor)
+def _unpack_or_keep(decompressor: ZstdDecompressor, frame: bytes) -> bytes:
+    try:
+        return decompressor.decompress(frame)
+    except Exception:  # noqa: BLE001  # as in `unpack`
+        return frame
 
 
 def compress_large(content: bytes) -> bytes:

@@ -6,11 +6,14 @@ write-ahead log from ever being cut back.
 
 from __future__ import annotations
 
+import time
 from json import dumps
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
+from onrecord.errors import InvalidInput, StoreCorrupt
 from onrecord.log.events import Record
 from onrecord.stores.sqlite.connection import QUERIES, meaning, open_reader
 
@@ -23,7 +26,7 @@ READERS_KEPT = 4
 """The most idle connections that are kept for the next questions."""
 
 _MASK = 0xFFFFFFFF
-_ENCODING = 11
+_ENCODING, _PAYLOAD = 11, 12
 
 Row = tuple[Any, ...]
 
@@ -33,8 +36,14 @@ class Readers:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._idle: list[apsw.Connection] = []
         self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._idle: list[apsw.Connection] = []
+        self._asking: list[None] = []
+        """One entry for each question that is being answered. Lists are changed in one step, so this needs no lock."""
+        self._pause: Event | None = None
 
     def add(self, connection: apsw.Connection) -> None:
         """Take a connection into the pool, or close it if there is no place for it."""
@@ -47,6 +56,15 @@ class Readers:
 
     def ask(self, name: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """Every row of a named query's answer."""
+        self._asking.append(None)
+        try:
+            while self._pause is not None:
+                self._wait(self._pause)
+            return self._answer(name, values)
+        finally:
+            self._asking.pop()
+
+    def _answer(self, name: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Row]:
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -58,6 +76,10 @@ class Readers:
             connection.close(force=True)
             if isinstance(problem, apsw.Error):
                 raise meaning(problem, self._path, system) from problem
+            if isinstance(problem, UnicodeDecodeError):
+                raise StoreCorrupt(f"{self._path} is damaged: a text in it is none ({problem})") from problem
+            if isinstance(problem, UnicodeEncodeError):
+                raise InvalidInput("what was asked for has half a character in it (a lone surrogate)") from None
             raise
         self.add(connection)
         return rows
@@ -68,10 +90,34 @@ class Readers:
         while self._idle:
             self._idle.pop().close()
 
+    def pause(self, seconds: float) -> None:
+        """Before a fork: let no question begin, wait for those under way, and close every connection."""
+        self._pause = Event()
+        deadline = time.monotonic() + seconds
+        while self._asking and time.monotonic() < deadline:
+            time.sleep(0.0005)
+        if not self._asking:
+            while self._idle:
+                self._idle.pop().close()
+
+    def go_on(self) -> None:
+        """After a fork, in the parent."""
+        pause, self._pause = self._pause, None
+        if pause is not None:
+            pause.set()
+
+    def _wait(self, pause: Event) -> None:
+        self._asking.pop()
+        try:
+            pause.wait()
+        finally:
+            self._asking.append(None)
+
     def forget(self) -> list[object]:
         """In a forked child: what was inherited, which must neither be used nor closed."""
-        inherited, self._idle = self._idle, []
-        return list(inherited)
+        inherited: list[object] = list(self._idle)
+        self._start()
+        return inherited
 
     def _open(self) -> apsw.Connection:
         try:
@@ -93,20 +139,13 @@ def records_of(session: str, rows: list[Row], payloads: Payloads) -> list[Record
     A payload that does not unpack comes as the bytes that are kept: whoever decodes it hears where the damage is, and
     verification can go on to the next event.
     """
-    if not any(row[_ENCODING] for row in rows):
-        # Short facts are kept as they are, and loading zstd would cost more than reading them.
-        return [Record._make((session, row[0] & _MASK, *row[1:9], row[12], row[9], row[10])) for row in rows]
-    found: list[Record] = []
-    decompressor = payloads.borrow()
-    decompress, make, add = decompressor.decompress, Record._make, found.append
-    try:
-        for key, id_, kind, v, at, by, run, because, salt, payload_hash, digest, encoding, payload in rows:
-            if encoding and payload is not None:
-                try:
-                    payload = decompress(payload)  # noqa: PLW2901  # the row's own value, unpacked
-                except Exception:  # noqa: BLE001, S110  # zstd's error class is not worth its import here; see above
-                    pass
-            add(make((session, key & _MASK, id_, kind, v, at, by, run, because, salt, payload, payload_hash, digest)))
-    finally:
-        payloads.give_back(decompressor)
-    return found
+    unpacked = iter(payloads.unpack([row[12] for row in rows if row[11] and row[12] is not None]))
+    make = tuple.__new__  # what Record._make does, without the call in between: this is the loop that long logs wait for
+    return [
+        make(
+            Record,
+            (session, key & _MASK, id_, kind, v, at, by, run, because, salt,
+             next(unpacked) if encoding and payload is not None else payload, payload_hash, digest),
+        )
+        for key, id_, kind, v, at, by, run, because, salt, payload_hash, digest, encoding, payload in rows
+    ]  # fmt: skip

@@ -63,7 +63,7 @@ def _make_directory(directory: str) -> None:
             if not os.path.isdir(place):
                 raise StoreError(f"{place} is a file, and a directory is needed there") from None
         except OSError as problem:
-            raise _unwritable(place, problem) from None
+            raise unwritable(place, problem) from None
 
 
 def _check_directory(directory: str) -> None:
@@ -83,15 +83,15 @@ def _make_file(path: str) -> bool:
         return False
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(file, 0o600)
+        finally:
+            os.close(file)
+        sync_directory(os.path.dirname(path))
     except FileExistsError:
         return False
     except OSError as problem:
-        raise _unwritable(path, problem) from None
-    try:
-        os.fchmod(file, 0o600)
-    finally:
-        os.close(file)
-    sync_directory(os.path.dirname(path))
+        raise unwritable(path, problem) from None
     return True
 
 
@@ -110,7 +110,7 @@ def _check_file(path: str) -> None:
     except FileNotFoundError:
         return
     except OSError as problem:
-        raise _unwritable(path, problem) from None
+        raise unwritable(path, problem) from None
     if not stat.S_ISREG(facts.st_mode):
         raise StoreUnsafe(f"{path} is not a regular file", hint="move it away, or set ONRECORD_STORE to another place")
     if facts.st_uid != os.geteuid():
@@ -136,7 +136,8 @@ def _tighten(path: str, mode: int) -> None:
         raise StoreUnsafe(f"others may read {path}, and that cannot be changed: {problem.strerror}") from None
 
 
-def _unwritable(path: str, problem: OSError) -> StoreError:
+def unwritable(path: str, problem: OSError) -> StoreError:
+    """What an error of the system means to a caller."""
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(f"no space left to make {path}")
     if problem.errno in (errno.EROFS, errno.EACCES, errno.EPERM):

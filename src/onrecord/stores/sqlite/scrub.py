@@ -1,7 +1,8 @@
 """Scrubbing: after an erasure the bytes must be gone from every file, not only from the tables.
 
-The database overwrites what it deletes (`secure_delete`). The index of words still holds deleted words until it is rewritten, and
-the write-ahead log still holds old pages until it is cut back; both are done here.
+The database overwrites what it deletes (`secure_delete`). The index of words still holds deleted words until it is
+rewritten, and the write-ahead log still holds old pages until it is cut back; both are done here, in steps that keep
+other writers waiting only moments.
 """
 
 from __future__ import annotations
@@ -18,16 +19,25 @@ if TYPE_CHECKING:
 
 SCRUB_SECONDS = 20.0
 """How long an erasure waits for readers that still look at pages of before."""
+REWRITE_PAGES = 200
+"""How much of the index of words is rewritten in one transaction."""
 _PATIENCE_MS = 100
 
 
 class _Rewrite(Request):
-    """The index of words without what was deleted from it."""
+    """Part of the index of words, without what was deleted from it; whether more is left to do."""
 
-    __slots__ = ()
+    __slots__ = ("_pages",)
 
-    def work(self, cursor: apsw.Cursor) -> None:
-        cursor.execute(QUERIES["optimize_words"])
+    def __init__(self, pages: int) -> None:
+        super().__init__()
+        self._pages = pages
+
+    def work(self, cursor: apsw.Cursor) -> bool:
+        before = cursor.connection.total_changes()
+        cursor.execute(QUERIES["merge_words"], (self._pages,))
+        # FTS5 changes one row for the command itself, and more when it had something to do.
+        return cursor.connection.total_changes() - before > 1
 
     def recall(self, cursor: apsw.Cursor) -> bool:
         return False
@@ -35,7 +45,9 @@ class _Rewrite(Request):
 
 def scrub(writer: Writer) -> None:
     """Remove from every file what the tables do not hold any more."""
-    writer.run(_Rewrite())
+    more = writer.run(_Rewrite(-REWRITE_PAGES))  # negative: the whole index, from now on
+    while more:
+        more = writer.run(_Rewrite(REWRITE_PAGES))
     deadline = time.monotonic() + SCRUB_SECONDS
     while not writer.cut_back(_PATIENCE_MS):
         if time.monotonic() > deadline:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from onrecord.log.head import Head
 
 FORK_SECONDS = 1.0
-"""How long a fork waits for a running transaction."""
+"""How long a fork waits for running reads and writes."""
 
 _EVERYTHING = -1
 _LATEST = (1 << 62, "")
@@ -190,8 +190,8 @@ class SQLiteStore:
 
     def snapshot(self, session: str, view: str) -> Snapshot | None:
         for name, position, digest, packed in self._readers.ask("snapshot", (session, view)):
-            body = self._payloads.decompress(packed)
-            return None if body is None else Snapshot(name, position, digest, body)
+            (body,) = self._payloads.unpack([packed])
+            return None if body is packed else Snapshot(name, position, digest, body)
         return None
 
     def search(
@@ -231,16 +231,21 @@ class SQLiteStore:
         self._readers.close()
         _STORES.discard(self)
 
-    def pause(self) -> bool:
-        """Before a fork: no transaction of this process may be under way in the child's memory."""
-        return self._writer.pause(FORK_SECONDS)
+    def pause(self) -> None:
+        """Before a fork: no thread may be inside SQLite, whose locks it would leave to the child, and no connection open."""
+        self._paused = self._writer.pause(FORK_SECONDS)
+        if self._paused:
+            self._writer.let_go()
+        self._readers.pause(FORK_SECONDS)
 
     def go_on(self) -> None:
         """After a fork, in the parent."""
-        self._writer.go_on()
+        self._readers.go_on()
+        if self._paused:
+            self._writer.go_on()
 
     def start_anew(self) -> list[object]:
-        """After a fork, in the child: new locks, new connections; what was inherited is returned to be left alone."""
+        """After a fork, in the child: new locks, new connections; what was inherited all the same is to be left alone."""
         inherited = self._writer.forget() + self._readers.forget()
         self._payloads = Payloads(self._blob_secret)
         self._searcher = Searcher(self._readers, self._writer, self._payloads)
@@ -287,11 +292,13 @@ def _bounds(name: str, prefix: str | None) -> dict[str, str | None]:
 _STORES: WeakSet[SQLiteStore] = WeakSet()
 _PAUSED: list[SQLiteStore] = []
 _INHERITED: list[object] = []
-"""Connections of a parent process: SQLite forbids to use them here, and closing them could spoil the parent's."""
+"""Connections a parent process could not close in time: SQLite forbids to use them here, and closing them could spoil its own."""
 
 
 def _before_fork() -> None:
-    _PAUSED.extend(store for store in list(_STORES) if store.pause())
+    _PAUSED.extend(_STORES)
+    for store in _PAUSED:
+        store.pause()
 
 
 def _after_fork_in_parent() -> None:

@@ -33,26 +33,39 @@ def back_up(path: str, target: str) -> str:
     real = safety.resolve(target)
     _refuse_existing(real)
     part = f"{real}.part-{os.getpid()}"
-    file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    os.fchmod(file, 0o600)
-    os.close(file)
     try:
+        _make_empty(part)
         _copy(path, part)
         _sync(part)
-        try:
-            os.link(part, real)
-        except FileExistsError:
-            _refuse_existing(real)
-        except OSError:
-            # No hard links on this file system; a rename could replace a file made in this very moment, and nothing else.
-            _refuse_existing(real)
-            os.rename(part, real)
+        _name(part, real)
         safety.sync_directory(os.path.dirname(real))
+    except OSError as problem:
+        raise safety.unwritable(real, problem) from None
     finally:
         for companion in ("", "-wal", "-shm", "-journal"):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 os.unlink(part + companion)
     return real
+
+
+def _make_empty(part: str) -> None:
+    file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(file, 0o600)
+    finally:
+        os.close(file)
+
+
+def _name(part: str, real: str) -> None:
+    """Give the complete copy its name, unless a file has that name by now."""
+    try:
+        os.link(part, real)
+    except FileExistsError:
+        _refuse_existing(real)
+    except OSError:
+        # No hard links on this file system; a rename could replace a file made in this very moment, and nothing else.
+        _refuse_existing(real)
+        os.rename(part, real)
 
 
 def _refuse_existing(path: str) -> None:

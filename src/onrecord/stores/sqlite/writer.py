@@ -10,11 +10,12 @@ one is asked for the very events of each caller, and only what it answers is tol
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # the functions alone: the module around them costs a millisecond
 import os
 import sys
 import time
 from collections import deque
-from threading import Lock
+from threading import Lock, get_ident, main_thread
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -31,7 +32,7 @@ from onrecord.stores.sqlite.connection import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from onrecord.stores.sqlite.gate import Gate
 
@@ -120,6 +121,22 @@ class Writer:
 
     def run(self, request: Request) -> Any:
         """Write it, alone or together with others; return its answer or raise its problem, when it is durable."""
+        if get_ident() == main_thread().ident and callable(handler := _signal.getsignal(_signal.SIGINT)):
+            return self._run_undisturbed(request, handler)
+        return self._run(request)
+
+    def _run_undisturbed(self, request: Request, handler: Callable[..., object]) -> Any:
+        """Ctrl-C waits until it is decided what became of the request: who stops halfway would leave others waiting."""
+        pressed: list[tuple[object, ...]] = []
+        _signal.signal(_signal.SIGINT, lambda *details: pressed.append(details))
+        try:
+            return self._run(request)
+        finally:
+            _signal.signal(_signal.SIGINT, handler)
+            if pressed:
+                handler(*pressed[0])
+
+    def _run(self, request: Request) -> Any:
         leads = False
         try:
             with self._mutex:
@@ -169,19 +186,26 @@ class Writer:
         return inherited
 
     def pause(self, seconds: float) -> bool:
-        """Before a fork: wait until no transaction runs, and let none begin."""
-        deadline = time.monotonic() + seconds
-        while True:
-            with self._mutex:
-                if not self._led:
-                    self._led = True
-                    return True
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.001)
+        """Take the lead, in turn, and keep it: no transaction runs, and none begins. False if that took too long."""
+        turn = Request()
+        with self._mutex:
+            if not self._led:
+                self._led = True
+                return True
+            turn.waiter = Lock()
+            turn.waiter.acquire()
+            self._queue.append(turn)
+        turn.waiter.acquire(timeout=seconds)
+        with self._mutex:
+            turn.given_up = True
+            return turn.leads
+
+    def let_go(self) -> None:
+        """While paused: close the connection; the next write opens another."""
+        self._discard()
 
     def go_on(self) -> None:
-        """After a fork, in the parent."""
+        """After a pause: whoever waits may lead."""
         self._hand_on()
 
     def _hand_on(self) -> None:
@@ -419,7 +443,21 @@ class _CutBack(Request):
         self._patience = patience
 
     def work(self, cursor: apsw.Cursor) -> bool:
-        return _copied(cursor.connection, apsw.SQLITE_CHECKPOINT_TRUNCATE, self._patience)
+        connection = cursor.connection
+        return _copied(connection, apsw.SQLITE_CHECKPOINT_TRUNCATE, self._patience) and _synced(connection.filename_wal)
+
+
+def _synced(path: str) -> bool:
+    """Make a file's new size durable: SQLite does not, and a power cut would bring back what was cut off."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+    except OSError:
+        return False
+    return True
 
 
 def _copied(connection: apsw.Connection, mode: int, patience: int) -> bool:

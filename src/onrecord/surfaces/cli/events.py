@@ -36,7 +36,7 @@ def log(call: Call) -> int:
     limit = call.number("limit", 0 if "jsonl" in call or "follow" in call else LIMIT) or 0
     end = call.number("upto")
     stand = session.store.head(session.id).position
-    if call.output.json and "jsonl" not in call:
+    if call.output.json and not ("jsonl" in call or "follow" in call):
         found = list(_chosen(call, session, kinds, limit, min(end or stand, stand)))
         data = {"session": session.id, "name": session.name, "position": stand, "left_out": _left_out(call, found)}
         call.output.envelope("log", data | {"events": [event_data(event) for event in found]})
@@ -110,9 +110,11 @@ def _print(call: Call, event: Event) -> None:
     # Whoever follows looks at the clock; whoever looks back counts backwards.
     clock = time.strftime("%H:%M:%S", time.localtime(event.at / 1e6))
     moment = clock if "follow" in call else ago(event.at, call.now())
+    columns = _columns()
+    width = min(_KIND_WIDTH, columns // 4)
     start = f"{event.position:>5}  {moment:<8}  {one_line(event.by, _AGENT_WIDTH):<{_AGENT_WIDTH}}  "
-    start += f"{one_line(event.kind, _KIND_WIDTH):<{_KIND_WIDTH}}  "
-    call.output.write(start + fit(describe(event), max(10, _columns() - len(start))) + "\n")
+    start += f"{one_line(event.kind, width):<{width}}  "
+    call.output.write((start + fit(describe(event), max(8, columns - len(start)))).rstrip() + "\n")
 
 
 def _columns() -> int:

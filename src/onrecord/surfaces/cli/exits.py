@@ -72,6 +72,7 @@ BY_ERROR = {
     "store_read_only": FAILED,
     "store_error": FAILED,
     "error": FAILED,
+    "system": FAILED,
     "internal": BUG,
 }
 """The exit code of every error, by its `code`. tests/cli checks that none is missing."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from onrecord.surfaces.cli.verbs import Verb
 
-_TAKES_VALUE = frozenset({"--store", "--project", "--session", "-s", "--agent"})
+_TAKES_VALUE = frozenset({"--store", "--project", "--session", "-s", "--agent", "--limit", "-n"})
 """Options that may stand before the verb and are followed by a value."""
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import DamagedBundle
+from onrecord.errors import DamagedBundle, SessionNotFound
 from onrecord.session.bundle import lines_of, take_in
 from onrecord.surfaces.cli.exits import UsageError
 from onrecord.surfaces.cli.files import refuse_existing, write_file
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onrecord.session.handle import Session
+    from onrecord.session.records import Records
     from onrecord.surfaces.cli.call import Call
 
 BUNDLE_LEVEL = 9
@@ -104,10 +106,9 @@ def import_session(call: Call) -> int:
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     records = call.records()
-    before = {head.session: head.position for head in records.sessions(project="", limit=1_000)}
+    known = _position(records, path)
     session = take_in(records, _lines(path), name=call.get("as"), update="update" in call)
     head = session.views.head
-    known = before.get(head.session)
     state = "imported" if known is None else "updated" if head.position > known else "already_imported"
     data: dict[str, Any] = session_data(head) | {"state": state, "file": str(path)}
     return call.output.done(
@@ -115,6 +116,14 @@ def import_session(call: Call) -> int:
         data,
         f"{state.replace('_', ' ')}: {head.name} ({head.session}), verified to position {head.position}",
     )
+
+
+def _position(records: Records, path: Path) -> int | None:
+    """Where the bundle's session stands here, if it is here; whether the bundle is any good is not judged yet."""
+    try:
+        return records.store.head(str(json.loads(next(_lines(path)))["session"])).position
+    except (SessionNotFound, DamagedBundle, StopIteration, ValueError, KeyError, TypeError):
+        return None
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -126,7 +135,7 @@ def _lines(path: Path) -> Iterator[str]:
         with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
             while chunk := stream.read(_CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
-                yield from (line.decode() for line in lines)
+                yield from (f"{line.decode()}\n" for line in lines)
                 if len(rest) > LINE_LIMIT:
                     raise DamagedBundle(f"{path} has a line over {LINE_LIMIT:,} bytes")
         if rest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onrecord.log.head import LIVE, Head
+from onrecord.log.head import LIVE, STATUSES, Head
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.attention import SHAPES, needs, presence
 from onrecord.surfaces.cli.exits import NotInitialised
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 """How many sessions the overview shows unless --limit says otherwise."""
+LOOKED_AT = 100
+"""In how many of the newest live sessions the overview looks for something that needs a person."""
 ENDED_SHOWN = 3
 """How many sessions that have ended are shown below the live ones."""
+
+ENDED = tuple(status for status in STATUSES if status not in LIVE)
 
 Entry = dict[str, Any]
 
@@ -51,13 +55,14 @@ def overview(call: Call) -> int:
 def _entries(call: Call, records: Records) -> tuple[list[Entry], bool]:
     limit = call.number("limit") or SHOWN
     project = "" if "all" in call else None
-    live = records.sessions(project=project, status=LIVE, limit=limit + 1)
-    ended = [head for head in records.sessions(project=project, limit=limit + 1) if head.status not in LIVE]
-    entries = [_entry(call, records, head) for head in live[:limit]]
+    # More are looked at than shown: what needs a person must not be missed for being older than the rest.
+    live = records.sessions(project=project, status=LIVE, limit=max(limit, LOOKED_AT))
+    ended = records.sessions(project=project, status=ENDED, limit=limit)
+    entries = [_entry(call, records, head) for head in live]
     entries.sort(key=lambda entry: not entry["needs"])
-    room = min(limit - len(entries), ENDED_SHOWN if live else limit)
-    entries += [_ended(head) for head in ended[: max(0, room)]]
-    return entries, len(live) > limit or len(ended) > max(0, room)
+    room = max(0, min(limit - len(entries), ENDED_SHOWN if live else limit))
+    more = len(entries) > limit or len(ended) > room
+    return entries[:limit] + [_ended(head) for head in ended[:room]], more
 
 
 def _entry(call: Call, records: Records, head: Head) -> Entry:

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from onrecord.log.head import refuse_work
 from onrecord.surfaces.cli.call import pairs
 from onrecord.surfaces.cli.exits import UsageError
 from onrecord.surfaces.cli.shapes import receipt_data
@@ -22,6 +23,7 @@ def record(call: Call) -> int:
     items = _from_options(call) or _from_stdin(call)
     session = call.session(agent="main")
     known = session.head.position
+    refuse_work(session.head)  # before the lane is taken: a refused turn leaves no trace
     session.join(takeover="takeover" in call)
     with session:
         event = session.record_turn(items, usage=_usage(call), id=call.get("id"))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onrecord.errors import OnrecordError
 from onrecord.surfaces.cli.call import whole_number
-from onrecord.surfaces.cli.exits import UsageError
+from onrecord.surfaces.cli.exits import OK, PARTIAL, UsageError
 from onrecord.surfaces.cli.output import Cell
 from onrecord.surfaces.cli.shapes import receipt_data, session_data
 
 if TYPE_CHECKING:
-    from onrecord.session.retention import Swept
+    from onrecord.session.records import Records
+    from onrecord.session.retention import Policy, Swept
     from onrecord.surfaces.cli.call import Call
 
 
@@ -24,18 +26,36 @@ def sweep(call: Call) -> int:
     if due and not dry_run:
         erased = sum(swept.size for swept in due if swept.action == "erase")
         call.confirm(f"This archives or erases {len(due)} sessions ({size(erased)} of transcript, for good).")
-    done = planned if dry_run else list(records.sweep(policy))
+    done, stopped = (planned, None) if dry_run else _sweep(records, policy)
+    status = OK if stopped is None else PARTIAL
     if call.output.json:
         freed = sum(swept.size for swept in done if swept.action == "erase")
         data = {"dry_run": dry_run, "policy": policy._asdict(), "bytes": freed, "swept": [s._asdict() for s in done]}
-        call.output.envelope("sweep", data)
-        return 0
+        call.output.envelope(
+            "sweep", data | {"stopped": stopped and {"kind": stopped.code, "message": stopped.message}}
+        )
+        return status
     call.output.table(("action", "session", ">events", ">bytes", "*reason"), [_row(swept) for swept in done])
-    if not done:
+    if stopped is not None:
+        call.output.note(f"stopped there: {stopped.message}; run it again for the rest")
+    elif not done:
         call.output.note("nothing is due")
     elif dry_run:
         call.output.note("nothing was changed; without --dry-run it is done")
-    return 0
+    return status
+
+
+def _sweep(records: Records, policy: Policy) -> tuple[list[Swept], OnrecordError | None]:
+    """Sweep as far as it goes: what was done is told even if something stopped it."""
+    done: list[Swept] = []
+    try:
+        for swept in records.sweep(policy):
+            done.append(swept)  # noqa: PERF402  # what was done before an error must not be lost with it
+    except OnrecordError as problem:
+        if not done:
+            raise
+        return done, problem
+    return done, None
 
 
 def _row(swept: Swept) -> list[str | Cell]:

@@ -73,7 +73,7 @@ def diff(call: Call) -> int:
     words = list(call.words)
     if words and not words[0].isdigit():
         call.positional["NAME"] = words.pop(0)
-    if not 1 <= len(words) <= 2:  # noqa: PLR2004  # FROM and TO
+    if not 1 <= len(words) <= 2:  # noqa: PLR2004  # the positions it goes from and to
         raise InvalidInput("diff needs one or two positions", hint=f"for example: {call.verb.example}")
     positions = [whole_number(word, "a position") for word in words]
     session = call.session()

@@ -201,9 +201,6 @@ DELETE FROM words WHERE rowid = ?1
 -- merge_words: rewrite part of the index, so that forgotten words leave it
 INSERT INTO words (words, rank) VALUES ('merge', ?1)
 
--- optimize_words: rewrite the index without what was forgotten
-INSERT INTO words (words) VALUES ('optimize')
-
 -- search: events that have all words, newest session first and newest event first
 SELECT s.id, w.rowid & 4294967295
 FROM words AS w JOIN sessions AS s ON s.number = w.rowid >> 32

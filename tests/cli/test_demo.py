@@ -1,0 +1,117 @@
+"""The demo does what it shows: a real process is killed, nothing that was acknowledged is lost, another goes on."""
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory, bytecode):
+    """One run of the demo, as data."""
+    from tests.cli.conftest import Command
+
+    command = Command(tmp_path_factory.mktemp("demo"), bytecode)
+    command.environment["TMPDIR"] = str(command.place)
+    return command, command.data("demo", kind="demo")
+
+
+def test_every_promise_is_kept(shown):
+    """All checks hold: what was acknowledged survived, the tail was provisional, the takeover immediate, the chain whole."""
+    _command, data = shown
+    assert data["ok"]
+    assert [check["name"] for check in data["checks"] if not check["ok"]] == []
+    assert len(data["checks"]) == 7
+    assert data["worker"]["killed_by"] == signal.SIGKILL
+    assert data["acknowledged"] > 25
+
+
+def test_the_store_is_kept_and_says_the_same(shown):
+    """The demo's store stays for exploring, and the command reads from it what the demo showed."""
+    command, data = shown
+    command.environment["ONRECORD_STORE"] = data["store"]
+    assert command.data("verify", data["session"], kind="verification")["ok"]
+    whole = command.data("show", data["session"], kind="session")
+    assert {finding["label"] for finding in whole["findings"]} == {"rejected", "verified"}
+    assert whole["reproduction"]["rate"] == "3/10"
+    assert whole["provisional"] == []
+    assert whole["unknown_effects"] == {}
+    assert whole["lanes"]["main"]["interrupted"] == 1
+    assert whole["needs"] == []
+    runs = {event["run"] for event in command.data("log", data["session"], kind="log")["events"]}
+    assert len(runs) == 2
+
+
+def test_every_command_it_names_works(shown):
+    """The commands that the demo prints for exploring run and succeed."""
+    command, data = shown
+    command.environment["ONRECORD_STORE"] = data["store"]
+    for line in data["commands"]:
+        if line.startswith("onrecord "):
+            assert command.ok(*line.split()[1:])
+
+
+def test_it_is_plain_when_piped(command):
+    """Piped, the demo is plain text that tells the story and ends with exit code 0."""
+    command.environment["TMPDIR"] = str(command.place)
+    out = command.ok("demo")
+    assert "\x1b" not in out
+    for part in (
+        "kill -9",
+        "What survived",
+        "provisional",
+        "taken over from dead process",
+        "superseded",
+        "Look around",
+    ):
+        assert part in out
+    pids = re.findall(r"process \(?(\d+)", out)
+    assert len(set(pids)) >= 2
+    (kept,) = re.findall(r"rm -r (\S+)", out)
+    directory = Path(kept)
+    assert directory.parent == command.place
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert not command.store.exists()
+
+
+def test_it_is_beautiful_on_a_terminal(command):
+    """On a terminal the same story is told in colour, and fits the window but for the lines meant for copying."""
+    command.environment["TMPDIR"] = str(command.place)
+    shown = command.on_terminal("demo", "--fast", columns=80)
+    assert shown.code == 0
+    assert "\x1b[32m" in shown.out
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.out).split("\r\n")
+    copied = ("   export", "   rm -r")
+    assert max(len(line) for line in lines if not line.startswith(copied)) <= 80
+
+
+def test_keep_chooses_the_directory(command):
+    """`--keep DIR` puts the store there and refuses a directory that has one."""
+    target = command.place / "kept"
+    assert command.data("demo", "--keep", str(target), kind="demo")["directory"] == str(target)
+    assert (target / "demo.db").exists()
+    command.error("demo", "--keep", str(target), code=2, kind="usage")
+
+
+def test_a_missing_event_is_a_failure(command):
+    """If anything acknowledged were missing, the demo would say so and exit with 1: an invented acknowledgement is caught."""
+    lie = command.place / "lie"
+    lie.mkdir()
+    lie.joinpath("sitecustomize.py").write_text(
+        "import sys\n"
+        "if '__demo-worker' in sys.argv:\n"
+        "    import onrecord.surfaces.cli.demo_worker as worker\n"
+        "    tell = worker.Teller.tell\n"
+        "    def lying(self, what, **about):\n"
+        "        if about.get('position') == 9: about['id'] = 'never-written'\n"
+        "        tell(self, what, **about)\n"
+        "    worker.Teller.tell = lying\n"
+    )
+    command.environment |= {"TMPDIR": str(command.place), "PYTHONPATH": str(lie)}
+    done = command.run("demo", "--json")
+    assert done.code == 1
+    failed = [check["name"] for check in json.loads(done.out)["data"]["checks"] if not check["ok"]]
+    assert failed == ["acknowledged events survived", "everything acknowledged is on record"]
+    assert "did not hold" in command.run("demo").out

@@ -1,0 +1,111 @@
+"""`doctor` tells the truth about the store, exits with 1 when something is wrong, and `--fix` does what is safe."""
+
+import subprocess
+import sys
+
+
+def checks(command, *words, code=0):
+    data = command.data("doctor", *words, kind="doctor", code=code)
+    assert data["ok"] is (code == 0)
+    return {check["name"]: check for check in data["checks"]}, data
+
+
+def test_a_healthy_store(working):
+    """Of a healthy store everything is reported: versions, durability, permissions, sizes, chain, search, environment."""
+    found, data = checks(working)
+    assert {check["state"] for check in found.values()} <= {"ok", "info"}
+    assert "full" in found["durability"]["value"]
+    assert found["a power cut"]["value"] == "can lose nothing that was acknowledged"
+    assert found["chain"]["value"] == "the newest 1 sessions verify"
+    assert "ONRECORD_STORE=" in found["environment"]["value"]
+    assert str(working.store) in found["store"]["value"]
+    assert "to be indexed" in found["search"]["value"]
+    assert data["store"]["sessions"] == 1
+    assert data["store"]["schema_version"] == 1
+    assert tuple(map(int, data["store"]["sqlite"].split("."))) >= (3, 51, 3)
+
+
+def test_no_store_is_nothing_wrong(command):
+    """Before the first session there is no store; the doctor says so and makes none."""
+    found, _data = checks(command)
+    assert "not there yet" in found["file"]["value"]
+    assert not command.store.exists()
+
+
+def test_fast_durability_is_named(working):
+    """With durability=fast the doctor says what a power cut can lose."""
+    found, _data = checks(working, "--store", f"sqlite:///{working.store}?durability=fast")
+    assert "fast" in found["durability"]["value"]
+    assert "commits" in found["a power cut"]["value"]
+
+
+def test_wide_permissions_are_wrong_and_fixed(working):
+    """A store that others may write is refused; the doctor names it, and --fix narrows it."""
+    working.store.chmod(0o666)
+    working.store.parent.chmod(0o777)
+    working.error("list", code=10, kind="store_unsafe")
+    found, _data = checks(working, code=1)
+    assert found["permissions"]["state"] == "wrong"
+    assert found["opening"]["state"] == "wrong"
+    done = working.run("doctor")
+    assert done.code == 1
+    assert "chmod" in done.out
+    found, _data = checks(working, "--fix")
+    assert working.store.stat().st_mode & 0o777 == 0o600
+    assert working.store.parent.stat().st_mode & 0o022 == 0
+    assert found["permissions"]["state"] == "ok"
+    assert working.data("list", kind="sessions")
+
+
+def test_readable_by_others_is_wrong(working):
+    """A store that others may read is reported before opening it narrows the mode."""
+    working.store.chmod(0o644)
+    found, _data = checks(working, code=1)
+    assert "0644" in found["permissions"]["value"]
+
+
+def test_fix_empties_the_write_ahead_log_and_keeps_everything(working):
+    """`--fix` copies the write-ahead log into the store and drops snapshots; nothing recorded changes."""
+    before = working.data("log", kind="log")
+    found, _data = checks(working, "--fix")
+    assert found["write-ahead"]["state"] == "fixed"
+    log = working.store.with_name("store.db-wal")
+    assert not log.exists() or log.stat().st_size == 0
+    assert working.data("log", kind="log") == before
+    assert checks(working)[1]["store"]["snapshots"] == 0
+
+
+def test_damage_is_wrong(working):
+    """A log that does not verify makes the doctor exit with 1 and name the session."""
+    change = (
+        "import apsw, sys; apsw.Connection(sys.argv[1]).execute('UPDATE events SET by = ? WHERE key & 7 = 2', ['x'])"
+    )
+    subprocess.run([sys.executable, "-c", change, str(working.store)], check=True)
+    found, _data = checks(working, code=1)
+    assert "fix-invite-403" in found["chain"]["value"]
+
+
+def test_a_file_that_is_no_store_is_wrong(command):
+    """What cannot be opened is reported, not thrown."""
+    command.store.parent.mkdir(mode=0o700)
+    command.store.write_bytes(b"no database " * 1000)
+    command.store.chmod(0o600)
+    found, _data = checks(command, code=1)
+    assert found["opening"]["state"] == "wrong"
+
+
+def test_lanes_of_dead_processes_are_told(working):
+    """A lane whose process died is named, and is nothing wrong: it is free to take."""
+    code = "import onrecord, os; onrecord.connect().open('fix-invite-403'); os._exit(9)"
+    subprocess.run([sys.executable, "-c", code], cwd=working.project, env=working.environment, check=False)
+    found, _data = checks(working)
+    assert "fix-invite-403/main by a dead process" in found["lanes"]["value"]
+
+
+def test_bad_settings_are_wrong(working):
+    """An unknown setting is reported as wrong."""
+    settings = working.place / "config.toml"
+    settings.write_text("retension = 3\n")
+    working.environment["ONRECORD_CONFIG"] = str(settings)
+    found, _data = checks(working, code=1)
+    assert "retension" in found["settings"]["value"]

@@ -1,0 +1,377 @@
+"""What the SQLite store promises beyond the contract: its settings, its schema, its gate, its indexes."""
+
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import apsw
+import pytest
+
+from onrecord.errors import IdReused, InvalidInput, LogMoved, StoreBusy, StoreError, StoreReadOnly
+from onrecord.log.codec import decode_payload
+from onrecord.log.store import Hit
+from onrecord.stores.sqlite import SQLiteStore, connection, gate, payloads, search, writer
+from onrecord.testing import derived
+from onrecord.testing.tools import Workbench
+
+SQL = Path(connection.__file__).parent.parent / "sql" / "sqlite"
+
+
+class Bench(Workbench):
+    """A workbench on a store in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.setup_method()
+
+    def make_store(self) -> SQLiteStore:
+        return SQLiteStore(self.path, clock=lambda: self.clock.now)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "place" / "store.db"
+
+
+@pytest.fixture
+def bench(path: Path) -> Iterator[Bench]:
+    bench = Bench(path)
+    yield bench
+    bench.teardown_method()
+
+
+def asked(path: Path, question: str) -> list[tuple]:
+    """What a plain connection sees."""
+    plain = apsw.Connection(str(path))
+    try:
+        return plain.execute(question).fetchall()
+    finally:
+        plain.close()
+
+
+def schema_of(statements: list[str]) -> list[str]:
+    """The schema some scripts make, without comments and spacing."""
+    memory = apsw.Connection(":memory:")
+    for statement in statements:
+        memory.execute(statement).fetchall()
+    rows = memory.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").fetchall()
+    return [re.sub(r"\s+", " ", re.sub(r"--[^\n]*", "", str(row[0]))) for row in rows]
+
+
+def test_the_schema_is_the_sum_of_its_migrations():
+    """A store made today and one upgraded step by step have the same tables and indexes."""
+    migrations = sorted((SQL / "migrations").glob("*.sql"))
+    assert [int(file.name[:4]) for file in migrations] == list(range(1, connection.SCHEMA_VERSION + 1))
+    assert schema_of([(SQL / "schema.sql").read_text()]) == schema_of([file.read_text() for file in migrations])
+
+
+def test_every_query_is_used_and_every_used_query_exists():
+    """No statement is dead, and none is missing."""
+    modules = (Path(connection.__file__).parent).glob("*.py")
+    used = set()
+    for module in modules:
+        used |= set(re.findall(r'(?:QUERIES\[|ask\()"(\w+)"', module.read_text()))
+    reached_by_suffix = {"events", "events_backwards", "chosen_events", "chosen_events_backwards"}
+    reached_by_choice = {"heads_newest", "heads_of_project", "heads_by_name"}
+    assert set(connection.QUERIES) == used | reached_by_suffix | reached_by_choice
+
+
+def test_every_query_says_what_it_is_for():
+    """Each begins with a line `-- name: what it is for`."""
+    titles = re.findall(r"^-- (\w+): (.+)$", (SQL / "queries.sql").read_text(), re.MULTILINE)
+    assert {name for name, _purpose in titles} == set(connection.QUERIES)
+
+
+@pytest.mark.parametrize("durability", ["full", "fast"])
+def test_the_settings_are_in_force(path: Path, durability: str):
+    """What the store asks of SQLite is what SQLite does."""
+    store = SQLiteStore(str(path), durability=durability)
+    store.close()
+    for opened in (connection.open_writer(str(path), durability), connection.open_reader(str(path))):
+        settings = {
+            name: opened.pragma(name)
+            for name in (
+                "secure_delete", "cell_size_check", "mmap_size", "temp_store", "wal_autocheckpoint",
+                "journal_size_limit", "foreign_keys", "trusted_schema", "journal_mode", "page_size", "application_id",
+            )
+        }  # fmt: skip
+        assert settings == {
+            "secure_delete": 1, "cell_size_check": 1, "mmap_size": 0, "temp_store": 2, "wal_autocheckpoint": 0,
+            "journal_size_limit": connection.WAL_BYTES, "foreign_keys": 1, "trusted_schema": 0, "journal_mode": "wal",
+            "page_size": connection.PAGE_SIZE, "application_id": connection.APPLICATION_ID,
+        }  # fmt: skip
+        opened.close()
+    chosen = connection.open_writer(str(path), durability)
+    assert chosen.pragma("synchronous") == {"full": 2, "fast": 1}[durability]
+    chosen.close()
+
+
+def test_an_old_sqlite_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A SQLite that can lose committed rows is not used, and the hint says what to install."""
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
+    monkeypatch.setattr(apsw, "sqlitelibversion", lambda: "3.51.2", raising=False)
+    with pytest.raises(StoreError) as refused:
+        SQLiteStore(str(path))
+    assert "apsw" in refused.value.hint
+    assert not path.exists()
+
+
+def test_an_unknown_durability_is_refused(path: Path):
+    """Only the two that are explained can be chosen."""
+    with pytest.raises(InvalidInput):
+        SQLiteStore(str(path), durability="sometimes")
+
+
+def test_the_url_opens_the_same_store(bench: Bench, path: Path):
+    """The store's URL names its file with four slashes, the absolute form."""
+    assert bench.store.url == f"sqlite:///{path}"
+    assert bench.store.url.startswith("sqlite:////")
+
+
+def test_files_are_private(bench: Bench, path: Path):
+    """Directory and files belong to their owner alone."""
+    bench.open()
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert modes == dict.fromkeys(["store.db", "store.db-wal", "store.db-shm", "store.db.lock"], 0o600)
+
+
+def test_a_link_to_a_store_is_followed(bench: Bench, path: Path, tmp_path: Path):
+    """A symbolic link opens the store it points to, with the lock file beside the real one."""
+    session = bench.open()
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    other = SQLiteStore(str(link))
+    assert other.path == str(path)
+    assert other.head(session).position == 1
+    other.close()
+    assert not (tmp_path / "link.db.lock").exists()
+
+
+def test_a_large_payload_is_stored_once(bench: Bench, path: Path):
+    """The same content, in several events and sessions, is one blob, under a key that cannot be guessed from it."""
+    big = {"text": "".join(str(number) for number in range(20_000))}
+    first, second = bench.open("first"), bench.open("second")
+    for session in (first, first, second):
+        bench.store.append(session, [bench.draft(data=big)])
+    ((count, key, size),) = asked(path, "SELECT count(*), key, length(body) FROM blobs")
+    assert count == 1
+    assert size < payloads.INLINE_LIMIT * 3
+    other = Bench(path.parent / "other.db")
+    other.store.append(other.open(), [other.draft(data=big)])
+    assert asked(path.parent / "other.db", "SELECT key FROM blobs") != [(key,)]
+    other.teardown_method()
+    for session, position in ((first, 2), (first, 3), (second, 2)):
+        assert asked(path, "SELECT count(*) FROM blobs") == [(1,)]
+        bench.store.erase(session, [position], bench.draft("payload.erased", {"scope": "positions"}))
+    assert asked(path, "SELECT count(*) FROM blobs") == [(0,)]
+
+
+def test_payloads_are_kept_small(bench: Bench, path: Path):
+    """Short payloads are kept as they are, longer ones compressed."""
+    session = bench.open()
+    bench.store.append(session, [bench.draft(data={"text": "short"}), bench.draft(data={"text": "again and " * 400})])
+    rows = asked(path, "SELECT encoding, length(payload) FROM events WHERE key & 0xffffffff > 1 ORDER BY key")
+    assert rows[0] == (payloads.PLAIN, len('{"text":"short"}'))
+    assert rows[1][0] == payloads.COMPRESSED
+    assert int(rows[1][1]) < 200
+
+
+def test_many_payloads_come_back_in_order(bench: Bench):
+    """A log so long that two threads unpack it reads like any other."""
+    session = bench.open()
+    count = payloads.MANY * 2 + 1
+    bench.store.append(session, [bench.draft(data={"text": f"{number} " * 100}) for number in range(count)])
+    records = bench.store.read(session)
+    assert derived(records) == bench.store.head(session).hash
+    assert [decode_payload((record.payload or b"").decode())["text"].split()[0] for record in records[1:]] == [
+        str(number) for number in range(count)
+    ]
+
+
+def test_lists_use_their_indexes(bench: Bench, path: Path):
+    """No list of sessions sorts or scans all of them."""
+    values = {
+        "project": "p", "statuses": None, "limit": 50, "moment": 1, "at": 1, "id": "", "name": "n", "prefix": "n",
+        "prefix_end": "o", "id_prefix": "N", "id_prefix_end": "O",
+    }  # fmt: skip
+    plain = connection.open_reader(str(path))
+    for name in ("heads_newest", "heads_of_project", "heads_by_name"):
+        plan = plain.execute("EXPLAIN QUERY PLAN " + connection.QUERIES[name], values).fetchall()
+        steps = [str(row[3]) for row in plan]
+        assert not any(re.fullmatch(r"SCAN sessions", step) for step in steps), steps
+        assert "USE TEMP B-TREE FOR ORDER BY" not in steps or name == "heads_by_name", steps
+    plain.close()
+
+
+def test_a_burst_of_appends_leaves_the_lists_alone(bench: Bench, path: Path):
+    """The order of lists is exact although its index changes only every so often."""
+    sessions = [bench.open(f"s{number}") for number in range(5)]
+    for step in range(40):
+        bench.clock.advance(0.01)
+        bench.add(sessions[step * 7 % 5], "item.added")
+    listed = bench.store.heads()
+    assert [head.session for head in listed] == [
+        head.session for head in sorted(listed, key=lambda head: (head.at, head.session), reverse=True)
+    ]
+    ((moments,),) = asked(path, "SELECT count(DISTINCT moment) FROM sessions")
+    assert int(moments) < 5
+
+
+def test_one_request_of_a_shared_transaction_fails_alone(bench: Bench):
+    """Threads that share a transaction share neither errors nor events."""
+    session = bench.open()
+    bench.store.append(session, [bench.draft(data={"text": "taken"}, id="taken")])
+    good = [bench.draft() for _ in range(24)]
+    results: dict[int, object] = {}
+
+    def go(number: int) -> None:
+        try:
+            if number % 3 == 0:
+                bench.store.append(session, [bench.draft(data={"text": "other"}, id="taken")])
+            elif number % 3 == 1:
+                bench.store.append(session, [bench.draft(id=f"late-{number}")], expect=1)
+            else:
+                results[number] = bench.store.append(session, [good[number]])[0]
+        except (IdReused, LogMoved) as problem:
+            results[number] = problem
+
+    # While the gate is shut everyone queues up; when it opens they are served together.
+    with shut(bench.store):
+        threads = [threading.Thread(target=go, args=(number,)) for number in range(24)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.1)
+    for thread in threads:
+        thread.join()
+    assert {type(results[number]) for number in range(0, 24, 3)} == {IdReused}
+    assert {type(results[number]) for number in range(1, 24, 3)} == {LogMoved}
+    assert bench.store.head(session).position == 2 + 8
+    assert derived(bench.store.read(session)) == bench.store.head(session).hash
+
+
+class shut:  # noqa: N801  # reads as a word in a with statement
+    """Another process's write, as far as the gate can tell."""
+
+    def __init__(self, store: SQLiteStore) -> None:
+        self.gate = gate.Gate(store.path + ".lock")
+
+    def __enter__(self) -> None:
+        assert self.gate.enter(1)
+
+    def __exit__(self, *_problem: object) -> None:
+        self.gate.close()
+
+
+def test_a_shut_gate_delays_and_does_not_prevent(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    """Who cannot pass the gate in time goes on without it: SQLite's own lock still keeps writers apart."""
+    session = bench.open()
+    monkeypatch.setattr(gate.Gate.enter, "__defaults__", (0.1,))
+    with shut(bench.store):
+        for _ in range(3):
+            start = time.monotonic()
+            bench.add(session, "item.added")
+            assert time.monotonic() - start < 2
+    bench.add(session, "item.added")
+    with shut(bench.store):
+        pass
+    assert bench.store.head(session).position == 5
+
+
+def test_a_store_that_stays_locked_is_busy(bench: Bench, path: Path, monkeypatch: pytest.MonkeyPatch):
+    """When another program keeps SQLite's lock, the caller hears so in time and may try again."""
+    session = bench.open()
+    bench.store.close()
+    monkeypatch.setattr(connection, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(writer, "BUSY_SECONDS", 0.1)
+    rude = apsw.Connection(str(path))
+    rude.execute("BEGIN IMMEDIATE")
+    start = time.monotonic()
+    with pytest.raises(StoreBusy) as busy:
+        bench.add(session, "item.added")
+    assert time.monotonic() - start < 2
+    assert busy.value.retryable
+    assert bench.store.head(session).position == 1
+    rude.execute("ROLLBACK")
+    bench.add(session, "item.added")
+    rude.close()
+
+
+def test_search_answers_where_nothing_can_be_written(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    """What is not indexed yet is read and compared instead, with the same answer."""
+    session = bench.open()
+    bench.store.append(session, [bench.draft(data={"text": "indexed needle"})])
+    assert bench.store.search("needle") == [Hit(session, 2)]
+    bench.store.append(session, [bench.draft(data={"text": "another needle"})])
+
+    def refuse(*_anything: object) -> None:
+        raise StoreReadOnly("for this test")
+
+    monkeypatch.setattr(search.Index, "work", refuse)
+    assert bench.store.search("needle") == [Hit(session, 3), Hit(session, 2)]
+    assert bench.store.search("another nee") == [Hit(session, 3)]
+    assert bench.store.search("needle", limit=1) == [Hit(session, 3)]
+    monkeypatch.undo()
+    assert bench.store.search("needle") == [Hit(session, 3), Hit(session, 2)]
+
+
+def test_searching_from_many_threads_indexes_once(bench: Bench):
+    """Searches that catch up at the same time neither fail nor count an event twice."""
+    session = bench.open()
+    count = search.BATCH_EVENTS * 2 + 7
+    bench.store.append(session, [bench.draft(data={"text": f"needle n{number}"}) for number in range(count)])
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: bench.store.search("needle", limit=1_000), range(4)))
+    assert all(len(hits) == len(set(hits)) == count for hits in found)
+
+
+def test_the_write_ahead_log_is_given_room(bench: Bench, path: Path):
+    """The log's file is filled ahead of its pages, so that a sync need not change its size, and never beyond a limit."""
+    session = bench.open()
+    sizes = []
+    for _ in range(60):
+        bench.add(session, "item.added")
+        sizes.append(Path(f"{path}-wal").stat().st_size)
+    assert len(set(sizes)) <= 3
+    assert sizes[-1] <= (writer.CHECKPOINT_PAGES + writer.FIRST_ROOM) * writer.FRAME_BYTES + writer.WAL_HEADER_BYTES
+    bench.store.close()
+    again = SQLiteStore(str(path))
+    assert again.head(session).position == 61
+    again.close()
+
+
+def test_a_store_can_be_described(bench: Bench, path: Path):
+    """A doctor hears versions, settings, what a power cut can lose, files, counts, and on demand the state of the pages."""
+    bench.add(bench.open(), "item.added")
+    facts = bench.store.describe(check=True)
+    assert facts["path"] == str(path)
+    assert (facts["journal_mode"], facts["synchronous"]) == ("wal", "full")
+    assert facts["power_cut_can_lose"] == "nothing that was acknowledged"
+    assert (facts["sessions"], facts["events"], facts["integrity"]) == (1, 2, "ok")
+    assert facts["schema_version"] == connection.SCHEMA_VERSION
+    assert facts["files"]["store.db"]["mode"] == facts["files"]["store.db.lock"]["mode"] == "0600"
+    assert facts["wal_bytes"] > 0
+    fast = SQLiteStore(str(path), durability="fast")
+    assert fast.describe()["power_cut_can_lose"].startswith("the commits since")
+    fast.close()
+
+
+def test_a_closed_store_opens_again_when_it_is_used(bench: Bench):
+    """Closing lets go of files; nothing is lost by it, and a later call starts anew."""
+    session = bench.open()
+    bench.store.close()
+    assert not [name for name in os.listdir("/proc/self/fd") if opened(name, bench.path)]
+    bench.add(session, "item.added")
+    assert bench.store.head(session).position == 2
+
+
+def opened(name: str, path: str) -> bool:
+    try:
+        return str(Path(f"/proc/self/fd/{name}").readlink()).startswith(path)
+    except OSError:
+        return False

@@ -1,0 +1,125 @@
+"""Workers that fork and workers that are interrupted; see `workers.py` for what a worker is."""
+
+import os
+import signal
+import time
+import warnings
+from itertools import count
+from threading import Event as Told
+from threading import Thread
+
+from onrecord.session.records import Records
+from onrecord.stores.sqlite import SQLiteStore
+from tests.crash.nursery import Pipes
+
+THREADS = 4
+TURNS_OF_A_CHILD = 3
+
+
+def fork_under_threads(pipes: Pipes, path: str, forks: int, patience: float, careless: bool) -> None:
+    """Threads add facts as fast as they can while the main thread forks; parent and children go on with the same store.
+
+    With `careless`, wrong on purpose: the store does not notice that it was forked.
+    """
+    if careless:
+        SQLiteStore.pause = lambda *_arguments: False  # type: ignore[method-assign]  # taken out on purpose
+        SQLiteStore.start_anew = lambda *_arguments: []  # type: ignore[method-assign]  # taken out on purpose
+    store = SQLiteStore(path)
+    enough = Told()
+
+    def add_facts(number: int) -> None:
+        session = Records(store).create(f"thread-{number}", agent="main")
+        while not enough.is_set():
+            event = session.decide("while others fork")
+            pipes.say("ack", event.session, event.position, event.id)
+
+    threads = [Thread(target=add_facts, args=(number,), daemon=True) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for number in range(forks):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of exactly what is tested here
+            child = os.fork()
+        if child == 0:
+            live_as_a_child(pipes, store, number)
+        pipes.say("child", number, ended_within(child, patience))
+    enough.set()
+    for thread in threads:
+        thread.join(patience)
+        pipes.say("thread", "stuck" if thread.is_alive() else "ended")
+    pipes.say("done")
+    os._exit(0)
+
+
+def live_as_a_child(pipes: Pipes, store: SQLiteStore, number: int) -> None:
+    """Go on with the store that was open in the parent: new turns, in a lane of its own."""
+    status = 1
+    try:
+        session = Records(store).open(f"child-{number}")
+        for turn in range(TURNS_OF_A_CHILD):
+            event = session.record_turn([{"role": "user", "content": f"turn {turn}"}])
+            pipes.say("ack", event.session, event.position, event.id)
+        status = 0 if session.verify().ok else 2
+        store.close()
+    finally:
+        os._exit(status)
+
+
+def ended_within(child: int, seconds: float) -> str:
+    """How a child ended; one that does not end in time is killed."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return "well" if status == 0 else f"badly: {status}"
+        time.sleep(0.002)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "stuck"
+
+
+def go_on_through_interrupts(pipes: Pipes, path: str, new_ids: bool) -> None:
+    """Record turns although Ctrl-C is pressed again and again: each interrupted turn is tried again under its id.
+
+    With `new_ids`, wrong on purpose: an interrupted turn is taken for not recorded, and tried again as another.
+    """
+    armed: list[bool] = []
+
+    def press(*_details: object) -> None:
+        if armed:
+            armed.clear()
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, press)
+    store = SQLiteStore(path)
+    session = Records(store).open("interrupted")
+    others = Records(store).create("others", agent="main")
+    ended = Told()
+
+    def add_facts() -> None:
+        # Facts of another thread share transactions with the turns: the thread that is interrupted may lead them.
+        while not ended.is_set():
+            event = others.decide("meanwhile")
+            pipes.say("ack", event.session, event.position, event.id)
+
+    thread = Thread(target=add_facts, daemon=True)
+    thread.start()
+    pipes.say("ready")
+    interrupts = 0
+    for number in count():
+        for attempt in count():
+            id_ = f"turn-{number}" + (f"-{attempt}" if new_ids else "")
+            try:
+                armed.append(True)
+                event = session.record_turn([{"role": "user", "content": f"turn {number}"}], id=id_)
+                armed.clear()
+                break
+            except KeyboardInterrupt:
+                interrupts += 1
+        pipes.say("ack", event.session, event.position, event.id)
+        if os.path.exists(f"{path}.enough"):
+            break
+    ended.set()
+    thread.join(30)
+    pipes.say("interrupts", interrupts, "stuck" if thread.is_alive() else "ended")
+    os._exit(0)

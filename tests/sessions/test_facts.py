@@ -1,0 +1,190 @@
+"""Facts: objective, decisions, findings, next action, scratch. Small, permanent, each with its author and its source."""
+
+import pytest
+
+from onrecord.errors import EventNotFound, InvalidInput
+from onrecord.session.records import Records
+from onrecord.views.note import BRIEF_LIMIT
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+def test_a_decision_knows_who_when_why_and_where_from(session):
+    """C02 C05 H49: a decision is kept with its author, time, reason and the position it came from."""
+    said = session.record_turn(HELLO)
+    event = session.decide("Reproduce before touching the middleware", why="it is intermittent", because=said.position)
+    (decision,) = session.views.facts.decisions
+    assert decision == {
+        "text": "Reproduce before touching the middleware", "why": "it is intermittent", "because": said.position,
+        "position": event.position, "at": event.at, "by": "main",
+    }  # fmt: skip
+    for nowhere in (0, -1, session.head.position + 1, 10**9):
+        with pytest.raises(EventNotFound):
+            session.decide("from nowhere", because=nowhere)
+
+
+def test_an_id_makes_a_fact_repeatable(session):
+    """B08: a fact with an id of the caller's is on record once, and a retry is answered with the very same event."""
+    first = session.decide("use WAL", id="decision-1")
+    assert session.decide("use WAL", id="decision-1") == first
+    assert len(session.views.facts.decisions) == 1
+
+
+def test_findings_keep_their_history(session):
+    """H10 H11 H24 H27: a finding has a label with evidence; another label adds to its history and overwrites nothing."""
+    session.state("The session cookie is lost on redirect", "open")
+    session.relabel("f1", "verified", evidence=["run-2026-05-18-a"], why="seen in the trace")
+    session.state("The proxy drops the header", "rejected", evidence=["log-acceptance-17"])
+    finding = session.views.findings.findings["f1"]
+    assert finding["label"] == "verified"
+    assert [(change["label"], change["evidence"]) for change in finding["history"]] == [
+        ("open", []), ("verified", ["run-2026-05-18-a"])
+    ]  # fmt: skip
+    note = session.note()
+    assert note.index("## Rejected") < note.index("## Verified")
+    assert "f2: The proxy drops the header [log-acceptance-17]" in note
+
+
+def test_verified_and_rejected_need_evidence(session):
+    """H16: nobody can call something verified or rejected without something that can be looked at."""
+    before = session.head
+    for label in ("verified", "rejected"):
+        with pytest.raises(InvalidInput):
+            session.state("surely", label)
+        with pytest.raises(InvalidInput):
+            session.relabel("f1", label)
+    with pytest.raises(InvalidInput):
+        session.state("surely", "certain", evidence=["x"])
+    assert session.refresh().head == before
+    session.state("as the turn shows", "verified", because=1)
+    session.state("one is enough", "verified", evidence="run-1")
+    assert [finding["evidence"] for finding in session.views.findings.findings.values()] == [["position 1"], ["run-1"]]
+
+
+def test_a_relabelling_names_a_finding_that_is_there(session):
+    """H27: relabelling what was never stated is refused, and nothing is recorded."""
+    session.state("something")
+    before = session.head
+    for unknown in ("f2", "f0", "", "F1", None):
+        with pytest.raises((EventNotFound, InvalidInput)):
+            session.relabel(unknown, "open")
+    assert session.refresh().head == before
+
+
+@pytest.mark.parametrize(
+    "verb", ["decide", "state", "set_objective", "set_title", "set_next_action", "set_reproduction"]
+)
+@pytest.mark.parametrize("text", ["", "   \n", "x" * 4_001, None, 5, "\ud800"])
+def test_facts_say_something_and_are_short(session, verb, text):
+    """C02: a fact is a text that says something and is small; anything else is refused and changes nothing."""
+    before = session.head
+    with pytest.raises(InvalidInput):
+        getattr(session, verb)(text)
+    assert session.refresh().head == before
+
+
+def test_scratch_values_survive_restarts(records):
+    """A04: scratch values are kept under their keys across restarts; null removes one; they are small."""
+    with records.open("work") as session:
+        session.set_scratch("plan", {"steps": [1, 2, 3]})
+        session.set_scratch("gone", 1)
+        session.set_scratch("gone", None)
+    later = records.open("work")
+    assert later.views.facts.scratch == {"plan": {"steps": [1, 2, 3]}}
+    for key, value in (("", 1), (None, 1), ("big", "x" * 20_000), ("odd", {1, 2})):
+        with pytest.raises(InvalidInput):
+            later.set_scratch(key, value)
+    assert later.views.facts.scratch == {"plan": {"steps": [1, 2, 3]}}
+
+
+def test_the_brief_stands_alone(session):
+    """C11 C13 H33: the brief has objective, next action with its command, blockers, rejected, verified, open and decisions."""
+    session.set_next_action("Rerun the invite test with tracing", command="pytest -k invite --trace")
+    session.state("Waiting for the staging account", "blocked")
+    session.state("The proxy drops the header", "rejected", evidence=["log-17"])
+    session.state("The cookie is lost", "verified", evidence=["run-1"])
+    session.state("Is it the same on Firefox?")
+    session.decide("Do not touch the middleware yet")
+    brief = session.brief()
+    for part in (
+        "Fix intermittent 403",
+        "pytest -k invite --trace",
+        "staging account",
+        "proxy drops",
+        "cookie is lost",
+        "Firefox",
+        "middleware",
+    ):
+        assert part in brief
+    assert len(brief.encode()) <= BRIEF_LIMIT
+    assert session.note().startswith("# fix-invite-403\n")
+
+
+def test_the_note_shows_the_reproduction_with_its_rate(session):
+    """H02 H03: how the problem is seen, and how often."""
+    session.set_reproduction("invite a user, accept, log in", rate="3/10", scenario="first login")
+    assert "invite a user, accept, log in (rate 3/10)" in session.note()
+    assert session.views.facts.reproduction["scenario"] == "first login"
+
+
+def test_anyone_may_add_facts_at_any_time(records):
+    """B14: facts are additive: they need no lane, from any handle, while somebody else works."""
+    working, human = records.open("work"), records.get("work")
+    turn = working.turn()
+    human.decide("a word from outside")
+    human.state("I saw it too", "verified", evidence=["me"])
+    turn.user("still working")
+    turn.commit()
+    assert working.views.facts.decisions[0]["by"] == "human"
+    assert [event.by for event in human.events(kinds=["finding.stated"])] == ["human"]
+
+
+@pytest.mark.parametrize(
+    "reserved",
+    ["session.opened", "session.forked", "session.imported", "session.renamed", "session.resumed", "agent.joined", "turn.begun", "turn.committed", "item.added",
+     "turn.recorded", "effect.started", "effect.finished", "payload.erased", "transcript.compacted"],
+)  # fmt: skip
+def test_steps_of_verbs_are_not_recorded_by_hand(session, reserved):
+    """A12: what only means something as a step of a verb cannot be slipped in past the verb's checks."""
+    before = session.head
+    with pytest.raises(InvalidInput):
+        session.record(reserved, {"name": "x", "project": "y", "items": [], "ranges": []})
+    assert session.refresh().head == before
+
+
+def test_other_kinds_can_be_recorded(session):
+    """B03: a kind that has no verb here is recorded as it is, known or not, and its payload has a form if it is known."""
+    event = session.record("evidence.recorded", {"id": "INV-403-2026-05-18-A", "path": "trace.json"})
+    assert session.views.findings.evidence["INV-403-2026-05-18-A"]["position"] == event.position
+    session.record("weather.changed", ["to", "rain"])
+    assert next(session.events(kinds=["weather.changed"])).data == ["to", "rain"]
+    for kind, data in (("evidence.recorded", {}), ("evidence.recorded", []), ("decision.made", {"why": "x"})):
+        with pytest.raises(InvalidInput):
+            session.record(kind, data)
+
+
+def test_search_finds_transcript_and_facts(records):
+    """H39: words of transcript and facts are found, all of them, the last as a beginning, with session and place."""
+    session = records.open("work", objective="membership row missing")
+    session.record_turn([{"role": "user", "content": "The membership row is written after the redirect."}])
+    session.decide("write the membership row first")
+    other = records.create("other")
+    other.decide("no membership here")
+    found = records.search("membership row")
+    assert {(hit.session.name, hit.event.kind) for hit in found} == {
+        ("work", "session.opened"), ("work", "turn.recorded"), ("work", "decision.made")
+    }  # fmt: skip
+    assert all("membership" in hit.snippet for hit in found)
+    assert {hit.session.name for hit in records.search("member")} == {"work", "other"}
+    assert [hit.event.kind for hit in records.search("row first", session="work")] == ["decision.made"]
+    assert records.search("membership", session="other")[0].event.data["text"] == "no membership here"
+    assert records.search("unheard") == records.search("") == records.search("'\"*") == []
+    assert len(records.search("membership", limit=2)) == 2
+
+
+def test_search_keeps_to_its_project(records):
+    """A24: a search looks into one project unless it is asked to look everywhere."""
+    Records(records.store, project="/elsewhere").create("there").decide("canary")
+    assert records.search("canary") == []
+    assert len(records.search("canary", project="")) == 1
+    assert len(records.search("canary", project="/elsewhere")) == 1

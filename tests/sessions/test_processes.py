@@ -1,0 +1,205 @@
+"""Real processes on one store: killed, stopped, woken again. What was acknowledged is there, and the dead hold nothing."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+import onrecord
+from onrecord.errors import EffectUnknown, LeaseHeld
+from tests.sessions.children import Child
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "shared.db"
+
+
+@pytest.fixture
+def here(path: Path):
+    with onrecord.connect(f"sqlite:///{path}", project="/project") as records:
+        yield records
+
+
+def test_a_living_holder_is_named(path, here):
+    """B14 T10: a second process is told the id of the one that holds the lane."""
+    with Child(path, "s = records.open('work'); say('ready'); listen()") as child:
+        child.hear()
+        with pytest.raises(LeaseHeld) as refusal:
+            here.open("work")
+        assert refusal.value.holder["pid"] == child.pid
+        assert f"process {child.pid}" in refusal.value.message
+
+
+def test_a_dead_holder_is_replaced_at_once(path, here):
+    """B14 G05: the lane of a process that was killed is free at once, without waiting for its lease to end."""
+    with Child(path, "s = records.open('work', lease_seconds=10_000); say(s.run); listen()") as child:
+        assert child.hear() == "1"
+        child.kill()
+        session = here.open("work")
+        assert session.run == 2
+        session.record_turn(HELLO)
+
+
+def test_a_turn_cut_off_by_kill_is_deduced(path, here):
+    """J12 T01: after kill -9 in the middle of a turn, its items are there as an interrupted turn, and the base is known."""
+    code = """
+s = records.open('work')
+s.record_turn([{"role": "user", "content": "first"}])
+t = s.turn()
+t.user("second")
+t.assistant("half an ans", tool_calls=[{"id": "c1", "name": "bash", "arguments": {"cmd": "make"}}])
+t.use("m", output_tokens=7)
+say(t.base)
+listen()
+"""
+    with Child(path, code) as child:
+        base = int(child.hear())
+        looking = here.get("work")
+        assert [turn.status for turn in looking.transcript().provisional] == ["running"]
+        child.kill()
+    session = here.open("work")
+    (tail,) = session.transcript().provisional
+    assert (tail.status, tail.base) == ("interrupted", base)
+    assert [item["content"] for item in tail.items] == ["second", "half an ans"]
+    assert session.lane()["last_commit"] == base
+    assert session.views.spend.total["output_tokens"] == 7
+    assert session.transcript().items == [{"role": "user", "content": "first"}]
+    assert "turn 2 of main was interrupted" in session.note()
+    with session.turn(base=base) as turn:
+        turn.user("second, again")
+    transcript = session.transcript()
+    assert [item["content"] for item in transcript.items] == ["first", "second, again"]
+    assert transcript.provisional == []
+    assert [turn.status for turn in transcript.superseded] == ["interrupted"]
+    assert session.verify().ok
+
+
+def test_what_was_acknowledged_survives_kill(path, here, count):
+    """B05 B08: everything that a killed process was answered for is there, and nothing else half-way."""
+    code = """
+s = records.open('work', takeover=True)
+number = 0
+while True:
+    number += 1
+    event = s.record_turn([{"role": "user", "content": f"{os.getpid()}/{number}"}])
+    say(event.position, f"{os.getpid()}/{number}")
+"""
+    acknowledged: dict[int, str] = {}
+    for cycle in range(count(4, 200)):
+        with Child(path, code) as child:
+            for _ in range(cycle * 7 % 23 + 1):
+                position, said = child.hear().split()
+                acknowledged[int(position)] = said
+            child.kill()
+    events = {event.position: event for event in here.get("work").events()}
+    assert sorted(events) == list(range(1, len(events) + 1))
+    for place, said in acknowledged.items():
+        assert events[place].data["items"][0]["content"] == said
+    assert here.get("work").verify().ok
+
+
+def test_a_zombie_that_wakes_writes_nothing(path, here):
+    """Fencing: a process that was stopped while another took its lane is refused when it goes on."""
+    code = """
+s = records.open('work')
+t = s.turn()
+t.user("before the sleep")
+say("ready")
+listen()
+for step in (lambda: t.assistant("after it"), t.commit, lambda: s.once("pay", lambda: say("paid"))):
+    try:
+        step()
+        say("written")
+    except OnrecordError as refusal:
+        say(refusal.code)
+"""
+    with Child(path, code) as child:
+        child.hear()
+        child.process.send_signal(signal.SIGSTOP)
+        with pytest.raises(LeaseHeld):
+            here.open("work")
+        session = here.open("work", takeover=True)
+        session.record_turn(HELLO)
+        child.process.send_signal(signal.SIGCONT)
+        child.tell()
+        assert [child.hear() for _ in range(3)] == ["lease_lost"] * 3
+    assert session.refresh().transcript().items == HELLO
+    assert [turn.status for turn in session.transcript().superseded] == ["interrupted"]
+    assert session.views.effects.unfinished == {}
+
+
+def test_what_was_done_once_is_not_done_by_the_next_process(path, here):
+    """Work that completed in one process is not done again in another: its recorded result is returned."""
+    code = "s = records.open('work'); say(s.once('charge-17', lambda: {'paid': 42})); listen()"
+    with Child(path, code) as child:
+        assert child.hear() == "{'paid': 42}"
+        child.kill()
+    session = here.open("work")
+    assert session.once("charge-17", lambda: pytest.fail("it ran twice")) == {"paid": 42}
+
+
+def test_an_effect_cut_off_by_kill_is_unknown(path, here):
+    """T01: killed between start and finish, an effect is neither run again nor forgotten until somebody decides."""
+    code = """
+def charge():
+    say("charging")
+    listen()
+s = records.open('work')
+s.once("charge-17", charge)
+"""
+    with Child(path, code) as child:
+        assert child.hear() == "charging"
+        child.kill()
+    session = here.open("work")
+    assert set(session.unknown_effects()) == {"charge-17"}
+    assert "effect charge-17 was started" in session.note()
+    for _ in range(2):
+        with pytest.raises(EffectUnknown) as refusal:
+            session.once("charge-17", lambda: pytest.fail("it ran twice"))
+        assert refusal.value.details["key"] == "charge-17"
+    session.settle_effect("charge-17", result={"paid": 42})
+    assert session.once("charge-17", lambda: pytest.fail("it ran twice")) == {"paid": 42}
+    assert session.unknown_effects() == {}
+
+
+def test_whoever_knows_better_may_run_it_again(path, here):
+    """An unknown effect is run again only when the caller says so, and the record tells both tries."""
+    code = "s = records.open('work'); s.once('mail', lambda: say('sending') or listen())"
+    with Child(path, code) as child:
+        child.hear()
+        child.kill()
+    session = here.open("work")
+    assert session.once("mail", lambda: "sent", rerun_unknown=True) == "sent"
+    told = [(event.kind, event.data.get("ok")) for event in session.events(kinds=["effect.started", "effect.finished"])]
+    assert told == [
+        ("effect.started", None),
+        ("effect.finished", False),
+        ("effect.started", None),
+        ("effect.finished", True),
+    ]
+
+
+def test_two_processes_append_side_by_side(path, here):
+    """A23: agents of one session in several processes, each on its lane: every turn is there, in one dense log."""
+    code = """
+s = records.open('work', agent=listen())
+for number in range(20):
+    s.record_turn([{"role": "user", "content": str(number)}])
+    s.decide(f"decision {number}")
+say(s.head.position)
+"""
+    with Child(path, code) as one, Child(path, code) as other:
+        one.tell("one")
+        other.tell("other")
+        one.hear()
+        other.hear()
+    session = here.get("work")
+    for agent in ("one", "other"):
+        said = [item["content"] for turn in session.transcript(agent) for item in turn.items]
+        assert said == [str(number) for number in range(20)]
+    assert [event.position for event in session.events()] == list(range(1, session.head.position + 1))
+    assert len(session.views.facts.decisions) == 40
+    assert session.verify().ok

@@ -1,0 +1,326 @@
+"""Turns: each item durable as it arrives, a commit supersedes what was provisional, a retry never moves anything by accident."""
+
+import pytest
+
+from onrecord.errors import IdReused, InvalidInput, PayloadErased, TurnConflict
+
+HELLO = [{"role": "user", "content": "hello"}]
+LARGE = [{"role": "user", "content": "x" * 50_000}, {"role": "assistant", "content": "y"}]
+
+
+def contents(items):
+    return [item["content"] for item in items]
+
+
+def test_leaving_the_block_commits(session):
+    """B01 B02 B06: items in the order they came; leaving the block commits them as one turn."""
+    with session.turn() as turn:
+        turn.system("be brief")
+        turn.user("Some invited users get a 403 on first login.")
+        call = {"id": "c1", "name": "bash", "arguments": {"cmd": "pytest -k invite"}}
+        turn.assistant("Looking.", tool_calls=[call])
+        turn.tool("c1", "3 failed", error=True)
+    (committed,) = session.transcript().committed
+    assert contents(committed.items) == [
+        "be brief",
+        "Some invited users get a 403 on first login.",
+        "Looking.",
+        "3 failed",
+    ]
+    assert committed.items[2]["tool_calls"] == [call]
+    assert committed.items[3] == {"role": "tool", "call": "c1", "content": "3 failed", "error": True}
+    assert session.lane()["committed"] == 1
+    assert turn.committed.position == session.lane()["last_commit"]
+
+
+def test_each_item_is_there_before_the_next(session, again):
+    """B06 B08: another process sees every item of an open turn as soon as it was acknowledged."""
+    looking = again.get("fix-invite-403")
+    with session.turn() as turn:
+        for number in range(3):
+            turn.user(f"item {number}")
+            (running,) = looking.transcript().provisional
+            assert contents(running.items) == [f"item {n}" for n in range(number + 1)]
+            assert running.status == "running"
+    assert looking.transcript().provisional == []
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        (ValueError("no such tool"), "ValueError: no such tool"),
+        (KeyboardInterrupt(), "KeyboardInterrupt()"),
+        (OSError("cannot open 'caf\udce9'"), "OSError: cannot open 'caf\\udce9'"),
+    ],
+)
+def test_an_exception_aborts_and_is_recorded(session, problem, reason):
+    """G07 G09: an exception ends the turn as aborted with its reason, whatever is in its text, and goes on to the caller."""
+
+    def work() -> None:
+        with session.turn() as turn:
+            turn.user("try")
+            raise problem
+
+    with pytest.raises(type(problem)) as raised:
+        work()
+    assert raised.value is problem
+    (tail,) = session.transcript().provisional
+    assert (tail.status, tail.reason, contents(tail.items)) == ("aborted", reason, ["try"])
+    assert session.transcript().items == []
+    session.record_turn(HELLO)
+
+
+def test_an_abort_keeps_what_had_arrived(session):
+    """J03 J04 J09: an aborted turn stands as the honest last turn, with its partial items, and counts for nothing."""
+    session.record_turn(HELLO)
+    before = session.lane()
+    turn = session.turn()
+    turn.user("go on")
+    turn.use("m", input_tokens=100, output_tokens=5)
+    turn.abort("backend paused", partial=[{"role": "assistant", "content": "half an ans"}])
+    after = session.lane()
+    assert (after["committed"], after["last_commit"]) == (before["committed"], before["last_commit"])
+    (tail,) = session.transcript().provisional
+    assert contents(tail.items) == ["go on", "half an ans"]
+    assert session.transcript().items == HELLO
+    assert session.context(4_000).items == HELLO
+    assert session.views.spend.total["input_tokens"] == 100
+
+
+def test_the_next_commit_supersedes_every_abort(session):
+    """J07 J08 J11 J17: three aborts, then success: only the success is in the trajectory, and all of it is in the log."""
+    session.record_turn(HELLO)
+    for number in range(3):
+        turn = session.turn()
+        turn.user(f"try {number}")
+        turn.use("m", output_tokens=10)
+        turn.abort("finish_reason == abort")
+        assert session.lane()["aborted"] == number + 1
+    with session.turn() as turn:
+        turn.user("try 3")
+        turn.use("m", output_tokens=10)
+    transcript = session.transcript()
+    assert contents(transcript.items) == ["hello", "try 3"]
+    assert transcript.provisional == []
+    assert [turn.status for turn in transcript.superseded] == ["aborted"] * 3
+    logged = [event.data["item"]["content"] for event in session.events(kinds=["item.added"])]
+    assert logged == [f"try {number}" for number in range(4)]
+    assert session.views.spend.total["output_tokens"] == 40
+    assert session.views.spend.steps == 5
+
+
+def test_a_whole_turn_is_one_event(session):
+    """B01: a turn that arrives complete is one durable event; its usage is counted in the same step."""
+    position = session.head.position
+    event = session.record_turn(HELLO, usage={"model": "m", "input_tokens": 3, "cost": 0.25})
+    assert (event.kind, event.position) == ("turn.recorded", position + 1)
+    assert session.transcript().items == HELLO
+    assert session.views.spend.total["cost"] == 0.25
+    assert session.head.position == position + 2
+
+
+def test_a_large_turn_is_its_parts_in_one_step(session):
+    """B01: a turn over 32 KiB is kept as its parts, and reads like any other."""
+    session.record_turn(HELLO)
+    event = session.record_turn(LARGE)
+    assert event.kind == "turn.committed"
+    assert [e.kind for e in session.events(after=session.lane()["commits"][0]["position"])] == [
+        "turn.begun", "item.added", "item.added", "turn.committed"
+    ]  # fmt: skip
+    assert session.transcript().items == HELLO + LARGE
+    assert session.lane()["committed"] == 2
+    assert session.lane()["last_commit"] == event.position
+
+
+@pytest.mark.parametrize("items", [HELLO, LARGE], ids=["small", "large"])
+def test_a_recorded_turn_can_be_sent_again(session, items):
+    """J05 B08: with an id of the caller's, a turn whose answer was lost is recorded once, however often it is sent."""
+    usage = {"model": "m", "output_tokens": 5}
+    first = session.record_turn(items, id="turn-17", usage=usage)
+    position = session.head.position
+    session.record_turn([{"role": "user", "content": "in between"}])
+    for _ in range(2):
+        again = session.record_turn(items, id="turn-17", usage=usage)
+        assert (again.position, again.hash, again.at) == (first.position, first.hash, first.at)
+    assert session.refresh().head.position == position + 1
+    assert session.views.spend.total["output_tokens"] == 5
+    with pytest.raises(IdReused):
+        session.record_turn([{"role": "user", "content": "other"}], id="turn-17")
+
+
+def test_a_turn_sent_again_needs_no_budget(records):
+    """J05: the last turn a budget allows, sent again because its answer was lost, is answered and not refused."""
+    session = records.open("work", budget={"steps": 1})
+    first = session.record_turn(HELLO, id="turn-1")
+    assert session.record_turn(HELLO, id="turn-1").position == first.position
+    assert session.status == "active"
+
+
+def test_a_lost_reply_returns_the_committed_answer(records):
+    """J05: the same request on the same base, after its commit, gets the answer that is on record; no model is called."""
+    session = records.open("work")
+    request = {"messages": ["what is the root cause?"], "model": "m"}
+    with session.turn(request=request, base=0) as turn:
+        turn.user("what is the root cause?")
+        turn.assistant("the cookie")
+    session.leave()
+    again = records.open("work")
+    before = again.head.position
+    retry = again.turn(request=request, base=0)
+    assert retry.answered
+    assert contents(retry.answer) == ["what is the root cause?", "the cookie"]
+    with retry:
+        pass
+    for step in (lambda: retry.user("x"), retry.commit, lambda: retry.abort("x")):
+        with pytest.raises(TurnConflict):
+            step()
+    assert again.head.position == before
+    with pytest.raises(TurnConflict):
+        again.turn(request={"other": True}, base=0)
+    assert not again.turn(request=request).answered
+
+
+def test_a_lost_reply_that_was_erased_is_not_an_empty_answer(records):
+    """J05: when the committed answer was erased since, a retry says so instead of returning nothing."""
+    session = records.open("work")
+    with session.turn(request="q", base=0) as turn:
+        turn.assistant("a secret")
+    session.erase("secret", positions=[4])
+    with pytest.raises(PayloadErased):
+        session.turn(request="q", base=0)
+
+
+def test_a_retry_is_checked_before_anything_moves(session):
+    """T16 J13: an earlier base discards committed turns only where it is allowed to, only when it commits, never silently."""
+    positions = [session.record_turn([{"role": "user", "content": f"turn {number}"}]).position for number in range(4)]
+    before = session.head.position
+    for base, rollback in ((positions[1], 0), (positions[1], 1), (positions[0] - 1, 8), (999, 8), (-1, 8)):
+        with pytest.raises(TurnConflict) as refusal:
+            session.turn(base=base, rollback=rollback)
+        assert refusal.value.details["last_commit"] == positions[3]
+    for rollback in (-1, 9):
+        with pytest.raises(InvalidInput):
+            session.turn(base=positions[0], rollback=rollback)
+    assert session.refresh().head.position == before
+    turn = session.turn(base=positions[1], rollback=2)
+    turn.user("another way")
+    assert contents(session.transcript().items) == [f"turn {number}" for number in range(4)]
+    turn.commit()
+    assert contents(session.transcript().items) == ["turn 0", "turn 1", "another way"]
+    assert session.lane()["committed"] == 3
+    session.record_turn(HELLO)
+    assert contents(session.transcript().items) == ["turn 0", "turn 1", "another way", "hello"]
+    assert contents(session.context(8_000).items) == ["turn 0", "turn 1", "another way", "hello"]
+
+
+def test_one_turn_at_a_time(session):
+    """J01: a lane has one open turn; a second one is refused with where the first began."""
+    turn = session.turn()
+    for step in (session.turn, lambda: session.record_turn(HELLO), lambda: session.record_turn(LARGE)):
+        with pytest.raises(TurnConflict, match="still open"):
+            step()
+    turn.commit()
+    with pytest.raises(TurnConflict, match="committed already"):
+        turn.user("late")
+    session.record_turn(HELLO)
+
+
+def test_a_committed_turn_may_leave_its_block(session):
+    """J07: a turn that was ended by hand inside its block is not ended twice."""
+    with session.turn() as turn:
+        turn.user("x")
+        turn.commit()
+    with session.turn() as turn:
+        turn.abort("no")
+    assert [turn.status for turn in session.transcript().provisional] == ["aborted"]
+    assert session.lane()["committed"] == 1
+
+
+def test_the_same_words_twice_are_two_items(session):
+    """T18: what is said twice, or to two agents, is there twice: only ids make two appends one."""
+    other = session.fork("side", agent="other").join()
+    for _ in range(2):
+        session.record_turn(HELLO)
+    with session.turn() as turn:
+        turn.user("hello")
+        turn.user("hello")
+    assert contents(session.transcript().items) == ["hello"] * 4
+    other.record_turn(HELLO)
+    assert contents(other.transcript().items) == ["hello"]
+
+
+def test_a_transcript_is_not_cut_on_resume(records):
+    """T13: what was long when it was recorded is as long when it is read after a restart."""
+    text = "".join(chr(97 + number % 26) for number in range(200_000)) + "…✓"
+    with records.open("work") as session, session.turn() as turn:
+        turn.tool("c1", text)
+    assert records.open("work").transcript().items[0]["content"] == text
+
+
+def test_turns_begin_durably(session, again):
+    """B08: the intent of a turn, with base and fingerprint of its request, is on record before any model is called."""
+    session.record_turn(HELLO)
+    turn = session.turn(request={"prompt": "x"})
+    begun = again.get("fix-invite-403").event(turn.position)
+    assert begun.kind == "turn.begun"
+    assert begun.data["base"] == turn.base == session.lane()["commits"][-1]["position"]
+    assert begun.data["turn"] == 2
+    assert len(begun.data["fingerprint"]) == 64
+
+
+@pytest.mark.parametrize(
+    "items",
+    [[], [{"role": "user"}] * 1_001, ["hello"], [None], [{"role": "oracle", "content": "x"}], [{"role": "user", "content": 5}],
+     [{"role": "tool", "content": "x"}], [{"role": "user", "content": "x", "tool_calls": []}],
+     [{"role": "assistant", "content": "x", "tool_calls": [{"id": "c1"}]}], [{"role": "assistant", "tool_calls": "c1"}],
+     [{"role": "assistant", "tool_calls": [{"id": "c", "name": "a"}, {"id": "c", "name": "b"}]}],
+     [{"role": "user", "content": "fine"}, {"role": "user", "content": [float("nan")]}]],
+)  # fmt: skip
+def test_items_have_a_form(session, items):
+    """B01: what is no item is refused as a whole, with a word on what an item is; nothing of the turn is kept."""
+    before = session.head
+    with pytest.raises(InvalidInput):
+        session.record_turn(items)
+    assert session.refresh().head == before
+    with session.turn() as turn:
+        for item in items[-1:]:
+            with pytest.raises(InvalidInput):
+                turn.add(item, format="neutral") if isinstance(item, dict) and item != {"role": "user"} else turn.add(
+                    None
+                )
+
+
+def test_a_decision_in_a_turn_outlives_it(session):
+    """B03 C05: a decision made in a turn is a fact with the position it came from, even if the turn is aborted."""
+    turn = session.turn()
+    said = turn.assistant("It must be the cookie.")
+    turn.decide("look at the cookie first", why="the header was empty")
+    turn.abort("out of tokens")
+    (decision,) = session.views.facts.decisions
+    assert (decision["text"], decision["because"]) == ("look at the cookie first", said.position)
+
+
+def test_a_decision_after_anothers_event_knows_its_source(records):
+    """C05: what another agent appended in between does not hide the position a decision came from."""
+    main, tester = records.open("work"), records.open("work", agent="tester")
+    with main.turn() as turn:
+        tester.decide("in between")
+        said = turn.user("something")
+        tester.decide("in between again")
+        decided = turn.decide("therefore")
+    assert decided.because == said.position
+    tester.decide("because of that", because=decided.position)
+
+
+def test_another_agents_events_do_not_confuse_a_lane(records):
+    """J01: two agents that write in turn keep their own bases; no commit discards another's, or one's own, turn."""
+    main, tester = records.open("work"), records.open("work", agent="tester")
+    for number in range(4):
+        main.record_turn([{"role": "user", "content": f"main {number}"}])
+        tester.record_turn(LARGE)
+        main.record_turn(LARGE)
+        with tester.turn() as turn:
+            turn.user(f"tester {number}")
+    assert main.lane()["committed"] == tester.lane()["committed"] == 8
+    assert len(main.transcript("main")) == len(main.transcript("tester")) == 8
+    assert main.transcript().superseded == []
