@@ -26,7 +26,9 @@ def records(request, tmp_path):
 @pytest.fixture
 def session(records):
     opened = records.open("work", objective="find out")
-    opened.record_turn([{"role": "user", "content": "the secret word is plover"}, {"role": "assistant", "content": "noted"}])
+    opened.record_turn(
+        [{"role": "user", "content": "the secret word is plover"}, {"role": "assistant", "content": "noted"}]
+    )
     opened.decide("go on", because=3)
     return opened
 
@@ -118,7 +120,14 @@ def test_promise_06_chained_vector():
 def test_promise_07_tampering_shows(session, field):
     """A changed field, a dropped and a swapped event are found at their position."""
     records = raw(session)
-    changed = {"payload": b"{}", "payload_hash": bytes(32), "hash": bytes(32), "id": "x", "kind": "worklog.written", "by": "eve"}
+    changed = {
+        "payload": b"{}",
+        "payload_hash": bytes(32),
+        "hash": bytes(32),
+        "id": "x",
+        "kind": "worklog.written",
+        "by": "eve",
+    }
     bad = records[2]._replace(**{field: changed.get(field, 77)})
     assert problem_of(session, [*records[:2], bad, *records[3:]]).position in (3, 4)
     assert problem_of(session, records[:2] + records[3:]).position == 3

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -24,6 +25,8 @@ SQL = Path(connection.__file__).parent.parent / "sql" / "sqlite"
 
 class Bench(Workbench):
     """A workbench on a store in a file."""
+
+    store: SQLiteStore
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -45,7 +48,7 @@ def bench(path: Path) -> Iterator[Bench]:
     bench.teardown_method()
 
 
-def asked(path: Path, question: str) -> list[tuple]:
+def asked(path: Path, question: str) -> list[tuple[Any, ...]]:
     """What a plain connection sees."""
     plain = apsw.Connection(str(path))
     try:

@@ -65,6 +65,20 @@ def live_as_a_child(pipes: Pipes, store: SQLiteStore, number: int) -> None:
         os._exit(status)
 
 
+def outlive_the_parent(pipes: Pipes, path: str) -> None:
+    """Open a store, fork and end; the child goes on with the same store and adds a turn for each order."""
+    store = SQLiteStore(path)
+    Records(store).create("of-the-parent", agent="main")
+    if os.fork():
+        os._exit(0)
+    session = Records(store).open("of-the-child")
+    pipes.say("orphaned")
+    while pipes.order():
+        event = session.record_turn([{"role": "user", "content": "still here"}])
+        pipes.say("ack", event.session, event.position, event.id)
+    os._exit(0)
+
+
 def ended_within(child: int, seconds: float) -> str:
     """How a child ended; one that does not end in time is killed."""
     deadline = time.monotonic() + seconds

@@ -96,6 +96,12 @@ class Worker:
             self.signal(signal.SIGKILL)
         return self.wait()
 
+    def dismiss(self) -> list[str]:
+        """Give no more orders, and wait for the end of whoever takes them: the worker, or a child it left behind."""
+        os.close(self._orders)
+        self._orders = -1
+        return self.wait()
+
     def wait(self) -> list[str]:
         """Wait for its end; everything it had reported and nobody had read."""
         found: list[str] = []
@@ -106,7 +112,8 @@ class Worker:
                 raise AssertionError(f"worker {self.pid} does not end: {found[-3:]}")
         if self.status is None:
             self.status = self._nursery.reap(self.pid)
-            os.close(self._orders)
+            if self._orders >= 0:
+                os.close(self._orders)
             os.close(self._report)
         return found
 

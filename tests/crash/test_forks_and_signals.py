@@ -45,6 +45,23 @@ def test_control_a_store_that_does_not_notice_a_fork_is_caught(nursery: Nursery,
     pytest.fail("50 forks of a store that does not notice them did no harm: this test cannot fail")
 
 
+def test_a_child_outlives_its_parent_beside_other_processes(nursery: Nursery, path: str, count: Callable[[int, int], int]):
+    """A child that goes on with its dead parent's store and processes that come and go lose nothing of each other's."""
+    orphan = nursery.start("outlive_the_parent", path=path)
+    assert orphan.line() == "orphaned"
+    acks = []
+    for number in range(count(30, 1_000)):
+        orphan.order()
+        other = nursery.start("open_when_told", path=path)
+        assert other.line() == "ready"
+        other.order()
+        acks += acks_in([orphan.line()]) + acks_in(other.wait())
+        if number % 10 == 9:
+            assert complaints(path, acks) == []
+    orphan.dismiss()
+    assert complaints(path, acks) == []
+
+
 def copies_after_interrupts(nursery: Nursery, path: str, interrupts: int, chance: random.Random, *, new_ids: bool) -> list[str]:
     """Press Ctrl-C so many times at random moments; what was lost, and which turns are there more than once."""
     worker = nursery.start("go_on_through_interrupts", path=path, new_ids=new_ids)

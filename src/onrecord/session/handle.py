@@ -56,16 +56,16 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs):
         self.run: int | None = None
         self.behind = False
         self._lock = RLock()
-        self._folded: Whole | None = None
+        self._views: Whole | None = None
         self._snapshot_at = 0
 
     @property
     def _whole(self) -> Whole:
         """All views, folded when first asked for: a damaged log can be verified even where it cannot be folded."""
-        if self._folded is None:
-            self._folded = self._load()
-            self._snapshot_at = self._folded.position
-        return self._folded
+        if self._views is None:
+            self._views = self._load()
+            self._snapshot_at = self._views.position
+        return self._views
 
     def __repr__(self) -> str:
         return f"<Session {self.name!r} {self.status} at {self._whole.position}, agent {self.agent!r}>"
@@ -373,7 +373,7 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs):
             self.behind = False
             if any(record.kind == "payload.erased" for record in records):
                 # These views remember what has been erased since; a snapshot of them would bring it back.
-                self._folded = self._load()
+                self._views = self._load()
             else:
                 self._whole.fold(open_records(records))
         self._keep_snapshot()
@@ -382,7 +382,7 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs):
     def reload(self) -> Self:
         """Fold everything anew, for instance after an erasure changed what can be read."""
         with self._lock:
-            self._folded = self._load()
+            self._views = self._load()
             self._snapshot_at = 0
         return self
 

@@ -1,4 +1,4 @@
-"""Tools of the contract classes: a clock to turn by hand, drafts with fixed randomness, expected errors, re-derived chains."""
+"""Tools of the contract classes: a clock to turn by hand, quick events, expected errors, re-derived chains."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.log import codec, head as heads
+from onrecord.log import codec
+from onrecord.log import head as heads
 from onrecord.log.events import NEW_RUN
 from onrecord.log.names import make_ulid
 
@@ -53,9 +54,8 @@ def raises(expected: type[BaseException]) -> Iterator[Raised]:
 
 def derived(records: Iterable[Record]) -> bytes:
     """The hash a log must end with, re-derived from its events alone; every payload that is there must fit its hash."""
-    digest, position = codec.GENESIS, 0
-    for record in records:
-        position += 1
+    digest = codec.GENESIS
+    for position, record in enumerate(records, 1):
         assert record.position == position, f"position {record.position} stands where {position} is expected"
         digest = codec.link_record(digest, record)
         assert record.hash == digest, f"the hash at {position} does not follow from the event before it"

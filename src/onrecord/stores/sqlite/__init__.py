@@ -1,4 +1,4 @@
-"""Logs in one SQLite file: the default store. `store.py` is the store; the others are its parts, each explained at its top."""
+"""Logs in one SQLite file: the default store. `store.py` is the store, the others are its parts."""
 
 from onrecord.stores.sqlite.store import SQLiteStore
 

@@ -72,7 +72,7 @@ def not_found(session: str) -> SessionNotFound:
 class Append(Request):
     """New events for one session. Many of these share a transaction."""
 
-    __slots__ = ("_bodies", "_drafts", "_expect", "_lease", "_now", "_packed", "_session", "_written", "size")
+    __slots__ = ("_bodies", "_drafts", "_expect", "_lease", "_now", "_packed", "_written", "session", "size")
 
     alone = False
 
@@ -89,7 +89,7 @@ class Append(Request):
         # What the writer keeps in every request; calling its constructor would be felt on this path.
         self.problem = None
         self.given_up = self.leads = False
-        self._session = session
+        self.session = session
         self._drafts = drafts
         self._packed = packed
         self._expect = expect
@@ -107,14 +107,14 @@ class Append(Request):
     def work(self, cursor: apsw.Cursor) -> list[Receipt]:
         """Alone in its transaction."""
         lease = self._lease
-        row = cursor.execute(_HEAD_AND_LEASE, (self._session, lease.lane if lease else None)).fetchone()
+        row = cursor.execute(_HEAD_AND_LEASE, (self.session, lease.lane if lease else None)).fetchone()
         if row is None:
-            raise not_found(self._session)
+            raise not_found(self.session)
         head, standing = head_of(row), row[14:]
         if len(self._drafts) != 1 or head.parent is not None:
             return self._carefully(cursor, row[0], head, standing)
-        # One event for a session of its own, by far the most frequent case: assume that its id is new, and let the index
-        # say so if it is not. A refusal counts only if the event is not there already.
+        # One event for a session of its own, by far the most frequent case: assume that its id is new, and let the
+        # index say so if it is not. A refusal counts only if the event is not there already.
         try:
             moved, rows = self._place(cursor, row[0], head, standing, self._drafts, self._packed)
         except Conflict:
@@ -133,7 +133,7 @@ class Append(Request):
         sessions: dict[str, list[Append]] = {}
         for request in batch:
             assert isinstance(request, Append), "only appends share a transaction"  # noqa: S101  # nothing else queues for it
-            sessions.setdefault(request._session, []).append(request)
+            sessions.setdefault(request.session, []).append(request)
         for session, requests in sessions.items():
             if len(requests) == 1:
                 requests[0].try_alone(cursor)
@@ -176,7 +176,7 @@ class Append(Request):
     def join(
         self, cursor: apsw.Cursor, number: int, head: Head, standing: Row, known: dict[str, Known]
     ) -> tuple[Head, list[Row]]:
-        """Answer it as if it were written, and return the head afterwards and the rows to write. Writes nothing itself."""
+        """Answer it as if it were written; return the head afterwards and the rows to write. Writes nothing itself."""
         fresh: dict[str, int] = {}
         for index, draft in enumerate(self._drafts):
             if draft.id in known:
@@ -198,7 +198,7 @@ class Append(Request):
         ]
         return head, rows
 
-    def _place(
+    def _place(  # noqa: PLR0917  # on the hottest path, where names cost time
         self,
         cursor: apsw.Cursor,
         number: int,
@@ -307,7 +307,8 @@ def known_ids(cursor: apsw.Cursor, number: int, head: Head, ids: list[str]) -> d
     """Which ids are on record, the inherited history included."""
     lines = [(number, head.position)]
     if head.parent is not None:
-        lines = [(row[0], row[3]) for row in cursor.execute(QUERIES["lineage"], (head.session,)).fetchall()]
+        ancestors: list[Row] = cursor.execute(QUERIES["lineage"], (head.session,)).fetchall()
+        lines = [(row[0], row[3]) for row in ancestors]
     found: dict[str, Known] = {}
     if len(ids) == 1:
         for of, upto in lines:

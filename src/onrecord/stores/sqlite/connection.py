@@ -1,7 +1,7 @@
 """Connections to a SQLite file: how they are opened, checked and upgraded, and what their errors mean to us.
 
-Only apsw is used. The SQLite inside many Pythons loses committed rows when a checkpoint races a writer (3.7.0 to 3.51.2),
-and two SQLite libraries on one file in one process drop each other's locks.
+Only apsw is used. The SQLite inside many Pythons loses committed rows when a checkpoint races a writer (3.7.0 to
+3.51.2), and two SQLite libraries on one file in one process drop each other's locks.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def open_reader(path: str) -> apsw.Connection:
         connection = _reader(path, apsw.SQLITE_OPEN_READONLY)
         connection.execute(QUERIES["tables"]).fetchall()
     except (apsw.CantOpenError, apsw.ReadOnlyError) as problem:
-        # In WAL mode a database cannot be read without its -shm file. Where none can be made, an idle one is read as it lies.
+        # In WAL mode a database cannot be read without its -shm file. Where none can be made, an idle one is read as it
+        # lies.
         if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
             raise StoreReadOnly(
                 f"{path} has a write-ahead log beside it and stands where nothing can be written",
@@ -129,8 +130,8 @@ def _quoted(path: str) -> str:
 
 def versions(connection: apsw.Connection) -> tuple[int, int]:
     """The application id and the schema version of a file."""
-    rows = connection.execute("PRAGMA application_id; PRAGMA user_version").fetchall()
-    return int(rows[0][0]), int(rows[1][0])
+    rows: list[tuple[int, ...]] = connection.execute("PRAGMA application_id; PRAGMA user_version").fetchall()
+    return rows[0][0], rows[1][0]
 
 
 def prepare(path: str, gate: Gate, durability: str) -> apsw.Connection:
@@ -176,7 +177,7 @@ def _upgrade(path: str, gate: Gate, durability: str) -> None:
                     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}; PRAGMA journal_mode = WAL").fetchall()
                     _migrate(connection, path)
                 except apsw.BusyError:
-                    # Somebody looked at the file in the moment it was turned to WAL mode; SQLite does not wait for that itself.
+                    # Somebody looked at the file in the moment it was turned to WAL mode, which SQLite does not wait for.
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(0.005)

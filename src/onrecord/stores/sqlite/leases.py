@@ -9,8 +9,8 @@ from onrecord import machine
 from onrecord.errors import LeaseLost
 from onrecord.log.store import Lease
 from onrecord.stores.refusals import held_by
-from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.append import not_found
+from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.writer import Request
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Acquire(Request):
     """A lane wanted by a new holder."""
 
-    __slots__ = ("_wanted", "_takeover")
+    __slots__ = ("_takeover", "_wanted")
 
     def __init__(self, wanted: Lease, *, takeover: bool) -> None:
         super().__init__()

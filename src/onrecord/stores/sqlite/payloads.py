@@ -17,7 +17,7 @@ COMPRESS_FROM = 200
 INLINE_LIMIT = 32 * 1024
 """Payloads of more bytes are kept out of line, each content once."""
 WINDOW_BITS, HASH_BITS, SHORTEST_MATCH = 15, 11, 7
-"""zstd's fastest strategy, tuned for payloads of a few kilobytes: a third less time than its level 1, a tenth larger."""
+"""zstd's fastest strategy, for payloads of a few kilobytes: a third less time than its level 1, a tenth larger."""
 MANY = 500
 """From so many payloads on, unpacking them is worth a second thread."""
 LARGE_LEVEL = 3

@@ -1,7 +1,7 @@
 """The readers: a few connections that are borrowed for one question each, and how rows become records again.
 
-A question is answered completely before its connection goes back: a reader that stays inside a transaction would keep the
-write-ahead log from ever being cut back.
+A question is answered completely before its connection goes back: a reader that stays inside a transaction would keep
+the write-ahead log from ever being cut back.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Readers:
 
     def add(self, connection: apsw.Connection) -> None:
         """Take a connection into the pool, or close it if there is no place for it."""
-        # One that was opened for reading only would keep this whole process from writing when the place can be written again.
+        # One that was opened for reading only would keep this whole process from writing when that is possible again.
         read_only = connection.open_flags & apsw.SQLITE_OPEN_READONLY
         if self._closed or read_only or len(self._idle) >= READERS_KEPT:
             connection.close()
@@ -139,8 +139,9 @@ def records_of(session: str, rows: list[Row], payloads: Payloads) -> list[Record
     A payload that does not unpack comes as the bytes that are kept: whoever decodes it hears where the damage is, and
     verification can go on to the next event.
     """
-    unpacked = iter(payloads.unpack([row[12] for row in rows if row[11] and row[12] is not None]))
-    make = tuple.__new__  # what Record._make does, without the call in between: this is the loop that long logs wait for
+    unpacked = iter(payloads.unpack([row[_PAYLOAD] for row in rows if row[_ENCODING] and row[_PAYLOAD] is not None]))
+    # What Record._make does, without the call in between: this is the loop that long logs wait for.
+    make = tuple.__new__
     return [
         make(
             Record,

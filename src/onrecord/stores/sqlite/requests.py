@@ -12,6 +12,7 @@ from onrecord.stores.sqlite.append import (
     POSITION_BITS,
     TIERS,
     Append,
+    Row,
     add_events,
     head_of,
     move_head,
@@ -33,10 +34,9 @@ if TYPE_CHECKING:
 def add_session(cursor: apsw.Cursor, head: Head) -> int:
     """A new row for a session; its number."""
     refuse_taken(cursor, head)
-    row = cursor.execute(
-        QUERIES["add_session"], (*head[:10], int(head.held), head.parent, head.forked_at, head.at >> MOMENT_BITS)
-    ).fetchone()
-    return int(row[0])
+    values = (*head[:10], int(head.held), head.parent, head.forked_at, head.at >> MOMENT_BITS)
+    ((number,),) = cursor.execute(QUERIES["add_session"], values).fetchall()
+    return int(number or 0)
 
 
 class Create(Append):
@@ -59,7 +59,7 @@ class Create(Append):
         return super().work(cursor)
 
     def recall(self, cursor: apsw.Cursor) -> bool:
-        return cursor.execute(QUERIES["head"], (self._session,)).fetchone() is not None and super().recall(cursor)
+        return cursor.execute(QUERIES["head"], (self.session,)).fetchone() is not None and super().recall(cursor)
 
 
 def refuse_present(cursor: apsw.Cursor, session: str) -> None:
@@ -70,7 +70,7 @@ def refuse_present(cursor: apsw.Cursor, session: str) -> None:
 
 def hash_in_history(cursor: apsw.Cursor, session: str, position: int) -> bytes:
     """The hash at a position of a session's history, which may be an ancestor's event."""
-    lines = cursor.execute(QUERIES["lineage"], (session,)).fetchall()
+    lines: list[Row] = cursor.execute(QUERIES["lineage"], (session,)).fetchall()
     if not lines:
         raise not_found(session)
     for number, _id, forked_at, upto in lines:
@@ -94,9 +94,9 @@ class Erase(Append):
         self._positions = sorted(set(positions))
 
     def work(self, cursor: apsw.Cursor) -> list[Receipt]:
-        row = cursor.execute(QUERIES["head"], (self._session,)).fetchone()
+        row = cursor.execute(QUERIES["head"], (self.session,)).fetchone()
         if row is None:
-            raise not_found(self._session)
+            raise not_found(self.session)
         number, head = row[0], head_of(row)
         if head.held:
             raise SessionHeld(f"session {head.name!r} is held: nothing of it may be erased")
@@ -119,7 +119,7 @@ class Erase(Append):
             cursor.execute(QUERIES["erase_payload"], (key,))
             if blob is not None:
                 cursor.execute(QUERIES["drop_blob"], (blob[0],))
-        for (heir,) in cursor.execute(QUERIES["descendants"], (self._session,)).fetchall():
+        for (heir,) in cursor.execute(QUERIES["descendants"], (self.session,)).fetchall():
             cursor.execute(QUERIES["drop_snapshots"], (heir,))
             cursor.execute(QUERIES["scrub_session"], (heir, int(heir != number)))
 

@@ -1,8 +1,8 @@
 """Search: the index of words lags behind the log, and every search first brings the part it needs up to date.
 
-So appending never pays for search, and a store nobody searches has no index. Catching up happens in small transactions, so
-that writers wait only moments. Where nothing can be written (a read-only place, a full disk, a store kept busy), the events
-that are not indexed yet are read and compared one by one: slower, and with the same answer.
+So appending never pays for search, and a store nobody searches has no index. Catching up happens in small
+transactions, so that writers wait only moments. Where nothing can be written (a read-only place, a full disk, a store
+kept busy), the events that are not indexed yet are read and compared one by one: slower, and with the same answer.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from onrecord.errors import OutcomeUnknown, StoreBusy, StoreFull, StoreReadOnly
 from onrecord.log.codec import decode_payload
 from onrecord.log.store import Hit
 from onrecord.log.text import text_of, words_of
+from onrecord.stores.sqlite.append import POSITION_BITS
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.readers import Readers, records_of
-from onrecord.stores.sqlite.append import POSITION_BITS
 from onrecord.stores.sqlite.writer import Request, Writer
 
 if TYPE_CHECKING:
     import apsw
 
+    from onrecord.log.events import Record
     from onrecord.stores.sqlite.payloads import Payloads
 
 BATCH_EVENTS = 100
@@ -124,13 +125,7 @@ class Searcher:
     def _texts(self, number: int, id_: str, after: int, end: int, limit: int) -> list[tuple[int, list[str]]]:
         base = number << POSITION_BITS
         rows = self._readers.ask("events", (base | after, base | end, limit))
-        return [
-            (
-                record.position,
-                [] if record.payload is None else words_of(text_of(decode_payload(record.payload.decode()))),
-            )
-            for record in records_of(id_, rows, self._payloads)
-        ]
+        return [(record.position, _words_in(record)) for record in records_of(id_, rows, self._payloads)]
 
     def _scan(self, wanted: list[str], project: str | None, session: str | None) -> list[Hit]:
         hits: list[Hit] = []
@@ -141,6 +136,10 @@ class Searcher:
                 after = texts[-1][0]
                 hits += [Hit(id_, position) for position, words in texts if _matches(words, wanted)]
         return hits[::-1]
+
+
+def _words_in(record: Record) -> list[str]:
+    return [] if record.payload is None else words_of(text_of(decode_payload(record.payload.decode())))
 
 
 def _matches(words: list[str], wanted: list[str]) -> bool:

@@ -1,7 +1,7 @@
 """SQLiteStore: logs in one file, for all processes of one machine, durable on return.
 
-The port says what each method owes (`log/store.py`); here is how. Everything that changes goes through the writer, everything
-that reads through a pool of readers. A process that forks leaves all of it to its parent and starts anew in the child.
+The port says what each method owes (`log/store.py`); here is how. Everything that changes goes through the writer,
+everything that reads through a pool of readers. A forked child leaves all of it to its parent and starts anew.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class SQLiteStore:
         return back_up(self.path, path)
 
     def describe(self, *, check: bool = False) -> dict[str, Any]:
-        """What `onrecord doctor` reports: versions, settings in force, files, permissions, counts, and on demand integrity."""
+        """What `onrecord doctor` reports: versions, settings in force, files, counts, and on demand integrity."""
         return describe(self.path, self.durability, self._readers, check=check)
 
     def tidy(self) -> None:

@@ -1,11 +1,11 @@
 """The writer: every change goes through here, one transaction at a time, many callers in each.
 
-Threads that want to write at the same moment share a transaction and so a sync to disk. Nobody is the writer by office: who
-finds no one writing leads, serves everyone who queued up meanwhile, and hands the lead to the first who came too late.
-A caller on its own pays one uncontended lock for this.
+Threads that want to write at the same moment share a transaction and so a sync to disk. Nobody is the writer by office:
+who finds no one writing leads, serves everyone who queued up meanwhile, and hands the lead to the first who came too
+late. A caller on its own pays one uncontended lock for this.
 
-An error while committing does not say whether the commit will be there after a crash. Then the connection is given up, a fresh
-one is asked for the very events of each caller, and only what it answers is told: there, not there, or unknown.
+An error while committing does not say whether the commit will be there after a crash. Then the connection is given up,
+a fresh one is asked for the very events of each caller, and only what it answers is told: there, not there, or unknown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # the functions alone: the module around them costs a millisecond
 import os
 import sys
-import time
 from collections import deque
 from threading import Lock, get_ident, main_thread
 from typing import TYPE_CHECKING, Any
@@ -279,9 +278,9 @@ class Writer:
     def _make_room(self) -> None:
         """Fill the write-ahead log's file with zeros beyond its last page.
 
-        Syncing a file that grows takes twice as long as syncing one that is written over. SQLite stops reading the log at
-        the first page that is not its own, so the zeros mean nothing to it; the write lock, which is held here, keeps
-        every other process from adding pages at this moment.
+        Syncing a file that grows takes twice as long as syncing one that is written over. SQLite stops reading the log
+        at the first page that is not its own, so the zeros mean nothing to it; the write lock, which is held here,
+        keeps every other process from adding pages at this moment.
         """
         most = CHECKPOINT_PAGES + FIRST_ROOM
         wanted = FIRST_ROOM
@@ -417,7 +416,7 @@ class Writer:
                 return
 
     def _checkpoint(self) -> None:
-        """Copy the write-ahead log into the database. Best effort: what a reader still needs stays for the next time."""
+        """Copy the write-ahead log into the database. Best effort: what a reader still needs stays for next time."""
         connection = self._connection
         if connection is None:
             return
