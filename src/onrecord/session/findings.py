@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import IdReused, InvalidInput, NotFound
 from onrecord.views.facts import TEXT_LIMIT
-from onrecord.views.findings import LABELS, NEED_EVIDENCE, same_claim
+from onrecord.views.findings import LABELS, NEED_EVIDENCE, STALE, same_claim
+from onrecord.views.render import iso
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 EVIDENCE_KINDS = ("run", "file", "log", "trace", "test", "commit", "branch", "url", "position", "tracker")
 """run: a captured command; position: another session's event; tracker: a run id of MLflow or W&B."""
-EVIDENCE_OUTPUT_LIMIT = 8_000
-"""How many characters of a captured output an evidence keeps in the durable tier."""
+EVIDENCE_OUTPUT_LIMIT = 2_000
+"""How many characters of a captured output or excerpt an evidence keeps in the durable tier."""
 EVIDENCE_ID_LIMIT = 128
 """The longest id of an evidence, in characters."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -50,13 +50,19 @@ class FindingVerbs:
         anchors: Sequence[dict[str, Any]] = (), because: int | None = None,
     ) -> Event:  # fmt: skip
         """Give a finding another label, or the same one anew; its history keeps what was before."""
+        judged = _labelled(label, evidence, because)
         known = _find(self, finding)
-        data = {"finding": known["id"], "why": why, **_labelled(label, evidence, because)}
+        data = {"finding": known["id"], "why": why, **judged}
         fresh = [one for one in data["evidence"] if one not in known["evidence"]]
         if known["label"] == "rejected" and label != "rejected" and not fresh:
             raise InvalidInput(
                 f"{known['id']} was rejected; reopening it needs new evidence",
                 hint="record evidence first, then name it",
+            )
+        if label in NEED_EVIDENCE and self.views.findings.label_of(known) == STALE and not fresh and because is None:
+            raise InvalidInput(
+                f"{known['id']} is stale: its evidence is from before the code changed",
+                hint=f"onrecord finding recheck {known['id']} runs it again; or name new evidence",
             )
         return self.record("finding.relabelled", data | {"anchors": list(anchors)}, because=because)
 
@@ -66,7 +72,7 @@ class FindingVerbs:
         """Contradict a finding. Both sides stay on record; relabelling or upholding it is the outcome."""
         known = _find(self, finding)
         self.require_text(argument, "a challenge", TEXT_LIMIT)
-        data = {"finding": known["id"], "argument": argument, "evidence": list(evidence)}
+        data = {"finding": known["id"], "argument": argument, "evidence": _named(evidence)}
         return self.record("finding.challenged", data, because=because)
 
     def uphold(self: Conducted, finding: str, why: str, *, evidence: Sequence[str] = ()) -> Event:
@@ -77,7 +83,7 @@ class FindingVerbs:
         data = {
             "finding": known["id"],
             "why": self.require_text(why, "an outcome", TEXT_LIMIT),
-            "evidence": [*evidence],
+            "evidence": _named(evidence),
         }
         return self.record("finding.upheld", data)
 
@@ -91,11 +97,12 @@ class FindingVerbs:
             raise InvalidInput(f"a milestone is one of {', '.join(MILESTONES)}, not {what!r}")
         if finding is not None:
             finding = _find(self, finding)["id"]
-        if what == "root_cause" and (finding is None or _find(self, finding)["label"] != "verified"):
+        verified = finding is not None and self.views.findings.label_of(_find(self, finding)) == "verified"
+        if what == "root_cause" and not verified:
             raise InvalidInput(
                 "a root cause is a finding that is verified", hint="verify the finding first, then name it"
             )
-        return self.record("milestone.reached", {"what": what, "finding": finding, "evidence": list(evidence)})
+        return self.record("milestone.reached", {"what": what, "finding": finding, "evidence": _named(evidence)})
 
     def record_evidence(
         self: Conducted, kind: str, *, id: str | None = None, captured: bool = False, **about: Any
@@ -105,10 +112,8 @@ class FindingVerbs:
             raise InvalidInput(f"evidence is one of {', '.join(EVIDENCE_KINDS)}, not {kind!r}")
         about |= {"kind": kind, "captured": captured}
         if id is not None:
-            if not id or len(id) > EVIDENCE_ID_LIMIT or not id.isprintable() or any(letter.isspace() for letter in id):
-                raise InvalidInput(f"{id!r} is no evidence id", hint="like run-2026-05-18-a")
-            return _record_evidence(self, id, about)
-        day = datetime.fromtimestamp(self.clock(), UTC).strftime("%Y-%m-%d")
+            return _record_evidence(self, check_evidence_id(id), about)
+        day = iso(int(self.clock() * 1e6)).partition("T")[0]
         for suffix in _suffixes():
             made = f"{kind}-{day}-{suffix}"
             if made in self.views.findings.evidence:
@@ -120,10 +125,31 @@ class FindingVerbs:
         raise InvalidInput("no evidence id is left for today", hint="give one")
 
 
+def check_evidence_id(id: str) -> str:
+    """The id if one can write it in a sentence."""
+    if not id or len(id) > EVIDENCE_ID_LIMIT or not id.isprintable() or any(letter.isspace() for letter in id):
+        raise InvalidInput(f"{id!r} is no evidence id", hint="like run-2026-05-18-a")
+    return id
+
+
 def _record_evidence(session: Conducted, id: str, about: dict[str, Any]) -> Event:
-    if isinstance(about.get("output"), str):
-        about["output"] = about["output"][-EVIDENCE_OUTPUT_LIMIT:]
+    for text in ("output", "excerpt"):
+        if isinstance(about.get(text), str):
+            about[text] = ends_of(about[text], EVIDENCE_OUTPUT_LIMIT)
     return session.record("evidence.recorded", {"id": id, **about}, id=f"evidence/{id}")
+
+
+def ends_of(text: str, limit: int) -> str:
+    """The beginning and, above all, the end of a text, within a limit."""
+    if len(text) <= limit:
+        return text
+    mark = "\n… (left out) …\n"
+    first = limit // 4
+    return text[:first] + mark + text[-(limit - first - len(mark)) :]
+
+
+def _named(evidence: Sequence[str]) -> list[str]:
+    return [evidence] if isinstance(evidence, str) else list(evidence)
 
 
 def _suffixes() -> list[str]:
@@ -140,7 +166,7 @@ def _find(session: Conducted, finding: str) -> Finding:
 def _labelled(label: str, evidence: Sequence[str], because: int | None) -> dict[str, Any]:
     if label not in LABELS:
         raise InvalidInput(f"a finding's label is one of {', '.join(LABELS)}, not {label!r}")
-    named = [evidence] if isinstance(evidence, str) else list(evidence)
+    named = _named(evidence)
     if label in NEED_EVIDENCE and not named and because is None:
         raise InvalidInput(
             f"a finding can be {label} only with evidence", hint="give evidence=[...] or because=position"

@@ -7,19 +7,21 @@ gone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
-
 from onrecord.views.view import View
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, ClassVar
 
     from onrecord.log.events import Event
 
+    Attempt = dict[str, Any]
+
 RUNNING, SUCCEEDED, FAILED, ABANDONED, LOST = "running", "succeeded", "failed", "abandoned", "lost"
 OUTCOMES = (SUCCEEDED, FAILED, ABANDONED)
-
-Attempt = dict[str, Any]
+SIGNATURE_LIMIT = 500
+"""The longest signature of an error, in characters."""
 
 
 class Attempts(View):
@@ -29,6 +31,8 @@ class Attempts(View):
 
     def __init__(self) -> None:
         self.attempts: dict[str, Attempt] = {}
+        self.count = 0
+        """How many there were: the number of the last one."""
 
     def get(self, number: int) -> Attempt | None:
         """The attempt with this number."""
@@ -53,18 +57,45 @@ class Attempts(View):
             for attempt in self.attempts.values()
             if attempt["status"] == FAILED
             and attempt["signature"] == command
-            and (code is None or attempt["code"] == code)
+            and (code is None or failed_on(attempt, code))
         ]
+
+    def foreseen(self, command: str, code: str | None) -> Attempt | None:
+        """The failure that tells how a run of this command on this code would end, if there is one.
+
+        It is a failure of the same command on the same code; or one on the same code with an error that this command
+        has failed with before, whatever command met it there. The newest one with a fix is the most useful.
+        """
+        here = [one for one in self.attempts.values() if one["status"] == FAILED and failed_on(one, code)]
+        same = [one for one in here if one["signature"] == command]
+        met = {one["error_signature"] for one in self.failures_of(command) if one["error_signature"]}
+        told = same or [one for one in here if one["error_signature"] in met]
+        return next((one for one in reversed(told) if one.get("fix")), told[-1] if told else None)
+
+    def of_error(self, signature: str, code: str | None, before: int) -> Attempt | None:
+        """The newest earlier failure with this error on this code."""
+        known = [
+            one
+            for one in self.attempts.values()
+            if one["status"] == FAILED and one["number"] < before and one["error_signature"] == signature
+            and failed_on(one, code)
+        ]  # fmt: skip
+        return known[-1] if known else None
+
+    def started_at(self, position: int) -> Attempt | None:
+        """The attempt whose start stands at this position."""
+        return next((one for one in reversed(self.attempts.values()) if one["position"] == position), None)
 
     def apply(self, event: Event) -> None:
         data = event.data or {}
         stamp = {"position": event.position, "at": event.at, "by": event.by}
         if event.kind == "attempt.started":
-            number = len(self.attempts) + 1
+            number = self.count = self.count + 1
             self.attempts[str(number)] = {
                 "number": number, "status": RUNNING, "command": data.get("command", "(erased)"),
                 "signature": data.get("signature", ""), "code": data.get("code"), "phase": data.get("phase"),
-                "cwd": data.get("cwd"), "process": data.get("process"), "revision": data.get("revision"), **stamp,
+                "cwd": data.get("cwd"), "process": data.get("process"), "keeper": data.get("keeper"),
+                "revision": data.get("revision"), **stamp,
             }  # fmt: skip
             return
         attempt = self.attempts[str(data["attempt"])]
@@ -77,11 +108,35 @@ class Attempts(View):
                 "exit_code": data.get("exit_code"), "seconds": data.get("seconds"), "error": data.get("error"),
                 "error_signature": data.get("error_signature"), "fix": data.get("fix"),
                 "metrics": data.get("metrics", {}), "outputs": data.get("outputs", []), "reason": data.get("reason"),
-                "evidence": data.get("evidence"),
+                "evidence": data.get("evidence"), "captured": bool(data.get("captured")),
+                "code_after": data.get("code_after"), "settled_by": event.by,
             }  # fmt: skip
 
 
+def error_signature(error: str) -> str:
+    """An error without what differs from run to run: numbers, addresses, paths, hashes."""
+    import re
+
+    varying = r"0x[0-9a-fA-F]+|\b[0-9a-f]{7,64}\b|\d+(?:\.\d+)?|/\S+"
+    return re.sub(varying, "#", error).strip().casefold()[:SIGNATURE_LIMIT]
+
+
+def failed_on(attempt: Attempt, code: str | None) -> bool:
+    """Whether an attempt ran on this state of the code. What it wrote itself while it ran does not make it another."""
+    return code in (attempt["code"], attempt.get("code_after") or attempt["code"])
+
+
 def status_of(attempt: Attempt, gone: Callable[[dict[str, Any]], bool]) -> str:
-    """The status a reader should go by: lost when it runs on record and its process is gone."""
-    lost = attempt["status"] == RUNNING and attempt["process"] and gone(attempt["process"])
+    """The status a reader should go by: lost when it runs on record and nobody who knew of it is there any more.
+
+    Nothing of this is stored: an attempt whose process turns out alive is running again.
+    """
+    known = [process for process in (attempt["process"], attempt["keeper"]) if process]
+    lost = attempt["status"] == RUNNING and known and all(gone(process) for process in known)
     return LOST if lost else str(attempt["status"])
+
+
+def orphaned(attempt: Attempt, gone: Callable[[dict[str, Any]], bool]) -> bool:
+    """Whether a command still runs though the onrecord that started it is gone: nobody will record how it ends."""
+    left = attempt["status"] == RUNNING and attempt["process"] and attempt["keeper"]
+    return bool(left and gone(attempt["keeper"]) and not gone(attempt["process"]))

@@ -7,18 +7,21 @@ last judged on. Reverting the code makes it fresh again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
-
 from onrecord.views.view import View
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
     from onrecord.log.events import Event
+
+    Finding = dict[str, Any]
 
 LABELS = ("verified", "rejected", "open", "blocked")
 STALE = "stale"
 NEED_EVIDENCE = ("verified", "rejected")
-
-Finding = dict[str, Any]
+CAPTURED, ASSERTED, NAMED = "captured", "asserted", "named"
+"""Evidence that onrecord saw itself, that somebody says there is, and that is only a name."""
 
 
 def anchor_key(anchor: dict[str, Any]) -> str:
@@ -28,6 +31,14 @@ def anchor_key(anchor: dict[str, Any]) -> str:
     if anchor.get("lines"):
         return f"{anchor['path']}:{anchor['lines'][0]}-{anchor['lines'][1]}"
     return str(anchor["path"])
+
+
+def place_key(anchor: dict[str, Any]) -> str:
+    """Under which key the present fingerprint of an anchor is known.
+
+    Lines are recognised where they moved to, so what is known of them depends on what stood there.
+    """
+    return f"{anchor_key(anchor)}@{anchor['fingerprint']}" if anchor.get("lines") else anchor_key(anchor)
 
 
 def same_claim(one: str, other: str) -> bool:
@@ -61,11 +72,34 @@ class Findings(View):
 
     def changed_under(self, finding: Finding) -> list[str]:
         """The anchors of a finding whose code differs from when it was last judged."""
-        return [
-            key
-            for anchor in finding["anchors"]
-            if self.code.get(key := anchor_key(anchor), anchor["fingerprint"]) != anchor["fingerprint"]
-        ]
+        return [anchor_key(anchor) for anchor in finding["anchors"] if self.known_at(anchor) != anchor["fingerprint"]]
+
+    def files_changed(self, finding: Finding) -> int:
+        """In how many files the code differs from when a finding was last judged."""
+        return len({anchor["path"] for anchor in finding["anchors"] if self.known_at(anchor) != anchor["fingerprint"]})
+
+    def known_at(self, anchor: dict[str, Any]) -> str | None:
+        """The fingerprint last seen at an anchor; None when nothing stood there."""
+        return self.code.get(place_key(anchor), anchor["fingerprint"])
+
+    def how(self, evidence: str) -> str:
+        """What an evidence id stands for: `captured` by onrecord, `asserted` by somebody, or only `named`."""
+        known = self.evidence.get(evidence)
+        if known is None:
+            return NAMED
+        return CAPTURED if known.get("captured") else ASSERTED
+
+    def shown(self, finding: Finding) -> Finding:
+        """A finding as it is to be read now, every evidence with how it came to be on record."""
+        return finding | {
+            "current": self.label_of(finding), "changed": self.changed_under(finding),
+            "files_changed": self.files_changed(finding), "active": self.hypothesis == finding["id"],
+            "proof": [{"id": one, "how": self.how(one)} for one in finding["evidence"]],
+        }  # fmt: skip
+
+    def resting_on(self, evidence: str) -> list[str]:
+        """The findings that rest on an evidence."""
+        return [finding["id"] for finding in self.findings.values() if evidence in finding["evidence"]]
 
     def active(self) -> Finding | None:
         """The hypothesis being worked on, as long as it is open."""
@@ -73,8 +107,8 @@ class Findings(View):
         return finding if finding and self.label_of(finding) in ("open", "blocked", STALE) else None
 
     def anchors(self) -> dict[str, dict[str, Any]]:
-        """Every anchor any finding rests on, by how it is written."""
-        return {anchor_key(anchor): anchor for finding in self.findings.values() for anchor in finding["anchors"]}
+        """Every anchor any finding rests on, by its place."""
+        return {place_key(anchor): anchor for finding in self.findings.values() for anchor in finding["anchors"]}
 
     def apply(self, event: Event) -> None:
         data = event.data
@@ -97,8 +131,13 @@ class Findings(View):
             "id": number, "claim": said["claim"], "because": event.because, "history": [change], "challenges": [],
             "anchors": said.get("anchors", []), **change,
         }  # fmt: skip
+        self._look(said.get("anchors", []))
         if said.get("hypothesis"):
             self.hypothesis = number
+
+    def _look(self, anchors: list[dict[str, Any]]) -> None:
+        """Whoever rests a finding on code has just looked at that code."""
+        self.code |= {place_key(anchor): anchor["fingerprint"] for anchor in anchors}
 
     def _judge(self, kind: str, finding: Finding, data: dict[str, Any], stamp: dict[str, Any]) -> None:
         evidence = data.get("evidence", [])
@@ -116,6 +155,7 @@ class Findings(View):
             finding["history"].append(change)
             finding["label"] = change["label"]
             finding["anchors"] = data.get("anchors") or finding["anchors"]
+            self._look(data.get("anchors") or [])
         for challenge in finding["challenges"]:
             if challenge["outcome"] is None:
                 challenge |= {"outcome": outcome, "settled": stamp["position"], "why": data.get("why")}

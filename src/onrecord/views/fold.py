@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Record
     from onrecord.views.view import View
 
-VIEWS_VERSION = "whole.2"
+VIEWS_VERSION = "whole.3"
 """Changes whenever a fold changes its meaning, so that older snapshots are not taken up."""
 
 BODIES = frozenset(DURABLE_KINDS)

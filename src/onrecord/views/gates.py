@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
-
 from onrecord.views.view import View
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
     from onrecord.log.events import Event
 
 ADVICE_LIMIT = 1_000
 """How many pieces of advice are remembered as given."""
+GROUNDS_LIMIT = 1_000
+"""How many grounds of refusals are counted; the oldest are forgotten first."""
 
 
-def ground(rule: str, agent: str, positions: list[int]) -> str:
+def ground(rule: str, agent: str, positions: tuple[int, ...]) -> str:
     """What a refusal rests on; the same refusal has the same ground."""
     return f"{rule}/{agent}/{','.join(map(str, positions))}"
 
 
 class Gates(View):
-    """Refusals in a row by their ground, grounds that were overridden, and advice that was delivered."""
+    """Refusals by their ground, grounds that were overridden, and advice that was delivered."""
 
     KINDS: ClassVar = frozenset({"gate.decided", "gate.overridden"})
 
@@ -37,8 +40,11 @@ class Gates(View):
                 "reason": data["reason"], "position": event.position, "at": event.at, "by": event.by
             }  # fmt: skip
             return
-        if data["decision"] != "allow" and data.get("ground"):
-            self.refusals[data["ground"]] = self.refusals.get(data["ground"], 0) + 1
+        refused = data.get("ground") if data["decision"] != "allow" else None
+        if refused:
+            self.refusals[refused] = self.refusals.get(refused, 0) + 1
+            while len(self.refusals) > GROUNDS_LIMIT:
+                del self.refusals[next(iter(self.refusals))]
         for advice in data.get("advised", []):
             if advice not in self.advised:
                 self.advised.append(advice)

@@ -5,11 +5,12 @@ Time in a pause does not count as wall-clock. A cost nobody told us is *unknown*
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
-
 from onrecord.views.view import View
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
     from onrecord.log.events import Event
 
 LIMITS = ("steps", "tokens", "seconds", "spend", "repeats")
@@ -18,12 +19,24 @@ RUNS_LIMIT = 200
 """How many runs usage is told apart for; earlier ones are summed up under run 0."""
 
 
-class Exhausted(NamedTuple):
+class Exhausted:
     """The first limit that ran out."""
 
-    limit: str
-    used: float
-    allowed: float
+    __slots__ = ("allowed", "limit", "used")
+
+    def __init__(self, limit: str, used: float, allowed: float) -> None:
+        self.limit = limit
+        self.used = used
+        self.allowed = allowed
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Exhausted) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, float, float]:
+        return self.limit, self.used, self.allowed
 
 
 def _nothing() -> dict[str, Any]:

@@ -7,10 +7,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from onrecord.rules import OWN_FILES
+
 GIT_SECONDS = 10
 """How long one question to git may take."""
-DIRTY_FILES_LIMIT = 200
+DIRTY_FILES_LIMIT = 20
 """How many changed files are listed by name."""
+HASHED_BYTES = 8 * 1024 * 1024
+"""Of a larger changed file the size and the time of its last change stand for its content."""
 
 
 def revision_of(folder: Path) -> dict[str, Any] | None:
@@ -25,13 +29,15 @@ def revision_of(folder: Path) -> dict[str, Any] | None:
         "branch": (_git(root, "symbolic-ref", "-q", "--short", "HEAD") or b"").decode(errors="replace").strip() or None,
         "dirty": dirty_hash(root, changed),
         "changed": changed[:DIRTY_FILES_LIMIT],
+        "changed_count": len(changed),
     }
 
 
 def changed_files(root: Path) -> list[str]:
-    """Files that differ from the revision, new ones included, as paths below the root."""
+    """Files that differ from the revision, new ones included, as paths below the root; not those onrecord writes."""
     told = _git(root, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
-    return sorted(entry[3:].decode(errors="surrogateescape") for entry in (told or b"").split(b"\0") if entry)
+    names = [entry[3:].decode(errors="backslashreplace") for entry in (told or b"").split(b"\0") if entry]
+    return sorted(name for name in names if not name.startswith(OWN_FILES))
 
 
 def dirty_hash(root: Path, changed: list[str]) -> str | None:
@@ -40,16 +46,23 @@ def dirty_hash(root: Path, changed: list[str]) -> str | None:
         return None
     whole = sha256()
     for name in changed:
-        whole.update(name.encode(errors="surrogateescape") + b"\0")
-        try:
-            whole.update(sha256((root / name).read_bytes()).digest())
-        except OSError:
-            whole.update(b"gone")
+        whole.update(name.encode() + b"\0")
+        whole.update(_content_of(root / name))
     return whole.hexdigest()[:16]
 
 
+def _content_of(file: Path) -> bytes:
+    try:
+        about = file.stat()
+        if about.st_size > HASHED_BYTES:
+            return f"{about.st_size}/{about.st_mtime_ns}".encode()
+        return sha256(file.read_bytes()).digest()
+    except OSError:
+        return b"gone"
+
+
 def _git(folder: Path, *question: str) -> bytes | None:
-    command = ["git", "-C", str(folder), "--no-optional-locks", *question]
+    command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", "--no-optional-locks", *question]
     try:
         answer = subprocess.run(command, capture_output=True, check=False, timeout=GIT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):

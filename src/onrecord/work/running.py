@@ -1,191 +1,251 @@
-"""Running a command as an attempt: its output goes through and is kept, and its descendants end with it."""
+"""Running a command: its output goes through and is kept, its time is limited, its descendants end with it.
+
+A command is *held* first: its process is there, waits, and can be put on record; only `go` lets it start. When the
+process that holds it dies before that, the command never runs.
+"""
 
 from __future__ import annotations
 
-import math
+import errno
 import os
-import re
-import selectors
+import select
+import shutil
 import signal
-import subprocess
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-OUTPUT_KEPT = 64 * 1024
-"""How many bytes of the end of the output are kept."""
-HEAD_KEPT = 8 * 1024
-"""How many bytes of the beginning are kept besides."""
-ERROR_LIMIT = 500
-"""The longest error line that is kept, in characters."""
+from onrecord.work.groups import Child, end_group
+from onrecord.work.outputs import Kept
+
+NOT_FOUND, NOT_EXECUTABLE, TIMED_OUT = 127, 126, 124
+"""Exit codes as shells and `timeout` give them."""
 ORPHAN_SECONDS = 0.2
 """How long output is still awaited after the command itself has ended, when a descendant holds the pipe."""
-GRACE_SECONDS = 5.0
-"""How long a process group has between being asked to end and being killed."""
-
-_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
-_ERROR_LINE = re.compile(
-    r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Warning)\b.*|^(?:error|fatal|FAILED)\b.*", re.IGNORECASE
-)
-_VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{7,64}\b|\d+(?:\.\d+)?|/\S+")
+SHOWN_AHEAD = 64 * 1024
+"""How much output may wait for a reader that is slower than the command, before the command has to wait too."""
+STDERR_KEPT = 16 * 1024
+"""How many bytes of the end of standard error are kept apart, to find the error in."""
+_TICK = 0.05
+_CHUNK = 4_096
+"""A pipe that is ready to be written takes this much without blocking."""
+_READ = 65_536
+_OUT, _ERR = 1, 2
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Ran(NamedTuple):
     """How a command ended."""
 
     exit_code: int
-    """Of the shell's kind: 128 + signal for a killed one, 127 when it could not be started."""
+    """Of the shell's kind: 128 + signal for a killed one, 127 when there is no such command, 124 when out of time."""
     seconds: float
     output: str
-    """The end of what it printed, and its beginning when something had to be left out in between."""
+    """The beginning and the end of what it printed."""
+    error_output: str
+    """The end of what it printed to standard error."""
+    size: int
+    """How many bytes it printed."""
     left_out: int
-    timed_out: bool
-    interrupted: bool
+    timed_out: bool = False
+    stopped_by: int = 0
+    """The signal that onrecord itself was stopped with, if it was."""
+    killed_by: int = 0
+    """The signal that ended the command, if one did."""
+    traceback: bool = False
+    unshown: tuple[tuple[int, bytes], ...] = ()
+    """Output whose reader was too slow to take it while the command ran."""
 
 
-def run(
-    command: Sequence[str], *, cwd: Path, timeout: float | None = None, show: Callable[[bytes], None] | None = None
-) -> Ran:
-    """Run a command to its end in a process group of its own; nothing of that group outlives it."""
-    started = time.monotonic()
-    try:
-        child = subprocess.Popen(
-            list(command), cwd=cwd, stdin=subprocess.DEVNULL if not os.isatty(0) else None,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
-    except OSError as problem:
-        return Ran(127, 0.0, f"{command[0]}: {problem.strerror}", 0, timed_out=False, interrupted=False)
-    kept = _Kept()
-    timed_out = interrupted = False
-    try:
-        timed_out = _pump(child, kept, show, None if timeout is None else started + timeout)
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
+class Stop:
+    """Notes that somebody wants to stop, instead of acting at once: what is under way is ended and recorded first."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self.count = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in _SIGNALS:
+            try:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
+            except ValueError:
+                break  # not the main thread: whoever owns it sees the signals
+        return self
+
+    def __exit__(self, *_problem: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _frame: object) -> None:
+        self.signal = self.signal or number
+        self.count += 1
+
+
+class Held:
+    """A command whose process is there and waits to be let go. Use it as a context manager."""
+
+    def __init__(self, command: Sequence[str], *, cwd: Path) -> None:
+        self.command = list(command)
+        self._child: Child | None = None
+        self.problem = ""
+        program = _program(self.command[0], cwd)
+        if program is None:
+            self.problem = f"{self.command[0]}: command not found"
+            return
+        # Python's output comes as it is printed, so that what a killed run printed is not lost.
+        environment = {"PYTHONUNBUFFERED": "1", **os.environ}
+        self._child = Child(program, self.command[1:], cwd.resolve(), environment)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_problem: object) -> None:
+        if self._child is not None:
+            self._child.close()
+            end_group(self._child, grace=0)
+
+    @property
+    def pid(self) -> int | None:
+        """The process that the command will be; None when there can be none."""
+        return self._child.pid if self._child else None
+
+    def go(self, *, timeout: float | None = None, show: bool = True, stop: Stop | None = None) -> Ran:
+        """Let it run to its end; nothing of its process group outlives it."""
+        child = self._child
+        if child is None:
+            said = f"{self.problem}\n"
+            return Ran(NOT_FOUND, 0.0, said, said, len(said), 0, unshown=((_ERR, said.encode()),) if show else ())
+        started = time.monotonic()
+        pump = _Pump(child, show=show, stop=stop or Stop())
+        child.go()
+        timed_out = pump.run(None if timeout is None else started + timeout)
         # Also after an ordinary end: a descendant left behind would go on writing under a settled attempt.
-        _end_group(child)
-    code = child.returncode
+        asked = pump.stop.count
+        end_group(child, pump.stop.signal or signal.SIGTERM, hurry=lambda: pump.stop.count > asked)
+        pump.drain()
+        return _ran(pump, time.monotonic() - started, timed_out=timed_out)
+
+
+def _ran(pump: _Pump, seconds: float, *, timed_out: bool) -> Ran:
+    code, stopped = pump.child.returncode or 0, pump.stop.signal
+    if timed_out:
+        passed_on = TIMED_OUT
+    elif stopped:
+        passed_on = 128 + stopped
+    else:
+        passed_on = code if code >= 0 else 128 - code
+    killed = -code if code < 0 and not timed_out and not stopped else 0
+    kept = pump.kept
     return Ran(
-        code if code >= 0 else 128 - code,
-        time.monotonic() - started,
-        kept.text(),
-        kept.left_out,
-        timed_out,
-        interrupted,
-    )
+        passed_on, seconds, kept.text(), pump.errors.text(), kept.size, kept.left_out, timed_out, stopped, killed,
+        kept.traceback, tuple(pump.waiting),
+    )  # fmt: skip
 
 
-def _pump(
-    child: subprocess.Popen[bytes], kept: _Kept, show: Callable[[bytes], None] | None, deadline: float | None
-) -> bool:
-    """Pass the output on until the child has ended; whether its time ran out first, however much it prints."""
-    assert child.stdout is not None  # noqa: S101 - it was asked for
-    with selectors.DefaultSelector() as selector:
-        os.set_blocking(child.stdout.fileno(), False)
-        selector.register(child.stdout, selectors.EVENT_READ)
+class _Pump:
+    """Passes output on and keeps it, until the command has ended, its time has run out, or somebody stops it."""
+
+    def __init__(self, child: Child, *, show: bool, stop: Stop) -> None:
+        self.child = child
+        self.show = show
+        self.stop = stop
+        self.kept = Kept()
+        self.errors = Kept(head=0, tail=STDERR_KEPT)
+        self.waiting: list[tuple[int, bytes]] = []
+        self._ahead = 0
+        self._sources = {child.out: _OUT, child.err: _ERR}
+        for source in self._sources:
+            os.set_blocking(source, False)
+
+    def run(self, deadline: float | None) -> bool:
+        """Whether the time ran out first, however much is printed and whoever does not read it."""
         ended_at: float | None = None
-        while True:
+        while self._sources or self.child.poll() is None:
             now = time.monotonic()
-            if deadline is not None and now >= deadline and child.poll() is None:
+            if self.stop.signal:
+                return False
+            if deadline is not None and now >= deadline and self.child.poll() is None:
                 return True
-            ready = selector.select(0.05 if deadline is None else max(0.0, min(0.05, deadline - now)))
-            if ready:
-                part = os.read(child.stdout.fileno(), 65_536)
-                if not part:
-                    child.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
-                    return False
-                kept.add(part)
-                if show is not None:
-                    show(part)
-            elif child.poll() is not None:
+            moved = self._move(_TICK if deadline is None else max(0.001, min(_TICK, deadline - now)))
+            if not moved and self.child.poll() is not None:
                 # A descendant may hold the pipe open; what the child itself printed has been read by now.
                 ended_at = ended_at or now
                 if now - ended_at > ORPHAN_SECONDS:
-                    return False
-
-
-def _end_group(child: subprocess.Popen[bytes]) -> None:
-    for how, patience in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, None)):
-        try:
-            os.killpg(child.pid, how)
-        except (ProcessLookupError, PermissionError):
-            break
-        try:
-            child.wait(patience)
-        except subprocess.TimeoutExpired:
-            continue
-        if not _group_lives(child.pid):
-            break
-    child.wait()
-
-
-def _group_lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
+                    break
         return False
-    return True
+
+    def drain(self) -> None:
+        """Take what still stands in the pipes after everything has ended."""
+        for source in list(self._sources):
+            while self._take(source):
+                pass
+
+    def _move(self, patience: float) -> bool:
+        poll = select.poll()
+        for source in self._sources if self._ahead < SHOWN_AHEAD else ():
+            poll.register(source, select.POLLIN)
+        if self.waiting:
+            poll.register(self.waiting[0][0], select.POLLOUT)
+        moved = False
+        for ready, _event in poll.poll(patience * 1000):
+            if ready in self._sources:
+                moved = self._take(ready) or moved
+            elif self.waiting:
+                self._show_some()
+                moved = True
+        return moved
+
+    def _take(self, source: int) -> bool:
+        if source not in self._sources:
+            return False
+        try:
+            part = os.read(source, _READ)
+        except BlockingIOError:
+            return False
+        if not part:
+            del self._sources[source]
+            return False
+        target = self._sources[source]
+        self.kept.add(part)
+        if target == _ERR:
+            self.errors.add(part)
+        if self.show:
+            self.waiting.append((target, part))
+            self._ahead += len(part)
+        return True
+
+    def _show_some(self) -> None:
+        target, part = self.waiting.pop(0)
+        try:
+            count = os.write(target, part[:_CHUNK])
+        except OSError as problem:
+            if problem.errno not in (errno.EAGAIN, errno.EINTR):
+                # Nobody reads any more. The command goes on and its output is kept.
+                self.show, self.waiting, self._ahead = False, [], 0
+                return
+            count = 0
+        self._ahead -= count
+        if count < len(part):
+            self.waiting.insert(0, (target, part[count:]))
 
 
-class _Kept:
-    """The beginning and the end of an output, within bounds."""
-
-    def __init__(self) -> None:
-        self._head = b""
-        self._tail: deque[bytes] = deque()
-        self._size = 0
-        self.left_out = 0
-
-    def add(self, part: bytes) -> None:
-        room = HEAD_KEPT - len(self._head)
-        self._head += part[:room]
-        part = part[room:] if room < len(part) else b""
-        if part:
-            self._tail.append(part)
-            self._size += len(part)
-        while self._size > OUTPUT_KEPT and len(self._tail) > 1:
-            gone = self._tail.popleft()
-            self._size -= len(gone)
-            self.left_out += len(gone)
-        if self._size > OUTPUT_KEPT:
-            gone_count = self._size - OUTPUT_KEPT
-            self._tail[0] = self._tail[0][gone_count:]
-            self._size -= gone_count
-            self.left_out += gone_count
-
-    def text(self) -> str:
-        end = b"".join(self._tail).decode(errors="replace")
-        if not self.left_out:
-            return self._head.decode(errors="replace") + end
-        return f"{self._head.decode(errors='replace')}\n… {self.left_out:,} bytes left out …\n{end}"
+def _program(name: str, cwd: Path) -> str | None:
+    """The file that is meant; a name with a slash is taken from the directory the command runs in."""
+    if os.sep in name:
+        file = cwd / name
+        return str(file.absolute()) if file.is_file() else None
+    return shutil.which(name)
 
 
-def error_of(output: str, exit_code: int) -> str:
-    """The exact error: the last line of a traceback, else the last that reads like an error, else the last line."""
-    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
-    if not lines:
-        return f"exit code {exit_code}, no output"
-    trace = [number for number, line in enumerate(lines) if _TRACEBACK.match(line.strip())]
-    if trace:
-        after = [line for line in lines[trace[-1] + 1 :] if not line.startswith((" ", "\t"))]
-        if after:
-            return after[0][:ERROR_LIMIT]
-    errors = [line for line in lines if _ERROR_LINE.match(line.strip())]
-    return (errors[-1] if errors else lines[-1]).strip()[:ERROR_LIMIT]
-
-
-def signature_of(error: str) -> str:
-    """An error without what differs from run to run: numbers, addresses, paths, hashes."""
-    return _VARYING.sub("#", error).strip().casefold()[:ERROR_LIMIT]
-
-
-def has_traceback(output: str) -> bool:
-    """Whether a Python traceback was printed."""
-    return _TRACEBACK.search(output) is not None
-
-
-def bad_metrics(metrics: dict[str, Any]) -> list[str]:
-    """Metrics that are not finite numbers."""
-    return [name for name, value in metrics.items() if isinstance(value, float) and not math.isfinite(value)]
+def show_rest(ran: Ran) -> None:
+    """Write what a slow reader has not taken yet. The result is on record by then, so this may wait."""
+    for target, part in ran.unshown:
+        rest = part
+        while rest:
+            try:
+                rest = rest[os.write(target, rest) :]
+            except OSError:
+                return

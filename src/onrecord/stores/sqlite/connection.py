@@ -10,7 +10,6 @@ import errno
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import apsw
 
@@ -23,6 +22,7 @@ from onrecord.errors import (
     StoreTooNew,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onrecord.stores.sqlite.gate import Gate
 
