@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench import append, processes, reading  # noqa: E402 - the path above makes this a program of its own
+from bench import append, gate, processes, reading  # noqa: E402 - the path above makes this a program of its own
 from bench.report import Figure, keep, show  # noqa: E402 - as above
 
 BENCHES = {
@@ -24,6 +24,7 @@ BENCHES = {
     "first_open": processes.first_open,
     "writers": processes.writers,
     "cold_start": processes.cold_start,
+    "gate": gate.decision,
     "growth": append.growth,
 }
 

@@ -106,6 +106,7 @@ def settings_page() -> str:
             "|---|---|",
             "| `store` | one file in `$XDG_DATA_HOME/onrecord/` |",
             "| `project` | the repository of the working directory |",
+            "| `stealth` | false; true keeps STATE.md and NOTE.md out of the repository, beside the store |",
             *policy,
             "",
             "Retention is in days without activity; a negative number means never. `onrecord sweep` applies it, and",

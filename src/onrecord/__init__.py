@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from onrecord.connect import connect
+    from onrecord.connect import connect, instructions
     from onrecord.errors import OnrecordError
     from onrecord.log.events import Event
     from onrecord.log.head import Head
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "connect": "connect",
+    "instructions": "connect",
     "Records": "session.records",
     "Session": "session.handle",
     "Turn": "session.turns",
@@ -51,6 +52,7 @@ __all__ = [
     "Turn",
     "__version__",
     "connect",
+    "instructions",
     "replay",
 ]
 

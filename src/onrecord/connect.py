@@ -1,6 +1,6 @@
 """connect: from a URL and settings to the sessions of a store. The only module that names concrete stores.
 
-Every command passes through here, so pathlib and urllib are left to those who need them.
+Every command passes through here, so pathlib, urllib and typing are left to those who need them.
 """
 
 from __future__ import annotations
@@ -8,23 +8,27 @@ from __future__ import annotations
 import os
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import InvalidInput, StoreCorrupt
-from onrecord.session.records import Records
+from onrecord.errors import InvalidInput, NotFound, StoreCorrupt
 from onrecord.work.project import find_project
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from onrecord.log.store import Store
+    from onrecord.session.records import Records
     from onrecord.session.retention import Policy
+    from onrecord.views.present import Present
 
 STORE_VARIABLE = "ONRECORD_STORE"
 PROJECT_VARIABLE = "ONRECORD_PROJECT"
 CONFIG_VARIABLE = "ONRECORD_CONFIG"
+PROFILE_BYTES = 256 * 1024
+"""How much of a profile's file is read."""
 _SQLITE_OPTIONS = ("durability",)
-_SETTINGS = {"store": str, "project": str, "retention": dict}
+_SETTINGS = {"store": str, "project": str, "retention": dict, "stealth": bool}
 
 
 def connect(url: str | None = None, *, project: str | None = None) -> Records:
@@ -34,9 +38,14 @@ def connect(url: str | None = None, *, project: str | None = None) -> Records:
     directory. The project is what is given, ONRECORD_PROJECT, `project` in the configuration, or the repository of the
     working directory (all its worktrees are one).
     """
-    if project is None:
-        project = os.environ.get(PROJECT_VARIABLE) or settings().get("project") or find_project(os.curdir)
-    return Records(open_store(store_url(url)), project=project)
+    from onrecord.session.records import Records
+
+    return Records(open_store(store_url(url)), project=project_of_directory() if project is None else project)
+
+
+def project_of_directory() -> str:
+    """The project that is meant where nobody names one."""
+    return os.environ.get(PROJECT_VARIABLE) or settings().get("project") or find_project(os.curdir)
 
 
 def store_url(url: str | None = None) -> str:
@@ -68,11 +77,25 @@ def open_store(url: str) -> Store:
     raise InvalidInput(f"no store is known for {scheme}://", hint="sqlite:///path/x.db, a path, or memory:")
 
 
+def glance(url: str | None, project: str, name: str | None) -> Present | None:
+    """What the gate needs to know of a session, quickly; None where only the whole way there can tell.
+
+    Without a name, the project's only live session is meant.
+    """
+    file = store_file(url)
+    if file is None:
+        return None
+    from onrecord.stores.sqlite.glance import look
+
+    return look(file, project, name)
+
+
 def restore(backup: str, url: str | None = None, *, check: Callable[[Records], None]) -> str | None:
     """Put a backup in the store's place once `check` accepts its sessions; returns where the store of before is now."""
     file = store_file(url)
     if file is None:
         raise InvalidInput(f"{store_url(url)} is kept in no file; a backup cannot take its place")
+    from onrecord.session.records import Records
     from onrecord.stores.sqlite.restore import restore as put_in_place
 
     def checked(copy: str) -> None:
@@ -124,7 +147,7 @@ def config_path() -> str:
 
 
 def settings() -> dict[str, Any]:
-    """The user's settings: `store`, `project`, and a table `retention`."""
+    """The user's settings: `store`, `project`, `stealth`, and a table `retention`."""
     try:
         with open(config_path(), "rb") as file:
             text = file.read()
@@ -146,6 +169,54 @@ def settings() -> dict[str, Any]:
                 f"{config_path()}: {name!r} is no setting, or has the wrong type", hint="see the reference"
             )
     return found
+
+
+def data_directory(url: str | None = None) -> str:
+    """Where files go that are to stay out of a repository: beside the store."""
+    return os.path.dirname(os.path.abspath(store_file(url) or default_path()))
+
+
+def profile_files() -> dict[str, str]:
+    """The files of the profiles that can be chosen by name; the user's own come before the shipped ones."""
+    own = os.path.join(os.path.dirname(config_path()), "profiles")
+    shipped = os.path.join(os.path.dirname(os.path.abspath(__file__)), "profiles")
+    found: dict[str, str] = {}
+    for folder in (shipped, own):
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        found |= {name[:-5]: os.path.join(folder, name) for name in names if name.endswith(".toml")}
+    return found
+
+
+def load_profile(name: str) -> dict[str, Any]:
+    """The profile of this name, or of a TOML file that is named by its path, checked."""
+    from onrecord.session.profiles import check
+
+    is_path = os.sep in name or name.endswith(".toml")
+    path = os.path.expanduser(name) if is_path else profile_files().get(name)
+    if path is None:
+        known = ", ".join(profile_files())
+        raise NotFound(f"no profile is named {name!r:.80}", hint=f"{known}, or the path of a TOML file")
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            return check(tomllib.loads(file.read(PROFILE_BYTES).decode()), path if is_path else f"profile {name}")
+    except OSError as problem:
+        raise NotFound(f"{path} cannot be read: {problem.strerror}", hint="the profile is a TOML file") from None
+    except ValueError as problem:
+        raise InvalidInput(f"{path} is no TOML: {problem}", hint="the profile is a TOML file") from None
+
+
+def instructions(profile: str | dict[str, Any] | None = None, *, into: str | None = None) -> str:
+    """The short block an agent needs, for a profile by name; with `into`, a prompt that has it exactly once.
+
+    In Jinja2: `environment.globals["onrecord_instructions"] = onrecord.instructions("research")`, and after rendering
+    `onrecord.instructions("research", into=rendered)`, so that no override of a template can lose it.
+    """
+    from onrecord.views.instructions import block, placed
+
+    text = block(load_profile(profile) if isinstance(profile, str) else profile)
+    return text if into is None else placed(into, text)
 
 
 def retention_policy() -> Policy:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 
 def entropy(size: int) -> bytes:
@@ -51,6 +52,11 @@ def _identity(pid: int) -> dict[str, Any]:
 def identity() -> dict[str, Any]:
     """Who this process is, in a form another process can check."""
     return dict(_identity(os.getpid()))
+
+
+def identity_of(pid: int) -> dict[str, Any]:
+    """Who another process of this machine is, in the same form."""
+    return identity() | {"pid": pid, "started": started(pid)}
 
 
 def is_gone(holder: dict[str, Any]) -> bool:

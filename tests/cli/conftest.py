@@ -23,6 +23,12 @@ class Done(NamedTuple):
     err: str
 
 
+def as_json(words: tuple[str, ...]) -> list[str]:
+    """The same words with --json; what comes after two dashes is another command's."""
+    end = words.index("--") if "--" in words else len(words)
+    return [*words[:end], "--json", *words[end:]]
+
+
 class Command:
     """Runs `onrecord` against one store and one project."""
 
@@ -31,7 +37,9 @@ class Command:
         self.store = place / "data" / "store.db"
         self.project = project or place / "project"
         self.project.mkdir(exist_ok=True)
-        keep = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
+        keep = {
+            name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ
+        }
         self.environment = keep | {
             "HOME": str(place),
             "ONRECORD_STORE": str(self.store),
@@ -53,7 +61,7 @@ class Command:
 
     def data(self, *words: str, kind: str, code: int = 0, stdin: str = "") -> Any:
         """The data of a --json answer; the envelope is checked on the way."""
-        done = self.run(*words, "--json", stdin=stdin)
+        done = self.run(*as_json(words), stdin=stdin)
         assert done.code == code, done
         envelope = json.loads(done.out)
         assert list(envelope) == ["schema_version", "kind", "data"], done.out
@@ -69,7 +77,7 @@ class Command:
     def error(self, *words: str, code: int, kind: str, env: dict[str, str] | None = None) -> dict[str, Any]:
         """What a failing command says, told as JSON and as text; stdout stays empty both times."""
         plain = self.run(*words, env=env)
-        done = self.run(*words, "--json", env=env)
+        done = self.run(*as_json(words), env=env)
         assert (done.code, plain.code) == (code, code), (done, plain)
         assert (done.out, plain.out) == ("", "")
         envelope = json.loads(done.err)

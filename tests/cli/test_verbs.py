@@ -9,7 +9,7 @@ import pytest
 from onrecord.surfaces.cli.verbs import VERBS, shown
 
 # The tests of these verbs are in files of their own.
-ELSEWHERE = {"demo", "doctor", "export", "import", "backup", "completion"}
+ELSEWHERE = {"demo", "doctor", "export", "import", "backup", "completion", "gate"}
 
 
 def test_a_bare_command_teaches_a_newcomer_and_makes_nothing(command):
@@ -170,7 +170,7 @@ def test_facts_show_up_in_the_note(working):
     assert working.data("objective", "Make the 403 go away", kind="event")["state"] == "already_recorded"
     working.data("next", "Run it ten times", "--command", "pytest -k invite", kind="event")
     working.data("state", "The row is late", "-l", "verified", "-e", "trace-7", kind="event")
-    working.data("state", "--finding", "f1", "--label", "open", "--why", "new evidence", kind="event")
+    working.data("state", "--finding", "f1", "--label", "open", "-e", "trace-8", "--why", "seen again", kind="event")
     note = working.ok("show", "--note")
     for part in ("Make the 403 go away", "Run it ten times  $ pytest -k invite", "The row is late [trace-7]"):
         assert part in note
@@ -190,9 +190,9 @@ def test_a_text_may_come_from_stdin(working):
         (["pause", "pause"], ["paused", "already_paused"]),
         (["pause", "resume", "resume"], ["paused", "resumed", "already_resumed"]),
         (["resume"], ["already_active"]),
-        (["close", "close", "archive", "archive", "close"],
+        (["close --anyway x", "close", "archive", "archive", "close"],
          ["closed", "already_closed", "archived", "already_archived", "already_archived"]),
-        (["close", "resume --reopen", "resume --reopen"], ["closed", "resumed", "already_resumed"]),
+        (["close --anyway x", "resume --reopen", "resume --reopen"], ["closed", "resumed", "already_resumed"]),
         (["pause", "resume --reopen"], ["paused", "resumed"]),
     ],
 )  # fmt: skip
@@ -281,7 +281,7 @@ def test_sweep_says_what_it_would_do(working):
     settings.write_text("[retention]\nerase_closed_after = 0\narchive_closed_after = -1\n")
     working.environment["ONRECORD_CONFIG"] = str(settings)
     assert working.data("sweep", "--dry-run", kind="sweep")["swept"] == []
-    working.ok("close", "--reason", "done")
+    working.ok("close", "--reason", "done", "--anyway", "its note is of no use to this test")
     plan = working.data("sweep", "--dry-run", kind="sweep")
     assert [(swept["action"], swept["name"]) for swept in plan["swept"]] == [("erase", "fix-invite-403")]
     assert plan["bytes"] > 0

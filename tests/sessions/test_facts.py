@@ -2,7 +2,7 @@
 
 import pytest
 
-from onrecord.errors import EventNotFound, InvalidInput
+from onrecord.errors import EventNotFound, InvalidInput, NotFound
 from onrecord.session.records import Records
 from onrecord.views.note import BRIEF_LIMIT
 
@@ -66,7 +66,7 @@ def test_a_relabelling_names_a_finding_that_is_there(session):
     session.state("something")
     before = session.head
     for unknown in ("f2", "f0", "", "F1", None):
-        with pytest.raises((EventNotFound, InvalidInput)):
+        with pytest.raises(NotFound):
             session.relabel(unknown, "open")
     assert session.refresh().head == before
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import EventNotFound, InvalidInput
+from onrecord.errors import InvalidInput
 from onrecord.log.codec import encode_payload
 from onrecord.views.facts import TEXT_LIMIT
-from onrecord.views.findings import LABELS, NEED_EVIDENCE
 from onrecord.views.spend import LIMITS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from onrecord.log.events import Event
     from onrecord.views.fold import Whole
 
@@ -57,41 +54,6 @@ class FactVerbs:
         """Record a decision; `because` is the position it came from."""
         data = {"text": self.require_text(text, "a decision", TEXT_LIMIT), "why": why}
         return self.record("decision.made", data, because=because, id=id)
-
-    def state(
-        self, claim: str, label: str = "open", *, evidence: Sequence[str] = (), because: int | None = None
-    ) -> Event:
-        """State a finding. `verified` and `rejected` need evidence: ids of something inspectable."""
-        data = {"claim": self.require_text(claim, "a finding", TEXT_LIMIT), **self._labelled(label, evidence, because)}
-        return self.record("finding.stated", data, because=because)
-
-    def relabel(
-        self,
-        finding: str,
-        label: str,
-        *,
-        evidence: Sequence[str] = (),
-        why: str | None = None,
-        because: int | None = None,
-    ) -> Event:
-        """Give a finding another label; its history keeps the old one."""
-        data = {"finding": finding, "why": why, **self._labelled(label, evidence, because)}
-        known = self.views.findings.findings
-        if finding not in known:
-            names = ", ".join(known) or "none yet"
-            raise EventNotFound(f"there is no finding {finding!r}", hint=f"findings are {names}")
-        return self.record("finding.relabelled", data, because=because)
-
-    def _labelled(self, label: str, evidence: Sequence[str], because: int | None) -> dict[str, Any]:
-        if label not in LABELS:
-            raise InvalidInput(f"a finding's label is one of {', '.join(LABELS)}, not {label!r}")
-        if isinstance(evidence, str):
-            evidence = [evidence]
-        if label in NEED_EVIDENCE and not evidence and because is None:
-            raise InvalidInput(
-                f"a finding can be {label} only with evidence", hint="give evidence=[...] or because=position"
-            )
-        return {"label": label, "evidence": [*evidence] or ([f"position {because}"] if because else [])}
 
     def set_scratch(self, key: str, value: Any) -> Event:
         """Keep a small value under a key across restarts; None removes it."""

@@ -16,11 +16,16 @@ from onrecord import machine
 from onrecord.errors import DamagedLog, EventNotFound, InvalidInput, LeaseLost, StoreError, TooLarge, TurnConflict
 from onrecord.log.codec import BATCH_LIMIT, open_record, open_records, place, seal
 from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
-from onrecord.log.head import Head, refuse_ended, refuse_work
+from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_ulid
 from onrecord.log.store import LEASE_SECONDS, Lease, Snapshot, Store
+from onrecord.session.attempts import AttemptVerbs
 from onrecord.session.facts import FactVerbs
+from onrecord.session.findings import FindingVerbs
+from onrecord.session.gating import GateVerbs
+from onrecord.session.phases import PhaseVerbs
 from onrecord.views.fold import BODIES, VIEWS_VERSION, Whole, fold_whole
+from onrecord.views.present import PRESENT_VERSION, Present
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -42,7 +47,7 @@ READ_PAGE = 500
 DEFAULT_ACTOR = "human"
 
 
-class Session(FactVerbs):
+class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs):
     """One session: a log, the views folded from it, and the verbs that append to it."""
 
     def __init__(self, store: Store, id: str, *, agent: str = DEFAULT_ACTOR, clock: Clock = time.time) -> None:
@@ -67,7 +72,6 @@ class Session(FactVerbs):
             with self._lock:
                 if self._views is None:
                     self._views = self._load()
-                    self._snapshot_at = self._views.position
         return self._views
 
     def __repr__(self) -> str:
@@ -109,17 +113,19 @@ class Session(FactVerbs):
 
     def note(self) -> str:
         """The note for whoever goes on, as Markdown."""
-        from onrecord.views.note import note
+        from onrecord.session.reading import last_turn
+        from onrecord.views.note import is_unwritten, note
 
         with self._lock:
-            return note(self.views)
+            views = self.views
+            return note(views, last_turn(self) if is_unwritten(views) else None, machine.is_gone)
 
     def brief(self) -> str:
         """The note's first 2 KB, complete by themselves."""
         from onrecord.views.note import brief
 
         with self._lock:
-            return brief(self.views)
+            return brief(self.views, machine.is_gone)
 
     # Appending
 
@@ -293,10 +299,13 @@ class Session(FactVerbs):
         return self._record("session.resumed", {"reason": reason} | ({"reopen": True} if reopen else {}))
 
     def close(self, reason: str = "") -> Event:
-        """End the session and keep its record."""
+        """End the session and keep its record; with a profile, the work log ends with what is pending, or nothing."""
         from onrecord.session import turns
 
-        return turns.stop(self, "session.closed", reason)
+        phases = self.views.phases
+        last = {"text": self.completion(), "phase": phases.current(), "mark": "end"}
+        first = [self.draft("worklog.written", last)] if phases.profile and self.status in LIVE else []
+        return turns.stop(self, "session.closed", reason, *first)
 
     def archive(self, reason: str = "") -> Event:
         """Put a closed session away."""
@@ -328,6 +337,11 @@ class Session(FactVerbs):
         if not found:
             raise EventNotFound(f"session {self.name!r} has no event at position {position}")
         return open_record(found[0])
+
+    def recall(self, id: str) -> Event | None:
+        """The event with this id, if there is one."""
+        found = self.store.find(self.id, id)
+        return None if found is None else open_record(found)
 
     def transcript(self, agent: str | None = None, *, upto: int | None = None) -> Transcript:
         """Turns and their items, of all agents or of one; `.provisional` is what no commit stands for yet."""
@@ -430,9 +444,11 @@ class Session(FactVerbs):
             if whole.position - self._snapshot_at < SNAPSHOT_EVERY:
                 return
             self._snapshot_at = whole.position
-            snapshot = Snapshot(VIEWS_VERSION, whole.position, whole.head.hash, whole.dump())
+            body, present = whole.dump(), Present.of(whole).dump()
+            position, digest = whole.position, whole.head.hash
         try:
-            self.store.save(self.id, snapshot)
+            self.store.save(self.id, Snapshot(VIEWS_VERSION, position, digest, body))
+            self.store.save(self.id, Snapshot(PRESENT_VERSION, position, digest, present))
         except StoreError:
             return  # a snapshot is only speed; what could not be kept is folded again
 
@@ -449,7 +465,9 @@ class Session(FactVerbs):
             intact = tail and (tail[0].position, tail[0].hash) == (kept.position, kept.hash)
             if intact and all(record.kind != "payload.erased" for record in tail[1:]):
                 with suppress(DamagedLog):  # a snapshot is only speed; what is damaged is folded again
-                    return Whole.load(kept.body).fold(open_records(tail[1:]))
+                    whole = Whole.load(kept.body).fold(open_records(tail[1:]))
+                    self._snapshot_at = kept.position
+                    return whole
         records = self.store.read(self.id, bodies=BODIES)
         return fold_whole(self.store.head(self.id), records)
 

@@ -34,3 +34,11 @@ def recent_turns(
         if enough(turns):
             return turns, False
         page *= 2
+
+
+def last_turn(session: Session) -> Turn | None:
+    """The newest turn of any agent, committed or not, as far as the end of the log shows it."""
+    found = session.store.read(session.id, kinds=TURN_KINDS, limit=TAIL_PAGE, backwards=True)
+    told = Transcript().fold(open_records(reversed(found)))
+    turns = [*told.committed, *told.provisional]
+    return max(turns, key=lambda turn: max(turn.begun, turn.ended), default=None)

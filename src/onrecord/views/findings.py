@@ -1,50 +1,161 @@
-"""Findings: claims with a label, the evidence they rest on, and the whole history of both.
+"""Findings: claims with a label, the evidence they rest on, the code they rest on, and the whole history of all that.
 
 A finding's number is its place among the findings of the log, so it comes from the transaction and cannot be given
-twice.
+twice. `stale` is not a label anybody sets: a finding is stale because code it rests on differs from the code it was
+last judged on. Reverting the code makes it fresh again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
-
 from onrecord.views.view import View
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
     from onrecord.log.events import Event
 
+    Finding = dict[str, Any]
+
 LABELS = ("verified", "rejected", "open", "blocked")
+STALE = "stale"
 NEED_EVIDENCE = ("verified", "rejected")
+CAPTURED, ASSERTED, NAMED = "captured", "asserted", "named"
+"""Evidence that onrecord saw itself, that somebody says there is, and that is only a name."""
+
+
+def anchor_key(anchor: dict[str, Any]) -> str:
+    """How an anchor is written: `path`, `path:10-20` or `path::Class.method`."""
+    if anchor.get("symbol"):
+        return f"{anchor['path']}::{anchor['symbol']}"
+    if anchor.get("lines"):
+        return f"{anchor['path']}:{anchor['lines'][0]}-{anchor['lines'][1]}"
+    return str(anchor["path"])
+
+
+def place_key(anchor: dict[str, Any]) -> str:
+    """Under which key the present fingerprint of an anchor is known.
+
+    Lines are recognised where they moved to, so what is known of them depends on what stood there.
+    """
+    return f"{anchor_key(anchor)}@{anchor['fingerprint']}" if anchor.get("lines") else anchor_key(anchor)
+
+
+def same_claim(one: str, other: str) -> bool:
+    """Whether two claims say the same in the same words."""
+    return " ".join(one.casefold().split()).rstrip(".") == " ".join(other.casefold().split()).rstrip(".")
 
 
 class Findings(View):
-    """Findings by id (`f1`, `f2`, ...), evidence by its own id."""
+    """Findings by id (`f1`, `f2`, ...), evidence by its own id, and what is known of the code they rest on."""
 
-    KINDS: ClassVar = frozenset({"finding.stated", "finding.relabelled", "evidence.recorded"})
+    KINDS: ClassVar = frozenset(
+        {"finding.stated", "finding.relabelled", "finding.challenged", "finding.upheld", "hypothesis.chosen",
+         "evidence.recorded", "code.changed"}
+    )  # fmt: skip
 
     def __init__(self) -> None:
-        self.findings: dict[str, dict[str, Any]] = {}
+        self.findings: dict[str, Finding] = {}
         self.evidence: dict[str, dict[str, Any]] = {}
+        self.hypothesis: str | None = None
+        self.code: dict[str, str | None] = {}
+        """The last known fingerprint at each anchor that ever changed."""
 
-    def labelled(self, label: str) -> list[dict[str, Any]]:
-        """The findings that have this label now, in the order they were stated."""
-        return [finding for finding in self.findings.values() if finding["label"] == label]
+    def labelled(self, label: str) -> list[Finding]:
+        """The findings that have this label now, in the order they were stated; a stale one has only that."""
+        return [finding for finding in self.findings.values() if self.label_of(finding) == label]
+
+    def label_of(self, finding: Finding) -> str:
+        """The label a reader should go by."""
+        judged = finding["label"] in NEED_EVIDENCE
+        return STALE if judged and self.changed_under(finding) else str(finding["label"])
+
+    def changed_under(self, finding: Finding) -> list[str]:
+        """The anchors of a finding whose code differs from when it was last judged."""
+        return [anchor_key(anchor) for anchor in finding["anchors"] if self.known_at(anchor) != anchor["fingerprint"]]
+
+    def files_changed(self, finding: Finding) -> int:
+        """In how many files the code differs from when a finding was last judged."""
+        return len({anchor["path"] for anchor in finding["anchors"] if self.known_at(anchor) != anchor["fingerprint"]})
+
+    def known_at(self, anchor: dict[str, Any]) -> str | None:
+        """The fingerprint last seen at an anchor; None when nothing stood there."""
+        return self.code.get(place_key(anchor), anchor["fingerprint"])
+
+    def how(self, evidence: str) -> str:
+        """What an evidence id stands for: `captured` by onrecord, `asserted` by somebody, or only `named`."""
+        known = self.evidence.get(evidence)
+        if known is None:
+            return NAMED
+        return CAPTURED if known.get("captured") else ASSERTED
+
+    def shown(self, finding: Finding) -> Finding:
+        """A finding as it is to be read now, every evidence with how it came to be on record."""
+        return finding | {
+            "current": self.label_of(finding), "changed": self.changed_under(finding),
+            "files_changed": self.files_changed(finding), "active": self.hypothesis == finding["id"],
+            "proof": [{"id": one, "how": self.how(one)} for one in finding["evidence"]],
+        }  # fmt: skip
+
+    def resting_on(self, evidence: str) -> list[str]:
+        """The findings that rest on an evidence."""
+        return [finding["id"] for finding in self.findings.values() if evidence in finding["evidence"]]
+
+    def active(self) -> Finding | None:
+        """The hypothesis being worked on, as long as it is open."""
+        finding = self.findings.get(self.hypothesis or "")
+        return finding if finding and self.label_of(finding) in ("open", "blocked", STALE) else None
+
+    def anchors(self) -> dict[str, dict[str, Any]]:
+        """Every anchor any finding rests on, by its place."""
+        return {place_key(anchor): anchor for finding in self.findings.values() for anchor in finding["anchors"]}
 
     def apply(self, event: Event) -> None:
         data = event.data
         stamp = {"position": event.position, "at": event.at, "by": event.by}
         if event.kind == "finding.stated":
-            number = f"f{len(self.findings) + 1}"
-            said = data or {"claim": "(erased)", "label": "open"}
-            change = {"label": said["label"], "evidence": said.get("evidence", []), **stamp}
-            self.findings[number] = {
-                "id": number, "claim": said["claim"], "because": event.because, "history": [change], **change
-            }  # fmt: skip
-        elif event.kind == "finding.relabelled" and data and data.get("finding") in self.findings:
-            finding = self.findings[data["finding"]]
-            change = {"label": data["label"], "evidence": data.get("evidence", []), "why": data.get("why"), **stamp}
+            self._state(event, data or {"claim": "(erased)", "label": "open"}, stamp)
+        elif data is None:
+            return
+        elif event.kind == "evidence.recorded":
+            self.evidence[data["id"]] = {**data, **stamp}
+        elif event.kind == "code.changed":
+            self.code |= data["anchors"]
+        elif data["finding"] in self.findings:
+            self._judge(event.kind, self.findings[data["finding"]], data, stamp)
+
+    def _state(self, event: Event, said: dict[str, Any], stamp: dict[str, Any]) -> None:
+        number = f"f{len(self.findings) + 1}"
+        change = {"label": said["label"], "evidence": said.get("evidence", []), **stamp}
+        self.findings[number] = {
+            "id": number, "claim": said["claim"], "because": event.because, "history": [change], "challenges": [],
+            "anchors": said.get("anchors", []), **change,
+        }  # fmt: skip
+        self._look(said.get("anchors", []))
+        if said.get("hypothesis"):
+            self.hypothesis = number
+
+    def _look(self, anchors: list[dict[str, Any]]) -> None:
+        """Whoever rests a finding on code has just looked at that code."""
+        self.code |= {place_key(anchor): anchor["fingerprint"] for anchor in anchors}
+
+    def _judge(self, kind: str, finding: Finding, data: dict[str, Any], stamp: dict[str, Any]) -> None:
+        evidence = data.get("evidence", [])
+        if kind == "hypothesis.chosen":
+            self.hypothesis = finding["id"]
+            return
+        finding["evidence"] = [*finding["evidence"], *(one for one in evidence if one not in finding["evidence"])]
+        if kind == "finding.challenged":
+            finding["challenges"].append({"argument": data["argument"], "evidence": evidence, "outcome": None, **stamp})
+            return
+        outcome = "upheld"
+        if kind == "finding.relabelled":
+            outcome = f"relabelled {data['label']}"
+            change = {"label": data["label"], "evidence": evidence, "why": data.get("why"), **stamp}
             finding["history"].append(change)
             finding["label"] = change["label"]
-            finding["evidence"] = [*finding["evidence"], *change["evidence"]]
-        elif event.kind == "evidence.recorded" and data:
-            self.evidence[data["id"]] = {**data, **stamp}
+            finding["anchors"] = data.get("anchors") or finding["anchors"]
+            self._look(data.get("anchors") or [])
+        for challenge in finding["challenges"]:
+            if challenge["outcome"] is None:
+                challenge |= {"outcome": outcome, "settled": stamp["position"], "why": data.get("why")}

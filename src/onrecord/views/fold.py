@@ -15,11 +15,14 @@ from onrecord.errors import Conflict, DamagedLog
 from onrecord.log.codec import open_record
 from onrecord.log.events import DURABLE_KINDS, Event
 from onrecord.log.head import OPEN, Head, after
+from onrecord.views.attempts import Attempts
 from onrecord.views.effects import Effects
 from onrecord.views.facts import Facts
 from onrecord.views.findings import Findings
+from onrecord.views.gates import Gates
 from onrecord.views.lanes import Lanes
 from onrecord.views.lifecycle import Lifecycle
+from onrecord.views.phases import Phases
 from onrecord.views.roster import Roster
 from onrecord.views.spend import Spend
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Record
     from onrecord.views.view import View
 
-VIEWS_VERSION = "whole.2"
+VIEWS_VERSION = "whole.3"
 """Changes whenever a fold changes its meaning, so that older snapshots are not taken up."""
 
 DIGEST_BYTES = 32
@@ -49,6 +52,9 @@ class Whole:
         "effects": Effects,
         "facts": Facts,
         "findings": Findings,
+        "attempts": Attempts,
+        "phases": Phases,
+        "gates": Gates,
         "spend": Spend,
     }
 
@@ -58,6 +64,7 @@ class Whole:
         """Positions of events whose payload no view could read."""
         self.lifecycle, self.roster, self.lanes = Lifecycle(), Roster(), Lanes()
         self.effects, self.facts, self.findings, self.spend = Effects(), Facts(), Findings(), Spend()
+        self.attempts, self.phases, self.gates = Attempts(), Phases(), Gates()
         self._route()
 
     def _route(self) -> None:

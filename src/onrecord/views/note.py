@@ -1,45 +1,68 @@
 """The note: what the next agent reads, assembled from the durable tier; and the brief, its first 2 KB.
 
-The brief stands alone: objective, next action, blockers, what was rejected, what is verified, the last turn. Its
-lines are dropped from the least to the most important until it fits; what was dropped is counted, never passed over
-in silence.
+The brief stands alone: objective, next action, phase, blockers, what was rejected, what is verified or stale, the
+running or last attempt, pointers. Its lines are dropped from the least to the most important until it fits; what was
+dropped is counted, never passed over in silence. If nobody wrote anything, the note tells what happened.
+
+Evidence that onrecord captured itself carries a `✓`; what somebody only says there is does not.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onrecord.views.attempts import RUNNING, status_of
+from onrecord.views.findings import CAPTURED
 from onrecord.views.render import clip, iso, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onrecord.log.items import Item
     from onrecord.views.fold import Whole
+    from onrecord.views.transcript import Turn
+
+    Gone = Callable[[dict[str, Any]], bool]
+    Group = tuple[str, list[str]]
 
 BRIEF_LIMIT = 2_048
 """The largest brief, in bytes of UTF-8."""
+NOTE_ENTRIES = 40
+"""How many entries of one group the note lists: the newest; the rest are counted."""
 _SHORT, _LINE = 100, 200
 _FIELD = 320
 """The most bytes that objective or next action take up in the brief."""
+_CHANGED_SHOWN = 8
+_ITEMS_SHOWN = 4
+
+REJECTED = "Rejected (do not reopen without new evidence)"
+_NEEDED = ("Blocked", REJECTED, "Stale (check again before relying on it)", "Verified", "Attempt")
+"""The groups that shrink last."""
+_SHRINKING = (
+    (8, 8, 200), (8, 4, 200), (8, 2, 160), (8, 2, 120), (8, 1, 100), (6, 1, 90), (4, 1, 80), (3, 1, 70), (2, 1, 60),
+    (1, 1, 50), (1, 1, 40),
+)  # fmt: skip
+"""What is tried until the brief fits: entries of a needed group, of another one, bytes of an entry."""
 
 
-def brief(whole: Whole) -> str:
-    """The first thing the next agent reads; at most BRIEF_LIMIT bytes."""
+def brief(whole: Whole, gone: Gone | None = None) -> str:
+    """The first thing the next agent reads; at most BRIEF_LIMIT bytes. `gone` knows which processes are gone."""
     facts = whole.facts
     fixed = [
         f"# {one_line(whole.head.name, _SHORT)} ({whole.head.status}, position {whole.position})",
         f"Objective: {_fact(facts.objective)}",
         f"Next action: {_next(facts.next_action)}",
     ]
-    groups = _groups(whole)
-    for width in (_LINE, _SHORT):
-        for most in (8, 4, 2, 1):
-            text = _compose(fixed, groups, most, width)
-            if len(text.encode()) <= BRIEF_LIMIT:
-                return text
+    groups = _groups(whole, gone)
+    for needed, other, width in _SHRINKING:
+        text = _compose(fixed, groups, needed, other, width)
+        if len(text.encode()) <= BRIEF_LIMIT:
+            return text
     return clip(text, BRIEF_LIMIT)
 
 
-def note(whole: Whole) -> str:
-    """The whole note, as Markdown."""
+def note(whole: Whole, turn: Turn | None = None, gone: Gone | None = None) -> str:
+    """The whole note, as Markdown. `turn` is the last one, for a note about a session where nobody wrote anything."""
     facts, head = whole.facts, whole.head
     lines = [
         f"# {one_line(head.name, _SHORT)}",
@@ -50,36 +73,162 @@ def note(whole: Whole) -> str:
         f"**Next action:** {_next(facts.next_action, _LINE * 5)}",
     ]
     if facts.reproduction:
-        lines.append(f"**Reproduction:** {_reproduction(facts.reproduction)}")
-    for title, entries in _groups(whole):
+        lines.append(f"**Reproduction:** {reproduction_line(facts.reproduction)}")
+    for title, entries in [*_groups(whole, gone), *happenings(whole, turn)]:
+        shown = entries[-NOTE_ENTRIES:]
         lines += ["", f"## {title}", ""]
-        lines += [f"- {one_line(entry, _LINE * 5)}" for entry in entries]
+        lines += [f"- ({len(entries) - len(shown)} earlier ones are in the log)"] if len(entries) > len(shown) else []
+        lines += [f"- {one_line(entry, _LINE * 5)}" for entry in shown]
     return "\n".join(lines) + "\n"
 
 
-def _compose(fixed: list[str], groups: list[tuple[str, list[str]]], most: int, width: int) -> str:
+def _compose(fixed: list[str], groups: list[Group], needed: int, other: int, width: int) -> str:
     lines = list(fixed)
     for title, entries in groups:
         # The newest entries are the ones that matter when not all fit.
-        shown = entries[-most:]
+        shown = entries[-(needed if title in _NEEDED else other) :]
         left_out = len(entries) - len(shown)
         lines.append(f"{title}:" + (f" (+{left_out} earlier)" if left_out else ""))
-        lines += [f"- {one_line(entry, width)}" for entry in shown]
+        lines += [f"- {clip(one_line(entry, width), width)}" for entry in shown]
     return "\n".join(lines) + "\n"
 
 
-def _groups(whole: Whole) -> list[tuple[str, list[str]]]:
+def _groups(whole: Whole, gone: Gone | None) -> list[Group]:
     """Titled lists, the most important first; empty ones are left out."""
     findings = whole.findings
+    active = findings.active()
     groups = [
-        ("Blocked", [_finding(finding) for finding in findings.labelled("blocked")]),
-        ("Rejected (do not reopen without new evidence)", [_finding(f) for f in findings.labelled("rejected")]),
-        ("Verified", [_finding(finding) for finding in findings.labelled("verified")]),
+        ("Blocked", [finding_line(whole, one) for one in findings.labelled("blocked")]),
+        (REJECTED, [finding_line(whole, one) for one in findings.labelled("rejected")]),
+        ("Stale (check again before relying on it)", [finding_line(whole, one) for one in findings.labelled("stale")]),
+        ("Verified", [finding_line(whole, one) for one in findings.labelled("verified")]),
+        ("Attempt", attempt_lines(whole, gone)),
+        ("Phase", _phase(whole)),
+        ("Status", status_lines(whole)),
+        ("Working on", [finding_line(whole, active)] if active else []),
         ("Not settled (provisional turns and unknown effects)", _unsettled(whole)),
-        ("Open", [_finding(finding) for finding in findings.labelled("open")]),
+        ("Open", [finding_line(whole, one) for one in findings.labelled("open")]),
+        ("Features that do not pass yet, or are to be tried again", feature_lines(whole)),
         ("Decisions", [_decision(decision) for decision in whole.facts.decisions]),
+        ("Pointers", _pointers(whole)),
     ]
     return [(title, entries) for title, entries in groups if entries]
+
+
+def finding_line(whole: Whole, finding: dict[str, Any]) -> str:
+    """A finding with its evidence, on one line; a stale one says what it was and how much changed since."""
+    findings = whole.findings
+    marks = [f"{one}✓" if findings.how(one) == CAPTURED else one for one in finding["evidence"][-3:]]
+    proof = f" [{', '.join(marks)}]" if marks else ""
+    stale = ""
+    if findings.label_of(finding) == "stale":
+        count = findings.files_changed(finding)
+        stale = f" (was {finding['label']}; {count} {'file' if count == 1 else 'files'} changed since)"
+    challenged = " (challenged)" if any(one["outcome"] is None for one in finding["challenges"]) else ""
+    return f"{finding['id']}: {finding['claim']}{stale}{challenged}{proof}"
+
+
+def attempt_lines(whole: Whole, gone: Gone | None) -> list[str]:
+    """The last attempt, then every one that is unresolved: those must be settled first."""
+    attempts = whole.attempts.all()
+    unresolved = [attempt for attempt in attempts if attempt["status"] == RUNNING]
+    last = [attempt for attempt in attempts[-1:] if attempt not in unresolved]
+    return [_attempt(attempt, gone) for attempt in (*last, *unresolved)]
+
+
+def _attempt(attempt: dict[str, Any], gone: Gone | None) -> str:
+    status = status_of(attempt, gone) if gone else attempt["status"]
+    unresolved = "; unresolved, settle it first" if attempt["status"] == RUNNING else ""
+    metrics = ", ".join(f"{name}={value}" for name, value in (attempt.get("metrics") or {}).items())
+    parts = [f"attempt {attempt['number']} {status}{unresolved}: {attempt['command']}", metrics]
+    parts += [f"{name}: {attempt[name]}" for name in ("error", "fix", "reason") if attempt.get(name)]
+    return "; ".join(part for part in parts if part)
+
+
+def status_lines(whole: Whole) -> list[str]:
+    """Root cause and fix, which are two things; nothing as long as neither was reached."""
+    reached = whole.phases.milestones
+    if not reached:
+        return []
+    cause = reached.get("root_cause")
+    fix = reached.get("fix")
+    told = f"root cause verified ({cause['finding']})" if cause else "root cause not verified"
+    return [f"{told}; " + ("fix implemented" if fix else "fix not implemented")]
+
+
+def feature_lines(whole: Whole) -> list[str]:
+    """Features that stand between the work and its end."""
+    again = whole.phases.unproven()
+    features = whole.phases.features.items()
+    lines = [f"{name}: {one['text']}" for name, one in features if not one["passes"]]
+    return lines + [f"{name}: passed before work went on; try it again first" for name in again]
+
+
+def _phase(whole: Whole) -> list[str]:
+    phases = whole.phases
+    if not phases.names:
+        return []
+    current = phases.current()
+    count = f"{len(phases.finished)} of {len(phases.names)} done"
+    if current is None:
+        return [f"every phase of {phases.profile['name'] if phases.profile else ''} is done"]
+    from onrecord.views.sections import lacking
+
+    needs = ", ".join(lacking(whole, current))
+    state = phases.status(current)
+    return [
+        f"{phases.number(current)} {current} ({state}); {count}" + (f"; its checkpoint needs {needs}" if needs else "")
+    ]
+
+
+def _pointers(whole: Whole) -> list[str]:
+    name = whole.head.name
+    said = whole.phases.profile or whole.findings.findings or whole.attempts.attempts
+    return [f"onrecord note {name}; onrecord log {name}; onrecord continue {name}"] if said else []
+
+
+def happenings(whole: Whole, turn: Turn | None) -> list[Group]:
+    """What happened, told from the events alone; only where nobody wrote anything that a reader could go by."""
+    if not is_unwritten(whole):
+        return []
+    lines = [
+        f"{agent}: {lane['committed']} committed turns, the last at position {lane['last_commit']}"
+        for agent, lane in whole.lanes.lanes.items()
+        if lane["committed"]
+    ]
+    lines += [_attempt(attempt, None) for attempt in whole.attempts.all()[:-1]]
+    if changed := changed_files(whole):
+        more = f" and {len(changed) - _CHANGED_SHOWN} more" if len(changed) > _CHANGED_SHOWN else ""
+        lines.append(f"files changed: {', '.join(changed[:_CHANGED_SHOWN])}{more}")
+    if turn is not None:
+        lines += [f"last turn of {turn.agent}: {_item(item)}" for item in turn.items[-_ITEMS_SHOWN:]]
+    return [("What happened (nobody wrote a note; this is from the events)", lines)] if lines else []
+
+
+def is_unwritten(whole: Whole) -> bool:
+    """Whether nobody recorded anything that a reader could go by."""
+    facts = whole.facts
+    return not (whole.findings.findings or facts.next_action or facts.decisions or whole.phases.sections)
+
+
+def changed_files(whole: Whole) -> list[str]:
+    """Files that differed from their revision around any attempt, and those that findings rest on and that changed."""
+    found = {
+        name
+        for attempt in whole.attempts.all()
+        for moment in ("revision", "revision_after")
+        for name in (attempt.get(moment) or {}).get("changed") or ()
+    }
+    return sorted(found | {key.partition(":")[0].partition("@")[0] for key in whole.findings.code})
+
+
+def _item(item: Item) -> str:
+    calls = ", ".join(str(call.get("name")) for call in item.get("tool_calls") or ())
+    content = item.get("content")
+    said = content if isinstance(content, str) else " ".join(
+        str(part.get("text") or "") for part in content or () if isinstance(part, dict)
+    )  # fmt: skip
+    return f"{item.get('role')}: {one_line(said, _LINE)}" + (f" -> {calls}" if calls else "")
 
 
 def _unsettled(whole: Whole) -> list[str]:
@@ -96,7 +245,8 @@ def _unsettled(whole: Whole) -> list[str]:
         entries.append(f"effect {key} was started at position {effect['position']} and has no result: find out first")
     stop = whole.lifecycle.interruption
     if stop:
-        entries.append(f"interrupted at position {stop['position']}: {stop.get('cause', 'unknown')}")
+        until = f", until {stop['until']}" if stop.get("until") else ""
+        entries.append(f"interrupted at position {stop['position']}: {stop.get('cause', 'unknown')}{until}")
     return entries
 
 
@@ -109,16 +259,14 @@ def _next(action: dict[str, Any] | None, width: int = _FIELD) -> str:
     return f"{text}  $ {clip(one_line(action['command'], width), width)}" if action and action["command"] else text
 
 
-def _finding(finding: dict[str, Any]) -> str:
-    proof = f" [{', '.join(finding['evidence'][-3:])}]" if finding["evidence"] else ""
-    return f"{finding['id']}: {finding['claim']}{proof}"
-
-
 def _decision(decision: dict[str, Any]) -> str:
     source = f" (from position {decision['because']})" if decision["because"] else ""
     return f"{decision['text']}" + (f" because {decision['why']}" if decision["why"] else "") + source
 
 
-def _reproduction(reproduction: dict[str, Any]) -> str:
-    rate = f" (rate {one_line(str(reproduction['rate']), _SHORT)})" if reproduction.get("rate") else ""
-    return one_line(str(reproduction.get("steps", "")), _LINE * 5) + rate
+def reproduction_line(reproduction: dict[str, Any]) -> str:
+    """How the problem is seen, where, and how often."""
+    text = one_line(str(reproduction.get("steps", "")), _LINE * 5)
+    if reproduction.get("rate"):
+        text += f" (rate {one_line(str(reproduction['rate']), _SHORT)})"
+    return text + (f" (in {one_line(str(reproduction['scenario']), _LINE)})" if reproduction.get("scenario") else "")

@@ -5,11 +5,12 @@ Time in a pause does not count as wall-clock. A cost nobody told us is *unknown*
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
-
 from onrecord.views.view import View
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
     from onrecord.log.events import Event
 
 LIMITS = ("steps", "tokens", "seconds", "spend", "repeats")
@@ -18,12 +19,24 @@ RUNS_LIMIT = 200
 """How many runs usage is told apart for; earlier ones are summed up under run 0."""
 
 
-class Exhausted(NamedTuple):
+class Exhausted:
     """The first limit that ran out."""
 
-    limit: str
-    used: float
-    allowed: float
+    __slots__ = ("allowed", "limit", "used")
+
+    def __init__(self, limit: str, used: float, allowed: float) -> None:
+        self.limit = limit
+        self.used = used
+        self.allowed = allowed
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Exhausted) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, float, float]:
+        return self.limit, self.used, self.allowed
 
 
 def _nothing() -> dict[str, Any]:
@@ -40,6 +53,7 @@ class Spend(View):
 
     def __init__(self) -> None:
         self.budget: dict[str, float] = {}
+        self.budget_position = 0
         self.sliced: dict[str, float] = {}
         self.steps = 0
         self.total = _nothing()
@@ -59,12 +73,14 @@ class Spend(View):
             case "session.opened":
                 self.started_at = event.at
                 self.budget = dict(data.get("budget") or {})
+                self.budget_position = event.position
             case "session.forked":
                 # A fork shares its parent's history, not its bill.
                 self.steps, self.total, self.models, self.runs = 0, _nothing(), {}, {}
                 self.sliced, self.idle, self.started_at, self.stopped_at = {}, 0, event.at, None
             case "budget.set":
                 self.budget = dict(data.get("limits", {}))
+                self.budget_position = event.position
             case "budget.sliced":
                 for limit, amount in data.get("limits", {}).items():
                     self.sliced[limit] = self.sliced.get(limit, 0) + amount

@@ -1,1 +1,1 @@
-"""THE USER'S WORKTREE: which project this is."""
+"""THE USER'S WORKTREE: which project it is, fingerprints of its code, and running commands in it."""

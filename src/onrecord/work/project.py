@@ -24,6 +24,25 @@ def find_project(start: str) -> str:
         folder = above
 
 
+def find_worktree(start: str) -> str:
+    """The top of the worktree a directory is in, where its files are; outside of one, the directory itself."""
+    here = os.path.realpath(start)
+    folder = here
+    while not os.path.exists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return here
+        folder = above
+    return folder
+
+
+def worktree_for(project: str, start: str) -> str:
+    """Where a project's files are for somebody who stands in `start`: there, if it is one of its worktrees."""
+    if find_project(start) != project and os.path.isdir(project):
+        return find_worktree(project)
+    return find_worktree(start)
+
+
 def project_named(name: str) -> str:
     """The project a person means: the one of a directory, if there is such a directory; else the name itself."""
     return find_project(name) if os.path.isdir(name) else name

@@ -1,5 +1,16 @@
 """Logs in one SQLite file: the default store. `store.py` is the store, the others are its parts."""
 
-from onrecord.stores.sqlite.store import SQLiteStore
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onrecord.stores.sqlite.store import SQLiteStore
 
 __all__ = ["SQLiteStore"]
+
+
+def __getattr__(name: str) -> object:
+    """The store loads on first use: a gate that only looks does without most of it."""
+    if name != "SQLiteStore":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from onrecord.stores.sqlite.store import SQLiteStore
+
+    return SQLiteStore

@@ -10,7 +10,6 @@ import errno
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -23,7 +22,10 @@ from onrecord.errors import (
     StoreTooNew,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from onrecord.stores.sqlite.gate import Gate
 
 SQLITE_AT_LEAST = (3, 51, 3)

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 PLAIN, COMPRESSED, OUT_OF_LINE = 0, 1, 2
 COMPRESS_FROM = 200
 """Payloads of fewer bytes are kept as they are: compressing them gains nothing."""
+FACTS_FROM = 2_048
+"""The same for the durable tier: its facts are read by every command, and most of those need no compression else."""
+SNAPSHOT_FROM = 256 * 1024
+"""The same for snapshots."""
+PLAIN_SNAPSHOT = b"="
+"""What a snapshot begins with that is kept as it is."""
 INLINE_LIMIT = 32 * 1024
 """Payloads of more bytes are kept out of line, each content once."""
 WINDOW_BITS, HASH_BITS, SHORTEST_MATCH = 15, 11, 7
@@ -42,10 +48,10 @@ class Payloads:
         self._compressors: list[ZstdCompressor] = []
         self._decompressors: list[ZstdDecompressor] = []
 
-    def pack(self, payload: bytes) -> Packed:
+    def pack(self, payload: bytes, compress_from: int = COMPRESS_FROM) -> Packed:
         """The form in which a payload is kept."""
         size = len(payload)
-        if size < COMPRESS_FROM:
+        if size < compress_from:
             return Packed(PLAIN, payload, None)
         if size > INLINE_LIMIT:
             key = blake2b(payload, digest_size=32, key=self._secret()).digest()
@@ -103,6 +109,11 @@ def compress_large(content: bytes) -> bytes:
     import zstandard
 
     return zstandard.ZstdCompressor(level=LARGE_LEVEL).compress(content)
+
+
+def pack_snapshot(body: bytes) -> bytes:
+    """The form in which a snapshot is kept."""
+    return PLAIN_SNAPSHOT + body if len(body) < SNAPSHOT_FROM else compress_large(body)
 
 
 def _new_compressor() -> ZstdCompressor:

@@ -7,7 +7,6 @@ before SQLite sees it.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -194,12 +193,12 @@ def _ask_darwin(directory: str) -> str:
     import ctypes
 
     answer = ctypes.create_string_buffer(4096)
-    with contextlib.suppress(OSError, AttributeError):
+    try:
         library = ctypes.CDLL(None)
         ask = getattr(library, "statfs$INODE64", None) or library.statfs
-        if ask(os.fsencode(directory), answer) == 0:
-            flags = int.from_bytes(answer.raw[64:68], sys.byteorder)
-            return (
-                answer.raw[72:88].split(b"\0", 1)[0].decode("ascii", "replace") if flags & _DARWIN_LOCAL else "remote"
-            )
-    return ""
+        if ask(os.fsencode(directory), answer) != 0:
+            return ""
+    except (OSError, AttributeError):
+        return ""
+    flags = int.from_bytes(answer.raw[64:68], sys.byteorder)
+    return answer.raw[72:88].split(b"\0", 1)[0].decode("ascii", "replace") if flags & _DARWIN_LOCAL else "remote"

@@ -18,7 +18,7 @@ import apsw
 from onrecord.errors import InvalidInput
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
 from onrecord.stores.sqlite import safety
-from onrecord.stores.sqlite.append import MOMENT_BITS, POSITION_BITS, POSITION_MASK, Append, head_of, not_found
+from onrecord.stores.sqlite.append import MOMENT_BITS, POSITION_BITS, POSITION_MASK, TIERS, Append, head_of, not_found
 from onrecord.stores.sqlite.connection import (
     DURABILITIES,
     QUERIES,
@@ -28,7 +28,7 @@ from onrecord.stores.sqlite.connection import (
 )
 from onrecord.stores.sqlite.gate import Gate
 from onrecord.stores.sqlite.leases import Acquire, Release, Renew
-from onrecord.stores.sqlite.payloads import Payloads, compress_large
+from onrecord.stores.sqlite.payloads import COMPRESS_FROM, FACTS_FROM, PLAIN_SNAPSHOT, Payloads, pack_snapshot
 from onrecord.stores.sqlite.readers import Readers, Row, as_json, records_of
 from onrecord.stores.sqlite.requests import Create, Erase, Install
 from onrecord.stores.sqlite.scrub import scrub
@@ -85,7 +85,7 @@ class SQLiteStore:
         self, session: str, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None = None
     ) -> list[Receipt]:
         pack = self._payloads.pack
-        packed = [pack(draft.payload) for draft in drafts]
+        packed = [pack(draft.payload, FACTS_FROM if TIERS.get(draft.kind, 1) else COMPRESS_FROM) for draft in drafts]
         now = self._now() if lease is not None else 0
         answer: list[Receipt] = self._writer.run(Append(session, drafts, packed, expect=expect, lease=lease, now=now))
         return answer
@@ -188,10 +188,12 @@ class SQLiteStore:
         ]
 
     def save(self, session: str, snapshot: Snapshot) -> None:
-        self._writer.run(_Save(session, snapshot, compress_large(snapshot.body)))
+        self._writer.run(_Save(session, snapshot, pack_snapshot(snapshot.body)))
 
     def snapshot(self, session: str, view: str) -> Snapshot | None:
         for name, position, digest, packed in self._readers.ask("snapshot", (session, view)):
+            if packed.startswith(PLAIN_SNAPSHOT):
+                return Snapshot(name, position, digest, packed[len(PLAIN_SNAPSHOT) :])
             (body,) = self._payloads.unpack([packed])
             return None if body is packed else Snapshot(name, position, digest, body)
         return None

@@ -217,6 +217,8 @@ def _unknown(verb: Verb, flag: str, known: list[str]) -> UsageError:
     from onrecord.surfaces.cli.verbs import nearest
 
     name = f"onrecord {verb.name}".rstrip()
+    if verb.usage.endswith("COMMAND..."):
+        return UsageError(f"{name} has no option {flag}", hint=f"a command comes after two dashes: {verb.example}")
     guess = nearest(flag, known)
     return UsageError(
         f"{name} has no option {flag}",

@@ -68,5 +68,9 @@ def _require_finding(session: Session, finding: str) -> None:
 
 def _answer(call: Call, session: Session, event: Event, state: str) -> int:
     head = session.head
+    if session.views.phases.profile is not None:
+        from onrecord.surfaces.cli import state_file
+
+        state_file.after(call, session)
     sentence = f"{state.replace('_', ' ')} at position {event.position} of {head.name}: {describe(event)}"
     return call.output.done("event", receipt_data(head, event, state), sentence)

@@ -30,7 +30,7 @@ def report(problem: Exception, words: list[str]) -> int:
         hint = f"this is a bug in onrecord; {DEBUG_VARIABLE}=1 shows where, onrecord doctor looks at the store"
         status = BUG
     _flush()
-    if "--json" in words:
+    if "--json" in (words[: words.index("--")] if "--" in words else words):
         error = {"kind": code, "message": message, "hint": hint, "retryable": retryable}
         sys.stderr.write(dump({"schema_version": SCHEMA_VERSION, "kind": "error", "error": error}) + "\n")
     else:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import IllegalTransition
-from onrecord.log.head import ACTIVE, ARCHIVED, CLOSED, OPEN, PAUSED, RESUMED
+from onrecord.log.head import ACTIVE, ARCHIVED, CLOSED, LIVE, OPEN, PAUSED, RESUMED
+from onrecord.surfaces.cli import state_file
 from onrecord.surfaces.cli.call import whole_number
+from onrecord.surfaces.cli.notes import refuse_summary, tell_saved
+from onrecord.surfaces.cli.place import look_around
 from onrecord.surfaces.cli.shapes import session_data
 
 if TYPE_CHECKING:
@@ -20,7 +23,10 @@ if TYPE_CHECKING:
 def pause(call: Call) -> int:
     """Stop for now."""
     session = call.session()
-    return _step(call, session, (PAUSED,), lambda: session.pause(call.get("reason") or ""))
+    state_file.before(call, session)
+    done = _step(call, session, (PAUSED,), lambda: session.pause(call.get("reason") or ""))
+    state_file.after(call, session)
+    return done
 
 
 def resume(call: Call) -> int:
@@ -29,13 +35,28 @@ def resume(call: Call) -> int:
     live, reopen = (OPEN, ACTIVE, RESUMED), "reopen" in call
     if reopen and session.head.status == PAUSED:
         reopen = False  # going on is what was asked for, and a pause needs no reopening
-    return _step(call, session, live, lambda: session.resume(call.get("reason") or "", reopen=reopen))
+
+    def go_on() -> Event:
+        event = session.resume(call.get("reason") or "", reopen=reopen)
+        if session.views.phases.profile:
+            session.start_work("Session resumed")
+        return event
+
+    done = _step(call, session, live, go_on, lambda: tell_saved(call, session))
+    look_around(call, session)
+    state_file.after(call, session)
+    return done
 
 
 def close(call: Call) -> int:
-    """End the session and keep its record."""
+    """End the session and keep its record; not with only a summary, unless --anyway says why."""
     session = call.session()
-    return _step(call, session, (CLOSED, ARCHIVED), lambda: session.close(call.get("reason") or ""))
+    if session.head.status in LIVE:
+        state_file.before(call, session)
+        refuse_summary(session, call.get("anyway"))
+    done = _step(call, session, (CLOSED, ARCHIVED), lambda: session.close(call.get("reason") or ""))
+    state_file.after(call, session)
+    return done
 
 
 def archive(call: Call) -> int:
@@ -70,7 +91,10 @@ def fork(call: Call) -> int:
     )
 
 
-def _step(call: Call, session: Session, reached: Collection[str], take: Callable[[], Event]) -> int:
+def _step(
+    call: Call, session: Session, reached: Collection[str], take: Callable[[], Event],
+    more: Callable[[], dict[str, Any]] | None = None,
+) -> int:  # fmt: skip
     """Take a step, unless the session is there already, also when another process was quicker."""
     event = None
     if session.head.status not in reached:
@@ -82,7 +106,7 @@ def _step(call: Call, session: Session, reached: Collection[str], take: Callable
                 raise
     head = session.head
     state = f"already_{head.status}" if event is None else event.kind.partition(".")[2]
-    data = session_data(head) | {"state": state}
+    data = session_data(head) | {"state": state} | (more() if more else {})
     return call.output.done("session", data, f"{head.name} is {state.replace('_', ' ')} at position {head.position}")
 
 

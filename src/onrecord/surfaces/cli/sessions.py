@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onrecord.connect import load_profile
 from onrecord.errors import NameTaken
 from onrecord.log.head import LIVE
 from onrecord.surfaces.cli.call import any_number, pairs
@@ -29,6 +30,7 @@ def open_session(call: Call) -> int:
     records = call.records()
     budget = {key: any_number(value, f"--budget {key}") for key, value in pairs(call.many("budget"), "--budget")}
     metadata = dict(pairs(call.many("meta"), "--meta"))
+    profile = load_profile(call.get("profile") or "") if "profile" in call else None
     agent = call.agent()
     try:
         session = records.create(name, agent=agent, objective=objective, metadata=metadata, budget=budget)
@@ -39,11 +41,28 @@ def open_session(call: Call) -> int:
             session.set_objective(objective)
         if budget and session.views.spend.budget != budget:
             session.set_budget(**budget)
+    _equip(call, session, profile)
     head = session.views.head
     if state != "opened" and head.status == "paused":
         call.output.note(f"it is paused; onrecord resume {head.name}")
     sentence = f"{state.replace('_', ' ')}: {head.name} ({head.session}), {head.status} at position {head.position}"
     return call.output.done("session", session_data(head) | {"state": state}, sentence)
+
+
+def _equip(call: Call, session: Session, profile: dict[str, Any] | None) -> None:
+    """Choose the profile and render STATE.md before anything else happens in the session."""
+    if profile is None and "stealth" not in call and "fresh" not in call:
+        return
+    from onrecord.surfaces.cli import state_file
+    from onrecord.surfaces.cli.phases import choose
+
+    if "stealth" in call and session.views.facts.scratch.get(state_file.STEALTH_KEY) is not True:
+        session.set_scratch(state_file.STEALTH_KEY, value=True)
+    if profile is not None:
+        choose(session, profile)
+    if session.views.phases.profile is not None and "fresh" in call:
+        state_file.sync(call, session, fresh=True)
+    state_file.after(call, session)
 
 
 def _existing(records: Records, name: str, agent: str) -> Session:

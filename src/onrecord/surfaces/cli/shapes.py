@@ -141,6 +141,17 @@ def _next(data: dict[str, Any]) -> str:
     return f"{data.get('text')}" + (f"  $ {data['command']}" if data.get("command") else "")
 
 
+def _settled(data: dict[str, Any]) -> str:
+    about = data.get("error") or data.get("reason") or _arguments(data.get("metrics"))
+    return f"attempt {data.get('attempt')} {data.get('outcome')}" + (f": {about}" if about else "")
+
+
+def _evidence(data: dict[str, Any]) -> str:
+    how = "captured" if data.get("captured") else "asserted"
+    what = data.get("command") or data.get("reference") or (data.get("anchor") or {}).get("path") or ""
+    return f"{how} {data.get('kind')} {data.get('id')}: {what}"
+
+
 def _generic(data: dict[str, Any]) -> str:
     for name in ("text", "reason", "cause", "steps", "name", "key", "summary"):
         if isinstance(data.get(name), str) and data[name]:
@@ -160,7 +171,13 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], str]] = {
     "item.added": lambda data: item_line(data.get("item") or {}),
     "effect.started": _effect,
     "effect.finished": _effect,
+    "attempt.started": lambda data: str(data.get("command")),
+    "attempt.settled": _settled,
+    "attempt.corrected": lambda data: f"attempt {data.get('attempt')}: {data.get('fix') or data.get('remark')}",
     "decision.made": _decision,
+    "evidence.recorded": _evidence,
+    "finding.challenged": lambda data: f"{data.get('finding')}: {data.get('argument')}",
+    "code.changed": lambda data: ", ".join(key.partition("@")[0] for key in data.get("anchors") or ()),
     "next_action.set": _next,
     "finding.stated": _finding,
     "finding.relabelled": _relabelled,

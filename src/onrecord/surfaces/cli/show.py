@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
+from onrecord.machine import is_gone
 from onrecord.surfaces.cli.attention import SHAPES, Presence, needs, presence, unknown_effects
 from onrecord.surfaces.cli.call import whole_number
 from onrecord.surfaces.cli.output import Cell
 from onrecord.surfaces.cli.shapes import describe, event_data, item_line, lease_data, session_data
+from onrecord.views.attempts import status_of
 from onrecord.views.lanes import new_lane
-from onrecord.views.note import brief, note
 from onrecord.views.render import ago, visible
 from onrecord.views.transcript import shown as turn_data
 
@@ -32,7 +33,7 @@ def show(call: Call) -> int:
     session = call.session()
     views = session.views
     if "note" in call or "brief" in call:
-        text = brief(views) if "brief" in call else note(views)
+        text = session.brief() if "brief" in call else session.note()
         if call.output.json:
             call.output.envelope("note", {"session": session.id, "position": views.position, "text": text})
         else:
@@ -46,7 +47,7 @@ def show(call: Call) -> int:
     _print(call, _heading(call, session, here) + _lanes(views, here) + _budget(call, views) + _tail(tail))
     call.output.line()
     _print(call, [[Cell("what the next agent reads (onrecord show --note)", "quiet")], [""]])
-    _print_note(call, note(views))
+    _print_note(call, session.note())
     return 0
 
 
@@ -98,7 +99,8 @@ def whole_data(session: Session, here: Presence, tail: list[Turn], now: int) -> 
     leases += [lease_data(lease, gone=True, now=now) for lease in here.dead]
     return session_data(views.head) | _views_data(views, now) | {
         "needs": needs(session, here), "leases": leases, "unknown_effects": unknown_effects(session, here),
-        "provisional": [turn_data(turn) for turn in tail], "note": note(views), "brief": brief(views),
+        "attempts": [one | {"status": status_of(one, is_gone)} for one in views.attempts.all()],
+        "provisional": [turn_data(turn) for turn in tail], "note": session.note(), "brief": session.brief(),
     }  # fmt: skip
 
 
@@ -106,7 +108,8 @@ def _views_data(views: Whole, now: int) -> dict[str, Any]:
     facts, spend = views.facts, views.spend
     return {
         "objective": facts.objective, "next_action": facts.next_action, "reproduction": facts.reproduction,
-        "decisions": facts.decisions, "findings": list(views.findings.findings.values()),
+        "decisions": facts.decisions, "attempts": views.attempts.all(),
+        "findings": [views.findings.shown(one) for one in views.findings.findings.values()],
         "evidence": list(views.findings.evidence.values()), "scratch": facts.scratch, "metadata": facts.metadata,
         "lanes": {agent: new_lane() | lane for agent, lane in views.lanes.lanes.items()},
         "roster": views.roster.agents, "lifecycle": views.lifecycle.steps, "interruption": views.lifecycle.interruption,

@@ -11,22 +11,30 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_ATTEMPTS = "onrecord.surfaces.cli.attempts"
 _BACKUPS = "onrecord.surfaces.cli.backups"
 _COMPLETION = "onrecord.surfaces.cli.completion"
 _DEMO = "onrecord.surfaces.cli.demo"
 _DEMO_WORKER = "onrecord.surfaces.cli.demo_worker"
 _DOCTOR = "onrecord.surfaces.cli.doctor"
 _EVENTS = "onrecord.surfaces.cli.events"
+_GATE = "onrecord.surfaces.cli.gate"
+_EVIDENCE = "onrecord.surfaces.cli.evidence"
 _FACTS = "onrecord.surfaces.cli.facts"
+_FINDINGS = "onrecord.surfaces.cli.findings"
 _GUIDE = "onrecord.surfaces.cli.guide"
 _LIFECYCLE = "onrecord.surfaces.cli.lifecycle"
 _MOVING = "onrecord.surfaces.cli.moving"
+_NOTES = "onrecord.surfaces.cli.notes"
 _OVERVIEW = "onrecord.surfaces.cli.overview"
+_PHASES = "onrecord.surfaces.cli.phases"
 _PROVE = "onrecord.surfaces.cli.prove"
 _RECORD = "onrecord.surfaces.cli.record"
 _RETAIN = "onrecord.surfaces.cli.retain"
+_RUN = "onrecord.surfaces.cli.run"
 _SESSIONS = "onrecord.surfaces.cli.sessions"
 _SHOW = "onrecord.surfaces.cli.show"
+_STATE_FILE = "onrecord.surfaces.cli.state_file"
 
 
 class Option:
@@ -101,9 +109,15 @@ START, RECORD, READ, LIFE, PROVE, KEEP, TOOL = (
 )  # fmt: skip
 STATUSES = ("open", "active", "paused", "resumed", "closed", "archived", "erased")
 LABELS = ("verified", "rejected", "open", "blocked")
+METRIC = Option("--metric", "a number it brought", "NAME=NUMBER", many=True)
+FIX = Option("--fix", "what was changed against the failure", "TEXT")
+STRICT = Option("--strict", "refuse what is known to fail on this code")
+TIMEOUT = Option("--timeout", "end it after so many seconds", "SECONDS")
+PROOF = Option("--evidence", "the id of an evidence it rests on", "EVIDENCE", many=True, short="-e")
 FORMATS = ("bundle", "jsonl", "messages", "markdown")
 DIALECTS = ("neutral", "openai", "anthropic")
 SHELLS = ("bash", "zsh", "fish")
+NOTE_FORMS = ("markdown", "pr", "issue", "json", "terminal")
 
 _LIST = (
     Option("--status", "only those in this state", "STATUS", choices=STATUSES, many=True), ALL_PROJECTS, LIMIT,
@@ -118,7 +132,10 @@ VERBS: tuple[Verb, ...] = (
     Verb(START, "open", "NAME", "Start a session, or find the one of this name", _SESSIONS,
          Option("--objective", "what it is for", "TEXT", short="-o"),
          Option("--budget", "a limit of steps, tokens, seconds, spend or repeats", "LIMIT=NUMBER", many=True),
-         Option("--meta", "a value to keep with it", "KEY=VALUE", many=True), AGENT, function="open_session",
+         Option("--meta", "a value to keep with it", "KEY=VALUE", many=True),
+         Option("--profile", "the kind of work: research, bugfix, build, or a TOML file", "PROFILE", short="-p"),
+         Option("--fresh", "put a STATE.md that is there away under a number"),
+         Option("--stealth", "keep STATE.md and NOTE.md out of the repository"), AGENT, function="open_session",
          takes=("NEW",),
          example='onrecord open fix-invite-403 --objective "Fix intermittent 403 after invite acceptance"'),
     Verb(START, "list", "", "List sessions, newest first (also: ls)", _SESSIONS, *_LIST, SESSION,
@@ -148,7 +165,72 @@ VERBS: tuple[Verb, ...] = (
          Option("--finding", "the finding to relabel (f1, f2, ...)", "FINDING"),
          Option("--why", "why it has another label now", "TEXT"), BECAUSE, SESSION, AGENT,
          example='onrecord state "The middleware is not the cause" --label rejected --evidence run-7.log'),
+    Verb(RECORD, "run", "-- COMMAND...", "Run a command as an attempt: on record before it starts and when it ends",
+         _RUN, METRIC, Option("--metrics-file", "a JSON file with numbers that the run writes", "FILE"),
+         Option("--metric-pattern", "a number to be found in the output", "NAME=REGEX", many=True),
+         Option("--expect-file", "a file the run must leave behind", "FILE", many=True), TIMEOUT, STRICT,
+         Option("--fix", "what was changed against the previous failure", "TEXT"),
+         Option("--allow-traceback", "a traceback alone does not make it fail"), SESSION, AGENT,
+         takes=("COMMAND...",), example="onrecord run --expect-file model.pt --timeout 600 -- python train.py"),
+    Verb(RECORD, "attempt", "start|succeed|fail|abandon|correct|list|show [N] [-- COMMAND...]",
+         "Record a run that onrecord does not launch; list and show all of them", _ATTEMPTS, METRIC,
+         Option("--output", "a file it produced", "FILE", many=True), Option("--error", "its exact error", "TEXT"), FIX,
+         Option("--exit-code", "how it ended", "N"), Option("--remark", "something to add to a settled one", "TEXT"),
+         STRICT, REASON, SESSION, AGENT, takes=("WORDS...",),
+         example='onrecord attempt fail 3 --error "CUDA out of memory" --fix "batch size 16"'),
+    Verb(RECORD, "finding", "state|relabel|challenge|uphold|pursue|list|show|recheck [FINDING] [TEXT]",
+         "State and judge claims, and look again at what they rest on", _FINDINGS,
+         Option("--label", "how sure it is", "LABEL", choices=(*LABELS, "stale"), short="-l"), PROOF,
+         Option("--on", "code it rests on: path, path:10-20 or path::Class.method", "PLACE", many=True),
+         Option("--why", "why it is judged so", "TEXT"), Option("--hypothesis", "work on it from here on"),
+         Option("--apply", "recheck: set the label that follows"), TIMEOUT, BECAUSE, SESSION, AGENT,
+         takes=("WORDS...",),
+         example='onrecord finding state "The cache is stale" --label verified -e run-2026-05-18-a --on src/cache.py'),
+    Verb(RECORD, "evidence", "run|file|add|list|show [REFERENCE] [-- COMMAND...]",
+         "Capture a command's output or a piece of a file; or assert something else", _EVIDENCE,
+         Option("--kind", "what is asserted", "KIND",
+                choices=("log", "trace", "test", "commit", "branch", "url", "position", "tracker")),
+         Option("--id", "its id (else one like run-2026-05-18-a is made)", "ID"), TIMEOUT,
+         Option("--text", "what it says", "TEXT"), Option("--full", "show all that was kept"), SESSION, AGENT,
+         takes=("WORDS...",), example="onrecord evidence run -- pytest -k invite"),
+    Verb(RECORD, "reached", "root-cause|fix", "Say that the root cause is verified, or that the fix is implemented",
+         _FINDINGS, Option("--finding", "the verified finding that is it", "FINDING"), PROOF, SESSION, AGENT,
+         takes=("WHAT",), example="onrecord reached root-cause --finding f2"),
+    Verb(RECORD, "survey", "", "Compare the code that findings rest on with the worktree", _FINDINGS, SESSION, AGENT,
+         example="onrecord survey"),
 
+    Verb(RECORD, "profile", "[ACTION] [PROFILE]", "Choose the kind of work; list, show or check profiles", _PHASES,
+         SESSION, AGENT, example="onrecord profile choose research"),
+    Verb(RECORD, "phase", "[ACTION] [PHASE]", "Enter or finish a phase, or list them", _PHASES,
+         Option("--retroactive", "finish one that was worked on and never entered; this is recorded"),
+         Option("--why", "why it is repaired", "TEXT"), SESSION, AGENT, example="onrecord phase finish Planning"),
+    Verb(RECORD, "section", "SECTION", "Write a section of STATE.md: --text, --file or standard input", _PHASES,
+         Option("--text", "what it says", "TEXT", short="-t"), Option("--file", "a file that has it", "FILE"),
+         Option("--append", "add to what it says"), SESSION, AGENT,
+         example='onrecord section Learnings --append --text "Seeds matter more than depth"'),
+    Verb(RECORD, "worklog", "TEXT", "Write one line of the work log", _PHASES, SESSION, AGENT,
+         example='onrecord worklog "Downloaded the data"'),
+    Verb(RECORD, "feature", "[ACTION] [FEATURE] [TEXT]", "Add a feature; pass, fail or reverify it with evidence; list",
+         _PHASES, Option("--evidence", "what it rests on", "EVIDENCE", many=True, short="-e"), SESSION, AGENT,
+         example="onrecord feature pass login-works --evidence run-2026-05-18-a"),
+    Verb(RECORD, "reproduction", "STEPS", "Say how the problem is seen", _NOTES,
+         Option("--rate", "how often, like 3/10", "RATE"), Option("--scenario", "under which conditions", "TEXT"),
+         SESSION, AGENT, example='onrecord reproduction "pytest -k invite" --rate 3/10'),
+    Verb(RECORD, "state-file", "[ACTION]", "Take in what was written in STATE.md and render it; show; path",
+         _STATE_FILE, Option("--fresh", "put a file that is there away under a number"), SESSION, AGENT,
+         example="onrecord state-file sync"),
+
+    Verb(READ, "note", "[check|none] [NAME]", "Print or write the note; check grades it; none says a field is empty",
+         _NOTES, Option("--format", "its form", "FORMAT", choices=NOTE_FORMS, short="-f"),
+         Option("--write", "write .onrecord/NOTE.md"), Option("--out", "write this file", "FILE", short="-o"),
+         Option("--stealth", "keep the files out of the repository from here on"),
+         Option("--force", "replace the file"), Option("--why", "why a field is empty", "TEXT"), SESSION, AGENT,
+         takes=("[WHAT]", "[NAME]"), example="onrecord note check"),
+    Verb(READ, "continue", "[NAME]", "Go on: what is reused, rejected, new and unresolved, and what is saved", _NOTES,
+         DRY_RUN, SESSION, AGENT, function="continue_work", example="onrecord continue fix-invite-403"),
+    Verb(READ, "instructions", "", "Print the short block an agent needs", _NOTES,
+         Option("--profile", "for this kind of work", "PROFILE", short="-p"), SESSION,
+         example="onrecord instructions --profile research"),
     Verb(READ, "show", "[NAME]", "Show the note as the next agent reads it, and where everything stands", _SHOW,
          Option("--note", "the note alone"), Option("--brief", "the note's first 2 KB alone"), SESSION,
          example="onrecord show fix-invite-403"),
@@ -171,8 +253,9 @@ VERBS: tuple[Verb, ...] = (
     Verb(LIFE, "resume", "[NAME]", "Go on after a pause; --reopen: after a close", _LIFECYCLE,
          Option("--reopen", "go on with a session that was closed or archived"), REASON, SESSION, AGENT,
          example="onrecord resume fix-invite-403"),
-    Verb(LIFE, "close", "[NAME]", "End a session and keep its record", _LIFECYCLE, REASON, SESSION, AGENT,
-         example="onrecord close fix-invite-403 --reason fixed"),
+    Verb(LIFE, "close", "[NAME]", "End a session and keep its record", _LIFECYCLE,
+         Option("--anyway", "close it although its note is incomplete, and record why", "REASON"), REASON, SESSION,
+         AGENT, example="onrecord close fix-invite-403 --reason fixed"),
     Verb(LIFE, "archive", "[NAME]", "Put a closed session away", _LIFECYCLE, REASON, SESSION, AGENT,
          example="onrecord archive fix-invite-403"),
     Verb(LIFE, "rename", "[NAME] NEW", "Give a session another name", _LIFECYCLE, SESSION, AGENT,
@@ -181,6 +264,16 @@ VERBS: tuple[Verb, ...] = (
          Option("--at", "up to this position (else all of it)", "POSITION"), SESSION, AGENT,
          example="onrecord fork fix-invite-403 try-b --at 41"),
 
+    Verb(PROVE, "gate", "[override RULE]", "Say whether a tool call may go on; override lets a refusal pass", _GATE,
+         Option("--tool", "the tool, in the agent's own words", "TOOL"),
+         Option("--path", "a file it is about to change", "PATH", many=True),
+         Option("--lines", "which lines of it", "FROM-TO"),
+         Option("--command", "the command line it is about to run", "COMMAND"),
+         Option("--act", "what it does, where the tool's name does not say", "ACT",
+                choices=("edit", "run", "read", "other")),
+         Option("--call", "the call's id: the same call again records nothing twice", "ID"),
+         Option("--strict-gate", "deny when the gate itself fails (or ONRECORD_STRICT_GATE)"), REASON, SESSION, AGENT,
+         takes=("[OVERRIDE]", "[RULE]"), example="onrecord gate --tool Edit --path src/auth.py --json"),
     Verb(PROVE, "verify", "[NAME]", "Re-derive the chain and say where it breaks, if it does", _PROVE,
          Option("--checkpoint", "also against a checkpoint kept outside the store", "FILE"),
          Option("--all", "every session of the store", short="-a"), SESSION, example="onrecord verify --all"),
@@ -227,9 +320,10 @@ VERBS: tuple[Verb, ...] = (
 )  # fmt: skip
 
 ALIASES = {
-    "ls": "list", "new": "open", "start": "open", "status": "show", "note": "show", "events": "log", "find": "search",
+    "ls": "list", "new": "open", "start": "open", "status": "show", "events": "log", "find": "search",
     "grep": "search", "unarchive": "resume", "release": "hold", "rm": "erase", "delete": "erase", "restore": "backup",
-    "mv": "rename", "check": "verify", "finding": "state", "turn": "record",
+    "mv": "rename", "check": "verify", "exec": "run", "attempts": "attempt", "findings": "finding",
+    "turn": "record",
 }  # fmt: skip
 """Words people try. `ls` simply works; the others are told what the verb is called here."""
 

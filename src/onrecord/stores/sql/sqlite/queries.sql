@@ -190,6 +190,24 @@ ON CONFLICT DO UPDATE SET position = excluded.position, hash = excluded.hash, bo
 SELECT view, snapshots.position, snapshots.hash, body
 FROM sessions JOIN snapshots ON session = number WHERE id = ?1 AND view = ?2
 
+-- glance_by_name: the session of a name in a project, with the kept snapshot of a view
+SELECT number, name, status, s.position, forked_at, snapshots.position, snapshots.hash, body
+FROM sessions AS s LEFT JOIN snapshots ON session = number AND view = ?3 WHERE project = ?1 AND name = ?2
+
+-- glance_by_id: the same by the session's id
+SELECT number, name, status, s.position, forked_at, snapshots.position, snapshots.hash, body
+FROM sessions AS s LEFT JOIN snapshots ON session = number AND view = ?3 WHERE id = ?2
+
+-- glance_at_live: the same of the live sessions of a project; more than one is too many
+SELECT number, name, status, s.position, forked_at, snapshots.position, snapshots.hash, body
+FROM sessions AS s LEFT JOIN snapshots ON session = number AND view = ?3
+WHERE project = ?1 AND status IN ('open', 'active', 'paused', 'resumed') LIMIT 2
+
+-- glance_at_tail: the event a snapshot ends with, and what follows it of some kinds, with the payloads of some of those
+SELECT key & 0xFFFFFFFF, kind, at, by, run, because, hash, encoding,
+    CASE WHEN kind IN (SELECT value FROM json_each(?4)) THEN payload END
+FROM events WHERE key >= ?1 AND key <= ?2 AND (key = ?1 OR kind IN (SELECT value FROM json_each(?3))) ORDER BY key
+
 -- drop_snapshots: every snapshot of a session
 DELETE FROM snapshots WHERE session = ?1
 

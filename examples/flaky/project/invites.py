@@ -1,0 +1,13 @@
+"""Accepting an invitation gives a role. What role, if an invitation carries two?"""
+
+ALLOWED = {"member", "admin"}
+
+
+def accept(invitation: dict[str, str]) -> str:
+    """The role of whoever accepts."""
+    roles = {invitation["role"], "guest"}
+    return next(iter(roles))
+
+
+def may_enter(role: str) -> bool:
+    return role in ALLOWED

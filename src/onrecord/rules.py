@@ -1,0 +1,333 @@
+"""Rules: before a tool runs, the gate looks at the present and answers allow, ask or deny, with the events behind it.
+
+Rules are code. They look at structured facts (paths, argument lists, states), never at words inside a text. Every
+refusal names the one command that clears it; the commands of onrecord itself are never refused, so no state can lock
+an agent in; a refusal that repeats itself becomes a question to a person.
+"""
+
+from __future__ import annotations
+
+from onrecord.views.attempts import FAILED, LOST, RUNNING, status_of
+from onrecord.views.gates import ground
+from onrecord.views.render import one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from onrecord.views.attempts import Attempt
+    from onrecord.views.present import Present
+
+    Gone = Callable[[dict[str, Any]], bool]
+
+ALLOW, ASK, DENY = "allow", "ask", "deny"
+EDIT, RUN, READ, OTHER = "edit", "run", "read", "other"
+ACTS = (EDIT, RUN, READ, OTHER)
+CLOSED, PAUSED, BUDGET, ATTEMPT, PHASE = (
+    "session_closed", "session_paused", "budget_spent", "unresolved_attempt", "phase_not_entered",
+)  # fmt: skip
+RULES = (CLOSED, PAUSED, ATTEMPT, BUDGET, PHASE)
+REFUSALS_LIMIT = 8
+"""After so many refusals on the same ground the gate asks a person instead."""
+ADVICE_WIDTH = 240
+"""The longest line of advice, in characters."""
+COMMAND_WIDTH = 80
+"""How much of an attempt's command a refusal shows, in characters."""
+OWN_FILES = (".onrecord/", "STATE.md")
+"""Files that keep the record readable; writing them never waits. What ends in a slash is a directory."""
+BESIDE = frozenset({"cd", "true", "echo", "printf", "cat", "head", "tail", "grep", "jq", "wc", "sort", "export"})
+"""Programs that may stand beside one of onrecord's own commands on a command line."""
+
+TOOLS = {
+    EDIT: ("edit", "write", "multiedit", "notebookedit", "apply_patch", "str_replace", "create", "insert", "replace",
+           "write_file", "edit_file", "str_replace_editor", "str_replace_based_edit_tool"),
+    RUN: ("bash", "shell", "run", "exec", "run_shell_command", "local_shell", "terminal", "exec_command"),
+    READ: ("read", "grep", "glob", "ls", "view", "read_file", "list_directory", "search_file_content", "webfetch",
+           "websearch", "todowrite"),
+}  # fmt: skip
+"""What the tools of agents do, by their names in small letters; an unknown one counts by what it is given."""
+
+
+class ToolRequest:
+    """What an agent is about to do, in no vendor's words."""
+
+    __slots__ = ("act", "agent", "call", "commands", "lines", "paths", "tool")
+
+    def __init__(
+        self, agent: str, act: str, *, paths: Sequence[str] = (), commands: Sequence[Sequence[str]] = (),
+        lines: tuple[int, int] | None = None, tool: str = "", call: str = "",
+    ) -> None:  # fmt: skip
+        self.agent = agent
+        self.act = act
+        self.paths = tuple(paths)
+        """Relative to the project's root."""
+        self.commands = tuple(tuple(command) for command in commands)
+        """The simple commands of a command line, each as its argument list."""
+        self.lines = lines
+        """First and last line of an edit, where they are known."""
+        self.tool = tool
+        self.call = call
+        """The vendor's id of the call."""
+
+
+class Verdict:
+    """The gate's answer."""
+
+    __slots__ = ("advice", "advised", "clear", "decision", "ground", "positions", "reason", "rule")
+
+    def __init__(
+        self, decision: str, rule: str = "", reason: str = "", clear: str = "", *, positions: Sequence[int] = (),
+        ground: str = "", advice: str = "", advised: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.decision = decision
+        self.rule = rule
+        self.reason = reason
+        self.clear = clear
+        """The one command that clears a refusal."""
+        self.positions = tuple(positions)
+        """The events the refusal rests on."""
+        self.ground = ground
+        """The refusal's own key: the same refusal has the same."""
+        self.advice = advice
+        """One line worth knowing at this moment."""
+        self.advised = tuple(advised)
+        """The key of the advice, so that it is given once."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing to say: go on."""
+        return self.decision == ALLOW and not self.advice
+
+    def as_data(self) -> dict[str, Any]:
+        """The verdict as JSON values."""
+        return {
+            "decision": self.decision, "rule": self.rule, "reason": self.reason, "clear": self.clear,
+            "positions": list(self.positions), "ground": self.ground, "advice": self.advice,
+            "advised": list(self.advised),
+        }  # fmt: skip
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Verdict:
+        """A verdict that is on record."""
+        return cls(**{name: data[name] for name in cls.__slots__ if name in data})
+
+
+def act_of(tool: str, *, has_path: bool, has_command: bool) -> str:
+    """What a tool is about to do: known by its name, else by what it is given."""
+    name = tool.casefold()
+    known = next((act for act, names in TOOLS.items() if name in names), None)
+    if known:
+        return known
+    return RUN if has_command else EDIT if has_path else OTHER
+
+
+def command_of(text: str) -> tuple[str, ...]:
+    """A command as an argument list; a text that is no shell command stays one argument."""
+    import shlex
+
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:
+        return (text,)
+
+
+def commands_of(text: str) -> list[tuple[str, ...]]:
+    """The simple commands of a command line. One that redirects into a file ends with the operator and the file."""
+    import shlex
+
+    lexer = shlex.shlex(text.replace("\n", " ; "), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    commands: list[list[str]] = [[]]
+    try:
+        for word in lexer:
+            if word and all(letter in ";&|()" for letter in word):
+                commands.append([])
+            else:
+                commands[-1].append(word)
+    except ValueError:
+        return [(text,)]
+    return [tuple(command) for command in commands if command]
+
+
+def signature_of_command(command: Sequence[str]) -> str:
+    """What makes two commands the same: their arguments."""
+    import shlex
+
+    return shlex.join(command)
+
+
+def decide(request: ToolRequest, present: Present, now: int, gone: Gone) -> Verdict:
+    """The verdict on a request. Pure: what is known of other processes is brought by `gone`."""
+    if request.act not in (EDIT, RUN) or _is_ours(request):
+        return Verdict(ALLOW)
+    for verdict in refusals(request, present, now, gone):
+        if present.gates.refusals.get(verdict.ground, 0) >= REFUSALS_LIMIT:
+            verdict.decision = ASK
+            verdict.reason += f" (refused {REFUSALS_LIMIT} times: a person decides)"
+        return verdict
+    return _advise(request, present)
+
+
+def refusals(request: ToolRequest, present: Present, now: int, gone: Gone) -> Iterator[Verdict]:
+    """Every refusal in force that nobody has overridden, the most basic first."""
+    for rule in _RULES:
+        for verdict in rule(request, present, now, gone):
+            verdict.ground = ground(verdict.rule, request.agent, verdict.positions)
+            if verdict.ground not in present.gates.overridden:
+                yield verdict
+
+
+def _is_ours(request: ToolRequest) -> bool:
+    if request.act == EDIT:
+        return bool(request.paths) and all(_is_own_file(path) for path in request.paths)
+    programs = [_program(command) for command in request.commands]
+    written = any(_writes_a_file(command) for command in request.commands)
+    return "onrecord" in programs and not written and all(one == "onrecord" or one in BESIDE for one in programs)
+
+
+def _is_own_file(path: str) -> bool:
+    if ".." in path.split("/"):
+        return False
+    return any(path.startswith(own) if own.endswith("/") else path == own for own in OWN_FILES)
+
+
+def _program(command: tuple[str, ...]) -> str:
+    """The program a simple command starts: without settings before it, without its directory."""
+    words = list(command)
+    while words and "=" in words[0] and words[0].partition("=")[0].isidentifier():
+        del words[0]
+    name = words[0].rpartition("/")[2] if words else ""
+    return "onrecord" if name.startswith("python") and words[1:3] == ["-m", "onrecord"] else name
+
+
+def _writes_a_file(command: tuple[str, ...]) -> bool:
+    for index, word in enumerate(command):
+        if word and all(letter in "<>&" for letter in word):
+            target = command[index + 1 : index + 2]
+            if ">" in word and target not in ((), ("/dev/null",), ("1",), ("2",)):
+                return True
+            if word.startswith("<<"):
+                return True
+    return False
+
+
+def _closed(_request: ToolRequest, present: Present, _now: int, _gone: Gone) -> Iterator[Verdict]:
+    # An erased session says nothing any more, so it refuses nothing either.
+    if present.status in ("closed", "archived"):
+        step, name = present.stopped(), _quoted(present.name)
+        reason = f"session {present.name} is {present.status}"
+        yield Verdict(DENY, CLOSED, reason, f"onrecord resume {name} --reopen", positions=(step["position"],))
+
+
+def _paused(_request: ToolRequest, present: Present, _now: int, _gone: Gone) -> Iterator[Verdict]:
+    if present.status == "paused":
+        step, name = present.stopped(), _quoted(present.name)
+        why = f": {one_line(step['reason'], ADVICE_WIDTH)}" if step["reason"] else ""
+        reason = f"session {present.name} is paused{why}"
+        yield Verdict(DENY, PAUSED, reason, f"onrecord resume {name}", positions=(step["position"],))
+
+
+def _unresolved(request: ToolRequest, present: Present, _now: int, gone: Gone) -> Iterator[Verdict]:
+    for attempt in present.attempts.unresolved(request.agent):
+        status = status_of(attempt, gone)
+        alive = status == RUNNING and bool(attempt["process"] or attempt["keeper"])
+        if alive and not _disturbs(request, attempt):
+            continue
+        number, name = attempt["number"], _quoted(present.name)
+        about = f"attempt {number} ({one_line(attempt['command'], COMMAND_WIDTH)})"
+        if alive:
+            reason = f"{about} is running and this would disturb it; wait for its end, or give it up"
+            clear = f'onrecord attempt abandon {number} --session {name} --reason "..."'
+        else:
+            lost = "is lost: its process is gone" if status == LOST else "is unresolved"
+            reason = f"{about} {lost}; say how it ended first"
+            clear = f'onrecord attempt fail {number} --session {name} --error "..." --fix "..."'
+        yield Verdict(DENY, ATTEMPT, reason, clear, positions=(attempt["position"],))
+
+
+def _disturbs(request: ToolRequest, attempt: Attempt) -> bool:
+    """A run in progress is disturbed by changes to the code and by a second run of itself."""
+    return request.act == EDIT or attempt["signature"] in map(signature_of_command, request.commands)
+
+
+def _spent(_request: ToolRequest, present: Present, now: int, _gone: Gone) -> Iterator[Verdict]:
+    spend = present.spend
+    out = spend.exhausted(now)
+    if out is None:
+        return
+    left, used = spend.remaining(now), spend.used(now)
+    # `open --budget` replaces the whole budget: what is spent gets as much again, the rest stays as it is.
+    wanted = {
+        limit: used[limit] + spend.sliced.get(limit, 0) + allowed if left.get(limit, 1) <= 0 else allowed
+        for limit, allowed in spend.budget.items()
+    }
+    limits = " ".join(f"--budget {limit}={_amount(amount)}" for limit, amount in wanted.items())
+    reason = f"the budget is spent: {_amount(out.used)} of {_amount(out.allowed)} {out.limit}"
+    clear = f"onrecord open {_quoted(present.name)} {limits}"
+    yield Verdict(DENY, BUDGET, reason, clear, positions=(spend.budget_position,))
+
+
+def _phase(request: ToolRequest, present: Present, _now: int, _gone: Gone) -> Iterator[Verdict]:
+    """Only edits wait for the phase: whoever has to enter one must be able to look around first."""
+    phases = present.phases
+    current = phases.current()
+    if request.act == EDIT and current is not None and current not in phases.entered:
+        done = [phases.finished[name]["position"] for name in phases.names if name in phases.finished]
+        clear = f"onrecord phase enter {_quoted(current)} --session {_quoted(present.name)}"
+        yield Verdict(DENY, PHASE, f"phase {current} has not been entered", clear, positions=done[-1:])
+
+
+_RULES = (_closed, _paused, _unresolved, _spent, _phase)
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell takes it."""
+    if word and all(letter.isalnum() or letter in "-_./" for letter in word) and word.isascii():
+        return word
+    import shlex
+
+    return shlex.quote(word)
+
+
+def _amount(value: float) -> str:
+    return f"{value:.9f}".rstrip("0").rstrip(".")
+
+
+def _advise(request: ToolRequest, present: Present) -> Verdict:
+    """The first thing worth knowing that this agent was not told yet."""
+    for key, line in _matches(request, present):
+        if key not in present.gates.advised:
+            return Verdict(ALLOW, advice=one_line(line, ADVICE_WIDTH), advised=(key,))
+    return Verdict(ALLOW)
+
+
+def _matches(request: ToolRequest, present: Present) -> Iterator[tuple[str, str]]:
+    attempts = present.attempts.all() if request.act == RUN else []
+    signatures = {signature_of_command(command) for command in request.commands} if attempts else set()
+    same = [attempt for attempt in attempts if attempt["signature"] in signatures and attempt["status"] != RUNNING]
+    if same and same[-1]["status"] == FAILED:
+        last = same[-1]
+        proof = last.get("evidence") or f"attempt {last['number']}"
+        fix = f"; fix: {last['fix']}" if last.get("fix") else ""
+        line = f"[{proof}] attempt {last['number']} of this command failed: {last.get('error') or 'no error on record'}"
+        yield f"{request.agent}/attempt/{last['number']}", line + fix
+    proofs = {attempt.get("evidence") for attempt in same} - {None}
+    for finding in present.findings.labelled("rejected"):
+        if request.act == EDIT:
+            hit = any(_touches(request, anchor) for anchor in finding["anchors"])
+        else:
+            hit = not proofs.isdisjoint(finding["evidence"])
+        if hit:
+            line = f"[{', '.join(finding['evidence'][-2:])}] {finding['id']} was rejected: {finding['claim']}"
+            yield f"{request.agent}/finding/{finding['id']}/{finding['position']}", line
+
+
+def _touches(request: ToolRequest, anchor: dict[str, Any]) -> bool:
+    if anchor["path"] not in request.paths:
+        return False
+    lines = anchor.get("lines")
+    if not lines or not request.lines:
+        return True
+    return bool(lines[0] <= request.lines[1] and request.lines[0] <= lines[1])

@@ -1,0 +1,164 @@
+"""Profiles: a kind of work as data. Ordered phases, what each one's checkpoint needs, the sections of STATE.md.
+
+    name = "survey"
+    about = "What it is for"
+    instructions = "what an agent is told besides the rules that hold for every profile"
+
+    [[phases]]                      # in order; numbered from 0
+    name = "Collect"
+    goal = "What is reached when it is done"
+    checkpoint = ["Sources"]        # sections that must say something
+    all_features = false            # true: every listed feature must pass
+
+    [[sections]]                    # of STATE.md, in order
+    name = "Sources"
+    description = "one line; it cannot be edited in STATE.md"
+    rule = "free"                   # free, append (it only grows) or generated (`from` says from what)
+
+A profile is checked before it is put on record, and every error names the place and what is allowed there.
+"""
+
+from __future__ import annotations
+
+from onrecord.errors import InvalidInput
+from onrecord.views.sections import SOURCES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+RULES = ("free", "append", "generated")
+PROFILE_NAME_LIMIT = 60
+"""The longest name of a profile, phase or section, in characters."""
+DESCRIPTION_LIMIT = 200
+"""The longest description of a section or goal of a phase, in characters."""
+INSTRUCTIONS_LIMIT = 2_000
+"""The longest instructions of a profile, in characters: an agent reads them at every start."""
+PHASES_LIMIT = 30
+"""The most phases of a profile."""
+SECTIONS_LIMIT = 40
+"""The most sections of a profile."""
+_PROFILE: dict[str, type] = {"name": str, "about": str, "instructions": str, "phases": list, "sections": list}
+_PHASE: dict[str, type] = {"name": str, "number": int, "goal": str, "checkpoint": list, "all_features": bool}
+_SECTION: dict[str, type] = {"name": str, "description": str, "rule": str, "from": str}
+
+
+def check(profile: Any, where: str = "the profile") -> dict[str, Any]:
+    """The profile with everything filled in that it left out; an error says where it is wrong and what is allowed."""
+    given = _table(profile, _PROFILE, where)
+    name = _name(given, where)
+    sections = [
+        _section(one, f"{where}, section {number}")
+        for number, one in enumerate(_list(given, "sections", SECTIONS_LIMIT, where), 1)
+    ]
+    _once([section["name"] for section in sections], f"{where}: section")
+    phases = [
+        _phase(one, number, sections, f"{where}, phase {number}")
+        for number, one in enumerate(_list(given, "phases", PHASES_LIMIT, where))
+    ]
+    _once([phase["name"] for phase in phases], f"{where}: phase")
+    return {
+        "name": name,
+        "about": _line(given, "about", where),
+        "instructions": _text(given, "instructions", INSTRUCTIONS_LIMIT, where).strip(),
+        "phases": phases,
+        "sections": sections,
+    }
+
+
+def _phase(phase: Any, number: int, sections: list[dict[str, Any]], where: str) -> dict[str, Any]:
+    given = _table(phase, _PHASE, where)
+    name = _name(given, where)
+    if given.get("number", number) != number:
+        raise InvalidInput(
+            f"{where} ({name}): its number is {number}, not {given['number']}",
+            hint="phases are numbered from 0 in their order; leave `number` out",
+        )
+    known = [section["name"] for section in sections]
+    checkpoint = given.get("checkpoint", [])
+    for section in checkpoint:
+        if section not in known:
+            raise InvalidInput(
+                f"{where} ({name}): its checkpoint names {section!r:.80}, and there is no such section",
+                hint=f"one of {', '.join(known)}" if known else "list sections with [[sections]]",
+            )
+    return {
+        "number": number, "name": name, "goal": _line(given, "goal", where), "checkpoint": list(checkpoint),
+        "all_features": given.get("all_features", False),
+    }  # fmt: skip
+
+
+def _section(section: Any, where: str) -> dict[str, Any]:
+    given = _table(section, _SECTION, where)
+    name, rule = _name(given, where), given.get("rule", "free")
+    if rule not in RULES:
+        raise InvalidInput(f"{where} ({name}): rule is one of {', '.join(RULES)}; not {rule!r:.80}")
+    source = given.get("from")
+    if (rule == "generated") is (source is None):
+        raise InvalidInput(
+            f"{where} ({name}): "
+            + ("a generated section needs `from`" if source is None else "`from` is for generated"),
+            hint=f"from is one of {', '.join(SOURCES)}",
+        )
+    if source is not None and source not in SOURCES:
+        raise InvalidInput(f"{where} ({name}): nothing is generated from {source!r:.80}", hint=", ".join(SOURCES))
+    made = {"name": name, "description": _line(given, "description", where), "rule": rule}
+    return made | ({"from": source} if source else {})
+
+
+def _table(value: Any, fields: dict[str, type], where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{where} is not a table", hint=f"it has {', '.join(fields)}")
+    for name, content in value.items():
+        if name not in fields:
+            raise InvalidInput(
+                f"{where} has a field {name!r:.80} that means nothing", hint=f"one of {', '.join(fields)}"
+            )
+        if not isinstance(content, fields[name]) or (fields[name] is int and isinstance(content, bool)):
+            raise InvalidInput(f"{where}: {name} is a {_word(fields[name])}, not {content!r:.80}")
+    return value
+
+
+def _word(kind: type) -> str:
+    return {str: "text", int: "whole number", bool: "true or false", list: "list"}[kind]
+
+
+def _list(given: dict[str, Any], field: str, limit: int, where: str) -> list[Any]:
+    found = given.get(field)
+    if not found:
+        raise InvalidInput(f"{where} has no {field}", hint=f"list them with [[{field}]]")
+    if len(found) > limit:
+        raise InvalidInput(f"{where} has {len(found)} {field}; the limit is {limit}")
+    return list(found)
+
+
+def _name(given: dict[str, Any], where: str) -> str:
+    name = given.get("name", "")
+    good = name == " ".join(name.split()) and name.isprintable() and not set(name) & set("<>#|`*\\")
+    if not name or len(name) > PROFILE_NAME_LIMIT or not good:
+        raise InvalidInput(
+            f"{where}: {name!r:.80} is no name",
+            hint=f"1 to {PROFILE_NAME_LIMIT} visible characters on one line, without < > # | ` * and backslash",
+        )
+    return str(name)
+
+
+def _line(given: dict[str, Any], field: str, where: str) -> str:
+    text = _text(given, field, DESCRIPTION_LIMIT, where)
+    if text and (not text.isprintable() or "<!--" in text):
+        raise InvalidInput(f"{where}: {field} is one line of visible text without comments")
+    return text
+
+
+def _text(given: dict[str, Any], field: str, limit: int, where: str) -> str:
+    text = str(given.get(field, ""))
+    if len(text) > limit:
+        raise InvalidInput(f"{where}: {field} has {len(text):,} characters; the limit is {limit:,}")
+    return text
+
+
+def _once(names: list[str], where: str) -> None:
+    folded = [name.casefold() for name in names]
+    for name in names:
+        if folded.count(name.casefold()) > 1:
+            raise InvalidInput(f"{where} {name!r} is there twice")

@@ -1,0 +1,103 @@
+"""A glance: what the gate needs of one session, over one connection, without writing anything.
+
+It asks less than the store does and takes no lock. Wherever it is not sure (another schema, an erasure, a fork, a name
+that is only the beginning of one), it says nothing, and the caller goes the whole way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import apsw
+
+from onrecord.errors import StoreError
+from onrecord.stores.sqlite import safety
+from onrecord.stores.sqlite.connection import QUERIES, is_current, open_reader, refuse_old_library
+from onrecord.views.present import BODIES, KINDS, PRESENT_VERSION, STARTS_ANEW, Present, Seen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+TAIL_LIMIT = 1_000
+"""How many events a session without a snapshot may have to be folded here."""
+
+_POSITION_BITS = 32
+_PLAIN, _COMPRESSED = 0, 1
+_MARK = b"="
+_ID_LENGTH = 26
+
+
+def look(path: str, project: str, name: str | None) -> Present | None:
+    """The present of a session, or None where a glance cannot tell."""
+    refuse_old_library()
+    path = os.path.realpath(path)
+    if not os.access(path, os.F_OK):
+        return None
+    safety.check(path)
+    try:
+        connection = open_reader(path)
+        try:
+            if not is_current(connection, path):
+                return None
+            # One transaction, so that head, snapshot and tail are of one moment.
+            connection.execute("BEGIN")
+            return _look(connection, project, name)
+        finally:
+            connection.close()
+    except (apsw.Error, StoreError, ValueError, KeyError, TypeError):
+        return None  # whoever goes the whole way finds out what it is
+
+
+def _look(connection: apsw.Connection, project: str, name: str | None) -> Present | None:
+    query = QUERIES["glance_by_name"] if name else QUERIES["glance_at_live"]
+    rows: list[Any] = connection.execute(query, (project, name, PRESENT_VERSION)).fetchall()
+    if not rows and name and len(name) == _ID_LENGTH:
+        rows = connection.execute(QUERIES["glance_by_id"], (None, name.upper(), PRESENT_VERSION)).fetchall()
+    if len(rows) != 1:
+        return None
+    number, called, status, position, forked_at, kept, digest, body = rows[0]
+    if kept is None:
+        if forked_at or position > TAIL_LIMIT:
+            return None
+        kept, present = 0, Present(called, status)
+    elif kept <= forked_at:
+        return None
+    else:
+        present = Present.load(body[1:] if body[:1] == _MARK else _unpacked(body), called, status)
+    base = number << _POSITION_BITS
+    tail: list[Any] = connection.execute(
+        QUERIES["glance_at_tail"], (base + kept, base + position, _KINDS, _BODIES)
+    ).fetchall()
+    if kept and (not tail or tail[0][6] != digest):
+        return None
+    tail = [row for row in tail if row[0] > kept]
+    if any(row[1] in STARTS_ANEW for row in tail):
+        return None
+    return present.fold(map(_seen, tail))
+
+
+def _seen(row: Any) -> Seen:
+    position, kind, at, by, run, because, _hash, encoding, payload = row
+    return Seen(position, kind, at, by, run, because, _data(encoding, payload))
+
+
+def _data(encoding: int, payload: bytes | None) -> Any:
+    if payload is None:
+        return None
+    if encoding == _PLAIN:
+        return json.loads(payload)
+    if encoding != _COMPRESSED:
+        raise ValueError("kept out of line")
+    return json.loads(_unpacked(payload))
+
+
+def _unpacked(frame: bytes) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdDecompressor().decompress(frame)
+
+
+_KINDS = json.dumps([*KINDS, *STARTS_ANEW])
+_BODIES = json.dumps([*BODIES])

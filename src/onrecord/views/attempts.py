@@ -1,0 +1,142 @@
+"""Attempts: every run of a command, RUNNING before it starts, settled once after it ended.
+
+Numbers come from the order in the log. A settled attempt never changes; a correction is another event. An attempt is
+*lost* because its process is gone and it was never settled: whoever asks brings the knowledge of which processes are
+gone.
+"""
+
+from __future__ import annotations
+
+from onrecord.views.view import View
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, ClassVar
+
+    from onrecord.log.events import Event
+
+    Attempt = dict[str, Any]
+
+RUNNING, SUCCEEDED, FAILED, ABANDONED, LOST = "running", "succeeded", "failed", "abandoned", "lost"
+OUTCOMES = (SUCCEEDED, FAILED, ABANDONED)
+SIGNATURE_LIMIT = 500
+"""The longest signature of an error, in characters."""
+
+
+class Attempts(View):
+    """Every attempt by its number."""
+
+    KINDS: ClassVar = frozenset({"attempt.started", "attempt.settled", "attempt.corrected"})
+
+    def __init__(self) -> None:
+        self.attempts: dict[str, Attempt] = {}
+        self.count = 0
+        """How many there were: the number of the last one."""
+
+    def get(self, number: int) -> Attempt | None:
+        """The attempt with this number."""
+        return self.attempts.get(str(number))
+
+    def all(self) -> list[Attempt]:
+        """Every attempt, in order."""
+        return list(self.attempts.values())
+
+    def unresolved(self, agent: str | None = None) -> list[Attempt]:
+        """Attempts without an outcome, of one agent or of all."""
+        return [
+            attempt
+            for attempt in self.attempts.values()
+            if attempt["status"] == RUNNING and (agent is None or attempt["by"] == agent)
+        ]
+
+    def failures_of(self, command: str, code: str | None = None) -> list[Attempt]:
+        """Failed attempts of the same command; with `code`, only those on the same state of the code."""
+        return [
+            attempt
+            for attempt in self.attempts.values()
+            if attempt["status"] == FAILED
+            and attempt["signature"] == command
+            and (code is None or failed_on(attempt, code))
+        ]
+
+    def foreseen(self, command: str, code: str | None) -> Attempt | None:
+        """The failure that tells how a run of this command on this code would end, if there is one.
+
+        It is a failure of the same command on the same code; or one on the same code with an error that this command
+        has failed with before, whatever command met it there. The newest one with a fix is the most useful.
+        """
+        here = [one for one in self.attempts.values() if one["status"] == FAILED and failed_on(one, code)]
+        same = [one for one in here if one["signature"] == command]
+        met = {one["error_signature"] for one in self.failures_of(command) if one["error_signature"]}
+        told = same or [one for one in here if one["error_signature"] in met]
+        return next((one for one in reversed(told) if one.get("fix")), told[-1] if told else None)
+
+    def of_error(self, signature: str, code: str | None, before: int) -> Attempt | None:
+        """The newest earlier failure with this error on this code."""
+        known = [
+            one
+            for one in self.attempts.values()
+            if one["status"] == FAILED and one["number"] < before and one["error_signature"] == signature
+            and failed_on(one, code)
+        ]  # fmt: skip
+        return known[-1] if known else None
+
+    def started_at(self, position: int) -> Attempt | None:
+        """The attempt whose start stands at this position."""
+        return next((one for one in reversed(self.attempts.values()) if one["position"] == position), None)
+
+    def apply(self, event: Event) -> None:
+        data = event.data or {}
+        stamp = {"position": event.position, "at": event.at, "by": event.by}
+        if event.kind == "attempt.started":
+            number = self.count = self.count + 1
+            self.attempts[str(number)] = {
+                "number": number, "status": RUNNING, "command": data.get("command", "(erased)"),
+                "signature": data.get("signature", ""), "code": data.get("code"), "phase": data.get("phase"),
+                "cwd": data.get("cwd"), "process": data.get("process"), "keeper": data.get("keeper"),
+                "revision": data.get("revision"), **stamp,
+            }  # fmt: skip
+            return
+        attempt = self.attempts[str(data["attempt"])]
+        if event.kind == "attempt.corrected":
+            attempt.setdefault("corrections", []).append({**data, **stamp})
+            attempt["fix"] = data.get("fix") or attempt.get("fix")
+        elif attempt["status"] == RUNNING:
+            attempt |= {
+                "status": data["outcome"], "ended_at": event.at, "settled": event.position,
+                "exit_code": data.get("exit_code"), "seconds": data.get("seconds"), "error": data.get("error"),
+                "error_signature": data.get("error_signature"), "fix": data.get("fix"),
+                "metrics": data.get("metrics", {}), "outputs": data.get("outputs", []), "reason": data.get("reason"),
+                "evidence": data.get("evidence"), "captured": bool(data.get("captured")),
+                "code_after": data.get("code_after"), "settled_by": event.by,
+            }  # fmt: skip
+
+
+def error_signature(error: str) -> str:
+    """An error without what differs from run to run: numbers, addresses, paths, hashes."""
+    import re
+
+    varying = r"0x[0-9a-fA-F]+|\b[0-9a-f]{7,64}\b|\d+(?:\.\d+)?|/\S+"
+    return re.sub(varying, "#", error).strip().casefold()[:SIGNATURE_LIMIT]
+
+
+def failed_on(attempt: Attempt, code: str | None) -> bool:
+    """Whether an attempt ran on this state of the code. What it wrote itself while it ran does not make it another."""
+    return code in (attempt["code"], attempt.get("code_after") or attempt["code"])
+
+
+def status_of(attempt: Attempt, gone: Callable[[dict[str, Any]], bool]) -> str:
+    """The status a reader should go by: lost when it runs on record and nobody who knew of it is there any more.
+
+    Nothing of this is stored: an attempt whose process turns out alive is running again.
+    """
+    known = [process for process in (attempt["process"], attempt["keeper"]) if process]
+    lost = attempt["status"] == RUNNING and known and all(gone(process) for process in known)
+    return LOST if lost else str(attempt["status"])
+
+
+def orphaned(attempt: Attempt, gone: Callable[[dict[str, Any]], bool]) -> bool:
+    """Whether a command still runs though the onrecord that started it is gone: nobody will record how it ends."""
+    left = attempt["status"] == RUNNING and attempt["process"] and attempt["keeper"]
+    return bool(left and gone(attempt["keeper"]) and not gone(attempt["process"]))

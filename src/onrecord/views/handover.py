@@ -1,0 +1,108 @@
+"""The continuation report: what is reused, what was rejected before, what is new, what is unresolved, what is saved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onrecord.views.attempts import RUNNING, status_of
+from onrecord.views.diff import changes
+from onrecord.views.note import feature_lines, finding_line, status_lines
+from onrecord.views.render import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onrecord.views.fold import Whole
+
+    Gone = Callable[[dict[str, Any]], bool]
+
+REPORT_LINE = 200
+"""The longest line of the report, in characters."""
+REPORT_ENTRIES = 20
+"""How many entries of one part of the report are shown as text; all of them are in its data."""
+
+
+def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str, Any]:
+    """Everything the report says. `before` is the session as it was when work last went on; None if it never did."""
+    phases, findings = whole.phases, whole.findings
+    unresolved = [
+        f"attempt {one['number']} is {status_of(one, gone)}: {one['command']}"
+        for one in whole.attempts.all()
+        if one["status"] == RUNNING
+    ]
+    unresolved += [f"stale: {finding_line(whole, one)}" for one in findings.labelled("stale")]
+    unresolved += [f"blocked: {finding_line(whole, one)}" for one in findings.labelled("blocked")]
+    unresolved += [f"effect {key} may have happened" for key in whole.effects.unfinished]
+    unresolved += [f"feature {line}" for line in feature_lines(whole)]
+    return {
+        "session": whole.head.session, "name": whole.head.name, "status": whole.head.status,
+        "position": whole.position, "since": before.position if before else 0,
+        "objective": (whole.facts.objective or {}).get("text"), "next_action": whole.facts.next_action,
+        "phase": phases.current(), "outcome": (status_lines(whole) or [""])[0],
+        "reused": [finding_line(whole, one) for one in findings.labelled("verified")],
+        "rejected": [finding_line(whole, one) for one in findings.labelled("rejected")],
+        "new": changes(before, whole, []) + _new_attempts(before, whole) if before else [],
+        "unresolved": unresolved,
+        "saved": saved(whole, now),
+    }  # fmt: skip
+
+
+def saved(whole: Whole, now: int) -> dict[str, Any]:
+    """What needs not be done again: finished phases, settled attempts, tokens and seconds spent so far."""
+    settled = [one for one in whole.attempts.all() if one["status"] != RUNNING]
+    total = whole.spend.total
+    return {
+        "phases": [name for name in whole.phases.names if name in whole.phases.finished],
+        "attempts": len(settled),
+        "failed_attempts": sum(one["status"] == "failed" for one in settled),
+        "attempt_seconds": round(sum(one.get("seconds") or 0 for one in settled), 3),
+        "tokens": total["input_tokens"] + total["output_tokens"],
+        "seconds": round(whole.spend.used(now)["seconds"], 3),
+    }
+
+
+def text_of(told: dict[str, Any]) -> str:
+    """The report for people and agents."""
+    action = told["next_action"]
+    command = f"  $ {action['command']}" if action and action["command"] else ""
+    lines = [
+        f"# Continuing {told['name']} ({told['status']}, position {told['position']})",
+        f"Objective: {told['objective'] or '(none on record)'}",
+        f"Go on with: {'phase ' + told['phase'] + ': ' if told['phase'] else ''}"
+        + (f"{action['text']}{command}" if action else "(no next action on record)"),
+    ]
+    lines += [f"Status: {told['outcome']}"] if told["outcome"] else []
+    lines.append(saved_line(told["saved"]))
+    new = [f"{one['what']}: {one['before'] or '-'} -> {one['after']}" for one in told["new"]]
+    parts = (
+        ("Reused (verified)", told["reused"]), ("Already rejected (not tried again)", told["rejected"]),
+        (f"New since position {told['since']}", new), ("Unresolved (first)", told["unresolved"]),
+    )  # fmt: skip
+    for title, entries in parts:
+        lines.append(f"{title}: {'' if entries else 'nothing'}".rstrip())
+        lines += [f"- {entry}" for entry in entries[:REPORT_ENTRIES]]
+        lines += [f"- and {len(entries) - REPORT_ENTRIES} more"] if len(entries) > REPORT_ENTRIES else []
+    return "\n".join(one_line(line, REPORT_LINE) for line in lines) + "\n"
+
+
+def saved_line(kept: dict[str, Any]) -> str:
+    """What resuming saves, in one line."""
+    phases = f"{len(kept['phases'])} phases ({', '.join(kept['phases'])})" if kept["phases"] else "no phase"
+    return (
+        f"Skipped because it is done: {phases}, {kept['attempts']} attempts ({kept['failed_attempts']} failed, "
+        f"{kept['attempt_seconds']:g} s); saved: {kept['tokens']:,} tokens, {kept['seconds']:,.0f} s of work"
+    )
+
+
+def _new_attempts(before: Whole, whole: Whole) -> list[dict[str, Any]]:
+    found = []
+    for one in whole.attempts.all():
+        was = (before.attempts.get(one["number"]) or {}).get("status")
+        if was != one["status"]:
+            found.append({"what": f"attempt {one['number']}", "before": was, "after": one["status"]})
+    old, new = before.phases, whole.phases
+    return found + [
+        {"what": f"phase {name}", "before": old.status(name), "after": new.status(name)}
+        for name in new.names
+        if old.status(name) != new.status(name)
+    ]

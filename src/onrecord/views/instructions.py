@@ -1,0 +1,50 @@
+"""The instructions: the short block an agent needs to keep the record. One text for every domain.
+
+It stands between two markers with the hash of its content, so that it can be found, renewed and never doubled. In a
+Jinja2 template it is a variable, `{{ onrecord_instructions }}`; `placed` puts it into a text that lost it, so that no
+override of a template can drop it.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_BLOCK = re.compile(r"<!-- onrecord:instructions [0-9a-f]{8} -->\n.*?<!-- onrecord:instructions end -->\n?", re.DOTALL)
+_BASICS = """\
+This work is kept on record by onrecord. If it isn't on record, it didn't happen.
+- First: `onrecord continue`. It says where to go on, what is verified (reuse it) and what was rejected (do not retry).
+- Run things with `onrecord run -- COMMAND`. Settle what is unresolved before you edit or run anything else.
+- A claim is a finding with evidence: `onrecord finding state "CLAIM" --label verified --evidence ID`.
+- Before you stop: `onrecord next "..." --command "..."`, then `onrecord note check`. A summary alone is not an end."""
+_PHASES = """\
+- Profile {name}: {phases}. `onrecord phase enter NAME`, then work, then `onrecord phase finish NAME`.
+- STATE.md is made from the log. Write only between its begin and end markers, or with `onrecord section NAME --text`;
+  one line per action with `onrecord worklog TEXT`. A phase is finished by its sections, not by a work log line."""
+
+
+def block(profile: dict[str, Any] | None = None) -> str:
+    """The block for a profile, or for work without one."""
+    parts = [_BASICS]
+    if profile:
+        phases = ", ".join(f"{one['number']} {one['name']}" for one in profile["phases"])
+        parts.append(_PHASES.format(name=profile["name"], phases=phases))
+        parts += [f"- {line.strip()}" for line in profile["instructions"].splitlines() if line.strip()]
+    text = "\n".join(parts)
+    digest = sha256(text.encode()).hexdigest()[:8]
+    return f"<!-- onrecord:instructions {digest} -->\n{text}\n<!-- onrecord:instructions end -->\n"
+
+
+def placed(text: str, wanted: str) -> str:
+    """A text that has the wanted block exactly once: where one stood, or at the end."""
+    found = list(_BLOCK.finditer(text))
+    if not found:
+        gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+        return f"{text}{gap}{wanted}"
+    first = found[0]
+    after = _BLOCK.sub("", text[first.end() :])
+    return text[: first.start()] + wanted + after

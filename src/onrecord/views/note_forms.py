@@ -1,0 +1,132 @@
+"""The note in other places' clothes: the body of a pull request, an issue comment, a JSON task file.
+
+Text of agents is made inert for where it goes: no mention notifies anybody, no markup acts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onrecord.views.note import (
+    BRIEF_LIMIT,
+    attempt_lines,
+    brief,
+    changed_files,
+    feature_lines,
+    finding_line,
+    note,
+    reproduction_line,
+    status_lines,
+)
+from onrecord.views.render import iso, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onrecord.views.fold import Whole
+    from onrecord.views.transcript import Turn
+
+    Gone = Callable[[dict[str, Any]], bool]
+
+TASK_VERSION = 1
+"""The version of the JSON task file; fields may be added, consumers ignore unknown ones."""
+COMMENT_LIMIT = 60_000
+"""The longest pull request body or comment, in characters: the services' limit is a little higher."""
+_WIDTH = 1_000
+
+
+def headed(whole: Whole, text: str) -> str:
+    """The text under a line that says what it was made from, so that nobody takes it for the record."""
+    return f"<!-- onrecord:note session={whole.head.session} position={whole.position} -->\n{text}"
+
+
+def pull_request(whole: Whole, gone: Gone | None = None) -> str:
+    """The body of a pull request: what, why it is right, what was ruled out."""
+    facts, findings = whole.facts, whole.findings
+    parts = [
+        ("What", [facts.objective["text"] if facts.objective else "(no objective on record)"]),
+        ("Status", status_lines(whole)),
+        ("How to see the problem", [reproduction_line(facts.reproduction)] if facts.reproduction else []),
+        ("Verified", [finding_line(whole, one) for one in findings.labelled("verified")]),
+        ("Ruled out", [finding_line(whole, one) for one in findings.labelled("rejected")]),
+        ("Stale: check again", [finding_line(whole, one) for one in findings.labelled("stale")]),
+        ("Open", [finding_line(whole, one) for one in (*findings.labelled("open"), *findings.labelled("blocked"))]),
+        ("Features left", feature_lines(whole)),
+        ("Decisions", [one["text"] + (f" because {one['why']}" if one["why"] else "") for one in facts.decisions]),
+        ("Last attempt", attempt_lines(whole, gone)),
+        ("Evidence (✓ was captured by onrecord, the rest is asserted)", evidence_lines(whole)),
+    ]
+    lines = []
+    for title, entries in parts:
+        if entries:
+            lines += [f"## {title}", "", *(f"- {inert(one_line(entry, _WIDTH))}" for entry in entries), ""]
+    lines.append(f"*onrecord session {inert(whole.head.name)}, position {whole.position}*")
+    return _cut("\n".join(lines) + "\n")
+
+
+def issue_comment(whole: Whole, turn: Turn | None = None, gone: Gone | None = None) -> str:
+    """A comment on an issue: the brief, and the note folded away below it."""
+    short = "\n".join(inert(line).replace("# ", "### ", 1) if line.startswith("# ") else inert(line)
+                      for line in _paragraphs(brief(whole, gone)))  # fmt: skip
+    full = "\n".join(inert(line) for line in note(whole, turn, gone).split("\n"))
+    return _cut(f"{short}\n\n<details><summary>The whole note</summary>\n\n{full}\n</details>\n")
+
+
+def task(whole: Whole, gone: Gone | None = None) -> dict[str, Any]:
+    """The note as data, for programs: every field, complete and unshortened."""
+    facts, findings, phases = whole.facts, whole.findings, whole.phases
+    return {
+        "task_version": TASK_VERSION, "session": whole.head.session, "name": whole.head.name,
+        "status": whole.head.status, "position": whole.position, "last_activity_at": iso(whole.head.at),
+        "objective": (facts.objective or {}).get("text"), "next_action": facts.next_action,
+        "reproduction": facts.reproduction, "hypothesis": (findings.active() or {}).get("id"),
+        "findings": [_finding(whole, one) for one in findings.findings.values()],
+        "evidence": [one | {"how": findings.how(name)} for name, one in findings.evidence.items()],
+        "decisions": facts.decisions, "milestones": phases.milestones,
+        "phases": [{"number": phases.number(one), "name": one, "status": phases.status(one)} for one in phases.names],
+        "phase": phases.current(), "features": phases.features, "attempts": whole.attempts.all(),
+        "unresolved_attempts": [one["number"] for one in whole.attempts.unresolved()],
+        "files_changed": changed_files(whole), "brief": brief(whole, gone),
+    }  # fmt: skip
+
+
+def _finding(whole: Whole, finding: dict[str, Any]) -> dict[str, Any]:
+    findings = whole.findings
+    evidence = [{"id": one, "how": findings.how(one)} for one in finding["evidence"]]
+    changed = findings.files_changed(finding)
+    return (
+        finding
+        | {"label": findings.label_of(finding), "judged": finding["label"], "evidence": evidence}
+        | ({"files_changed_since": changed} if changed else {})
+    )
+
+
+def evidence_lines(whole: Whole) -> list[str]:
+    """Every evidence with what it is and where to look."""
+    lines = []
+    for name, one in whole.findings.evidence.items():
+        mark = "✓" if one.get("captured") else ""
+        about = next((str(one[key]) for key in ("command", "path", "url", "ref", "text") if one.get(key)), "")
+        lines.append(f"{name}{mark}: {one.get('kind', '')} {about}".strip())
+    return lines
+
+
+def inert(text: str) -> str:
+    """Text that notifies nobody and opens no tag where Markdown is rendered."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace("@", "&#64;")
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Lines that a Markdown reader keeps apart."""
+    lines: list[str] = []
+    for line in text.rstrip("\n").split("\n"):
+        if lines and not line.startswith("- "):
+            lines.append("")
+        lines.append(line)
+    return lines
+
+
+def _cut(text: str) -> str:
+    if len(text) <= COMMENT_LIMIT:
+        return text
+    return text[: COMMENT_LIMIT - BRIEF_LIMIT].rpartition("\n")[0] + "\n\n*Cut here; `onrecord note` has the rest.*\n"

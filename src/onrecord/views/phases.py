@@ -1,0 +1,116 @@
+"""Phases: where the work stands in its profile, and what the sections of STATE.md say.
+
+A profile is data and is on record itself, so a log explains itself without the file the profile came from.
+"""
+
+from __future__ import annotations
+
+from onrecord.views.view import View
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
+
+    from onrecord.log.events import Event
+
+PENDING, IN_PROGRESS, DONE = "pending", "in progress", "DONE"
+SECTION_LIMIT = 64 * 1024
+"""The longest section of STATE.md, in characters."""
+STARTS_KEPT = 100
+"""How many starts of work the view remembers; the log has them all."""
+
+
+class Phases(View):
+    """The profile, the phases entered and finished, the sections, the work log and the feature list."""
+
+    KINDS: ClassVar = frozenset(
+        {"profile.chosen", "phase.entered", "phase.finished", "section.written", "worklog.written", "feature.listed",
+         "feature.judged", "milestone.reached", "session.resumed"}
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.profile: dict[str, Any] | None = None
+        self.entered: dict[str, dict[str, Any]] = {}
+        self.finished: dict[str, dict[str, Any]] = {}
+        self.sections: dict[str, dict[str, Any]] = {}
+        self.worklog: list[dict[str, Any]] = []
+        self.features: dict[str, dict[str, Any]] = {}
+        self.milestones: dict[str, dict[str, Any]] = {}
+        self.starts: list[dict[str, Any]] = []
+        """When work began, or went on after a stop: position and time of each, the last `STARTS_KEPT`."""
+
+    @property
+    def names(self) -> list[str]:
+        """The phases of the profile, in order."""
+        return [phase["name"] for phase in (self.profile or {}).get("phases", [])]
+
+    def listed(self) -> list[dict[str, Any]]:
+        """The phases of the profile as it describes them."""
+        return list((self.profile or {}).get("phases", []))
+
+    def number(self, phase: str) -> int:
+        """The number of a phase."""
+        return next(
+            (int(one.get("number", place)) for place, one in enumerate(self.listed()) if one["name"] == phase), 0
+        )
+
+    def rule(self, section: str) -> str:
+        """free, append or generated; without a profile every section is free."""
+        sections = (self.profile or {}).get("sections", [])
+        return next((str(one.get("rule", "free")) for one in sections if one["name"] == section), "free")
+
+    def unproven(self) -> list[str]:
+        """Features that passed before the work last went on, and were not tried again since."""
+        since = self.starts[-1]["position"] if self.starts else 0
+        return [name for name, one in self.features.items() if one["passes"] and one["position"] < since]
+
+    def status(self, phase: str) -> str:
+        """pending, in progress or DONE."""
+        if phase in self.finished:
+            return DONE
+        return IN_PROGRESS if phase in self.entered else PENDING
+
+    def current(self) -> str | None:
+        """The first phase that is not done: where work goes on."""
+        return next((name for name in self.names if name not in self.finished), None)
+
+    def text_of(self, section: str) -> str:
+        """What a section says."""
+        return str(self.sections.get(section, {}).get("text", ""))
+
+    def apply(self, event: Event) -> None:
+        data = event.data
+        if data is None:
+            return
+        stamp = {"position": event.position, "at": event.at, "by": event.by}
+        match event.kind:
+            case "profile.chosen":
+                self.profile = data["profile"]
+            case "phase.entered":
+                self.entered.setdefault(data["phase"], stamp)
+            case "phase.finished":
+                about = {"retroactive": bool(data.get("retroactive")), "why": data.get("why")}
+                self.finished.setdefault(data["phase"], stamp | about)
+            case "session.resumed":
+                self._start(stamp)
+            case "worklog.written":
+                self.worklog.append({"text": data["text"], "phase": data.get("phase"), **stamp})
+                if data.get("mark") == "start":
+                    self._start(stamp)
+            case "section.written":
+                before = self.text_of(data["section"])
+                appended = f"{before}\n{data['text']}" if before else data["text"]
+                text = appended if data.get("mode") == "append" else data["text"]
+                self.sections[data["section"]] = {"text": text, **stamp}
+            case "feature.listed":
+                self.features.setdefault(
+                    data["feature"], {"text": data["text"], "passes": False, "evidence": [], **stamp}
+                )
+            case "feature.judged" if data["feature"] in self.features:
+                self.features[data["feature"]] |= {"passes": data["passes"], "evidence": data["evidence"], **stamp}
+            case "milestone.reached":
+                self.milestones[data["what"]] = {**data, **stamp}
+
+    def _start(self, stamp: dict[str, Any]) -> None:
+        self.starts.append({"position": stamp["position"], "at": stamp["at"]})
+        del self.starts[:-STARTS_KEPT]

@@ -1,0 +1,156 @@
+"""The present: the small part of the views that the gate looks at, put away by itself.
+
+A gate runs before every tool call of every agent, in a process of its own. So what it needs is kept as a snapshot of
+its own: without texts, outputs and history, read in a moment. The folds are those of the views; what is left out here
+has no say in any rule. Modules on this path import no `typing`: that alone would cost a fifth of a decision.
+"""
+
+from __future__ import annotations
+
+import json
+
+from onrecord.views.attempts import FAILED, RUNNING, Attempts
+from onrecord.views.findings import Findings
+from onrecord.views.gates import Gates
+from onrecord.views.lifecycle import Lifecycle
+from onrecord.views.phases import Phases
+from onrecord.views.spend import Spend
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from onrecord.views.fold import Whole
+    from onrecord.views.view import View
+
+PRESENT_VERSION = "present.1"
+"""Changes whenever what is kept changes its meaning."""
+CLAIM_WIDTH = 240
+"""How many characters of a claim, an error or a fix are kept for advice."""
+ATTEMPTS_KEPT = 100
+"""How many of the newest attempts are kept whatever they ran."""
+
+LISTENS: dict[str, tuple[str, ...]] = {
+    "lifecycle": ("session.paused", "session.closed", "session.archived"),
+    "attempts": ("attempt.started", "attempt.settled", "attempt.corrected"),
+    "findings": ("finding.stated", "finding.relabelled", "finding.challenged", "finding.upheld", "code.changed"),
+    "phases": ("profile.chosen", "phase.entered", "phase.finished"),
+    "gates": ("gate.decided", "gate.overridden"),
+    "spend": (
+        "session.opened", "budget.set", "budget.sliced", "usage.recorded", "turn.begun", "turn.recorded",
+        "session.paused", "session.resumed", "session.closed",
+    ),
+}  # fmt: skip
+"""What each view hears of here; the rest of its kinds has no say in a rule."""
+KINDS = frozenset(kind for kinds in LISTENS.values() for kind in kinds)
+_ROUTES = {kind: [name for name, kinds in LISTENS.items() if kind in kinds] for kind in KINDS}
+BODIES = KINDS - {"turn.recorded", "turn.begun"}
+STARTS_ANEW = ("payload.erased", "session.forked")
+"""After these, a snapshot of before is not gone on with."""
+
+
+class Seen:
+    """An event as far as a view looks at it. (A named tuple would bring in typing.)"""
+
+    __slots__ = ("at", "because", "by", "data", "kind", "position", "run")
+
+    def __init__(  # noqa: PLR0917 - the columns of a row in their order
+        self, position: int, kind: str, at: int, by: str, run: int, because: int | None, data: Any
+    ) -> None:
+        self.position = position
+        self.kind = kind
+        self.at = at
+        self.by = by
+        self.run = run
+        self.because = because
+        self.data = data
+
+
+class Present:
+    """Status, attempts, findings, phases, refusals and spend of one session, as rules need them."""
+
+    VIEWS: dict[str, type[View]] = {  # noqa: RUF012 - a constant; `ClassVar` would bring in typing
+        "lifecycle": Lifecycle, "attempts": Attempts, "findings": Findings, "phases": Phases, "gates": Gates,
+        "spend": Spend,
+    }  # fmt: skip
+
+    def __init__(self, name: str, status: str) -> None:
+        self.name = name
+        self.status = status
+        self.lifecycle, self.attempts, self.findings = Lifecycle(), Attempts(), Findings()
+        self.phases, self.gates, self.spend = Phases(), Gates(), Spend()
+
+    @classmethod
+    def of(cls, whole: Whole) -> Present:
+        """What all views say, as the gate sees it. Nothing is copied."""
+        present = cls(whole.head.name, whole.head.status)
+        for name in cls.VIEWS:
+            setattr(present, name, getattr(whole, name))
+        return present
+
+    def stopped(self) -> dict[str, Any]:
+        """The step that paused or ended the session last."""
+        steps = (step for step in reversed(self.lifecycle.steps) if f"session.{step['step']}" in LISTENS["lifecycle"])
+        return next(steps, {"position": 0, "reason": ""})
+
+    def fold(self, events: Iterable[Any]) -> Present:
+        """Fold events in, in order: whole ones or `Seen` ones. Kinds without a say in a rule may be missing."""
+        for event in events:
+            for name in _ROUTES.get(event.kind, ()):
+                try:
+                    getattr(self, name).apply(event)
+                except (KeyError, TypeError, ValueError, AttributeError):
+                    continue  # as in `Whole`: nonsense under a known kind makes no session unreadable
+        return self
+
+    def dump(self) -> bytes:
+        """The snapshot: only what a rule or a line of advice can come from."""
+        findings, phases, spend = self.findings, self.phases, self.spend
+        profile = {"name": "", "phases": [{"name": name} for name in phases.names]} if phases.profile else None
+        kept = {
+            "lifecycle": {"steps": [self.stopped()] if self.stopped()["position"] else []},
+            "attempts": {"attempts": self._attempts(), "count": self.attempts.count},
+            "findings": {
+                "findings": {name: _short(one) for name, one in findings.findings.items()},
+                "code": findings.code,
+            },
+            "phases": {"profile": profile, "entered": phases.entered, "finished": phases.finished},
+            "gates": self.gates.dump(),
+            "spend": spend.dump() | {"models": {}, "runs": {}},
+        }
+        return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def _attempts(self) -> dict[str, Any]:
+        """Attempts that run, the last of each command, those that findings rest on, and the newest."""
+        known = self.attempts.attempts
+        last = {attempt["signature"]: number for number, attempt in known.items() if attempt["status"] != RUNNING}
+        named = {one for finding in self.findings.findings.values() for one in finding["evidence"]}
+        keep = {*last.values(), *list(known)[-ATTEMPTS_KEPT:]}
+        return {
+            number: _slim(attempt)
+            for number, attempt in known.items()
+            if number in keep or attempt["status"] == RUNNING or attempt.get("evidence") in named
+        }
+
+    @classmethod
+    def load(cls, body: bytes, name: str, status: str) -> Present:
+        """Take up a snapshot; name and status are the store's to say."""
+        present = cls(name, status)
+        for view, saved in json.loads(body).items():
+            setattr(present, view, cls.VIEWS[view].load(saved))
+        return present
+
+
+def _slim(attempt: dict[str, Any]) -> dict[str, Any]:
+    """What stays of an attempt: all of one that runs, the lesson of one that failed, the number of any other."""
+    if attempt["status"] == RUNNING:
+        return attempt
+    slim = {name: attempt.get(name) for name in ("number", "status", "signature", "position", "by", "evidence")}
+    if attempt["status"] == FAILED:
+        slim |= {name: str(attempt[name])[:CLAIM_WIDTH] for name in ("error", "fix") if attempt.get(name)}
+    return slim
+
+
+def _short(finding: dict[str, Any]) -> dict[str, Any]:
+    return finding | {"claim": finding["claim"][:CLAIM_WIDTH], "history": [], "challenges": []}

@@ -1,0 +1,197 @@
+"""Anchors: places in the code a finding rests on, and their fingerprints.
+
+An anchor is written `path`, `path:10-20` or `path::Class.method`. A fingerprint covers what stands there, not where:
+lines that only moved, because something was inserted above them, still have it.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from onrecord.errors import InvalidInput
+
+ANCHOR_BYTES = 16 * 1024 * 1024
+"""The largest file a finding may rest on."""
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def parse_anchor(text: str) -> dict[str, Any]:
+    """An anchor from how people write it."""
+    path, is_symbol, symbol = text.partition("::")
+    if is_symbol:
+        if not symbol or not all(part.isidentifier() for part in symbol.split(".")):
+            raise InvalidInput(f"{text!r} names no symbol", hint="like src/auth.py::Invite.accept")
+        if not path.endswith((".py", ".pyi")):
+            raise InvalidInput(f"symbols are found in Python files, not in {path!r}", hint="name lines: path:10-20")
+        return {"path": _checked(path), "symbol": symbol}
+    path, has_lines, lines = text.rpartition(":")
+    first, _dash, last = lines.partition("-")
+    if has_lines and first.isascii() and first.isdigit() and (not last or (last.isascii() and last.isdigit())):
+        span = [int(first), int(last or first)]
+        if not 1 <= span[0] <= span[1]:
+            raise InvalidInput(f"{text!r} names no lines", hint="like src/auth.py:10-20")
+        return {"path": _checked(path), "lines": span}
+    return {"path": _checked(text)}
+
+
+def anchored(root: Path, text: str, here: Path | None = None) -> dict[str, Any]:
+    """An anchor with the fingerprint it has now; an error if nothing stands there.
+
+    The path is taken from `here` if there is such a file, else from the root; it is kept relative to the root.
+    """
+    anchor = parse_anchor(_from_root(root, here, text) if here else text)
+    if _size(root, anchor) > ANCHOR_BYTES:
+        raise InvalidInput(f"{anchor['path']} is too large to rest a finding on", hint="name a smaller file")
+    found = fingerprint(root, anchor)
+    if found is None:
+        raise InvalidInput(
+            f"nothing stands at {text!r}", hint="path, path:10-20 or path::Class.method, below the project"
+        )
+    return anchor | {"fingerprint": found}
+
+
+def reanchored(root: Path, anchors: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same anchors on the present code; lines that moved are named where they stand now, gone ones are left out."""
+    found = []
+    for anchor in anchors:
+        where = anchor
+        if anchor.get("lines"):
+            moved = _moved_to(_content(root, anchor) or b"", anchor["lines"], anchor["fingerprint"])
+            where = anchor | {"lines": moved or anchor["lines"]}
+        print_now = fingerprint(root, where)
+        if print_now is not None:
+            found.append(where | {"fingerprint": print_now})
+    return found
+
+
+def fingerprint(root: Path, anchor: dict[str, Any], known: str | None = None) -> str | None:
+    """The fingerprint of what stands at an anchor; None when nothing does. `known` is recognised where it moved to."""
+    size = _size(root, anchor)
+    if size > ANCHOR_BYTES:
+        return f"{size} bytes"  # it has grown beyond what is looked at: different, and that is all that matters
+    content = _content(root, anchor)
+    if content is None:
+        return None
+    if anchor.get("symbol"):
+        return _of_symbol(content, anchor["symbol"])
+    if anchor.get("lines"):
+        if known is not None and _moved_to(content, anchor["lines"], known):
+            return known
+        return _of_lines(content.splitlines(), *anchor["lines"])
+    return _hash(content)
+
+
+def excerpt(root: Path, anchor: dict[str, Any]) -> str:
+    """The text an anchor stands for."""
+    content = _content(root, anchor) or b""
+    if anchor.get("symbol"):
+        return _source_of(content, anchor["symbol"]) or ""
+    if anchor.get("lines"):
+        first, last = anchor["lines"]
+        content = b"\n".join(content.splitlines()[first - 1 : last])
+    return content.decode(errors="replace")
+
+
+def _content(root: Path, anchor: dict[str, Any]) -> bytes | None:
+    try:
+        return (root / str(anchor["path"])).read_bytes()
+    except (OSError, ValueError):
+        return None
+
+
+def _size(root: Path, anchor: dict[str, Any]) -> int:
+    try:
+        return (root / str(anchor["path"])).stat().st_size
+    except (OSError, ValueError):
+        return 0
+
+
+def _of_lines(lines: list[bytes], first: int, last: int) -> str | None:
+    return _hash(b"\n".join(lines[first - 1 : last])) if last <= len(lines) else None
+
+
+def _moved_to(content: bytes, span: list[int], known: str) -> list[int] | None:
+    """Where the lines with a known fingerprint stand now; their old place is looked at first."""
+    lines = content.splitlines()
+    if _of_lines(lines, *span) == known:
+        return span
+    count = span[1] - span[0]
+    starts = range(1, len(lines) - count + 1)
+    return next(([first, first + count] for first in starts if _of_lines(lines, first, first + count) == known), None)
+
+
+def _of_symbol(content: bytes, symbol: str) -> str | None:
+    source = _source_of(content, symbol)
+    return None if source is None else _hash(source.encode())
+
+
+def _source_of(content: bytes, symbol: str) -> str | None:
+    """The source of a symbol, all its definitions, without the indentation: a Python of any version agrees on it."""
+    try:
+        body: list[ast.stmt] = ast.parse(content).body
+    except (SyntaxError, ValueError):
+        return None
+    found: list[ast.stmt] = []
+    for name in symbol.split("."):
+        found = [part for part in _statements(body) if name in _names_of(part)]
+        body = [inner for part in found if isinstance(part, _DEFINITIONS) for inner in part.body]
+    if not found:
+        return None
+    lines = content.decode(errors="replace").splitlines()
+    return "\n".join(_text_of(part, lines) for part in found)
+
+
+def _text_of(part: ast.stmt, lines: list[str]) -> str:
+    decorators = getattr(part, "decorator_list", [])
+    first = min([part.lineno, *(decorator.lineno for decorator in decorators)])
+    return dedent("\n".join(line.rstrip() for line in lines[first - 1 : part.end_lineno] if line.strip()))
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a body, also those below `if`, `try` and `with`."""
+    for part in body:
+        yield part
+        if not isinstance(part, _DEFINITIONS):
+            for inner in ("body", "orelse", "finalbody"):
+                yield from _statements([one for one in getattr(part, inner, []) if isinstance(one, ast.stmt)])
+            for handler in getattr(part, "handlers", []):
+                yield from _statements(handler.body)
+
+
+def _names_of(part: ast.stmt) -> list[str]:
+    if isinstance(part, _DEFINITIONS):
+        return [part.name]
+    targets = part.targets if isinstance(part, ast.Assign) else [part.target] if isinstance(part, ast.AnnAssign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _hash(content: bytes) -> str:
+    return sha256(content).hexdigest()[:16]
+
+
+def _from_root(root: Path, here: Path, text: str) -> str:
+    path, mark, rest = text.partition("::")
+    if not mark:
+        path, mark, rest = text.rpartition(":")
+        if not mark or not rest.replace("-", "").isdigit():
+            path, mark, rest = text, "", ""
+    local = Path(os.path.abspath(here / path))  # noqa: PTH100 - resolve() would follow links out of the project
+    if not Path(path).is_absolute() and not local.exists():
+        return text
+    if not local.is_relative_to(root):
+        raise InvalidInput(f"{path!r} is not below the project {root}", hint="findings rest on files of the project")
+    return f"{local.relative_to(root).as_posix()}{mark}{rest}"
+
+
+def _checked(path: str) -> str:
+    parts = Path(path).parts
+    if not path or Path(path).is_absolute() or ".." in parts:
+        raise InvalidInput(f"{path!r} is no path below the project", hint="give it relative to the project's root")
+    return Path(path).as_posix()

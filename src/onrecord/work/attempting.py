@@ -1,0 +1,175 @@
+"""Running a command as an attempt: RUNNING is durable before it starts, and how it ended is recorded right after."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord import machine
+from onrecord.errors import Conflict, InvalidInput
+from onrecord.session.attempts import code_of, last_failure, not_finite, number_at
+from onrecord.views.attempts import FAILED, SUCCEEDED, error_signature
+from onrecord.views.render import one_line
+from onrecord.work.capturing import record_run, relative
+from onrecord.work.outputs import failure_of, metric_in, metrics_of_file, output_file
+from onrecord.work.revisions import revision_of
+from onrecord.work.running import Held, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from onrecord.session.handle import Session
+    from onrecord.views.attempts import Attempt
+    from onrecord.work.running import Ran
+
+_SHOWN = 300
+
+
+class Wanted(NamedTuple):
+    """What a run is expected to bring, besides ending well."""
+
+    metrics: tuple[tuple[str, float], ...] = ()
+    metrics_file: str | None = None
+    patterns: tuple[tuple[str, str], ...] = ()
+    """Names of metrics and the regular expressions that find them in the output."""
+    files: tuple[str, ...] = ()
+    """Files that must be there afterwards, relative to where the command runs."""
+    allow_traceback: bool = False
+
+
+class Finished(NamedTuple):
+    """An attempt that onrecord ran, and how it is on record."""
+
+    number: int
+    position: int
+    """Where the outcome is on record."""
+    status: str
+    error: str | None
+    metrics: dict[str, Any]
+    outputs: list[dict[str, Any]]
+    evidence: str
+    ran: Ran
+    known: Attempt | None
+    """An earlier attempt that failed with the same error on the same code."""
+    exit_code: int
+    """What to pass on: the command's own, or 1 when it ended with 0 and failed all the same."""
+
+
+class _Brought(NamedTuple):
+    error: str | None
+    metrics: dict[str, float]
+    outputs: list[dict[str, Any]]
+
+
+def run_attempt(
+    session: Session, command: Sequence[str], *, root: Path, cwd: Path, wanted: Wanted | None = None,
+    timeout: float | None = None, strict: bool = False, fix: str | None = None, show: bool = True,
+    warn: Callable[[str], None] = lambda _line: None,
+) -> Finished:  # fmt: skip
+    """Run a command as an attempt. A failure that is foreseen is told to `warn`; with `strict`, it is refused."""
+    if not command:
+        raise InvalidInput("there is no command to run", hint="onrecord run -- COMMAND")
+    wanted = wanted or Wanted()
+    patterns = [(name, compiled(name, pattern)) for name, pattern in wanted.patterns]
+    revision = revision_of(root)
+    fixed = _tell_fix(session, command, fix)
+    foreseen = session.foreseen_failure(command, revision)
+    # A fix that was just told may lie outside the code, so the same code is worth another run.
+    if foreseen and foreseen["number"] != fixed:
+        if strict:
+            hint = "change the code, tell what you fixed with --fix, or leave --strict out"
+            raise Conflict(retold(foreseen), hint=hint)
+        warn(retold(foreseen))
+    began = time.time()
+    with Stop() as stop, Held(command, cwd=cwd) as held:
+        started = session.start_attempt(
+            command, cwd=relative(root, cwd), revision=revision, keeper=machine.identity(),
+            process=machine.identity_of(held.pid) if held.pid else None,
+        )  # fmt: skip
+        number = number_at(session, started.position)
+        ran = held.go(timeout=timeout, show=show, stop=stop)
+        brought = _judge(ran, wanted, patterns, root=root, cwd=cwd, began=began, timeout=timeout)
+        return _settle(session, command, number, ran, brought, root=root, cwd=cwd, revision=revision)
+
+
+def retold(attempt: Attempt) -> str:
+    """An earlier failure in one line: which attempt, its error, its fix."""
+    fix = f"; fix: {one_line(attempt['fix'], _SHOWN)}" if attempt.get("fix") else "; no fix is on record"
+    error = one_line(attempt.get("error") or "no error on record", _SHOWN)
+    return f"attempt {attempt['number']} ({one_line(attempt['command'], 80)}) failed on this code: {error}{fix}"
+
+
+def compiled(name: str, pattern: str) -> re.Pattern[str]:
+    """A metric's pattern, or an error that says what is wrong with it."""
+    try:
+        return re.compile(pattern, re.MULTILINE)
+    except re.error as problem:
+        raise InvalidInput(f"the pattern of {name} is no regular expression: {problem}") from None
+
+
+def _tell_fix(session: Session, command: Sequence[str], fix: str | None) -> int | None:
+    if fix is None:
+        return None
+    failed = last_failure(session, command)
+    if failed is None:
+        raise InvalidInput("no attempt failed that this fix could be for", hint="leave --fix out")
+    if failed.get("fix") != fix:
+        session.correct_attempt(failed["number"], fix=fix)
+    return int(failed["number"])
+
+
+def _judge(
+    ran: Ran, wanted: Wanted, patterns: list[tuple[str, re.Pattern[str]]], *, root: Path, cwd: Path, began: float,
+    timeout: float | None,
+) -> _Brought:  # fmt: skip
+    """The failure rule: non-zero exit, traceback, a metric or file that is missing, a number that is none."""
+    problems = [failure_of(ran, timeout=timeout, allow_traceback=wanted.allow_traceback)]
+    metrics: dict[str, float] = dict(wanted.metrics)
+    try:
+        if wanted.metrics_file:
+            # Clocks of file systems are coarser than ours.
+            metrics |= metrics_of_file(cwd / wanted.metrics_file, began - 1)
+    except InvalidInput as problem:
+        problems.append(problem.message)
+    for name, pattern in patterns:
+        try:
+            metrics[name] = metric_in(ran.output, name, pattern)
+        except InvalidInput as problem:
+            problems.append(problem.message)
+    problems += [f"metric {name} is {metrics[name]}" for name in not_finite(metrics)]
+    files = {name: output_file(root, cwd / name) for name in wanted.files}
+    problems += [f"expected file is missing: {name}" for name, found in files.items() if found is None]
+    return _Brought(next((one for one in problems if one), None), metrics, [found for found in files.values() if found])
+
+
+def _settle(
+    session: Session, command: Sequence[str], number: int, ran: Ran, brought: _Brought, *, root: Path, cwd: Path,
+    revision: Any,
+) -> Finished:  # fmt: skip
+    error = brought.error
+    status = FAILED if error else SUCCEEDED
+    code = code_of(revision)
+    after = revision_of(root)
+    evidence = record_run(
+        session, command, ran, root=root, cwd=cwd, revision=revision, error=error, attempt=number
+    )["id"]  # fmt: skip
+    attempts = session.views.attempts
+    known = attempts.of_error(error_signature(error), code, number) if error else None
+    try:
+        settled = session.settle_attempt(
+            number, status, error=error, metrics=brought.metrics, outputs=brought.outputs, evidence=evidence,
+            exit_code=ran.exit_code, seconds=round(ran.seconds, 3), captured=True, code_after=code_of(after),
+            revision_after=after,
+        ).position  # fmt: skip
+    except Conflict:
+        # Somebody settled it while it ran. That stands; what really came out is on record as evidence.
+        other = session.views.attempts.get(number)
+        if other is None or "settled" not in other:
+            raise
+        settled, status = other["settled"], other["status"]
+    passed_on = ran.exit_code or (1 if error else 0)
+    return Finished(
+        number, settled, status, error, brought.metrics, brought.outputs, evidence, ran, known, passed_on
+    )  # fmt: skip

@@ -1,0 +1,145 @@
+"""Evidence that onrecord saw itself: a command's output, a piece of a file. And running captured evidence again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord.errors import InvalidInput, NotFound, PayloadErased
+from onrecord.rules import signature_of_command
+from onrecord.session.findings import EVIDENCE_OUTPUT_LIMIT
+from onrecord.views.attempts import error_signature
+from onrecord.views.findings import NEED_EVIDENCE
+from onrecord.work.anchors import anchored, excerpt
+from onrecord.work.outputs import failure_of
+from onrecord.work.revisions import revision_of
+from onrecord.work.running import Held, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onrecord.session.handle import Session
+    from onrecord.work.running import Ran
+
+
+class Captured(NamedTuple):
+    """A command that ran, and the evidence it left."""
+
+    evidence: str
+    position: int
+    ran: Ran
+    error: str | None
+
+
+class Recheck(NamedTuple):
+    """What came out when the captured evidence of a finding was run again."""
+
+    again: Captured
+    before: str
+    """The evidence that was run again."""
+    agrees: bool
+    proposed: str
+    why: str
+
+
+def capture_run(
+    session: Session, command: Sequence[str], *, root: Path, cwd: Path, id: str | None = None,
+    timeout: float | None = None, show: bool = True,
+) -> Captured:  # fmt: skip
+    """Run a command and record what came out as evidence, however it ended."""
+    if not command:
+        raise InvalidInput("there is no command to run")
+    revision = revision_of(root)
+    with Stop() as stop, Held(command, cwd=cwd) as held:
+        if held.pid is None:
+            raise NotFound(held.problem, hint="nothing ran, so there is nothing to capture")
+        ran = held.go(timeout=timeout, show=show, stop=stop)
+        error = failure_of(ran, timeout=timeout)
+        event = record_run(session, command, ran, root=root, cwd=cwd, id=id, revision=revision, error=error)
+    return Captured(event["id"], event["position"], ran, error)
+
+
+def record_run(
+    session: Session, command: Sequence[str], ran: Ran, *, root: Path, cwd: Path, revision: Any,
+    error: str | None, id: str | None = None, **about: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Record a run as captured evidence. Large output goes to the transcript tier; the durable tier stays small."""
+    kept_at = None
+    if len(ran.output) > EVIDENCE_OUTPUT_LIMIT:
+        kept = {"of": "run", "command": signature_of_command(tuple(command)), "text": ran.output}
+        kept_at = session.record("payload.kept", kept).position
+    ended = int(session.clock() * 1e6)
+    event = session.record_evidence(
+        "run", id=id, captured=True, command=signature_of_command(tuple(command)), argv=list(command),
+        cwd=relative(root, cwd), exit_code=ran.exit_code, seconds=round(ran.seconds, 3),
+        started_at=ended - int(ran.seconds * 1e6), ended_at=ended, revision=_short(revision), error=error,
+        timed_out=ran.timed_out, output=ran.output, output_bytes=ran.size, left_out=ran.left_out, kept_at=kept_at,
+        **about,
+    )  # fmt: skip
+    return {"id": event.data["id"], "position": event.position}
+
+
+def capture_file(session: Session, text: str, *, root: Path, here: Path, id: str | None = None) -> dict[str, Any]:
+    """Record what stands at `path`, `path:10-20` or `path::symbol` now, with its fingerprint."""
+    anchor = anchored(root, text, here)
+    shown = excerpt(root, anchor)
+    event = session.record_evidence(
+        "file", id=id, captured=True, anchor=anchor, excerpt=shown, revision=_short(revision_of(root))
+    )
+    return {"id": event.data["id"], "position": event.position}
+
+
+def full_output(session: Session, evidence: dict[str, Any]) -> str:
+    """All that was kept of a captured output; an error when retention erased it."""
+    if evidence.get("kept_at") is None:
+        return str(evidence.get("output") or evidence.get("excerpt") or "")
+    data = session.event(evidence["kept_at"]).data
+    if data is None:
+        raise PayloadErased(f"the whole output of {evidence['id']} was erased; its end is still on record")
+    return str(data["text"])
+
+
+def recheck(session: Session, finding: str, *, root: Path, timeout: float | None = None, show: bool = True) -> Recheck:
+    """Run the newest captured command of a finding again, and propose the label that follows. Sets no label."""
+    view = session.views.findings
+    known = view.findings.get(finding)
+    if known is None:
+        raise NotFound(f"no finding is named {finding!r}", hint="onrecord finding list")
+    runs = [view.evidence[one] for one in known["evidence"] if view.evidence.get(one, {}).get("argv")]
+    if not runs:
+        raise InvalidInput(
+            f"{finding} rests on no captured command, so nothing can be run again",
+            hint=f"onrecord evidence run -- COMMAND, then onrecord finding relabel {finding} LABEL --evidence ID",
+        )
+    was = runs[-1]
+    cwd = root / was["cwd"]
+    if not cwd.is_dir():
+        raise NotFound(f"{was['cwd']} is not there any more, where {was['id']} was captured")
+    again = capture_run(session, was["argv"], root=root, cwd=cwd, timeout=timeout, show=show)
+    agrees = again.ran.exit_code == was["exit_code"] and _sign(again.error) == _sign(was.get("error"))
+    judged = known["label"] in NEED_EVIDENCE
+    proposed = known["label"] if agrees or not judged else "open"
+    if agrees:
+        why = f"{again.evidence} ended as {was['id']} did: {_how(again.ran.exit_code, again.error)}"
+    else:
+        now, before = _how(again.ran.exit_code, again.error), _how(was["exit_code"], was.get("error"))
+        why = f"{again.evidence} ended otherwise than {was['id']}: {now}; it was {before}"
+    return Recheck(again, was["id"], agrees, proposed, why)
+
+
+def relative(root: Path, place: Path) -> str:
+    """A place as it is called on any machine that has the project; outside of it, its whole path."""
+    root, place = root.resolve(), place.resolve()
+    return place.relative_to(root).as_posix() if place.is_relative_to(root) else str(place)
+
+
+def _sign(error: str | None) -> str:
+    return error_signature(error) if error else ""
+
+
+def _how(exit_code: int, error: str | None) -> str:
+    return f"exit code {exit_code}" + (f", {error}" if error else "")
+
+
+def _short(revision: dict[str, Any] | None) -> dict[str, Any] | None:
+    return {name: revision[name] for name in ("revision", "branch", "dirty")} if revision else None

@@ -1,0 +1,141 @@
+"""Process groups: a command is started as the leader of its own, waits to be let go, and ends with all of it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+GRACE_SECONDS = 5.0
+"""How long a process group has between being asked to end and being killed."""
+_LOOK = 0.01
+_ABOVE = 10
+"""Pipes are kept above the descriptors that the child gets them as."""
+# The shell waits for a line, then becomes the command: the process that was put on record is the one that runs.
+_HOLD = 'IFS= read -r go <&3 || exit 125; exec 3<&-; cd -- "$1" || exit 126; shift; exec "$@"'
+_DEFAULTS = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)]
+
+
+class Child:
+    """A process that waits until `go`, in a session of its own. When its parent dies before that, it never runs."""
+
+    def __init__(self, program: str, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
+        gate, self._go = _pipe()
+        self.out, out = _pipe()
+        self.err, err = _pipe()
+        self.returncode: int | None = None
+        self.collected = False
+        words = ["sh", "-c", _HOLD, "sh", str(cwd), program, *arguments]
+        moves = [(os.POSIX_SPAWN_DUP2, gate, 3), (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)]
+        try:
+            try:
+                self.pid = os.posix_spawn("/bin/sh", words, env, file_actions=moves, setsid=True, setsigdef=_DEFAULTS)
+            except NotImplementedError:
+                self.pid = os.posix_spawn("/bin/sh", words, env, file_actions=moves, setpgroup=0, setsigdef=_DEFAULTS)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            for end in (gate, out, err):
+                os.close(end)
+
+    def go(self) -> None:
+        """Let the command run."""
+        with suppress(BrokenPipeError):
+            os.write(self._go, b"go\n")
+        os.close(self._go)
+        self._go = -1
+
+    def poll(self) -> int | None:
+        """How it ended, the signal as a negative number; None while it runs.
+
+        The process is not collected yet: as long as it is not, no other group can get its number.
+        """
+        if self.returncode is None:
+            try:
+                self.returncode = self._look()
+            except ChildProcessError:
+                self.returncode = 0  # somebody else in this process waits for all children; how it ended is not known
+        return self.returncode
+
+    def _look(self) -> int | None:
+        if not hasattr(os, "waitid"):
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            return os.waitstatus_to_exitcode(status) if pid else None
+        seen = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if seen is None:
+            return None
+        return seen.si_status if seen.si_code == os.CLD_EXITED else -seen.si_status
+
+    def collect(self) -> None:
+        """Wait for the end and let the process number go."""
+        while self.poll() is None:
+            time.sleep(_LOOK)
+        with suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+        self.collected = True
+
+    def close(self) -> None:
+        """Let go of the pipes; a command that waits will not run any more."""
+        for end in (self._go, self.out, self.err):
+            if end >= 0:
+                os.close(end)
+        self._go = self.out = self.err = -1
+
+
+def end_group(
+    child: Child, first: int = signal.SIGTERM, *, grace: float = GRACE_SECONDS, hurry: Callable[[], bool] = bool
+) -> None:
+    """End a child and its descendants: asked first, killed when they stay. `hurry` cuts the waiting short."""
+    if child.collected:
+        return
+    deadline = time.monotonic() + grace
+    if _signal(child.pid, first):
+        while time.monotonic() < deadline and not hurry():
+            if child.poll() is not None and not _group_lives(child.pid):
+                break
+            time.sleep(_LOOK)
+        _signal(child.pid, signal.SIGKILL)
+    child.collect()
+
+
+def _signal(group: int, number: int) -> bool:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _group_lives(group: int) -> bool:
+    """Whether anything of a group still runs; what is dead and only not yet collected does not."""
+    if not _signal(group, 0):
+        return False
+    try:
+        processes = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - names are all it needs
+    except OSError:
+        return True
+    return any(_belongs(process, group) for process in processes)
+
+
+def _belongs(process: str, group: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123 - hundreds of them, ten times a second
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    return int(fields[2]) == group and fields[0] not in (b"Z", b"X")
+
+
+def _pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    try:
+        moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _ABOVE) for end in ends]
+    finally:
+        for end in ends:
+            os.close(end)
+    return moved[0], moved[1]

@@ -1,0 +1,181 @@
+"""What a command printed: kept within bounds, and read for its exact error and its numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections import deque
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from onrecord.work.running import Ran
+
+TAIL_KEPT = 64 * 1024
+"""How many bytes of the end of the output are kept."""
+HEAD_KEPT = 8 * 1024
+"""How many bytes of the beginning are kept besides."""
+ERROR_LIMIT = 500
+"""The longest error line that is kept, in characters."""
+METRICS_LIMIT = 200
+"""How many metrics one run may have."""
+METRICS_BYTES = 1024 * 1024
+"""The largest file metrics are read from."""
+
+_TRACE = b"Traceback (most recent call last):"
+_TRACEBACK = re.compile(r"^[\s+|]*(?:Exception Group )?Traceback \(most recent call last\):")
+_ERROR_LINE = re.compile(
+    r"^(?:E\s+)?(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*|^(?:error|fatal|FAILED|panic)\b.*", re.IGNORECASE
+)
+
+
+class Kept:
+    """The beginning and the end of an output, within bounds."""
+
+    def __init__(self, head: int = HEAD_KEPT, tail: int = TAIL_KEPT) -> None:
+        self._head_limit, self._tail_limit = head, tail
+        self._head = b""
+        self._tail: deque[bytes] = deque()
+        self._held = 0
+        self._last = b""
+        self.size = 0
+        self.left_out = 0
+        self.traceback = False
+        """Whether a Python traceback went by, also in a part that is not kept."""
+
+    def add(self, part: bytes) -> None:
+        """Take in what was printed."""
+        self.size += len(part)
+        seam = self._last + part
+        self.traceback = self.traceback or _TRACE in seam
+        self._last = seam[-len(_TRACE) :]
+        room = self._head_limit - len(self._head)
+        self._head += part[:room]
+        part = part[room:]
+        if part:
+            self._tail.append(part)
+            self._held += len(part)
+        while self._held - len(self._tail[0] if self._tail else b"") >= self._tail_limit:
+            self._drop(len(self._tail[0]))
+        if self._held > self._tail_limit:
+            self._drop(self._held - self._tail_limit)
+
+    def _drop(self, count: int) -> None:
+        first = self._tail.popleft()
+        if count < len(first):
+            self._tail.appendleft(first[count:])
+        self._held -= count
+        self.left_out += count
+
+    def text(self) -> str:
+        """What was kept, with a mark where something is left out."""
+        end = b"".join(self._tail)
+        if not self.left_out:
+            return (self._head + end).decode(errors="replace")
+        mark = f"\n… {self.left_out:,} bytes left out …\n" if self._head else ""
+        return self._head.decode(errors="replace") + mark + end.decode(errors="replace")
+
+
+def error_of(output: str, exit_code: int) -> str:
+    """The exact error: the last line of a traceback, else the last that reads like an error, else the last line."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
+    if not lines:
+        return f"exit code {exit_code}, no output"
+    trace = [number for number, line in enumerate(lines) if _TRACEBACK.match(line)]
+    if trace:
+        edge = re.match(r"[\s+|]*", lines[trace[-1]])
+        prefix = edge.group().replace("+", " ") if edge else ""
+        inner = [line.replace("+", " ", 1).removeprefix(prefix) for line in lines[trace[-1] + 1 :]]
+        after = [line for line in inner if line and not line.startswith((" ", "\t"))]
+        if after:
+            return after[0].strip()[:ERROR_LIMIT]
+    errors = [line for line in lines if _ERROR_LINE.match(line.strip())]
+    return (errors[-1] if errors else lines[-1]).strip()[:ERROR_LIMIT]
+
+
+def failure_of(ran: Ran, *, timeout: float | None, allow_traceback: bool = False) -> str | None:
+    """Why a run failed by itself: out of time, stopped, killed, non-zero exit, traceback; None when it did not."""
+    if ran.timed_out:
+        return f"timed out after {timeout:g} s"
+    if ran.stopped_by:
+        how = "interrupted with Ctrl-C" if ran.stopped_by == signal.SIGINT else "onrecord was stopped"
+        return f"{how} ({signal.Signals(ran.stopped_by).name}) after {ran.seconds:.1f} s"
+    if ran.killed_by:
+        return f"killed by {_signal_name(ran.killed_by)}"
+    if ran.exit_code or (ran.traceback and not allow_traceback):
+        # Standard error first: what a program prints besides often comes out only after its traceback.
+        apart = ran.error_output if ran.error_output.strip() else ran.output
+        return error_of(apart if ran.exit_code or _TRACE.decode() in apart else ran.output, ran.exit_code)
+    return None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def metrics_of_file(file: Path, not_before: float) -> dict[str, float]:
+    """The numbers of a JSON file, nested ones under `outer.inner`. It must have been written by this run."""
+    try:
+        about = file.stat()
+        if about.st_mtime < not_before:
+            raise InvalidInput(f"the metrics file {file.name} is older than this run")
+        if about.st_size > METRICS_BYTES:
+            raise InvalidInput(f"the metrics file {file.name} is over {METRICS_BYTES:,} bytes")
+        found = _flat(json.loads(file.read_text(encoding="utf-8")))
+    except OSError:
+        raise InvalidInput(f"the metrics file {file.name} is missing") from None
+    except (ValueError, RecursionError) as problem:
+        raise InvalidInput(f"the metrics file {file.name} is no JSON: {problem}") from None
+    if len(found) > METRICS_LIMIT:
+        raise InvalidInput(f"the metrics file {file.name} has {len(found):,} numbers; the limit is {METRICS_LIMIT}")
+    return found
+
+
+def _flat(value: Any, name: str = "") -> dict[str, float]:
+    if isinstance(value, dict):
+        inner = [_flat(part, f"{name}.{key}" if name else str(key)) for key, part in value.items()]
+        return {key: number for part in inner for key, number in part.items()}
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {name or "value": value} if number else {}
+
+
+def metric_in(output: str, name: str, pattern: re.Pattern[str]) -> float:
+    """The number a pattern finds last: its first group, or all of it."""
+    matches = deque(pattern.finditer(output), maxlen=1)
+    if not matches:
+        raise InvalidInput(f"metric {name} was not printed: nothing matches {pattern.pattern!r}")
+    text = matches[0].group(1 if pattern.groups else 0)
+    return as_number(text or "", f"metric {name}")
+
+
+def as_number(text: str, what: str) -> float:
+    """A number as people and programs print it; `nan` and `inf` are numbers here, and a reason to fail."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"{what} is no number: {text!r:.80}") from None
+
+
+def output_file(root: Path, place: Path) -> dict[str, Any] | None:
+    """Path, size and sha256 of a file a run produced; None when it is not there."""
+    whole = sha256()
+    try:
+        with place.open("rb") as file:
+            while part := file.read(1 << 20):
+                whole.update(part)
+            size = file.tell()
+    except OSError:
+        return None
+    shown = place.relative_to(root) if place.is_relative_to(root) else place
+    return {"path": shown.as_posix(), "size": size, "sha256": whole.hexdigest()}

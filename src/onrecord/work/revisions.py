@@ -1,0 +1,70 @@
+"""Which revision the worktree stands at, and what differs from it. Asks git, which is always given argument lists."""
+
+from __future__ import annotations
+
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from onrecord.rules import OWN_FILES
+
+GIT_SECONDS = 10
+"""How long one question to git may take."""
+DIRTY_FILES_LIMIT = 20
+"""How many changed files are listed by name."""
+HASHED_BYTES = 8 * 1024 * 1024
+"""Of a larger changed file the size and the time of its last change stand for its content."""
+
+
+def revision_of(folder: Path) -> dict[str, Any] | None:
+    """Revision, branch, the changed files and a hash of their content; None outside of a repository."""
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    if top is None:
+        return None
+    root = Path(top.decode(errors="replace").strip())
+    changed = changed_files(root)
+    return {
+        "revision": (_git(root, "rev-parse", "--verify", "-q", "HEAD") or b"").decode().strip() or None,
+        "branch": (_git(root, "symbolic-ref", "-q", "--short", "HEAD") or b"").decode(errors="replace").strip() or None,
+        "dirty": dirty_hash(root, changed),
+        "changed": changed[:DIRTY_FILES_LIMIT],
+        "changed_count": len(changed),
+    }
+
+
+def changed_files(root: Path) -> list[str]:
+    """Files that differ from the revision, new ones included, as paths below the root; not those onrecord writes."""
+    told = _git(root, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
+    names = [entry[3:].decode(errors="backslashreplace") for entry in (told or b"").split(b"\0") if entry]
+    return sorted(name for name in names if not name.startswith(OWN_FILES))
+
+
+def dirty_hash(root: Path, changed: list[str]) -> str | None:
+    """One hash over what differs from the revision; None when nothing does."""
+    if not changed:
+        return None
+    whole = sha256()
+    for name in changed:
+        whole.update(name.encode() + b"\0")
+        whole.update(_content_of(root / name))
+    return whole.hexdigest()[:16]
+
+
+def _content_of(file: Path) -> bytes:
+    try:
+        about = file.stat()
+        if about.st_size > HASHED_BYTES:
+            return f"{about.st_size}/{about.st_mtime_ns}".encode()
+        return sha256(file.read_bytes()).digest()
+    except OSError:
+        return b"gone"
+
+
+def _git(folder: Path, *question: str) -> bytes | None:
+    command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", "--no-optional-locks", *question]
+    try:
+        answer = subprocess.run(command, capture_output=True, check=False, timeout=GIT_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout if answer.returncode == 0 else None

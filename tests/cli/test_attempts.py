@@ -1,0 +1,68 @@
+"""Attempts that onrecord does not launch, from the command line."""
+
+
+def test_start_and_succeed(command):
+    """`attempt start` is RUNNING; `succeed` takes metrics and files that are there, and is told apart from what was captured."""
+    command.ok("open", "work")
+    (command.project / "model.pt").write_text("weights")
+    started = command.data("attempt", "start", "--", "sbatch", "train.sh", kind="attempt")
+    assert (started["number"], started["status"], started["command"]) == (1, "running", "sbatch train.sh")
+    command.error("attempt", "succeed", "--output", "gone.pt", code=2, kind="invalid_input")
+    command.error("attempt", "succeed", "--metric", "loss=nan", code=2, kind="invalid_input")
+    done = command.data("attempt", "succeed", "--metric", "loss=0.5", "--output", "model.pt", kind="attempt")
+    assert (done["status"], done["captured"], done["metrics"]) == ("succeeded", False, {"loss": 0.5})
+    assert done["outputs"][0]["size"] == 7
+    assert "asserted" in command.ok("attempt", "list")
+    assert "asserted" in command.ok("attempt", "show", "1")
+
+
+def test_fail_abandon_and_correct(command):
+    """A failure needs its error, an abandoned one its reason; a settled one only grows."""
+    command.ok("open", "work")
+    command.ok("attempt", "start", "--", "make")
+    command.error("attempt", "fail", code=2, kind="usage")
+    command.error("attempt", "abandon", code=2, kind="usage")
+    command.error("attempt", "start", "--", "make", "again", code=10, kind="conflict")
+    command.ok("attempt", "fail", "--error", "boom")
+    command.error("attempt", "succeed", "1", code=10, kind="conflict")
+    command.ok("attempt", "correct", "1", "--fix", "cleaned", "--remark", "twice")
+    command.ok("attempt", "start", "--", "make")
+    command.ok("attempt", "abandon", "2", "--reason", "took too long")
+    one, two = command.data("attempt", "list", kind="attempts")
+    assert (one["status"], one["error"], one["fix"]) == ("failed", "boom", "cleaned")
+    assert (two["status"], two["reason"]) == ("abandoned", "took too long")
+    assert command.data("attempt", "show", "1", kind="attempt")["corrections"][0]["remark"] == "twice"
+    text = command.ok("attempt", "show", "1")
+    assert "fix\tcleaned\n" in text
+    assert "remark\ttwice\n" in text
+
+
+def test_errors_name_the_way(command):
+    """Unknown actions, numbers and words are answered with what there is."""
+    command.ok("open", "work")
+    assert "abandon" in command.error("attempt", "abandn", code=2, kind="usage")["hint"]
+    command.error("attempt", "show", "7", code=4, kind="not_found")
+    command.error("attempt", "show", "x", code=2, kind="usage")
+    command.error("attempt", "succeed", code=4, kind="not_found")
+    command.error("attempt", "start", code=2, kind="usage")
+    assert command.data("attempt", "list", kind="attempts") == []
+
+
+def test_start_warns_and_refuses_repetition(command):
+    """F14: what failed on this code is told before it is started by hand; --strict refuses."""
+    command.ok("open", "work")
+    command.ok("attempt", "start", "--", "make")
+    command.ok("attempt", "fail", "--error", "boom", "--fix", "clean")
+    command.error("attempt", "start", "--strict", "--", "make", code=10, kind="conflict")
+    data = command.data("attempt", "start", "--", "make", kind="attempt")
+    assert "boom; fix: clean" in data["warnings"][0]
+
+
+def test_text_of_agents_does_not_act(command):
+    """An error with control characters is shown, not executed; in the list it stays on its line."""
+    command.ok("open", "work")
+    command.ok("attempt", "start", "--", "make")
+    command.ok("attempt", "fail", "--error", "red \x1b[31m\nsecond\tline")
+    listed = command.ok("attempt", "list")
+    assert "\x1b" not in listed
+    assert len(listed.splitlines()) == 1

@@ -1,0 +1,153 @@
+"""The note, its check, the continuation report, instructions, and a close that needs more than a summary."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def told(command):
+    """A session whose note can be continued from."""
+    command.ok("open", "bug", "--objective", "Fix the intermittent 403 after an invite")
+    command.ok("reproduction", "pytest -k invite", "--rate", "3/10", "--scenario", "fresh database")
+    command.ok("run", "--", "true")
+    name = json.loads(command.data("note", "--format", "json", kind="note")["text"])["evidence"][0]["id"]
+    command.ok("state", "The middleware is the cause", "-l", "rejected", "-e", name)
+    command.ok("state", "The row is written late", "-l", "verified", "-e", name)
+    command.ok("next", "Look at the order", "--command", "pytest -k commit")
+    return command
+
+
+def test_the_note_has_five_forms(told):
+    """markdown, terminal, pull request, issue comment and JSON say the same facts in their own clothes."""
+    assert "**Reproduction:** pytest -k invite (rate 3/10) (in fresh database)" in told.ok("note")
+    assert told.ok("note", "bug") == told.ok("note", "--format", "terminal") == told.ok("show", "--note")
+    assert "## Ruled out" in told.ok("note", "--format", "pr")
+    assert "<details>" in told.ok("note", "--format", "issue")
+    task = json.loads(told.ok("note", "--format", "json"))
+    assert [finding["label"] for finding in task["findings"]] == ["rejected", "verified"]
+    told.error("note", "nowhere", code=4, kind="session_not_found")
+
+
+def test_the_note_file_is_headed_with_its_position(told):
+    """H35 H42: .onrecord/NOTE.md is written whole, says what it was made from, and is kept current from then on."""
+    data = told.data("note", "--write", kind="note_file")
+    file = told.project / ".onrecord" / "NOTE.md"
+    assert data["file"] == str(file)
+    assert file.read_text().startswith(
+        f"<!-- onrecord:note session={data['session']} position={data['position']} -->\n# bug"
+    )
+    told.ok("pause", "--reason", "later")
+    assert "*paused; from position" in file.read_text()
+    assert [path.name for path in (told.project / ".onrecord").iterdir()] == ["NOTE.md"]
+
+
+def test_a_foreign_file_is_not_replaced(told):
+    """A NOTE.md or --out file that is not ours is not touched unless --force says so."""
+    folder = told.project / ".onrecord"
+    folder.mkdir()
+    (folder / "NOTE.md").write_text("mine")
+    told.error("note", "--write", code=10, kind="conflict")
+    out = told.place / "body.md"
+    out.write_text("mine")
+    told.error("note", "--out", str(out), "--format", "pr", code=2, kind="usage")
+    told.ok("note", "--out", str(out), "--format", "pr", "--force")
+    told.ok("note", "--out", str(out), "--format", "pr")
+    assert "## Ruled out" in out.read_text()
+    assert (folder / "NOTE.md").read_text() == "mine"
+
+
+def test_the_check_names_what_is_missing(command, told):
+    """H47: a complete note passes; each gap is named with the command that fills it, and an essential one fails."""
+    assert told.data("note", "check", kind="note_check") == {
+        "session": told.data("show", kind="session")["id"], "grade": "complete", "gaps": [],
+    }  # fmt: skip
+    told.ok("next", "continue")
+    found = told.data("note", "check", "bug", kind="note_check", code=1)
+    assert (found["grade"], [gap["field"] for gap in found["gaps"]]) == ("insufficient", ["next action"])
+    done = told.run("note", "check")
+    assert done.code == 1
+    assert "next action\tis vague" in done.out
+
+
+def test_a_summary_alone_closes_nothing(command):
+    """H43: without reproduction, verified, rejected and next action a session stays open, or the override is on record."""
+    command.ok("open", "bug", "--objective", "Fix the intermittent 403 after an invite")
+    command.ok("state", "It is probably the cache")
+    error = command.error("close", "bug", "--reason", "all done, trust me", code=10, kind="conflict")
+    assert "next action, reproduction, verified, rejected" in error["message"]
+    command.ok("note", "none", "rejected", "--why", "only one theory so far")
+    assert "rejected" not in command.error("close", "bug", code=10, kind="conflict")["message"]
+    command.error("note", "none", "objective", "--why", "x", code=2, kind="usage")
+    assert command.data("close", "bug", "--anyway", "the customer left", kind="session")["state"] == "closed"
+    decision = command.data("log", "bug", "--kind", "decision.made", kind="log")["events"][0]["data"]
+    assert decision["why"] == "the customer left"
+    assert "verified" in decision["text"]
+
+
+def test_a_complete_session_and_a_plain_one_close(told):
+    """With a complete note, or without any finding, attempt or profile, closing is as simple as before."""
+    told.ok("close", "bug")
+    told.ok("open", "plain")
+    told.ok("decide", "nothing to see here")
+    told.ok("close", "plain")
+
+
+def test_continue_reports_and_marks_the_start(told):
+    """H44 G13: reused, rejected, new since the last start, unresolved, saved; the work log says that work goes on."""
+    first = told.data("continue", kind="continuation")
+    assert (len(first["reused"]), len(first["rejected"]), first["new"], first["saved"]["attempts"]) == (1, 1, [], 1)
+    told.ok("state", "The cache is cold")
+    dry = told.data("continue", "--dry-run", kind="continuation")
+    second = told.data("continue", "bug", kind="continuation")
+    assert [change["what"] for change in second["new"]] == ["finding f3"]
+    assert dry["position"] == second["position"]
+    assert told.data("continue", kind="continuation")["new"] == []
+    text = told.ok("continue")
+    assert "Already rejected (not tried again):\n- f1: The middleware is the cause" in text
+    starts = told.data("log", "--kind", "worklog.written", kind="log")["events"]
+    assert len(starts) == 4
+
+
+def test_resume_says_where_to_go_on(command):
+    """D04 G13: a resumed session with a profile starts at the first phase not done, and says what is skipped."""
+    command.ok("open", "l2", "--profile", "research", "--objective", "Does L2 help on small data")
+    command.ok("phase", "enter", "Motivation")
+    command.ok("section", "Session Title", "--text", "L2")
+    command.ok("section", "Research Specification", "--text", "Does L2 help?")
+    command.ok("phase", "finish", "Motivation")
+    command.ok("pause")
+    done = command.run("resume")
+    assert "go on with phase Planning" in done.err
+    assert "1 phases (Motivation)" in done.err
+    command.ok("pause")
+    data = command.data("resume", kind="session")
+    assert (data["phase"], data["saved"]["phases"]) == ("Planning", ["Motivation"])
+    assert "Session resumed at phase 1 Planning" in (command.project / "STATE.md").read_text()
+    assert "at phase 1 Planning" in command.data("log", kind="log")["events"][-1]["data"]["text"]
+
+
+def test_a_session_with_a_profile_ends_with_nothing_pending(command):
+    """D10: when every phase is done, closing needs no next action and the work log ends with `nothing pending`."""
+    (command.place / "one.toml").write_text('name = "one"\n[[phases]]\nname = "Do"\ncheckpoint = ["Log"]\n'
+                                            '[[sections]]\nname = "Log"\n[[sections]]\nname = "Work"\n'
+                                            'rule = "generated"\nfrom = "worklog"\n')  # fmt: skip
+    command.ok("open", "w", "--profile", str(command.place / "one.toml"), "--objective", "Do the one thing")
+    for words in (["phase", "enter"], ["section", "Log", "--text", "did it"], ["phase", "finish"]):
+        command.ok(*words)
+    for field in ("verified", "rejected"):
+        command.ok("note", "none", field, "--why", "nothing to find out")
+    command.ok("close", "w")
+    assert "Session complete: nothing pending" in (command.project / "STATE.md").read_text()
+
+
+def test_instructions_follow_the_session(command):
+    """`instructions` prints the general block, that of a profile, or that of the session's own profile; short."""
+    general = command.ok("instructions")
+    assert "Profile" not in general
+    research = command.ok("instructions", "--profile", "research")
+    assert "Profile research: 0 Motivation" in research
+    assert len(research.encode()) < 2_048
+    command.ok("open", "l2", "--profile", "research")
+    assert command.ok("instructions") == research
+    command.error("instructions", "--profile", "nothing", code=4, kind="not_found")

@@ -1,0 +1,202 @@
+"""The note: complete, short, current; and a brief that stands alone."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onrecord.connect import instructions
+from onrecord.session.records import Records
+from onrecord.stores.memory import MemoryStore
+from onrecord.views.handover import report, text_of
+from onrecord.views.instructions import placed
+from onrecord.views.note import BRIEF_LIMIT, REJECTED, brief, note
+from onrecord.views.note_forms import issue_comment, pull_request, task
+from onrecord.views.render import one_line
+from tests.laws import values
+from tests.phases.conftest import SMALL
+
+long_texts = values.long_hostile_texts.filter(str.strip)
+ANCHOR = {"path": "src/auth.py", "fingerprint": "aaaa"}
+
+
+def never_gone(_process):
+    return False
+
+
+@given(
+    long_texts, long_texts,
+    st.lists(st.tuples(long_texts, st.sampled_from(["rejected", "verified", "open", "blocked"])), max_size=12),
+    st.lists(st.tuples(long_texts, st.sampled_from(["failed", "running", "succeeded"])), max_size=3), st.booleans(),
+)  # fmt: skip
+def test_a_full_session_still_has_a_brief_that_stands_alone(objective, action, stated, attempts, stale):
+    """H33: with findings, attempts and a profile of any size, 2,048 bytes hold objective, next action and rejections."""
+    session = Records(MemoryStore(), project="/p").create("work", agent="main")
+    session.choose_profile(SMALL)
+    session.set_objective(objective)
+    session.set_next_action(action, command=action)
+    for number, (claim, label) in enumerate(stated):
+        session.state(f"{number} {claim}"[:4_000], label, evidence=["run-1"], anchors=[ANCHOR] if stale else [])
+    for number, (command, outcome) in enumerate(attempts):
+        session.start_attempt(["run", str(number), command])
+        if outcome == "running":
+            break
+        session.settle_attempt(None, outcome, error=command if outcome == "failed" else None)
+    if stale:
+        session.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
+    text = brief(session.views)
+    assert len(text.encode()) <= BRIEF_LIMIT
+    lines = text.split("\n")
+    assert lines[1].startswith(f"Objective: {one_line(objective, 4_000)[:15]}")
+    assert lines[2].startswith(f"Next action: {one_line(action, 4_000)[:15]}")
+    rejected = [finding["id"] for finding in session.views.findings.labelled("rejected")]
+    assert bool(rejected) is any(line.startswith(REJECTED) for line in lines)
+    if rejected:
+        assert any(line.startswith(f"- {rejected[-1]}: ") for line in lines)
+    if session.views.attempts.unresolved():
+        assert "unresolved" in text
+
+
+def told(session) -> Any:
+    session.set_objective("Fix the intermittent 403")
+    session.set_reproduction("pytest -k invite", rate="3/10")
+    session.record_evidence("run", id="run-a", captured=True, command="pytest -k invite")
+    session.record_evidence("log", id="log-b", ref="acceptance 17")
+    session.state("The middleware is the cause", "rejected", evidence=["run-a"])
+    session.state("The row is written late", "verified", evidence=["log-b"], anchors=[ANCHOR])
+    session.set_next_action("Read the commit order", command="pytest -k commit")
+    return session.note()
+
+
+def test_captured_and_asserted_evidence_are_told_apart(session):
+    """H18: what onrecord captured carries a mark; what somebody asserts does not, in every rendering."""
+    text = told(session)
+    for shown in (text, session.brief(), pull_request(session.views)):
+        assert "[run-a✓]" in shown
+        assert "[log-b]" in shown
+    findings = task(session.views)["findings"]
+    assert [one["evidence"][0]["how"] for one in findings] == ["captured", "asserted"]
+
+
+def test_a_stale_finding_says_how_much_changed(session):
+    """H14 H28: code under a finding changed: it is stale, with the number of files; a revert makes it verified again."""
+    told(session)
+    session.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
+    assert "f2: The row is written late (was verified; 1 file changed since) [log-b]" in session.note()
+    assert "## Verified" not in session.note()
+    assert "Stale (check again" in session.brief()
+    session.record("code.changed", {"anchors": {"src/auth.py": "aaaa"}})
+    assert "## Verified" in session.note()
+    assert "Stale" not in session.note()
+
+
+def test_a_verified_cause_is_no_fix(session):
+    """H45: root cause verified and fix implemented are two statements."""
+    told(session)
+    session.reach("root_cause", finding="f2")
+    assert "root cause verified (f2); fix not implemented" in session.note()
+    session.reach("fix", evidence=["run-a"])
+    assert "root cause verified (f2); fix implemented" in session.brief()
+
+
+def test_a_note_is_assembled_when_nobody_wrote_one(records):
+    """Without a word from the agent the note tells what ran, what failed, which files changed and the last turn."""
+    plain = records.open("plain", agent="main")
+    plain.record_turn(
+        [{"role": "user", "content": "Why the 403?"}, {"role": "assistant", "content": "Looking at auth."}]
+    )
+    plain.start_attempt("pytest -k invite", revision={"revision": "abc", "dirty": "d", "changed": ["src/auth.py"]})
+    plain.settle_attempt(1, "failed", error="AssertionError: 403")
+    plain.start_attempt("pytest -k other")
+    text = plain.note()
+    for part in (
+        "What happened (nobody wrote a note", "attempt 1 failed: pytest -k invite; error: AssertionError: 403",
+        "files changed: src/auth.py", "last turn of main: assistant: Looking at auth.", "1 committed turns",
+        "attempt 2 running; unresolved, settle it first: pytest -k other",
+    ):  # fmt: skip
+        assert part in text
+    plain.set_next_action("Read the middleware")
+    assert "What happened" not in plain.note()
+
+
+def test_a_lost_attempt_is_told_as_lost(session):
+    """An attempt whose process is gone is lost in the brief, never running and never succeeded."""
+    session.start_attempt("python train.py", process={"pid": 1})
+    assert "attempt 1 lost; unresolved" in brief(session.views, lambda _process: True)
+    assert "attempt 1 running; unresolved" in brief(session.views, never_gone)
+
+
+def test_other_renderings_are_inert(session):
+    """A pull request body or comment mentions nobody and opens no tag, whatever an agent claimed."""
+    told(session)
+    session.state("@everyone <img src=x> <!-- hidden", "open")
+    for text in (pull_request(session.views), issue_comment(session.views)):
+        assert "@everyone" not in text
+        assert "<img" not in text
+        assert "&#64;everyone &lt;img src=x> &lt;!-- hidden" in text
+    assert "## Ruled out" in pull_request(session.views)
+    assert issue_comment(session.views).startswith("### work (open, position ")
+
+
+def test_the_task_file_is_complete(session):
+    """H38: the JSON task file has every field of the note, unshortened, and is JSON."""
+    told(session)
+    data = json.loads(json.dumps(task(session.views)))
+    assert data["objective"] == "Fix the intermittent 403"
+    assert data["next_action"]["command"] == "pytest -k commit"
+    assert data["reproduction"]["rate"] == "3/10"
+    assert [one["label"] for one in data["findings"]] == ["rejected", "verified"]
+    assert [phase["status"] for phase in data["phases"]] == ["pending", "pending", "pending"]
+
+
+def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
+    """H44 G13: reused, already rejected, new since, unresolved; phases, attempts, tokens and time that are saved."""
+    told(session)
+    session.enter_phase("Plan")
+    session.write_section("Design", "simple")
+    session.finish_phase("Plan")
+    session.use("model", input_tokens=1_000, output_tokens=200)
+    before = session.at(session.head.position).views
+    clock.advance(90)
+    session.start_attempt("make it")
+    session.settle_attempt(1, "failed", error="it broke", seconds=4.5)
+    session.state("The cache is stale", "open")
+    session.start_attempt("make it again")
+    found = report(session.views, before, never_gone, int(clock() * 1e6))
+    assert found["reused"] == ["f2: The row is written late [log-b]"]
+    assert found["rejected"] == ["f1: The middleware is the cause [run-a✓]"]
+    assert {one["what"] for one in found["new"]} == {"finding f3", "attempt 1", "attempt 2"}
+    assert found["unresolved"] == ["attempt 2 is running: make it again"]
+    assert found["saved"] == {
+        "phases": ["Plan"], "attempts": 1, "failed_attempts": 1, "attempt_seconds": 4.5, "tokens": 1_200, "seconds": 90.0,
+    }  # fmt: skip
+    text = text_of(found)
+    assert "Go on with: phase Do: Read the commit order $ pytest -k commit" in text
+    assert "1 phases (Plan), 1 attempts (1 failed, 4.5 s); saved: 1,200 tokens, 90 s" in text
+
+
+def test_no_template_can_lose_the_instructions():
+    """E15 E16: the block is in a prompt exactly once: added where it is missing, renewed where it stands."""
+    block = instructions("research")
+    assert len(block) < 2_048
+    bare = instructions("research", into="A prompt of another domain")
+    assert bare == f"A prompt of another domain\n\n{block}"
+    assert instructions("research", into=bare) == bare
+    renewed = instructions("build", into=f"{bare}\nafter\n{block}")
+    assert renewed.count("onrecord:instructions end") == 1
+    assert renewed == f"A prompt of another domain\n\n{instructions('build')}\nafter\n"
+    assert placed("", block) == block
+
+
+@given(st.lists(values.spoken, min_size=1, max_size=5))
+def test_a_note_made_of_events_has_no_forged_line(spoken):
+    """A turn's text cannot add a heading or entry to the note that is assembled from events."""
+    session = Records(MemoryStore(), project="/p").open("work", agent="main")
+    turn = session.record_turn([{"role": "user", "content": text} for text in spoken])
+    lines = note(session.views, session.transcript().committed[-1]).split("\n")
+    assert turn.position > 0
+    assert [line for line in lines if line.startswith("## ")] == [
+        "## What happened (nobody wrote a note; this is from the events)"
+    ]
+    assert sum(line.startswith("- ") for line in lines) == 1 + min(len(spoken), 4)

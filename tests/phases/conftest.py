@@ -1,0 +1,50 @@
+"""Sessions with a profile, in memory, on a clock that is turned by hand."""
+
+from typing import Any
+
+import pytest
+
+from onrecord.connect import load_profile
+from onrecord.session.records import Records
+from onrecord.stores.memory import MemoryStore
+from onrecord.testing import FakeClock
+
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "phases": [{"name": "Plan", "checkpoint": ["Design"]}, {"name": "Do", "checkpoint": ["Runs"]}, {"name": "Tell"}],
+    "sections": [
+        {"name": "Spec", "description": "What is wanted.", "rule": "append"},
+        {"name": "Design", "description": "How it is done."},
+        {"name": "Runs", "description": "What ran.", "rule": "generated", "from": "attempts"},
+    ],
+}
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def records(clock):
+    with Records(MemoryStore(clock=clock), project="/project", clock=clock) as found:
+        yield found
+
+
+@pytest.fixture
+def session(records):
+    """A session with a profile of three phases."""
+    opened = records.create("work", agent="main", objective="Make the thing work")
+    opened.choose_profile(SMALL)
+    return opened
+
+
+@pytest.fixture
+def building(records):
+    """A session of the shipped profile `build`, with two features."""
+    opened = records.create("app", agent="main", objective="A small app")
+    opened.choose_profile(load_profile("build"))
+    opened.list_feature("login", "A user can log in")
+    opened.list_feature("logout", "A user can log out")
+    opened.record_evidence("run", id="run-1", captured=True)
+    return opened

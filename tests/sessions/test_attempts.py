@@ -1,0 +1,234 @@
+"""Attempts: RUNNING first, settled once, never assumed to have succeeded."""
+
+import contextlib
+import multiprocessing
+import os
+import subprocess
+import sys
+
+import pytest
+
+import onrecord
+from onrecord import machine
+from onrecord.errors import Conflict, InvalidInput, NotFound
+from onrecord.session.handle import Session
+from onrecord.views.attempts import LOST, RUNNING, error_signature, orphaned, status_of
+
+CODE = {"revision": "abc", "dirty": None}
+
+
+def failed(session, command, error, *, code=CODE, fix=None):
+    session.start_attempt(command, revision=code)
+    session.settle_attempt(None, "failed", error=error, fix=fix)
+
+
+def test_an_attempt_is_on_record_before_it_runs_and_is_settled_once(session, again):
+    """F01 F02 F06: RUNNING with the exact command, then the outcome; a settled attempt never changes."""
+    session.start_attempt(["python", "train.py", "--name", "a b"], cwd="sub", revision=CODE)
+    seen = Session(again.store, session.id).views.attempts.attempts["1"]
+    assert (seen["status"], seen["command"], seen["cwd"]) == (RUNNING, "python train.py --name 'a b'", "sub")
+    session.settle_attempt(1, "succeeded", metrics={"loss": 0.25}, outputs=[{"path": "m.pt"}])
+    before = session.head
+    for outcome in ("succeeded", "failed", "abandoned"):
+        with pytest.raises(Conflict, match="settled and stays so: succeeded"):
+            session.settle_attempt(1, outcome, error="e", reason="r")
+    assert session.refresh().head == before
+    assert session.views.attempts.get(1)["metrics"] == {"loss": 0.25}
+
+
+def test_no_second_attempt_of_an_agent_while_one_is_unresolved(records):
+    """F09: an agent settles before it starts again; another agent is free; numbers go on over restarts (F12)."""
+    session = records.open("work", agent="one")
+    session.start_attempt("make")
+    with pytest.raises(Conflict, match="is unresolved"):
+        session.start_attempt("make test")
+    records.open("work", agent="two").start_attempt("make lint")
+    session.settle_attempt(1, "abandoned", reason="not needed")
+    Session(records.store, session.id, agent="one").start_attempt("make test")
+    assert [(one["number"], one["by"]) for one in session.views.attempts.all()] == [(1, "one"), (2, "two"), (3, "one")]
+
+
+def test_outcomes_say_what_they_must(session):
+    """F04: a failure has its error, an abandoned one its reason, a success no number that is none."""
+    session.start_attempt("make")
+    for outcome, about in (
+        ("failed", {}),
+        ("abandoned", {}),
+        ("succeeded", {"metrics": {"loss": float("nan")}}),
+        ("done", {}),
+    ):
+        with pytest.raises(InvalidInput):
+            session.settle_attempt(1, outcome, **about)
+    with pytest.raises(NotFound):
+        session.settle_attempt(2, "failed", error="e")
+    session.settle_attempt(1, "failed", error="loss is nan", metrics={"loss": float("nan")})
+    assert session.views.attempts.get(1)["metrics"] == {"loss": "nan"}
+
+
+def test_a_correction_adds_and_overwrites_nothing(session):
+    """F05 F17: the fix may come later; the error stays as it was recorded."""
+    failed(session, "make", "boom 7")
+    session.correct_attempt(1, fix="pinned the compiler")
+    attempt = session.views.attempts.get(1)
+    assert (attempt["status"], attempt["error"], attempt["fix"]) == ("failed", "boom 7", "pinned the compiler")
+    with pytest.raises(InvalidInput):
+        session.correct_attempt(1)
+    session.start_attempt("make")
+    with pytest.raises(Conflict):
+        session.correct_attempt(2, fix="too early")
+
+
+def test_with_attempt_records_success_failure_and_bad_numbers(session):
+    """`with session.attempt(...)` succeeds, fails with the exception as its error, or fails for a number that is none."""
+    with session.attempt("train 1") as attempt:
+        attempt.metric("loss", 0.5)
+        attempt.output("model.pt")
+    with contextlib.suppress(ZeroDivisionError), session.attempt("train 2") as attempt:
+        attempt.fix = "divide by one"
+        raise ZeroDivisionError("division by zero")
+    with session.attempt("train 3") as attempt:
+        attempt.metric("loss", float("inf"))
+    assert [(one["status"], one["error"], one["fix"]) for one in session.views.attempts.all()] == [
+        ("succeeded", None, None),
+        ("failed", "ZeroDivisionError: division by zero", "divide by one"),
+        ("failed", "metric loss is inf", None),
+    ]
+    assert session.views.attempts.get(1)["outputs"] == ["model.pt"]
+
+
+def test_lost_is_deduced_and_reversible(session):
+    """F13 T01: an attempt whose processes are gone is lost and refuses the next; found alive, it runs again."""
+    sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        session.start_attempt("train", process=machine.identity_of(sleeper.pid))
+        attempt = session.views.attempts.get(1)
+        assert status_of(attempt, machine.is_gone) == RUNNING
+        position = session.head.position
+        assert status_of(attempt, lambda _process: True) == LOST
+        assert status_of(attempt, lambda _process: False) == RUNNING
+    finally:
+        sleeper.communicate(b"\n")
+    assert status_of(attempt, machine.is_gone) == LOST
+    assert attempt["status"] == RUNNING
+    with pytest.raises(Conflict, match="is lost"):
+        session.start_attempt("train")
+    assert session.refresh().head.position == position
+    session.settle_attempt(1, "failed", error="the machine went down")
+    assert status_of(session.views.attempts.get(1), machine.is_gone) == "failed"
+
+
+def test_a_command_that_outlives_its_keeper_still_runs(session):
+    """T01: as long as the command or the onrecord that started it is there, nothing is lost; the orphan is told."""
+    dead = machine.identity() | {"pid": 2**22 + 1, "started": "0"}
+    session.start_attempt("train", process=machine.identity(), keeper=dead)
+    attempt = session.views.attempts.get(1)
+    assert status_of(attempt, machine.is_gone) == RUNNING
+    assert orphaned(attempt, machine.is_gone)
+    assert not orphaned(attempt | {"keeper": machine.identity()}, machine.is_gone)
+    assert status_of(attempt | {"process": dead}, machine.is_gone) == LOST
+
+
+def test_an_attempt_nobody_watches_is_never_lost(session):
+    """Without a process on record an attempt waits until somebody settles it."""
+    session.start_attempt("by hand")
+    assert status_of(session.views.attempts.get(1), lambda _process: True) == RUNNING
+
+
+def test_the_same_command_on_the_same_code_is_foreseen(session):
+    """F14: a failure is told before the same command runs on the same code, not on other code."""
+    failed(session, "make test", "boom")
+    assert session.foreseen_failure(["make", "test"], CODE)["number"] == 1
+    assert session.foreseen_failure("make lint", CODE) is None
+    assert session.foreseen_failure("make test", CODE | {"dirty": "d1"}) is None
+    failed(session, "make test", "boom", fix="clean first")
+    failed(session, "make test", "boom")
+    assert session.foreseen_failure("make test", CODE)["fix"] == "clean first"
+
+
+def test_what_a_run_wrote_itself_is_not_other_code(session):
+    """F14: files that the failed run left behind do not make its repetition a new thing."""
+    session.start_attempt("make", revision=CODE)
+    session.settle_attempt(1, "failed", error="boom", code_after="abc/left-behind")
+    assert session.foreseen_failure("make", CODE | {"dirty": "left-behind"})["number"] == 1
+
+
+def test_an_error_that_failed_on_this_code_is_foreseen_for_its_other_commands(session):
+    """F14: a command that died of an error before is warned when this code has met that error, in whatever command."""
+    failed(session, "train --big", "CUDA out of memory: 512 MiB at 0x7f01", code={"revision": "old", "dirty": None})
+    assert session.foreseen_failure("train --big", CODE) is None
+    failed(session, "train --small", "CUDA out of memory: 64 MiB at 0x7faa", fix="smaller batch")
+    foreseen = session.foreseen_failure("train --big", CODE)
+    assert (foreseen["number"], foreseen["fix"]) == (2, "smaller batch")
+    assert session.foreseen_failure("train --other", CODE) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("KeyError at 0x7f00 in /tmp/a/b.py line 3", "KeyError at 0x11ab in /home/x.py line 99", True),
+        ("timed out after 3 s", "timed out after 3.5 s", True),
+        ("KeyError: 'row'", "KeyError: 'line'", False),
+    ],
+)
+def test_an_error_signature_leaves_out_what_varies(one, other, same):
+    """Numbers, addresses and paths differ from run to run; the words do not."""
+    assert (error_signature(one) == error_signature(other)) is same
+
+
+def _settle(url, number, outcome, ready, results):
+    with onrecord.connect(url, project="/project") as records:
+        session = records.open("race", agent=outcome)
+        session.views  # noqa: B018 - folded before the race, so that both believe it is theirs
+        ready.wait()
+        try:
+            session.settle_attempt(number, outcome, error="e", reason="r")
+            results.put(outcome)
+        except Conflict:
+            results.put(None)
+
+
+def _start(url, id, ready, results):
+    with onrecord.connect(url, project="/project") as records:
+        session = Session(records.store, id, agent="same")
+        session.views  # noqa: B018 - as above
+        ready.wait()
+        try:
+            results.put(session.start_attempt(f"make {os.getpid()}").position)
+        except Conflict:
+            results.put(None)
+
+
+def race(target, arguments):
+    context = multiprocessing.get_context("spawn")
+    ready, results = context.Barrier(len(arguments)), context.Queue()
+    processes = [context.Process(target=target, args=(*words, ready, results)) for words in arguments]
+    for process in processes:
+        process.start()
+    found = [results.get(timeout=60) for _process in processes]
+    for process in processes:
+        process.join(60)
+    return found
+
+
+def test_of_two_settlers_at_once_one_wins(tmp_path):
+    """Two processes settle the same attempt in the same moment: one outcome is on record, the other is refused."""
+    url = f"sqlite:///{tmp_path}/race.db"
+    with onrecord.connect(url, project="/project") as records:
+        session = records.open("race", agent="one")
+        for number in range(1, 4):
+            session.start_attempt("make")
+            found = race(_settle, [(url, number, "failed"), (url, number, "succeeded"), (url, number, "abandoned")])
+            (winner,) = [outcome for outcome in found if outcome]
+            assert session.views.attempts.attempts[str(number)]["status"] == winner
+        settled = [event for event in session.events() if event.kind == "attempt.settled"]
+        assert len(settled) == 3
+
+
+def test_of_two_starters_of_one_agent_one_wins(tmp_path):
+    """F09: two processes of one agent start at once: one attempt is RUNNING, the other is told."""
+    url = f"sqlite:///{tmp_path}/race.db"
+    with onrecord.connect(url, project="/project") as records:
+        session = records.open("race")
+        found = race(_start, [(url, session.id)] * 3)
+        assert len([position for position in found if position]) == 1
+        assert len(session.views.attempts.all()) == 1

@@ -1,0 +1,95 @@
+"""The L2 experiment: two failures, a kill between RUNNING and the result, and a success at the right phase."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+TRAIN = """
+import json, os, sys, time
+l2 = float(sys.argv[1])
+if l2 == 0: raise ArithmeticError("Singular matrix")
+if len(sys.argv) > 2:
+    open("started", "w").close()
+    time.sleep(60)
+json.dump({"mse": float("nan") if l2 < 0 else 0.0663}, open("metrics.json", "w"))
+"""
+RUN = ("run", "--metrics-file", "metrics.json", "--", sys.executable, "train.py")
+
+
+def prepare(agent):
+    """A research session in its fourth phase."""
+    (agent.command.project / "train.py").write_text(TRAIN)
+    agent.do("open", "l2", "--objective", "Does L2 help?", "--profile", "research")
+    for phase, sections in {
+        "Motivation": ("Session Title", "Research Specification"), "Planning": ("Experiment Design",),
+        "Setup": ("Files and Resources",),
+    }.items():  # fmt: skip
+        agent.do("phase", "enter", phase)
+        for section in sections:
+            agent.do("section", section, "--text", f"{section} of the L2 study")
+        agent.do("phase", "finish", phase)
+    agent.do("phase", "enter", "Implementation")
+
+
+def killed_in_the_middle(agent):
+    """Start a run and kill onrecord and its command with SIGKILL while it runs."""
+    process = agent.command.started(*RUN, "0.1", "slow", env={"ONRECORD_AGENT": agent.name}, start_new_session=True)
+    deadline = time.monotonic() + 20
+    while not (agent.command.project / "started").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(process.pid, signal.SIGKILL)
+    for child in map(int, children):
+        os.killpg(os.getpgid(child), signal.SIGKILL)
+    process.communicate()
+
+
+def test_two_failures_a_kill_and_a_success_at_the_right_phase(agent):
+    """L01 to L03: exact errors and metrics in time; after the kill work goes on in the phase it was in."""
+    first = agent("claude")
+    prepare(first)
+    first.do(*RUN, "0", code=1)
+    first.do("attempt", "correct", "1", "--fix", "l2 above zero")
+    first.do(*RUN, "-1", code=1)
+    killed_in_the_middle(first)
+
+    again = agent("claude")
+    told = again.do("continue")
+    assert "phase Implementation" in told
+    assert "3 phases (Motivation, Planning, Setup)" in told
+    assert "attempt 3 is lost" in told
+    attempts = again.command.data("attempt", "list", kind="attempts")
+    assert [one["status"] for one in attempts] == ["failed", "failed", "lost"]
+    assert [one["error"] for one in attempts[:2]] == ["ArithmeticError: Singular matrix", "metric mse is nan"]
+
+    # Nothing is edited, run or finished until somebody says how the lost run ended.
+    assert again.do("gate", "--tool", "Edit", "--path", "train.py", code=10).startswith("deny: attempt 3 ")
+    assert again.do("gate", "--tool", "Bash", "--command", "make", code=10).startswith("deny: attempt 3 ")
+    assert again.try_to("phase", "finish", "Implementation").code == 10
+    again.do("attempt", "fail", "3", "--error", "killed", "--fix", "run it again")
+    assert again.do("gate", "--tool", "Edit", "--path", "train.py") == "allow\n"
+
+    again.do(*RUN, "0.1")
+    attempts = again.command.data("attempt", "list", kind="attempts")
+    assert (attempts[3]["number"], attempts[3]["status"], attempts[3]["metrics"]) == (4, "succeeded", {"mse": 0.0663})
+    again.do("phase", "finish", "Implementation")
+    again.do("phase", "enter", "Analysis")
+    assert again.try_to("phase", "enter", "Implementation").code == 10, "a finished phase is not repeated"
+    assert "phase Analysis" in again.do("continue", "--dry-run")
+
+
+def test_killed_between_the_write_and_the_run(agent):
+    """T01: RUNNING is durable before anything runs; if nothing ever ran, it waits to be settled and is no success."""
+    claude = agent("claude")
+    claude.do("open", "l2")
+    claude.do("attempt", "start", "--", "python", "train.py")
+    (attempt,) = claude.command.data("attempt", "list", kind="attempts")
+    assert attempt["status"] in ("running", "lost")
+    verdict = json.loads(claude.do("gate", "--tool", "Edit", "--path", "a.py", "--json", code=10))["data"]
+    assert verdict["rule"] == "unresolved_attempt"
+    claude.do("attempt", "abandon", "1", "--reason", "it never ran")
+    claude.do("gate", "--tool", "Edit", "--path", "a.py")

@@ -1,0 +1,1 @@
+"""The worktree: anchors, surveys, and commands that really run."""
