@@ -27,7 +27,8 @@ def run(coroutine):
 
 # What is for the inside, or needs no waiting, or is not a verb.
 INSIDE = {
-    Session: {"draft", "require_text", "take_up", "turning", "reload"},
+    # (`attempt` is a block around a running command; its two steps are awaited.)
+    Session: {"draft", "require_text", "take_up", "turning", "reload", "attempt"},
     Records: set(),
     Turn: set(),
 }

@@ -128,6 +128,35 @@ def test_what_is_no_message_is_refused(session, message, format):
     assert session.refresh().head == before
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "{",
+        "NaN",
+        '{"x": Infinity}',
+        '{"x": 1e999}',
+        '"\\ud800"',
+        "[" * 5_000,
+        "[" * 500 + "]" * 500,
+        "9" * 5_000,
+        '{"a": 1, "a": 2}',
+    ],
+    ids=lambda arguments: arguments[:8],
+)
+def test_whatever_a_model_writes_as_arguments_is_kept(session, arguments):
+    """A model may write arguments that are no JSON, or JSON that cannot be kept: its words are recorded all the same."""
+    call = {"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": arguments}}
+    given = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "no"},
+    ]
+    session.record_turn(given)
+    assert messages(session, "openai") == given
+    spoken = messages(session, "anthropic")
+    assert isinstance(spoken[0]["content"][0]["input"], dict)
+
+
 def test_the_developer_speaks_as_the_system(session):
     """OpenAI's developer is the neutral system, and the developer again when it goes back."""
     session.record_turn([{"role": "developer", "content": "be brief"}], format="openai")

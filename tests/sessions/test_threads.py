@@ -10,7 +10,7 @@ import pytest
 
 from onrecord.errors import TurnConflict
 from onrecord.session.handle import Session
-from onrecord.views.fold import Whole
+from onrecord.views.fold import VIEWS_VERSION, Whole
 
 THREADS = 16
 
@@ -172,7 +172,7 @@ def test_snapshots_while_others_write(records, monkeypatch):
     loaded = records.get("work")
     assert loaded.views.dump() == handles[0].refresh().views.dump()
     assert len(loaded.views.facts.decisions) == 80
-    kept = records.store.snapshot(loaded.id, "whole.2")
+    kept = records.store.snapshot(loaded.id, VIEWS_VERSION)
     assert kept is not None
 
 

@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 from onrecord.errors import InvalidInput
+from onrecord.log.codec import encode_payload
 
 ROLES = ("system", "user", "assistant", "tool")
 FORMATS = ("openai", "anthropic")
@@ -118,9 +119,11 @@ def _arguments(text: object) -> object:
     if not isinstance(text, str):
         return text
     try:
-        return json.loads(text)
-    except ValueError:
-        return text
+        arguments = json.loads(text)
+        encode_payload(arguments)
+    except (ValueError, RecursionError, InvalidInput):
+        return text  # a model may write NaN, half a character or a thousand brackets: its words are kept all the same
+    return arguments
 
 
 def _from_anthropic(message: Item) -> list[Item]:

@@ -85,7 +85,7 @@ class AttemptVerbs:
         raise Conflict("too many attempts are started at once", hint="try again")
 
     def settle_attempt(
-        self: Conducted, number: int | None, outcome: str, *, error: str | None = None, fix: str | None = None,
+        self: Conducted, /, number: int | None, outcome: str, *, error: str | None = None, fix: str | None = None,
         metrics: dict[str, float] | None = None, outputs: Sequence[Any] = (), reason: str | None = None, **about: Any,
     ) -> Event:  # fmt: skip
         """Record how an attempt ended: succeeded, failed (with its exact error) or abandoned (with a reason)."""

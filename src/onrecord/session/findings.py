@@ -105,7 +105,7 @@ class FindingVerbs:
         return self.record("milestone.reached", {"what": what, "finding": finding, "evidence": _named(evidence)})
 
     def record_evidence(
-        self: Conducted, kind: str, *, id: str | None = None, captured: bool = False, **about: Any
+        self: Conducted, /, kind: str, *, id: str | None = None, captured: bool = False, **about: Any
     ) -> Event:
         """Record something inspectable. `captured` is for what onrecord saw itself; the rest is asserted."""
         if kind not in EVIDENCE_KINDS:

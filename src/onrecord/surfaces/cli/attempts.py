@@ -10,6 +10,7 @@ from onrecord import machine
 from onrecord.errors import Conflict, InvalidInput, NotFound
 from onrecord.log.head import refuse_work
 from onrecord.session.attempts import code_of, number_at
+from onrecord.surfaces.cli import state_file
 from onrecord.surfaces.cli.call import pairs, whole_number
 from onrecord.surfaces.cli.exits import UsageError
 from onrecord.surfaces.cli.output import Cell
@@ -195,6 +196,7 @@ def _file(file: Any) -> str:
 def _answer(
     call: Call, session: Session, event: Event, sentence: str, *, number: int, more: dict[str, Any] | None = None
 ) -> int:
+    state_file.after(call, session)
     attempt = session.views.attempts.get(number) or {}
     data = attempt_data(attempt) | receipt_data(session.head, event, "recorded") | {"number": number} | (more or {})
     return call.output.done("attempt", data, f"{sentence} (position {event.position} of {session.name})")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import NotFound
 from onrecord.session.findings import EVIDENCE_KINDS
+from onrecord.surfaces.cli import state_file
 from onrecord.surfaces.cli.exits import UsageError
 from onrecord.surfaces.cli.output import Cell
 from onrecord.surfaces.cli.place import act, need, option, root_of, seconds
@@ -131,6 +132,7 @@ def _what(one: dict[str, Any]) -> str:
 
 
 def _answer(call: Call, session: Session, name: str, position: int) -> int:
+    state_file.after(call, session)
     view = session.views.findings
     data = evidence_data(view, view.evidence[name]) | {"state": "recorded", "position": position}
     return call.output.done("evidence", data, f"{view.how(name)} as {name} (position {position} of {session.name})")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import NotFound
+from onrecord.surfaces.cli import state_file
 from onrecord.surfaces.cli.exits import UsageError
 from onrecord.surfaces.cli.output import Cell
 from onrecord.surfaces.cli.place import act, need, option, root_of, seconds
@@ -227,6 +228,7 @@ def _argued(challenge: dict[str, Any]) -> str:
 
 
 def _answer(call: Call, session: Session, event: Event, name: str) -> int:
+    state_file.after(call, session)
     view = session.views.findings
     one = view.findings[name]
     for evidence in one["evidence"]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onrecord.log.head import refuse_work
+from onrecord.surfaces.cli import state_file
 from onrecord.surfaces.cli.attempts import attempt_data, metrics_of
 from onrecord.surfaces.cli.call import pairs
 from onrecord.surfaces.cli.output import shown
@@ -44,6 +45,7 @@ def run(call: Call) -> int:
         strict="strict" in call, fix=call.get("fix"), show=not call.output.json, warn=warn,
     )  # fmt: skip
     show_rest(done.ran)
+    state_file.after(call, session)
     if call.output.json:
         attempt = session.views.attempts.get(done.number) or {}
         about = {
