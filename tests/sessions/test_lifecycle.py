@@ -223,12 +223,12 @@ def test_a_hold_protects_until_it_is_released(records):
 
 def test_erasing_a_position_takes_its_words_everywhere(records):
     """K08: what was erased is gone from events, transcript, facts, search, lists, snapshots and every handle at work."""
-    session = records.open("work", objective="the canary is KX7")
-    session.record_turn([{"role": "user", "content": "canary KX7"}])
-    decided = session.decide("canary KX7 must go")
+    session = records.open("work", objective="the canary is plover")
+    session.record_turn([{"role": "user", "content": "canary plover"}])
+    decided = session.decide("canary plover must go")
     other = records.get("work")
-    assert "KX7" in other.note()
-    assert len(records.search("canary KX7")) == 3
+    assert "plover" in other.note()
+    assert len(records.search("canary plover")) == 3
     told = session.erase("a secret", positions=[1, 3, decided.position])
     assert told.data["reason"] == "a secret"
     assert told.data["ranges"] == [[1, 1], [3, 4]]
@@ -240,9 +240,9 @@ def test_erasing_a_position_takes_its_words_everywhere(records):
             str(handle.transcript().committed),
             repr(handle.head),
         ]
-        assert "KX7" not in "".join(everything)
-    assert "KX7" not in str(records.sessions())
-    assert records.search("canary KX7") == []
+        assert "plover" not in "".join(everything)
+    assert "plover" not in str(records.sessions())
+    assert records.search("canary plover") == []
     report = session.verify()
     assert report.ok
     assert report.erased == 3
@@ -252,13 +252,13 @@ def test_erasing_a_position_takes_its_words_everywhere(records):
 
 def test_erasing_everything_leaves_the_proof(records):
     """K08 T24: of an erased session only headers, hashes, its name and the erasure itself stay, and they verify."""
-    session = records.open("work", objective="secret KX7", metadata={"who": "KX7"})
-    session.record_turn([{"role": "user", "content": "KX7"}])
-    session.close("KX7")
+    session = records.open("work", objective="secret plover", metadata={"who": "plover"})
+    session.record_turn([{"role": "user", "content": "plover"}])
+    session.close("plover")
     session.erase("the customer asked")
     assert session.status == "erased"
     assert [event.data for event in session.events() if event.kind != "payload.erased"] == [None] * 5
-    assert "KX7" not in session.note() + str(records.sessions()) + str(list(session.events()))
+    assert "plover" not in session.note() + str(records.sessions()) + str(list(session.events()))
     assert session.verify().erased == 5
     with pytest.raises(SessionErased):
         session.erase("again")

@@ -41,7 +41,14 @@ def prepare(session: Session, key: str, name: str, *, rerun_unknown: bool) -> tu
         if not rerun_unknown:
             raise _unknown(session, key)
         settle(session, key, error="unknown; run again at the caller's request")
-    start(session, key, name, None)
+    try:
+        start(session, key, name, None)
+    except Conflict:
+        # Another thread or agent was quicker; if it is through already, its result is ours.
+        ended = _latest(session, key)[1]
+        if ended is not None and _succeeded(ended):
+            return True, _result(ended, key)
+        raise
     return False, None
 
 
