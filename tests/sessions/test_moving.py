@@ -83,35 +83,35 @@ def test_nothing_is_overwritten(session, elsewhere, records):
 
 def test_an_erased_session_is_not_brought_back(session, records):
     """T24: a bundle of before does not bring back what was erased here."""
-    session.record_turn([{"role": "user", "content": "KX7"}])
+    session.record_turn([{"role": "user", "content": "plover"}])
     session.close()
     data = list(bundle.lines_of(session))
     session.erase("the customer asked")
     for update in (False, True):
         with pytest.raises((Conflict, SessionErased)):
             bundle.take_in(records, data, update=update)
-    assert records.search("KX7") == []
+    assert records.search("plover") == []
 
 
 def test_an_erasure_elsewhere_is_made_here_too(session, elsewhere, records):
     """K08: when what comes back tells of an erasure, the words go here as well, and the log says so."""
-    secret = session.record_turn([{"role": "user", "content": "KX7"}])
+    secret = session.record_turn([{"role": "user", "content": "plover"}])
     session.leave()
     moved = bundle.take_in(elsewhere, bundle.lines_of(session))
     moved.erase("a secret", positions=[secret.position])
     back = bundle.take_in(records, bundle.lines_of(moved), update=True)
     assert back.transcript().committed[0].erased
-    assert records.search("KX7") == []
+    assert records.search("plover") == []
     assert back.verify().ok
     assert back.verify().erased == 1
 
 
 def test_a_bundle_without_erased_words(session, elsewhere):
     """K08: a bundle has no erased payloads, and the session verifies where it arrives, as erased and not as damaged."""
-    session.record_turn([{"role": "user", "content": "KX7"}])
+    session.record_turn([{"role": "user", "content": "plover"}])
     session.erase("a secret", positions=[3])
     data = list(bundle.lines_of(session))
-    assert "KX7" not in "".join(data)
+    assert "plover" not in "".join(data)
     report = bundle.take_in(elsewhere, data).verify()
     assert report.ok
     assert report.erased == 1
