@@ -128,14 +128,17 @@ def test_sections_have_a_limit_also_when_they_grow(session):
 
 
 def test_closing_says_what_is_pending(session):
-    """D10: the last line of the work log is honest: what is pending, or that nothing is."""
+    """D10 H43: not with only a summary; and the last line of the work log is honest: what is pending, or nothing."""
     finish(session, "Plan")
-    session.close("later")
+    with pytest.raises(Conflict, match="only a summary"):
+        session.close("later")
+    session.close("later", anyway="the machine is taken away")
+    assert session.views.facts.decisions[-1]["why"] == "the machine is taken away"
     assert session.views.phases.worklog[-1]["text"] == "Session ended with pending: phase Do, phase Tell"
     session.resume(reopen=True)
     finish(session, "Do")
     finish(session, "Tell")
-    session.close("done")
+    session.close("done", anyway="nothing was to be found out")
     assert session.views.phases.worklog[-1]["text"] == "Session complete: nothing pending"
     assert [event.kind for event in session.events()][-2:] == ["worklog.written", "session.closed"]
 

@@ -23,7 +23,7 @@ from onrecord.session.attempts import AttemptVerbs
 from onrecord.session.facts import FactVerbs
 from onrecord.session.findings import FindingVerbs
 from onrecord.session.gating import GateVerbs
-from onrecord.session.phases import PhaseVerbs
+from onrecord.session.phases import PhaseVerbs, refuse_summary
 from onrecord.views.fold import BODIES, VIEWS_VERSION, Whole, fold_whole
 from onrecord.views.present import PRESENT_VERSION, Present
 
@@ -169,8 +169,8 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs):
         if because is not None and not 0 < because <= self.head.position:
             raise EventNotFound(f"no event stands at position {because}, which this one is to come from")
         event = self.append(self.draft(kind, data, id=id, because=because))[0]
-        if self.behind:
-            self.refresh()  # whoever says something sees it said
+        if self.behind and kind.startswith("session."):
+            self.refresh()  # `status` and `name` are told as this handle knows them: it must know its own step
         return event
 
     def join(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
@@ -298,11 +298,17 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs):
         """Go on after a pause; with `reopen`, after a close."""
         return self._record("session.resumed", {"reason": reason} | ({"reopen": True} if reopen else {}))
 
-    def close(self, reason: str = "") -> Event:
-        """End the session and keep its record; with a profile, the work log ends with what is pending, or nothing."""
+    def close(self, reason: str = "", *, anyway: str | None = None, note_owed: bool = False) -> Event:
+        """End the session and keep its record; with a profile, the work log ends with what is pending, or nothing.
+
+        A session with a profile (or any that has findings or attempts, with `note_owed`) is not closed with only a
+        summary; `anyway` does it all the same, and is recorded.
+        """
         from onrecord.session import turns
 
         phases = self.views.phases
+        if (phases.profile or note_owed) and self.status in LIVE:
+            refuse_summary(self, anyway)
         last = {"text": self.completion(), "phase": phases.current(), "mark": "end"}
         first = [self.draft("worklog.written", last)] if phases.profile and self.status in LIVE else []
         return turns.stop(self, "session.closed", reason, *first)

@@ -205,3 +205,20 @@ def _how_to_fill(phases: Phases, name: str) -> str:
     if sections[name]["rule"] == "generated":
         return f"it is made from {sections[name]['from']}: {sections[name]['description']}"
     return f"onrecord section {name!r} --text ...; a line in the work log is no substitute"
+
+
+def refuse_summary(session: Conducted, anyway: str | None) -> None:
+    """A session is not closed with only a summary; `anyway` allows it all the same, and is on record."""
+    from onrecord.views.check import obstacles
+
+    gaps = obstacles(session.views)
+    if not gaps:
+        return
+    missing = ", ".join(dict.fromkeys(gap.field for gap in gaps))
+    if anyway is None:
+        raise Conflict(
+            f"{session.views.head.name} cannot be closed with only a summary; its note lacks: {missing}",
+            hint=f"{gaps[0].clear}; onrecord note check names all; --anyway REASON closes it and is recorded",
+        )
+    why = session.require_text(anyway, "closing an unfinished session", TEXT_LIMIT)
+    session.record("decision.made", {"text": f"Closed although the note lacks: {missing}", "why": why})

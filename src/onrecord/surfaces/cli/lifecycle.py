@@ -8,7 +8,7 @@ from onrecord.errors import IllegalTransition
 from onrecord.log.head import ACTIVE, ARCHIVED, CLOSED, LIVE, OPEN, PAUSED, RESUMED
 from onrecord.surfaces.cli import state_file
 from onrecord.surfaces.cli.call import whole_number
-from onrecord.surfaces.cli.notes import refuse_summary, tell_saved
+from onrecord.surfaces.cli.notes import tell_saved
 from onrecord.surfaces.cli.place import look_around
 from onrecord.surfaces.cli.shapes import session_data
 
@@ -53,8 +53,11 @@ def close(call: Call) -> int:
     session = call.session()
     if session.head.status in LIVE:
         state_file.before(call, session)
-        refuse_summary(session, call.get("anyway"))
-    done = _step(call, session, (CLOSED, ARCHIVED), lambda: session.close(call.get("reason") or ""))
+
+    def take() -> Event:
+        return session.close(call.get("reason") or "", anyway=call.get("anyway"), note_owed=True)
+
+    done = _step(call, session, (CLOSED, ARCHIVED), take)
     state_file.after(call, session)
     return done
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
-from onrecord.errors import Conflict
 from onrecord.log.head import LIVE
 from onrecord.surfaces.cli import state_file
 from onrecord.surfaces.cli.exits import FAILED, UsageError
@@ -191,19 +190,3 @@ def reproduction(call: Call) -> int:
     state_file.after(call, session)
     data = receipt_data(session.head, event, "recorded")
     return call.output.done("event", data, f"recorded at position {event.position}: {describe(event)}")
-
-
-def refuse_summary(session: Session, anyway: str | None) -> None:
-    """A session is not closed with only a summary; `anyway` does it all the same, and is on record."""
-    from onrecord.views.check import obstacles
-
-    gaps = obstacles(session.views)
-    if not gaps:
-        return
-    missing = ", ".join(dict.fromkeys(gap.field for gap in gaps))
-    if anyway is None:
-        raise Conflict(
-            f"{session.name} cannot be closed with only a summary; its note lacks: {missing}",
-            hint=f"{gaps[0].clear}; onrecord note check names all; --anyway REASON closes it and is recorded",
-        )
-    session.decide(f"Closed although the note lacks: {missing}", why=anyway)
