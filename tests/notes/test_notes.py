@@ -1,3 +1,5 @@
+import jinja2
+
 """The note: complete, short, current; and a brief that stands alone."""
 
 import json
@@ -200,3 +202,14 @@ def test_a_note_made_of_events_has_no_forged_line(spoken):
         "## What happened (nobody wrote a note; this is from the events)"
     ]
     assert sum(line.startswith("- ") for line in lines) == 1 + min(len(spoken), 4)
+
+
+def test_a_template_of_any_domain_cannot_lose_the_instructions():
+    """E15 E16: the block is a Jinja2 variable and macro; an override that forgot it gets it back, and none has it twice."""
+    environment = jinja2.Environment(autoescape=False)  # prompts are text, not pages
+    block = environment.globals["onrecord_instructions"] = instructions("research")
+    faithful = "{% macro rules() %}{{ onrecord_instructions }}{% endmacro %}You are careful.\n{{ rules() }}"
+    forgetful = "You are a {{ domain }} researcher."
+    for template in (faithful, forgetful):
+        prompt = instructions("research", into=environment.from_string(template).render(domain="biology"))
+        assert prompt.count(block) == 1
