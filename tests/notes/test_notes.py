@@ -1,10 +1,9 @@
-import jinja2
-
 """The note: complete, short, current; and a brief that stands alone."""
 
 import json
 from typing import Any
 
+import jinja2
 from hypothesis import given
 from hypothesis import strategies as st
 
