@@ -16,6 +16,7 @@ from onrecord.log.codec import encode_payload
 
 ROLES = ("system", "user", "assistant", "tool")
 FORMATS = ("openai", "anthropic")
+_SPEAKERS = ("system", "user", "assistant")
 ITEMS_LIMIT = 1_000
 """The most items of one recorded turn."""
 
@@ -67,8 +68,8 @@ def to_items(message: object, format: str | None = None) -> list[Item]:
     """The neutral items of a message: neutral already, or in a partner's format (told, or seen by its shape)."""
     if not isinstance(message, dict):
         return [check_item(message)]
-    if format is None and type(message.get("content")) is str and "tool_calls" not in message and "call" not in message:
-        format = "openai" if "tool_call_id" in message else "neutral"
+    if format in (None, "neutral") and type(message.get("content")) is str and _is_plain(message):
+        return [message]
     if format not in (None, "neutral", *FORMATS):
         raise InvalidInput(f"unknown message format {format!r}", hint=f"one of {', '.join(FORMATS)}")
     spoken = format or _shape(message)
@@ -82,6 +83,13 @@ def to_items(message: object, format: str | None = None) -> list[Item]:
         check_item(item)
     items[0]["verbatim"] = {"format": spoken, "message": message, "spans": len(items)}
     return items
+
+
+def _is_plain(message: Item) -> bool:
+    """Role and text and nothing else, as most items are: they need no closer look."""
+    if len(message) == 2:  # noqa: PLR2004 - role and content
+        return message.get("role") in _SPEAKERS
+    return len(message) == 3 and message.get("role") == "tool" and type(message.get("call")) is str  # noqa: PLR2004 - and call
 
 
 def _shape(message: Item) -> str:

@@ -8,7 +8,7 @@ used: a command that records one fact loads what one fact needs.
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
 
@@ -202,18 +202,17 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs):
             refuse_work(self.refresh().head)
             self.join()
 
-    @contextmanager
-    def turning(self, share: int) -> Iterator[None]:
+    def start_turning(self, share: int) -> None:
         """Keep the threads of this handle out of each other's turns: one begins (-1), or some record whole ones (1)."""
         with self._lock:
             if self._turning < 0 or (share < 0 and self._turning):
                 raise TurnConflict("another thread begins or records a turn of this lane just now", hint="try again")
             self._turning += share
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._turning -= share
+
+    def stop_turning(self, share: int) -> None:
+        """The other end of `start_turning`."""
+        with self._lock:
+            self._turning -= share
 
     def leave(self) -> None:
         """Give the lane back. The session itself stays as it is; `close` ends it."""

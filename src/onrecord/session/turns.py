@@ -128,8 +128,11 @@ def begin(session: Session, *, request: Any, base: int | None, rollback: int, id
     """Begin a turn; everything is checked before anything moves."""
     fingerprint = None if request is None else sha256(encode_payload(request)).hexdigest()
     session.take_up()
-    with session.turning(-1):
+    session.start_turning(-1)
+    try:
         return _begin(session, fingerprint, base, rollback, id)
+    finally:
+        session.stop_turning(-1)
 
 
 def _begin(session: Session, fingerprint: str | None, base: int | None, rollback: int, id: str | None) -> Turn:
@@ -160,9 +163,12 @@ def record(
         raise InvalidInput(f"a turn has 1 to {ITEMS_LIMIT:,} items, not {len(items):,}")
     if id is None or session.store.find(session.id, id) is None:
         session.take_up()
-        with session.turning(1):
+        session.start_turning(1)
+        try:
             _make_ready(session)
             return _append_whole(session, items, usage, id)
+        finally:
+            session.stop_turning(1)
     session.join()  # it is on record, and this one only asks where: no limit can have anything against that
     return _append_whole(session, items, usage, id)
 
