@@ -268,3 +268,24 @@ def test_a_closed_reader_does_not_end_the_run(lab):
     process.stderr.close()
     assert (lab.place / "end").exists()
     assert attempts(lab)[0]["status"] == "succeeded"
+
+
+def test_a_run_notices_edits(lab):
+    """H28 H29: before a run the code is looked at: a finding whose code was edited turns stale, a revert freshens it."""
+    code = lab.project / "auth.py"
+    code.write_text("def allowed():\n    return True\n")
+    lab.ok(
+        "finding",
+        "state",
+        "allowed() is right",
+        "--label",
+        "verified",
+        "--evidence",
+        "run-1",
+        "--on",
+        "auth.py::allowed",
+    )
+    code.write_text("def allowed():\n    return False\n")
+    assert "f1 is stale: 1 file changed since" in lab.run("run", "--", PYTHON, "-c", "pass").err
+    code.write_text("def allowed():\n    return True\n")
+    assert "f1: the code is again as it was judged on" in lab.run("run", "--", PYTHON, "-c", "pass").err

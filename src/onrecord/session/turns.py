@@ -148,7 +148,8 @@ def _begin(session: Session, fingerprint: str | None, base: int | None, rollback
     if answer is not None:
         return Turn(session, None, base, answer)
     _check_base(lane, base, rollback)
-    _check_budget(session)
+    if session._whole.spend.budget:  # noqa: SLF001 - `lane` has just read all there is
+        _check_budget(session)
     data = {"base": base, "turn": lane["turns"] + 1} | ({"fingerprint": fingerprint} if fingerprint else {})
     begun = session.append(session.draft("turn.begun", data, id=id), fenced=True)[0]
     return Turn(session, begun, base)

@@ -24,10 +24,9 @@ def root_of(session: Session) -> Path:
     return Path(worktree_for(session.head.project, os.curdir))
 
 
-def look_around(call: Call, session: Session) -> None:
-    """Before work goes on: does the code still stand that findings rest on, and how did the attempts end?"""
-    views = session.views
-    if views.findings.anchors():
+def look_at_code(call: Call, session: Session) -> None:
+    """Notice edits since the last look: which findings turned stale, and which are fresh again."""
+    if session.views.findings.anchors():
         from onrecord.work.surveying import survey
 
         found = survey(session, root_of(session))
@@ -36,6 +35,12 @@ def look_around(call: Call, session: Session) -> None:
             call.output.note(f"{name} is stale: {count} file{'' if count == 1 else 's'} changed since it was judged")
         if found.turned_fresh:
             call.output.note(f"{', '.join(found.turned_fresh)}: the code is again as it was judged on")
+
+
+def look_around(call: Call, session: Session) -> None:
+    """Before work goes on: does the code still stand that findings rest on, and how did the attempts end?"""
+    look_at_code(call, session)
+    views = session.views
     for attempt in views.attempts.unresolved():
         number, state = attempt["number"], status_of(attempt, is_gone)
         said = "is lost: its process is gone" if state == LOST else "is unresolved"

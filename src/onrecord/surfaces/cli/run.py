@@ -12,7 +12,7 @@ from onrecord.surfaces.cli import state_file
 from onrecord.surfaces.cli.attempts import attempt_data, metrics_of
 from onrecord.surfaces.cli.call import pairs
 from onrecord.surfaces.cli.output import shown
-from onrecord.surfaces.cli.place import root_of, seconds
+from onrecord.surfaces.cli.place import look_at_code, root_of, seconds
 from onrecord.work.attempting import Wanted, retold, run_attempt
 from onrecord.work.running import show_rest
 
@@ -31,6 +31,7 @@ def run(call: Call) -> int:
     timeout = seconds(call)
     session = call.session()
     refuse_work(session.head)
+    look_at_code(call, session)
     warnings: list[str] = []
 
     def warn(line: str) -> None:
