@@ -28,7 +28,7 @@ def run(coroutine):
 # What is for the inside, or needs no waiting, or is not a verb.
 INSIDE = {
     # (`attempt` is a block around a running command; its two steps are awaited.)
-    Session: {"draft", "require_text", "take_up", "turning", "reload", "attempt"},
+    Session: {"draft", "require_text", "take_up", "start_turning", "stop_turning", "reload", "attempt"},
     Records: set(),
     Turn: set(),
 }
