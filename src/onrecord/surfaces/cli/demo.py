@@ -7,6 +7,8 @@ the worker's pipe.
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -201,6 +203,9 @@ def _finish(call: Call, stage: Stage, url: str, about: dict[str, Any], checks: l
         f"onrecord at {SESSION} 12", f"onrecord diff {SESSION} 12", "onrecord search replica",
         f"onrecord verify {SESSION}",
     ]  # fmt: skip
+    if shutil.which("onrecord") is None:
+        # Run from a clone, the command is in an environment of its own.
+        commands.insert(0, f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH")
     if call.output.json:
         data = {"ok": good, "store": url, "session": SESSION, "commands": commands}
         call.output.envelope("demo", data | about | {"checks": [check._asdict() for check in checks]})
