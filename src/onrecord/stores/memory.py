@@ -24,7 +24,7 @@ from onrecord.errors import (
 from onrecord.log import codec
 from onrecord.log.events import Draft, Record
 from onrecord.log.head import Head, after
-from onrecord.log.store import LEASE_SECONDS, Hit, Lease, Receipt, Snapshot, Weight
+from onrecord.log.store import LEASE_SECONDS, LINK_PREFIX, Hit, Lease, Receipt, Snapshot, Weight
 from onrecord.log.text import text_of, words_of
 from onrecord.stores.refusals import held_by
 
@@ -109,6 +109,16 @@ class MemoryStore:
     def find(self, session: str, id: str) -> Record | None:
         with self._lock:
             return next((record for record in self._history(session) if record.id == id), None)
+
+    def linked(self, id: str) -> list[str]:
+        with self._lock:
+            found = [
+                (record.at, session)
+                for session, log in self._own.items()
+                for record in log
+                if record.id == id and id.startswith(LINK_PREFIX)
+            ]
+        return [session for _at, session in sorted(found, reverse=True)]
 
     def head(self, session: str) -> Head:
         with self._lock:

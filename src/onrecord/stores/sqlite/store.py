@@ -128,6 +128,9 @@ class SQLiteStore:
                 return records_of(of, rows, self._payloads)[0]
         return None
 
+    def linked(self, id: str) -> list[str]:
+        return [session for (session,) in self._readers.ask("linked", (id,))]
+
     def head(self, session: str) -> Head:
         rows = self._readers.ask("head", (session,))
         if not rows:

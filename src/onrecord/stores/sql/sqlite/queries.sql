@@ -139,6 +139,10 @@ SELECT key, id, kind, v, at, by, run, because, salt, payload_hash, hash, encodin
     CASE encoding WHEN 2 THEN (SELECT body FROM blobs WHERE blobs.key = payload) ELSE payload END
 FROM events WHERE key >> 32 = ?1 AND id = ?2 AND key <= ?3
 
+-- linked: the sessions with an event of this id, newest first; the bounds are those of the index
+SELECT s.id FROM events AS e JOIN sessions AS s ON s.number = e.key >> 32
+WHERE e.id = ?1 AND e.id >= 'link/' AND e.id < 'link0' ORDER BY e.at DESC, s.id DESC
+
 -- hash_at: the hash of one event
 SELECT hash FROM events WHERE key = ?1
 

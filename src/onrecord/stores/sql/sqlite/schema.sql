@@ -59,6 +59,8 @@ CREATE TABLE events (
 ) STRICT;
 CREATE UNIQUE INDEX events_by_id ON events (key >> 32, id);
 CREATE INDEX events_by_blob ON events (payload) WHERE encoding = 2;
+-- Finds the sessions that have a vendor's conversation on record; every other event leaves it alone.
+CREATE INDEX events_by_link ON events (id) WHERE id >= 'link/' AND id < 'link0';
 
 -- Large payloads, compressed with zstd, each content once. The key is a hash keyed with this store's secret: nobody can tell
 -- from a key whether a guessed content is here. Who uses a blob is deduced from `events_by_blob`, not counted.
