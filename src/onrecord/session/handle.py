@@ -19,6 +19,7 @@ from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_ulid
 from onrecord.log.store import LEASE_SECONDS, Lease, Snapshot, Store
+from onrecord.session.agents import AgentVerbs
 from onrecord.session.attempts import AttemptVerbs
 from onrecord.session.facts import FactVerbs
 from onrecord.session.findings import FindingVerbs
@@ -47,7 +48,7 @@ READ_PAGE = 500
 DEFAULT_ACTOR = "human"
 
 
-class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs):
+class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, AgentVerbs):
     """One session: a log, the views folded from it, and the verbs that append to it."""
 
     def __init__(self, store: Store, id: str, *, agent: str = DEFAULT_ACTOR, clock: Clock = time.time) -> None:
