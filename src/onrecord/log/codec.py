@@ -20,8 +20,14 @@ never rewritten. A kind or version that is newer than this code passes through u
 
 from __future__ import annotations
 
-import json
 from hashlib import sha256
+from json.decoder import JSONDecoder
+from json.encoder import (
+    JSONEncoder,
+    c_make_encoder,  # type: ignore[attr-defined]  # what json itself uses; None on some Pythons
+    encode_basestring,
+    encode_basestring_ascii,
+)
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import DamagedLog, InvalidInput, TooLarge
@@ -48,9 +54,19 @@ GENESIS = bytes(32)
 _PAYLOAD_TAG = b"onrecord/payload/1\0"
 _EVENT_TAG = b"onrecord/event/1\0"
 
-_encode_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-decode_payload = json.JSONDecoder().decode
+
+def _encoder(escape: Callable[[str], str], *, ascii_only: bool) -> Callable[[Any], str]:
+    """What `json.dumps` does for plain values, without making the encoder anew for every value."""
+    if c_make_encoder is None:  # a Python without the accelerator
+        return JSONEncoder(ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False).encode
+    pieces = c_make_encoder(None, None, escape, None, ":", ",", False, False, False)  # noqa: FBT003 - it takes no names
+    join = "".join
+    return lambda value: join(pieces(value, 0))
+
+
+_encode_ascii = _encoder(encode_basestring_ascii, ascii_only=True)
+_encode = _encoder(encode_basestring, ascii_only=False)
+decode_payload = JSONDecoder().decode
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 
 UPCASTERS: dict[tuple[str, int], Callable[[Any], Any]] = {}
