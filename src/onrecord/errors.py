@@ -17,6 +17,7 @@
     ├── CompactionFailed
     ├── PayloadErased
     ├── DamagedLog · DamagedBundle
+    ├── TokenizationFailed · BadReply · UpstreamFailed
     └── StoreError
         ├── StoreBusy · StoreFull · StoreReadOnly
         └── StoreTooNew · StoreCorrupt · StoreUnsafe · OutcomeUnknown
@@ -216,6 +217,27 @@ class DamagedBundle(OnrecordError):
 
     code = "damaged_bundle"
     hint = "export it again from the store it came from"
+
+
+class TokenizationFailed(OnrecordError):
+    """Messages could not be turned into token ids that go on from those on record."""
+
+    code = "tokenization_failed"
+
+
+class BadReply(OnrecordError):
+    """An inference engine answered with something that cannot be put on record token by token."""
+
+    code = "bad_reply"
+    hint = "check --dialect, and that the engine returns token ids and logprobs"
+
+
+class UpstreamFailed(OnrecordError):
+    """The inference engine could not be reached, or went silent."""
+
+    code = "upstream_failed"
+    hint = "check --upstream; the same request may be sent again"
+    retryable = True
 
 
 class StoreError(OnrecordError):
