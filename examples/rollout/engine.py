@@ -29,7 +29,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from tokenizers import Tokenizer
 
-WORDS = "the result is sum of these two numbers and next one please add let me see careful thank you".split()
+WORDS = ("the", "result", "is", "sum", "of", "these", "two", "numbers", "and", "next", "one", "please", "careful")
 CALL = re.compile(r"<tool_call>(\{.*?\})</tool_call>", re.DOTALL)
 
 
@@ -38,14 +38,14 @@ class Engine:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.tokenizer = Tokenizer.from_file(str(Path(options.tokenizer) / "tokenizer.json"))
-        self.end = self.tokenizer.token_to_id("<|im_end|>")
+        self.end = self.tokenizer.encode("<|im_end|>", add_special_tokens=False).ids[0]
         self.options = options
         self.asked = 0
         self.aborted = 0
         self.weight_version = 1
         self.running = asyncio.Event()
         self.running.set()
-        self.log: IO[str] | None = Path(options.log).open("a", encoding="utf-8") if options.log else None
+        self.log: IO[str] | None = open(options.log, "a", encoding="utf-8") if options.log else None  # noqa: PTH123, SIM115  # it stays open as long as the engine runs
 
     def says(self, prompt: list[int]) -> str:
         """The answer to a prompt: a call, the result of one, or some words."""
@@ -60,7 +60,7 @@ class Engine:
             call = {"name": "add", "arguments": {"a": int(numbers[1]), "b": int(numbers[2])}}
             return f"Let me add these. <tool_call>{json.dumps(call)}</tool_call>"
         seed = zlib.crc32(json.dumps(prompt).encode())
-        return " ".join(WORDS[(seed >> shift) % len(WORDS)] for shift in range(0, 4 + seed % 12))
+        return " ".join(WORDS[(seed >> shift) % len(WORDS)] for shift in range(4 + seed % 12))
 
     async def answer(self, prompt: list[int], limit: int | None) -> dict[str, Any]:
         """Generate: the ids, how it ended, under which weights."""
@@ -73,7 +73,7 @@ class Engine:
                 return self.ended(prompt, [], "abort", None, self.weight_version)
             version = self.weight_version
         begun, so_far = self._begun(prompt)
-        ids = [*self.tokenizer.encode(begun, add_special_tokens=False).ids, self.end][so_far:]
+        ids: list[int] = [*self.tokenizer.encode(begun, add_special_tokens=False).ids, self.end][so_far:]
         await asyncio.sleep(self.options.latency)
         cut = unlucky or version != self.weight_version or not self.running.is_set()
         if cut:
@@ -91,6 +91,7 @@ class Engine:
         return self.says(prompt), 0
 
     def ended(self, prompt: list[int], ids: list[int], finish: str, read: int | None, version: int) -> dict[str, Any]:
+        """What becomes of a generation, in the log too."""
         self.aborted += finish == "abort"
         if self.log:
             self.log.write(json.dumps({"prompt": prompt, "output": ids, "finish": finish, "version": version}) + "\n")

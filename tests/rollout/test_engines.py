@@ -94,6 +94,12 @@ def completion_reply(text="Hi!"):
     }
 
 
+def said(reply):
+    """The message of a reply that has one."""
+    assert reply.message is not None
+    return reply.message
+
+
 def changed(reply, path, value):
     """The reply with one place changed; `...` removes it."""
     reply = copy.deepcopy(reply)
@@ -120,8 +126,8 @@ def test_a_reply_of_sglang():
     """Ids and logprobs come from meta_info, the weight version as a span over all of them."""
     reply = read_reply(SGLANG, sglang_reply(), SENT)
     assert (reply.output_ids, reply.logprobs) == ([11, 7], [-0.5, -0.25])
-    assert (reply.prompt_ids, reply.finish, reply.abort_cause) == (None, "stop", None)
-    assert (reply.weight_versions, reply.response_id, reply.side_payloads) == ([["4", 2]], "e1f0", {})
+    assert (reply.prompt_ids, reply.finish, reply.abort_cause) == (None, "stop", "")
+    assert (reply.weight_versions, reply.response_id, reply.side_payloads) == ((("4", 2),), "e1f0", {})
     assert reply.message == {"role": "assistant", "content": "Hi!"}
 
 
@@ -130,8 +136,8 @@ def test_a_reply_of_vllm(dialect, make):
     """Both endpoints of vLLM give the same normalised reply, with the prompt ids the engine says it read."""
     reply = read_reply(dialect, make(), SENT)
     assert (reply.prompt_ids, reply.output_ids, reply.logprobs) == ([1, 2, 3], [11, 7], [-0.5, -0.25])
-    assert (reply.finish, reply.weight_versions) == ("stop", [])
-    assert reply.message["content"] == "Hi!"
+    assert (reply.finish, reply.weight_versions) == ("stop", ())
+    assert said(reply)["content"] == "Hi!"
 
 
 def test_ids_may_be_named_in_the_logprobs():
@@ -222,7 +228,9 @@ def test_an_abort_in_the_waiting_queue():
     waiting["usage"] = {"prompt_tokens": 0, "completion_tokens": 0}
     waiting["choices"][0]["message"]["content"] = ""
     reply = read_reply(SGLANG, waiting, SENT)
-    assert (reply.finish, reply.output_ids, reply.logprobs, reply.weight_versions) == ("abort", [], [], [])
+    assert (reply.finish, reply.output_ids, reply.logprobs, reply.weight_versions) == ("abort", [], [], ())
+    waiting["choices"][0]["message"] = None
+    assert read_reply(SGLANG, waiting, SENT).message is None
     del waiting["choices"][0]["meta_info"]["output_token_logprobs"]
     assert read_reply(SGLANG, waiting, SENT).output_ids == []
     empty = changed(vllm_reply(), (*CHOICE, "finish_reason"), "abort")
@@ -243,7 +251,7 @@ def test_an_aborted_turn_with_a_call_stays_aborted():
     body = changed(body, (*CHOICE, "finish_reason"), "tool_calls")
     body["choices"][0]["message"]["tool_calls"] = [CALL]
     reply = read_reply(SGLANG, body, SENT)
-    assert (reply.finish, reply.message["tool_calls"], len(reply.abort_cause)) == ("abort", [CALL], 500)
+    assert (reply.finish, said(reply)["tool_calls"], len(reply.abort_cause)) == ("abort", [CALL], 500)
 
 
 def test_other_ends():
@@ -307,10 +315,10 @@ def test_two_halves_make_one_reply():
     then = then._replace(message={"role": "assistant", "content": '"arguments": {"a": 1}}</tool_call>'})
     whole = joined(first, then)
     assert whole.output_ids == [11, 7, 11, 7]
-    assert whole.weight_versions == [["4", 2], ["5", 2]]
+    assert whole.weight_versions == [("4", 2), ("5", 2)]
     assert whole.finish == "tool_calls"
-    assert whole.message["content"] == "So:"
-    assert whole.message["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1}'}
+    assert said(whole)["content"] == "So:"
+    assert said(whole)["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1}'}
 
 
 @pytest.mark.parametrize(
@@ -326,7 +334,7 @@ def test_calls_in_a_plain_completion():
     """The completions endpoint parses no calls, so they are parsed here."""
     text = 'Go.<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
     reply = read_reply(VLLM_COMPLETIONS, completion_reply(text), SENT)
-    assert (reply.finish, reply.message["content"]) == ("tool_calls", "Go.")
+    assert (reply.finish, said(reply)["content"]) == ("tool_calls", "Go.")
 
 
 @pytest.mark.parametrize(
@@ -347,5 +355,5 @@ def test_json_is_read_by_the_standard():
     """NaN and Infinity are Python's, not JSON's."""
     assert load_json(b'{"a": [1, 2.5]}') == {"a": [1, 2.5]}
     for text in (b"NaN", b"[-Infinity]", b"{", json.dumps({"a": float("inf")}).encode()):
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"."):
             load_json(text)

@@ -25,14 +25,26 @@ def tokenizer(place):
 
 
 def ids_of(tokenizer, text):
-    return tokenizer._encode(text)
+    return list(tokenizer._encoder.encode(text, add_special_tokens=False).ids)
+
+
+def rendered(tokenizer, messages, tools=None):
+    return list(tokenizer.prompt(messages, tools).ids)
+
+
+def gone_on(tokenizer, stored, before, appended):
+    """Stored ids, the repaired seam, and what is new."""
+    suffix = tokenizer.suffix(before, appended).ids
+    joint = tokenizer.repair(stored[-64:], suffix)
+    assert joint.drop == 0
+    return [*stored, *joint.ids, *suffix]
 
 
 def test_a_prompt_is_rendered_by_the_template(tokenizer):
     """The ids of a prompt are those of the text the chat template writes, ready for the assistant."""
     text = "<|im_start|>user\nWhat is 17 plus 25?<|im_end|>\n<|im_start|>assistant\n"
-    assert tokenizer.render([USER]) == ids_of(tokenizer, text)
-    assert tokenizer.decode(tokenizer.render([USER])) == text
+    assert rendered(tokenizer, [USER]) == ids_of(tokenizer, text)
+    assert tokenizer.decode(rendered(tokenizer, [USER])) == text
 
 
 def test_ids_and_text_go_both_ways(tokenizer):
@@ -45,39 +57,48 @@ def test_ids_and_text_go_both_ways(tokenizer):
 def test_what_was_sampled_goes_on_as_the_template_would(tokenizer, sampled_end):
     """Stored ids, the repaired seam and the suffix are the very ids of the whole conversation, however the turn ended."""
     closing = ids_of(tokenizer, "<|im_end|>\n")
-    stored = tokenizer.render([USER]) + ids_of(tokenizer, "Let me add these.") + closing[:sampled_end]
-    after = stored + tokenizer.repair(stored) + tokenizer.suffix([USER, ASSISTANT], [TOOL])
-    assert after == tokenizer.render([USER, ASSISTANT, TOOL])
+    stored = rendered(tokenizer, [USER]) + ids_of(tokenizer, "Let me add these.") + closing[:sampled_end]
+    after = gone_on(tokenizer, stored, [USER, ASSISTANT], [TOOL])
+    assert after == rendered(tokenizer, [USER, ASSISTANT, TOOL])
 
 
 def test_the_seam_keeps_what_was_sampled(tokenizer):
     """Ids that were sampled in an unusual spelling stay; only what is new is tokenized."""
     odd = [id_ for letter in "Let me add these." for id_ in ids_of(tokenizer, letter)]
-    stored = tokenizer.render([USER]) + odd
-    after = stored + tokenizer.repair(stored) + tokenizer.suffix([USER, ASSISTANT], [TOOL])
+    stored = rendered(tokenizer, [USER]) + odd
+    after = gone_on(tokenizer, stored, [USER, ASSISTANT], [TOOL])
     assert after[: len(stored)] == stored
-    assert after != tokenizer.render([USER, ASSISTANT, TOOL])
-    assert tokenizer.decode(after) == tokenizer.decode(tokenizer.render([USER, ASSISTANT, TOOL]))
+    assert after != rendered(tokenizer, [USER, ASSISTANT, TOOL])
+    assert tokenizer.decode(after) == tokenizer.decode(rendered(tokenizer, [USER, ASSISTANT, TOOL]))
 
 
 def test_tools_and_calls_are_rendered(tokenizer):
     """Tools stand in the prompt, and a call's arguments are rendered as an object, however they were spelled."""
     tools = [{"type": "function", "function": {"name": "add"}}]
     call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a":  17}'}}
-    text = tokenizer.decode(tokenizer.render([USER, {"role": "assistant", "tool_calls": [call]}, TOOL], tools=tools))
+    text = tokenizer.decode(rendered(tokenizer, [USER, {"role": "assistant", "tool_calls": [call]}, TOOL], tools=tools))
     assert text.startswith("<|im_start|>system\nTools: [")
     assert '<tool_call>{"name": "add", "arguments": {"a": 17}}</tool_call>' in text
     broken = {"role": "assistant", "tool_calls": [{"function": {"name": "add", "arguments": "{"}}, "x"][:1]}
-    assert '"arguments": "{"' in tokenizer.decode(tokenizer.render([USER, broken]))
+    assert '"arguments": "{"' in tokenizer.decode(rendered(tokenizer, [USER, broken]))
+
+
+def test_what_a_client_says_for_the_assistant_is_marked(tokenizer):
+    """The ids that render an assistant's message of the client's, and only those, are marked as injected."""
+    shot = [USER, {"role": "assistant", "content": "It is 42 – é🙂."}, USER]
+    found = tokenizer.prompt(shot)
+    ((start, end),) = found.injected
+    assert tokenizer.decode(found.ids[start:end]) == "It is 42 – é🙂.<|im_end|>\n"
+    assert tokenizer.prompt([USER]).injected == []
 
 
 def test_parts_of_text_are_text(tokenizer):
     """Content in parts is joined; a part that is no text cannot be recorded by its ids, and is refused."""
     parts = {"role": "user", "content": [{"type": "text", "text": "What is 17 "}, {"type": "text", "text": "plus 25?"}]}
-    assert tokenizer.render([parts]) == tokenizer.render([USER])
+    assert rendered(tokenizer, [parts]) == rendered(tokenizer, [USER])
     for content in ([{"type": "image_url", "image_url": {}}], 7):
         with pytest.raises(InvalidInput):
-            tokenizer.render([{"role": "user", "content": content}])
+            rendered(tokenizer, [{"role": "user", "content": content}])
 
 
 def with_template(place, template):
@@ -97,7 +118,7 @@ def test_a_template_may_refuse(place):
     """A template that refuses a conversation makes it invalid input, in the template's words."""
     tokenizer = with_template(place, "{{ raise_exception('roles must alternate') }}")
     with pytest.raises(InvalidInput, match="roles must alternate"):
-        tokenizer.render([USER])
+        rendered(tokenizer, [USER])
 
 
 @pytest.mark.parametrize(
@@ -107,19 +128,19 @@ def test_a_template_may_refuse(place):
 def test_a_template_is_only_a_template(place, template):
     """A template cannot reach the program around it nor change what it is given; what it breaks is a typed error."""
     with pytest.raises(TokenizationFailed):
-        with_template(place, template).render([USER])
+        rendered(with_template(place, template), [USER])
 
 
 def test_a_template_that_hides_answers_cannot_be_closed(place):
     """A template that does not show what an assistant says has no end of a turn."""
     with pytest.raises(TokenizationFailed, match="does not show"):
-        with_template(place, "{{ messages[0].content }}").repair([1])
+        with_template(place, "{{ messages[0].content }}").repair([1], [])
 
 
 def test_the_sandbox_writes_json_and_no_html(place):
     """`tojson` writes characters as they are: a prompt is no web page."""
     tokenizer = with_template(place, "{{ messages[0].content | tojson }}")
-    assert tokenizer.decode(tokenizer.render([{"role": "user", "content": "<é&>"}])) == '"<é&>"'
+    assert tokenizer.decode(rendered(tokenizer, [{"role": "user", "content": "<é&>"}])) == '"<é&>"'
 
 
 def test_where_a_template_may_be(place, tmp_path):
@@ -131,8 +152,10 @@ def test_where_a_template_may_be(place, tmp_path):
     )
     (tmp_path / "tokenizer.json").write_bytes((place / "tokenizer.json").read_bytes())
     (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
-    assert load_tokenizer(str(tmp_path)).render([USER]) == load_tokenizer(str(place)).render([USER])
-    assert load_tokenizer(str(tmp_path / "tokenizer.json")).render([USER]) == load_tokenizer(str(place)).render([USER])
+    assert rendered(load_tokenizer(str(tmp_path)), [USER]) == rendered(load_tokenizer(str(place)), [USER])
+    assert rendered(load_tokenizer(str(tmp_path / "tokenizer.json")), [USER]) == rendered(
+        load_tokenizer(str(place)), [USER]
+    )
 
 
 @pytest.mark.parametrize("config", ["{", "[]", "{}", '{"chat_template": 7}', '{"chat_template": []}'])

@@ -12,16 +12,21 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import BadReply, InvalidInput
+from onrecord.rollout.turns import ABORT, ERROR, LENGTH, STOP, TOOL_CALLS, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onrecord.rollout.turns import Span
 
 SGLANG, VLLM, VLLM_COMPLETIONS = "sglang", "vllm", "vllm-completions"
 DIALECTS = (SGLANG, VLLM, VLLM_COMPLETIONS)
 """`vllm` asks the chat endpoint: the engine parses tool calls, and must take `prompt_token_ids` (what it took is
 checked). `vllm-completions` asks the completions endpoint, which takes ids in every version; calls are parsed here."""
 
-STOP, TOOL_CALLS, LENGTH, ABORT, ERROR = "stop", "tool_calls", "length", "abort", "error"
 FINISHES = {
     "stop": STOP, "tool_calls": TOOL_CALLS, "function_call": TOOL_CALLS, "length": LENGTH, "abort": ABORT,
     "error": ERROR, "content_filter": ERROR,
@@ -37,30 +42,12 @@ _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 _TOKEN_ID = re.compile(r"token_id:(\d{1,10})\Z")
 
 
-class Reply(NamedTuple):
-    """What an engine answered, in one form for all of them."""
-
-    prompt_ids: list[int] | None
-    """The ids the engine says it read; None where it does not say, and what was sent counts."""
-    output_ids: list[int]
-    logprobs: list[float]
-    finish: str
-    """stop, tool_calls, length, abort or error."""
-    abort_cause: str | None
-    weight_versions: list[list[Any]]
-    """Spans `[version, tokens]` in the order of the output ids; empty where the engine does not tell."""
-    response_id: str | None
-    side_payloads: dict[str, Any]
-    message: dict[str, Any]
-    """The assistant's message, as the client gets it."""
-
-
 def endpoint(dialect: str) -> str:
     """The path of the engine that takes this dialect's requests."""
     return "/v1/completions" if dialect == VLLM_COMPLETIONS else "/v1/chat/completions"
 
 
-def upstream_request(dialect: str, request: dict[str, Any], prompt_ids: list[int], done: int = 0) -> dict[str, Any]:
+def upstream_request(dialect: str, request: dict[str, Any], prompt_ids: Sequence[int], done: int = 0) -> dict[str, Any]:
     """The engine's request for a client's: never streamed, one choice, ids in, ids and logprobs out.
 
     `done` is how many tokens of the answer are the end of the prompt already; the token limit counts them.
@@ -75,11 +62,11 @@ def upstream_request(dialect: str, request: dict[str, Any], prompt_ids: list[int
             body.pop(name, None)
         if "max_completion_tokens" in body:
             body["max_tokens"] = body.pop("max_completion_tokens")
-        return body | {"prompt": prompt_ids, "logprobs": 0, "return_token_ids": True, "add_special_tokens": False}
+        return body | {"prompt": list(prompt_ids), "logprobs": 0, "return_token_ids": True, "add_special_tokens": False}
     body["logprobs"] = True
     if dialect == SGLANG:
-        return body | {"input_ids": prompt_ids, "return_meta_info": True, "return_prompt_token_ids": True}
-    body |= {"prompt_token_ids": prompt_ids, "return_token_ids": True, "return_tokens_as_token_ids": True}
+        return body | {"input_ids": list(prompt_ids), "return_meta_info": True, "return_prompt_token_ids": True}
+    body |= {"prompt_token_ids": list(prompt_ids), "return_token_ids": True, "return_tokens_as_token_ids": True}
     return body
 
 
@@ -122,7 +109,7 @@ def load_json(text: bytes) -> Any:
         raise ValueError("it is nested too deep") from None
 
 
-def read_reply(dialect: str, body: Any, sent: list[int] | None = None) -> Reply:
+def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None) -> Reply:
     """The reply in one form, or `BadReply` saying what is wrong with it. `sent` are the ids the engine was given."""
     choice = _only_choice(body)
     meta = choice.get("meta_info")
@@ -132,7 +119,7 @@ def read_reply(dialect: str, body: Any, sent: list[int] | None = None) -> Reply:
         output_ids, logprobs = _sglang_output(meta, finish)
     else:
         output_ids, logprobs = _vllm_output(choice, finish)
-    message = _completion_message(choice) if dialect == VLLM_COMPLETIONS else _message(choice)
+    message = _completion_message(choice) if dialect == VLLM_COMPLETIONS else _message(choice, finish)
     usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
     _check_length("completion_tokens", output_ids, meta, usage)
     prompt_ids = _prompt_ids(body, choice)
@@ -143,40 +130,47 @@ def read_reply(dialect: str, body: Any, sent: list[int] | None = None) -> Reply:
         read = prompt_ids if prompt_ids is not None else sent
         if read is not None:
             _check_length("prompt_tokens", read, meta, {} if finish == ABORT else usage)
-    if dialect == VLLM_COMPLETIONS and message.get("tool_calls") and finish == STOP:
+    if dialect == VLLM_COMPLETIONS and message and message.get("tool_calls") and finish == STOP:
         finish = TOOL_CALLS
     version = next((at["weight_version"] for at in (meta, choice, body) if at.get("weight_version") is not None), None)
     found = {name: at[name] for name in SIDE_PAYLOADS for at in (choice, meta) if at.get(name) is not None}
     response_id = body.get("id")
     return Reply(
-        prompt_ids, output_ids, logprobs, finish, cause,
-        [[str(version), len(output_ids)]] if version is not None and output_ids else [],
-        response_id if isinstance(response_id, str) else None, found, message,
+        message, output_ids, logprobs, finish, prompt_ids,
+        ((str(version), len(output_ids)),) if version is not None and output_ids else (),
+        cause, response_id if isinstance(response_id, str) else "", side_payloads=found,
     )  # fmt: skip
 
 
 def joined(first: Reply, then: Reply) -> Reply:
     """One reply of two: the second went on where the first was aborted."""
-    message = dict(then.message)
+    heard, said = first.message or {}, then.message or {}
+    message = {"role": "assistant", **said}
     for name in ("content", "reasoning_content"):
-        parts = [reply.message.get(name) for reply in (first, then)]
-        if any(isinstance(part, str) for part in parts):
-            message[name] = "".join(part for part in parts if isinstance(part, str))
-    calls = [*(first.message.get("tool_calls") or []), *(then.message.get("tool_calls") or [])]
+        parts = [part for part in (heard.get(name), said.get(name)) if isinstance(part, str)]
+        if parts:
+            message[name] = "".join(parts)
+    calls = [*(heard.get("tool_calls") or []), *(said.get("tool_calls") or [])]
     if calls:
         message["tool_calls"] = calls
     elif isinstance(message.get("content"), str):
         message = with_calls(message)  # the engine saw each half of a call, and neither is one
-    finish = TOOL_CALLS if message.get("tool_calls") and then.finish == STOP else then.finish
     return then._replace(
-        prompt_ids=first.prompt_ids,
-        output_ids=first.output_ids + then.output_ids,
-        logprobs=first.logprobs + then.logprobs,
-        finish=finish,
-        weight_versions=[*first.weight_versions, *then.weight_versions],
-        side_payloads={},  # each half covers its own tokens only: better none than one that is too short
         message=message,
+        prompt_ids=first.prompt_ids,
+        output_ids=[*first.output_ids, *then.output_ids],
+        logprobs=[*first.logprobs, *then.logprobs],
+        finish=TOOL_CALLS if message.get("tool_calls") and then.finish == STOP else then.finish,
+        weight_versions=_versions(first, then),
+        side_payloads={},  # each half covers its own tokens only: better none than one that is too short
     )
+
+
+def _versions(*halves: Reply) -> list[Span]:
+    """The weights that drew each half; where an engine tells for one half only, the other's have no name."""
+    if not any(half.weight_versions for half in halves):
+        return []
+    return [span for half in halves for span in half.weight_versions or (("", len(half.output_ids)),)]
 
 
 def with_calls(message: dict[str, Any]) -> dict[str, Any]:
@@ -208,7 +202,7 @@ def _only_choice(body: Any) -> dict[str, Any]:
     return choice
 
 
-def _finish(choice: dict[str, Any], meta: dict[str, Any]) -> tuple[str, str | None]:
+def _finish(choice: dict[str, Any], meta: dict[str, Any]) -> tuple[str, str]:
     """How the generation ended. An abort is one even where a parsed call made the choice say `tool_calls`."""
     told = meta.get("finish_reason")
     said = [choice.get("finish_reason"), told.get("type") if isinstance(told, dict) else told]
@@ -218,7 +212,7 @@ def _finish(choice: dict[str, Any], meta: dict[str, Any]) -> tuple[str, str | No
     finish = FINISHES.get(said[0]) if isinstance(said[0], str) else None
     if finish is None:
         raise BadReply(f"the engine ended with {said[0]!r:.80}, which is no known reason")
-    return finish, None
+    return finish, ""
 
 
 def _sglang_output(meta: dict[str, Any], finish: str) -> tuple[list[int], list[float]]:
@@ -228,7 +222,7 @@ def _sglang_output(meta: dict[str, Any], finish: str) -> tuple[list[int], list[f
     if not isinstance(rows, list):
         raise BadReply("the reply has no meta_info.output_token_logprobs", hint="the engine must know return_meta_info")
     for place, row in enumerate(rows):
-        if not isinstance(row, list) or len(row) < 2:
+        if not isinstance(row, list) or not row[1:]:
             raise BadReply(f"output_token_logprobs[{place}] is no [logprob, id, text]")
     return _ids([row[1] for row in rows], "output"), _logprobs([row[0] for row in rows])
 
@@ -237,6 +231,8 @@ def _vllm_output(choice: dict[str, Any], finish: str) -> tuple[list[int], list[f
     listed = choice.get("logprobs")
     listed = listed if isinstance(listed, dict) else {}
     content = listed.get("content")
+    tokens: Any
+    scores: Any
     if isinstance(content, list):
         rows = [row if isinstance(row, dict) else {} for row in content]
         tokens, scores = [row.get("token") for row in rows], [row.get("logprob") for row in rows]
@@ -257,8 +253,10 @@ def _vllm_output(choice: dict[str, Any], finish: str) -> tuple[list[int], list[f
     return _ids(ids, "output"), _logprobs(scores)
 
 
-def _message(choice: dict[str, Any]) -> dict[str, Any]:
+def _message(choice: dict[str, Any], finish: str) -> dict[str, Any] | None:
     message = choice.get("message")
+    if message is None and finish == ABORT:
+        return None  # it was cut off before there was one
     if not isinstance(message, dict):
         raise BadReply("the choice has no message")
     kept = {name: value for name, value in message.items() if value is not None or name == "content"}
@@ -278,7 +276,7 @@ def _prompt_ids(body: dict[str, Any], choice: dict[str, Any]) -> list[int] | Non
     return None
 
 
-def _check_length(name: str, ids: list[int], *places: dict[str, Any]) -> None:
+def _check_length(name: str, ids: Sequence[int], *places: dict[str, Any]) -> None:
     for place in places:
         count = place.get(name)
         if count is not None and (isinstance(count, bool) or count != len(ids)):

@@ -1,42 +1,30 @@
-"""Tokens: from messages to ids and back, by a protocol, and its implementation for Hugging Face tokenizers.
+"""Tokens: the tokenizer a trajectory is given, made of a Hugging Face tokenizer and its chat template.
 
 Whole conversations are rendered once, for the first prompt. After that only what is new is tokenized, and put behind
 the ids that were really sampled: `suffix` is what the template says after a known beginning, and `repair` closes the
-turn that was sampled the way the template would have. Where a template says something else about the beginning once
-more messages follow, there is no such suffix, and that is an error (`TokenizationFailed`), never a guess.
+turn that was sampled the way the template would have closed it. Where a template says something else about the
+beginning once more messages follow, there is no such suffix: that is an error (`TokenizationFailed`), never a guess.
 """
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from onrecord.errors import InvalidInput, TokenizationFailed
+from onrecord.rollout.turns import Joint, Tokenized
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    Message = dict[str, Any]
+    from onrecord.rollout.matching import Message
+
+    Tools = Sequence[Mapping[str, Any]] | None
 
 _MARK = "\u241fonrecord\u241f"
 """A text no template writes by itself: what follows it is how the template ends a turn."""
-
-
-class Tokenizer(Protocol):
-    """What a rollout needs from a tokenizer. Integers out; nothing is remembered between calls."""
-
-    def render(self, messages: Sequence[Message], *, tools: list[Any] | None = None) -> list[int]:
-        """The ids of a whole prompt, ready for the assistant to go on."""
-
-    def suffix(self, known: Sequence[Message], new: Sequence[Message], *, tools: list[Any] | None = None) -> list[int]:
-        """The ids that follow `known`, which ends with a generated turn, when `new` messages are added to it."""
-
-    def repair(self, ids: Sequence[int]) -> list[int]:
-        """The ids that are missing behind a generated turn until it ends as the template ends it."""
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, special tokens included."""
 
 
 class TemplateTokenizer:
@@ -68,42 +56,60 @@ class TemplateTokenizer:
             raise InvalidInput(f"the chat template cannot be read: {problem}", hint="it is a Jinja template") from None
         self._closing = lru_cache(maxsize=1)(self._find_closing)
 
-    def render(self, messages: Sequence[Message], *, tools: list[Any] | None = None) -> list[int]:
-        """The ids of a whole prompt."""
-        return self._encode(self._text(messages, tools, ready=True))
+    def prompt(self, messages: Sequence[Message], tools: Tools = None) -> Tokenized:
+        """The whole first prompt, ready for the assistant to speak."""
+        text = self._text(messages, tools, ready=True)
+        return self._tokenized(text, self._injected(text, messages, tools))
 
-    def suffix(self, known: Sequence[Message], new: Sequence[Message], *, tools: list[Any] | None = None) -> list[int]:
-        """The ids the template adds for `new`."""
-        before = self._text(known, tools, ready=False)
-        after = self._text([*known, *new], tools, ready=True)
-        if not after.startswith(before):
+    def suffix(self, before: Sequence[Message], appended: Sequence[Message], tools: Tools = None) -> Tokenized:
+        """What the template adds for `appended`, behind a conversation that ends with a generated turn."""
+        known = self._text(before, tools, ready=False)
+        whole = self._text([*before, *appended], tools, ready=True)
+        if not whole.startswith(known):
             place = next(
-                (at for at, (old, now) in enumerate(zip(before, after, strict=False)) if old != now), len(after)
+                (at for at, (old, new) in enumerate(zip(known, whole, strict=False)) if old != new), len(whole)
             )
             raise TokenizationFailed(
                 f"the chat template rewrites what was said before, from character {place} on: "
-                f"{before[place : place + 40]!r} becomes {after[place : place + 40]!r}",
+                f"{known[place : place + 40]!r} becomes {whole[place : place + 40]!r}",
                 hint="use a template whose earlier turns stay as they are when messages are added",
                 first_mismatch=place,
             )
-        return self._encode(after[len(before) :])
+        return self._tokenized(whole[len(known) :], [])
 
-    def repair(self, ids: Sequence[int]) -> list[int]:
-        """The rest of the turn's end: what was sampled of it is not repeated."""
+    def repair(self, tail: Sequence[int], suffix: Sequence[int]) -> Joint:
+        """The rest of the turn's end, as the template writes it: what was sampled of it is not repeated."""
         closing = self._closing()
-        for there in range(min(len(closing), len(ids)), -1, -1):
-            if list(ids[len(ids) - there :]) == closing[:there]:
-                return closing[there:]
-        raise AssertionError("nothing is always the beginning of the end")
+        there = next(
+            length
+            for length in range(min(len(closing), len(tail)), -1, -1)
+            if list(tail[len(tail) - length :]) == closing[:length]
+        )
+        return Joint(0, closing[there:])
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids."""
         return str(self._encoder.decode(list(ids), skip_special_tokens=False))
 
-    def _encode(self, text: str) -> list[int]:
-        return list(self._encoder.encode(text, add_special_tokens=False).ids)
+    def _tokenized(self, text: str, injected: list[tuple[int, int]]) -> Tokenized:
+        encoded = self._encoder.encode(text, add_special_tokens=False)
+        starts = [start for start, _end in encoded.offsets]
+        return Tokenized(
+            encoded.ids, [(bisect_left(starts, begin), bisect_left(starts, end)) for begin, end in injected]
+        )
 
-    def _text(self, messages: Sequence[Message], tools: list[Any] | None, *, ready: bool) -> str:
+    def _injected(self, text: str, messages: Sequence[Message], tools: Tools) -> list[tuple[int, int]]:
+        """Where in the text of a prompt the client speaks in the assistant's name, as far as the template shows it."""
+        found = []
+        for place, message in enumerate(messages):
+            if message.get("role") == "assistant":
+                before = self._text(messages[:place], tools, ready=True)
+                after = self._text(messages[: place + 1], tools, ready=False)
+                if text.startswith(after) and after.startswith(before):
+                    found.append((len(before), len(after)))
+        return found
+
+    def _text(self, messages: Sequence[Message], tools: Tools, *, ready: bool) -> str:
         plain = [_plain(message) for message in messages]
         try:
             return str(self._template.render(messages=plain, tools=tools, add_generation_prompt=ready, **self._special))
@@ -115,7 +121,7 @@ class TemplateTokenizer:
         _before, mark, closing = self._text(turn, None, ready=False).rpartition(_MARK)
         if not mark:
             raise TokenizationFailed("the chat template does not show what an assistant says")
-        return self._encode(closing)
+        return list(self._tokenized(closing, []).ids)
 
 
 def read_config(text: str, template: str | None = None) -> tuple[str, dict[str, str]]:
@@ -141,7 +147,7 @@ def read_config(text: str, template: str | None = None) -> tuple[str, dict[str, 
     return found, special
 
 
-def _plain(message: Message) -> Message:
+def _plain(message: Message) -> dict[str, Any]:
     """A message as templates expect it: its text as text, the arguments of calls as objects."""
     content = message.get("content")
     if content is None:

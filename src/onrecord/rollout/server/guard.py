@@ -31,6 +31,7 @@ class Guard:
         self.hosts = {name.lower() for name in (*LOOPBACK, settings.host, *settings.hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the request pass, or answer it."""
         if scope["type"] == "http" and scope["path"] != OPEN_PATH:
             refusal = self.refusal(Headers(scope=scope))
             if refusal is not None:
