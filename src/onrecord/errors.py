@@ -19,7 +19,7 @@
     ├── TokenMismatch · AssemblyFailed
     ├── PayloadErased
     ├── DamagedLog · DamagedBundle
-    ├── TokenizationFailed · BadReply · UpstreamFailed
+    ├── TokenizationFailed · BadReply · UpstreamFailed · TurnAborted · ProxyBusy
     └── StoreError
         ├── StoreBusy · StoreFull · StoreReadOnly
         └── StoreTooNew · StoreCorrupt · StoreUnsafe · OutcomeUnknown
@@ -277,6 +277,22 @@ class UpstreamFailed(OnrecordError):
 
     code = "upstream_failed"
     hint = "check --upstream; the same request may be sent again"
+    retryable = True
+
+
+class TurnAborted(OnrecordError):
+    """The inference engine aborted the turn, and the client is to ask for it again."""
+
+    code = "turn_aborted"
+    hint = "send the same request again"
+    retryable = True
+
+
+class ProxyBusy(OnrecordError):
+    """The recording proxy has as many turns under way as it takes, or is about to stop."""
+
+    code = "proxy_busy"
+    hint = "send the same request again, a little later"
     retryable = True
 
 

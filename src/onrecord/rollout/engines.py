@@ -143,7 +143,7 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None) -> Re
 
 
 def joined(first: Reply, then: Reply) -> Reply:
-    """One reply of two: the second went on where the first was aborted."""
+    """One reply of two: the second was given the ids of the first behind the prompt, and went on from there."""
     heard, said = first.message or {}, then.message or {}
     message = {"role": "assistant", **said}
     for name in ("content", "reasoning_content"):
@@ -155,9 +155,15 @@ def joined(first: Reply, then: Reply) -> Reply:
         message["tool_calls"] = calls
     elif isinstance(message.get("content"), str):
         message = with_calls(message)  # the engine saw each half of a call, and neither is one
+    prompt_ids, done = then.prompt_ids, list(first.output_ids)
+    if prompt_ids is not None:
+        before = len(prompt_ids) - len(done)
+        if list(prompt_ids[before:]) != done:
+            raise BadReply("the engine did not go on from the ids it was given")
+        prompt_ids = prompt_ids[:before]
     return then._replace(
         message=message,
-        prompt_ids=first.prompt_ids,
+        prompt_ids=prompt_ids,
         output_ids=[*first.output_ids, *then.output_ids],
         logprobs=[*first.logprobs, *then.logprobs],
         finish=TOOL_CALLS if message.get("tool_calls") and then.finish == STOP else then.finish,

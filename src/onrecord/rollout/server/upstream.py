@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
@@ -37,12 +36,11 @@ class Upstream:
             trust_env=False,  # an engine is where --upstream says, whatever proxies the environment names
         )
 
-    async def ask(self, body: dict[str, Any]) -> Any:
+    async def ask(self, content: bytes) -> Any:
         """The engine's reply as JSON, or its refusal; `UpstreamFailed` when there is none, `BadReply` when it is none.
 
         Nothing is sent twice: whether an engine that went silent has generated is its secret.
         """
-        content = json.dumps(body, separators=(",", ":")).encode()
         try:
             async with self._client.stream(
                 "POST", self._url, content=content, headers={"content-type": "application/json"}

@@ -77,6 +77,8 @@ BY_ERROR = {
     "tokenization_failed": FAILED,
     "bad_reply": FAILED,
     "upstream_failed": BUSY,
+    "turn_aborted": BUSY,
+    "proxy_busy": BUSY,
     "store_read_only": FAILED,
     "store_error": FAILED,
     "error": FAILED,
