@@ -263,7 +263,7 @@ class LinearTrajectory:
 
     def committed_record(self, prepared: Prepared, reply: Reply) -> Record:
         """The record a reply would be committed as; every check is made here and nothing changes."""
-        self._check_version(prepared.expected_version)
+        self.check_version(prepared.expected_version)
         if reply.finish not in STATUS_OF or reply.finish in (ABORT, ERROR):
             raise InvalidInput(
                 f"a reply that ended with {reply.finish!r} is not committed",
@@ -291,7 +291,7 @@ class LinearTrajectory:
 
     def provisional_record(self, prepared: Prepared, reply: Reply) -> Record:
         """The record of an aborted reply, checked; nothing changes."""
-        self._check_version(prepared.expected_version)
+        self.check_version(prepared.expected_version)
         if reply.finish != ABORT:
             raise InvalidInput(f"a reply that ended with {reply.finish!r} is not provisional")
         return _record(prepared, reply, self.policy.max_trim_tokens)
@@ -312,7 +312,7 @@ class LinearTrajectory:
 
     def failed_record(self, prepared: Prepared, status: str, cause: str) -> Record:
         """The record of a turn that got no reply."""
-        self._check_version(prepared.expected_version)
+        self.check_version(prepared.expected_version)
         return Record(
             prepared.base, prepared.keep, prepared.tail, array("i"), array("f"), status, "", cause, prepared.origins,
             fingerprint=prepared.fingerprint,
@@ -322,7 +322,8 @@ class LinearTrajectory:
         """Discard everything past the committed count, from this view; the log keeps all of it."""
         self.provisional = self.failure = None
 
-    def _check_version(self, expected: int) -> None:
+    def check_version(self, expected: int) -> None:
+        """`TrajectoryMoved`, with the head, unless this is the present version."""
         if expected != self.version:
             raise TrajectoryMoved(
                 f"the trajectory is at version {self.version}; this was prepared on version {expected}",
