@@ -52,7 +52,7 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
 
 
-def answer_text(reply: Reply, request: dict[str, Any], *, prompt_length: int, created: int) -> str:
+def answer_text(reply: Reply, request: dict[str, Any], *, id: str, prompt_length: int, created: int) -> str:
     """The body a client gets for a reply. It is put on record with it, so that it can be given again as it was."""
     message = {"role": "assistant", "content": None} | dict(reply.message or {})
     choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
@@ -65,7 +65,7 @@ def answer_text(reply: Reply, request: dict[str, Any], *, prompt_length: int, cr
         }
     sampled = len(reply.output_ids)
     return _json({
-        "id": reply.response_id, "object": "chat.completion", "created": created, "model": request.get("model"),
+        "id": id, "object": "chat.completion", "created": created, "model": request.get("model"),
         "choices": [choice],
         "usage": {
             "prompt_tokens": prompt_length, "completion_tokens": sampled, "total_tokens": prompt_length + sampled

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onrecord.aio import settled
-from onrecord.errors import BadReply, TurnAborted, UpstreamFailed
+from onrecord.errors import BadReply, InvalidInput, TokenMismatch, TurnAborted, UpstreamFailed
 from onrecord.rollout.engines import joined, read_reply, token_limit, upstream_request
 from onrecord.rollout.server.answers import answer_text
 from onrecord.rollout.server.settings import CONTINUE, PASS, RETRY_PAUSE_LIMIT_SECONDS, UNAVAILABLE, Settings
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onrecord.rollout.server.live import Begun, Live
     from onrecord.rollout.server.metrics import Metrics
 
+R = TypeVar("R")
 LARGE_PROMPT = 8_192
 """From so many ids on, a prompt is written and a reply is read on a thread: the loop has other clients."""
 
@@ -28,9 +29,7 @@ LARGE_PROMPT = 8_192
 class Chat:
     """How turns are taken: which engine, and what becomes of an abort."""
 
-    def __init__(
-        self, settings: Settings, upstream: Upstream, metrics: Metrics, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, settings: Settings, upstream: Upstream, metrics: Metrics, clock: Callable[[], float]) -> None:
         self.settings = settings
         self.upstream = upstream
         self.metrics = metrics
@@ -41,17 +40,15 @@ class Chat:
         settings, tries = self.settings, 0
         while True:
             begun = await self._recorded("begin", partial(live.begin, request))
-            if begun.answer is not None:
+            if isinstance(begun, str):
                 self.metrics.replays.inc()
-                return begun.answer
+                return begun
             reply = await self._asked(live, begun, request)
             if isinstance(reply, Refusal):
                 return reply
             if reply.finish != ABORT:
-                return await self._committed(live, begun, reply, request)
-            text = self._answer(begun, reply, request)
-            await self._recorded("abort", partial(live.abort, begun, reply))
-            self._count(begun, reply)
+                return await self._ended("commit", live, begun, reply, request)
+            text = await self._ended("abort", live, begun, reply, request)
             if settings.abort_policy == UNAVAILABLE:
                 raise TurnAborted(f"the engine aborted the turn: {reply.abort_cause}")
             if settings.abort_policy == PASS or tries >= settings.retries:
@@ -64,19 +61,14 @@ class Chat:
         """What the engine makes of the turn; whatever goes wrong is on record before it is told."""
         try:
             reply = await self._generated(begun, request)
+            if isinstance(reply, Refusal):
+                why = f"the engine answered {reply.status}"
+                await self._recorded("fail", partial(live.withdraw, begun.intent, why))
+            elif reply.finish == ERROR:
+                raise UpstreamFailed("the engine ended the generation with an error")
         except (UpstreamFailed, BadReply) as problem:
-            await self._recorded("fail", partial(live.fail, begun, problem.message))
-            self.metrics.turns.labels(ERROR).inc()
+            await self._failed(live, begun, problem.message)
             raise
-        except asyncio.CancelledError:
-            await self._recorded("fail", partial(live.give_up, begun, "the request was cancelled"))
-            raise
-        if isinstance(reply, Refusal):
-            await self._recorded("fail", partial(live.give_up, begun, f"the engine answered {reply.status}"))
-        elif reply.finish == ERROR:
-            await self._recorded("fail", partial(live.fail, begun, "the engine ended with an error"))
-            self.metrics.turns.labels(ERROR).inc()
-            raise UpstreamFailed("the engine ended the generation with an error")
         return reply
 
     async def _generated(self, begun: Begun, request: dict[str, Any]) -> Reply | Refusal:
@@ -96,21 +88,34 @@ class Chat:
         reply = await settled(read) if len(prompt) > LARGE_PROMPT else read()
         return joined(earlier, reply) if earlier else reply
 
-    async def _committed(self, live: Live, begun: Begun, reply: Reply, request: dict[str, Any]) -> str:
-        text = self._answer(begun, reply, request)
-        await self._recorded("commit", partial(live.commit, begun, reply._replace(response=text)))
+    async def _ended(self, step: str, live: Live, begun: Begun, reply: Reply, request: dict[str, Any]) -> str:
+        """Put the end of a turn on record, and only then have an answer."""
+        text = answer_text(
+            reply, request, id=reply.response_id or f"chatcmpl-{begun.intent.id}",
+            prompt_length=len(begun.prompt_ids), created=int(self.clock()),
+        )  # fmt: skip
+        end = live.commit if step == "commit" else live.abort
+        try:
+            await self._recorded(step, partial(end, begun.intent, reply._replace(response=text)))
+        except TokenMismatch as problem:
+            await self._failed(live, begun, problem.message)
+            raise
+        except InvalidInput as problem:
+            await self._failed(live, begun, problem.message)
+            raise BadReply(f"the engine's reply cannot be put on record: {problem.message}") from None
         self._count(begun, reply)
         return text
 
-    def _answer(self, begun: Begun, reply: Reply, request: dict[str, Any]) -> str:
-        return answer_text(reply, request, prompt_length=len(begun.prompt_ids), created=int(self.clock()))
+    async def _failed(self, live: Live, begun: Begun, why: str) -> None:
+        await self._recorded("fail", partial(live.fail, begun.intent, why))
+        self.metrics.turns.labels(ERROR).inc()
 
     def _count(self, begun: Begun, reply: Reply) -> None:
         self.metrics.turns.labels(reply.finish).inc()
         self.metrics.tokens.labels("aborted" if reply.finish == ABORT else "sampled").inc(len(reply.output_ids))
-        self.metrics.tokens.labels("prompt").inc(begun.new_ids)
+        self.metrics.tokens.labels("prompt").inc(len(begun.prepared.tail))
 
-    async def _recorded(self, step: str, call: Callable[[], Any]) -> Any:
+    async def _recorded(self, step: str, call: Callable[[], R]) -> R:
         with self.metrics.record_seconds.labels(step).time():
             return await settled(call)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from onrecord.errors import InvalidInput
+from onrecord.log.store import LEASE_SECONDS
 from onrecord.rollout.engines import DIALECTS, SGLANG
 
 RETRY, CONTINUE, PASS, UNAVAILABLE = "retry", "continue", "pass", "503"
@@ -53,6 +54,7 @@ class Settings(NamedTuple):
     retry_pause: float = RETRY_PAUSE_SECONDS
     upstream_seconds: float = UPSTREAM_SECONDS
     drain_seconds: int = DRAIN_SECONDS
+    lease_seconds: float = LEASE_SECONDS
 
     @property
     def is_local(self) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from onrecord.aio import settled
 from onrecord.errors import OnrecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from onrecord.rollout.server.live import Live
     from onrecord.rollout.server.metrics import Metrics
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class Shelf:
     """Live sessions by id. Only the event loop touches it; loading and leaving happen on threads."""
 
-    def __init__(self, load: Callable[[str], Live], limit: int, metrics: Metrics) -> None:
+    def __init__(self, load: Callable[..., Live], limit: int, metrics: Metrics) -> None:
         self._load = load
         self._limit = limit
         self._metrics = metrics
@@ -30,50 +31,61 @@ class Shelf:
     def __len__(self) -> int:
         return len(self._live)
 
-    async def get(self, id: str) -> Live:
+    def peek(self, id: str) -> Live | None:
+        """The session if it is in memory."""
+        return self._live.get(id)
+
+    async def get(self, id: str, *, takeover: bool = False) -> Live:
         """The session, from memory or from its log."""
         while id not in self._live:
             moving = self._moving.get(id)
             if moving is None:
-                moving = self._move(id, self._bring(id))
+                moving = self._move(id, self._bring(id, takeover=takeover))
             await asyncio.shield(moving)
         self._live.move_to_end(id)
-        self._make_room()
+        self._make_room(id)
         return self._live[id]
 
     def drop(self, live: Live) -> None:
-        """Forget a session whose lane somebody else has, or that is over; the next request reads its log again."""
+        """Forget a session that is over."""
         if self._live.get(live.id) is live:
             del self._live[live.id]
             self._metrics.in_memory.set(len(self._live))
 
     async def clear(self) -> None:
         """Put every session away, in order."""
-        for id in list(self._live):
-            self._put_away(id)
+        for live in list(self._live.values()):
+            self.put_away(live)
         while self._moving:
             await asyncio.gather(*self._moving.values(), return_exceptions=True)
 
-    def _make_room(self) -> None:
+    def put_away(self, live: Live) -> None:
+        """Give a session's lane back and forget it; whoever wants it next brings it in from its log."""
+        if self._live.get(live.id) is live:
+            self.drop(live)
+            self._metrics.evicted.inc()
+            self._move(live.id, self._leave(live))
+
+    def _make_room(self, wanted: str) -> None:
         spare = len(self._live) - self._limit
         if spare > 0:
-            idle = [id for id, live in self._live.items() if live.is_idle]
-            for id in idle[: min(spare, len(idle) - 1)]:  # the last one is the one that is wanted just now
-                self._put_away(id)
-
-    def _put_away(self, id: str) -> None:
-        live = self._live.pop(id)
-        self._metrics.in_memory.set(len(self._live))
-        self._metrics.evicted.inc()
-        self._move(id, self._leave(live))
+            idle = [live for id, live in self._live.items() if id != wanted and live.is_idle]
+            for live in idle[:spare]:
+                self.put_away(live)
 
     def _move(self, id: str, moving: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = self._moving[id] = asyncio.get_running_loop().create_task(moving)
-        task.add_done_callback(lambda _task: self._moving.pop(id))
+
+        def moved(task: asyncio.Task[None]) -> None:
+            del self._moving[id]
+            if not task.cancelled():
+                task.exception()  # whoever waits for it is told
+
+        task.add_done_callback(moved)
         return task
 
-    async def _bring(self, id: str) -> None:
-        self._live[id] = await settled(lambda: self._load(id))
+    async def _bring(self, id: str, *, takeover: bool) -> None:
+        self._live[id] = await settled(partial(self._load, id, takeover=takeover))
         self._metrics.rehydrated.inc()
         self._metrics.in_memory.set(len(self._live))
 
