@@ -11,7 +11,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.errors import InvalidInput, PayloadErased
+from onrecord.errors import AssemblyFailed, InvalidInput, PayloadErased
 from onrecord.log.items import to_items
 from onrecord.log.packed import pack_floats, pack_integers, unpack_floats, unpack_integers
 from onrecord.rollout.trajectory import LinearTrajectory, Prepared
@@ -114,7 +114,7 @@ class Lane:
         elif kind == "samples.acknowledged":
             self.acknowledged = event.position
         elif kind == "turn.recorded":
-            raise InvalidInput(f"position {event.position} of {self.agent!r} is a turn without token ids")
+            raise AssemblyFailed(f"position {event.position} of {self.agent!r} is a turn without token ids")
         elif kind in ("agent.joined", "agent.left"):
             self._interrupt("its process ended")
         elif self.open is not None:
@@ -150,7 +150,7 @@ class Lane:
         if turn.erased:
             raise PayloadErased(f"the token ids of the turn committed at position {event.position} were erased")
         if turn.prompt is None or turn.output is None or turn.message is None:
-            raise InvalidInput(f"position {event.position} of {self.agent!r} commits a turn without token ids")
+            raise AssemblyFailed(f"position {event.position} of {self.agent!r} commits a turn without token ids")
         kept = self.trajectory.anchors[turn.base - 1] if turn.base else 0
         record = _record(turn, turn.output, "")
         self.trajectory.advance(record, kept, turn.appended, turn.output.get("response", ""))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.errors import Conflict, InvalidInput, SessionClosed, SessionFrozen, SessionRetired, TurnConflict
+from onrecord.errors import Conflict, SessionClosed, SessionFrozen, SessionRetired, TurnConflict
 from onrecord.log.store import LEASE_SECONDS
 from onrecord.rollout.lane import LANE_KINDS, Lane, item_of, output_payload, prompt_payload
 from onrecord.session.turns import refuse_exhausted, stop, usage_of
@@ -226,7 +226,8 @@ class Rollout:
 
     def samples(self) -> list[Sample]:
         """The frozen samples, made from the log again: the same bytes for every reader, until they are retired."""
-        return frozen_samples(self.session, self.lane)
+        self._frozen()
+        return lane_samples(self.session, self.lane)
 
     def acknowledge(self, digest: str) -> None:
         """The trainer has the samples of this digest, durably. Acknowledging again changes nothing."""
@@ -261,14 +262,12 @@ class Rollout:
         return self.lane.frozen
 
 
-def frozen_samples(session: Session, lane: Lane) -> list[Sample]:
-    """The samples a lane was frozen with; `InvalidInput` when it was not."""
+def lane_samples(session: Session, lane: Lane, **options: Any) -> list[Sample]:
+    """The samples of a lane as it stands on record: the frozen ones if it was frozen, whatever the options say then."""
     from onrecord.rollout.samples import assemble, check_digest
 
-    if lane.retired is not None:
-        raise _retired(session, lane.retired)
     if lane.frozen is None:
-        raise InvalidInput(f"the samples of rollout {session.name!r} are not frozen", hint="freeze() first")
+        return assemble(lane.standing(), session=session.id, **options)
     made = assemble(lane.standing(), session=session.id, **lane.frozen.options)
     check_digest(made, lane.frozen.digest)
     return made

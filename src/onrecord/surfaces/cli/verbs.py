@@ -31,6 +31,7 @@ _PHASES = "onrecord.surfaces.cli.phases"
 _PROVE = "onrecord.surfaces.cli.prove"
 _RECORD = "onrecord.surfaces.cli.record"
 _RETAIN = "onrecord.surfaces.cli.retain"
+_ROLLOUT = "onrecord.surfaces.cli.rollout"
 _RUN = "onrecord.surfaces.cli.run"
 _SESSIONS = "onrecord.surfaces.cli.sessions"
 _SHOW = "onrecord.surfaces.cli.show"
@@ -295,6 +296,14 @@ VERBS: tuple[Verb, ...] = (
     Verb(KEEP, "import", "FILE", "Take in a bundle, verified before anything is written", _MOVING,
          Option("--as", "under another name", "NEW"), Option("--update", "add what is new to a session that is here"),
          function="import_session", example="onrecord import fix-invite-403.onrecord"),
+    Verb(KEEP, "rollout", "export NAME...", "Write the training samples of rollouts to one file", _ROLLOUT,
+         Option("--to", "the file: .parquet, .safetensors or .npz", "FILE"),
+         Option("--turns", "a sample per turn (else one per session)"),
+         Option("--max-seq-len", "leave out turns from the end until a sample has at most so many tokens", "N"),
+         Option("--all", "every session of the store that has turns with token ids", short="-a"),
+         Option("--force", "replace the file"),
+         Option("--agent", "whose lane it is (or ONRECORD_AGENT; else policy)", "AGENT"), takes=("WORDS...",),
+         example="onrecord rollout export task-17 task-18 --to samples.parquet"),
     Verb(KEEP, "backup", "[FILE]", "Copy the whole store while it is in use; --restore: put a copy in its place",
          _BACKUPS, Option("--restore", "verify this copy and put it in the store's place", "FILE"),
          Option("--force", "replace the file"), YES, example="onrecord backup onrecord-monday.db"),
