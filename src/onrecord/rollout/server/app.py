@@ -151,7 +151,7 @@ class Proxy:
             raise InvalidInput("metadata is an object")
         name = asked.get("name") or f"rollout-{make_ulid(int(self.records.clock() * 1e3), entropy(10)).lower()}"
         session = await settled(partial(self.records.create, name, agent=POLICY_AGENT, metadata=metadata))
-        return JSONResponse({"session_id": session.id, "name": name}, 201)
+        return JSONResponse({"session_id": session.id, "name": name})
 
     async def show(self, request: Request) -> Response:
         """What is on record of a session."""

@@ -1,0 +1,73 @@
+"""Running a recording proxy: bind, say where, serve until told to stop, and end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from onrecord.errors import InvalidInput
+from onrecord.rollout.server.app import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from onrecord.rollout.server.settings import Settings
+    from onrecord.rollout.trajectory import Policy
+    from onrecord.rollout.turns import Tokenizer
+    from onrecord.session.records import Records
+
+BACKLOG = 2_048
+"""How many clients may wait to be accepted."""
+KEEP_ALIVE_SECONDS = 75
+"""How long an idle connection stays: agents think between turns."""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, but signals are ours: a proxy that was told to stop has done what it was told, and ends with 0."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def serve(
+    records: Records, tokenizer: Tokenizer, settings: Settings, policy: Policy, announce: Callable[[str], None]
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; a second Ctrl-C does not wait for turns under way."""
+    proxy = Proxy(records, tokenizer, settings, policy)
+    listener = _bind(settings)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    announce(f"http://{host}:{listener.getsockname()[1]}")
+    config = uvicorn.Config(
+        proxy.application(), log_level="warning", access_log=False, ws="none", lifespan="on", server_header=False,
+        proxy_headers=False, timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=settings.drain_seconds,
+    )  # fmt: skip
+    asyncio.run(_serve(proxy, _Server(config), listener))
+
+
+async def _serve(proxy: Proxy, server: uvicorn.Server, listener: socket.socket) -> None:
+    def stop() -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+        proxy.stop_taking()
+
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, stop)
+    await server.serve([listener])
+
+
+def _bind(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+    except OSError as problem:
+        raise InvalidInput(
+            f"cannot listen on {settings.host} port {settings.port}: {problem.strerror or problem}",
+            hint="--port 0 takes a free one",
+        ) from None
