@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ import httpx
 from examples.rollout.engine import Engine
 from examples.rollout.running import Server, engine, proxy
 from examples.rollout.tokenizer import make
+from onrecord.rollout.server.upstream import remember_what_is_missing
 
 PATIENCE_SECONDS = 60.0
 """How long an agent asks again before it gives up."""
@@ -109,14 +111,15 @@ def _asked_at(turn: int) -> int:
 class Agent:
     """One agent: one session, its turns one after the other, asking again as long as it takes."""
 
-    def __init__(self, load: Load, client: httpx.AsyncClient, number: int) -> None:
+    def __init__(self, load: Load, url: str, number: int, trust: ssl.SSLContext) -> None:
         self.load = load
-        self.client = client
+        self.client = httpx.AsyncClient(base_url=url, timeout=60, verify=trust, trust_env=False)
         self.number = number
         self.id = ""
         self.bodies: list[str] = []
 
     async def run(self) -> None:
+        """Open a session and take all its turns."""
         self.id = (await self.post("/sessions", {"metadata": {"number": self.number}})).json()["session_id"]
         messages = [{"role": "user", "content": prompts(self.number, 0)}]
         for turn in range(self.load.turns):
@@ -177,26 +180,27 @@ async def _drive(load: Load, place: Path, tokenizer: Path, upstream: str, option
             place / "store.db", upstream, tokenizer, "--port", str(port), *options, log=place / "proxy.log"
         )
 
-    limits = httpx.Limits(max_connections=load.sessions, max_keepalive_connections=load.sessions)
+    remember_what_is_missing("sniffio")
+    trust = httpx.create_ssl_context(trust_env=False)
+    agents = [Agent(load, url, number, trust) for number in range(load.sessions)]
     running = start()
     probe = subprocess.Popen(
         [sys.executable, "-c", PROBE, "127.0.0.1", str(port), str(place / "health.json")], stdout=subprocess.PIPE
     )
     try:
-        async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits, trust_env=False) as client:
-            agents = [Agent(load, client, number) for number in range(load.sessions)]
-            begin = time.perf_counter()
-            work = asyncio.gather(*(agent.run() for agent in agents))
-            total = load.sessions * load.turns
-            for kill in range(1, load.kills + 1):
-                while load.answered < total * kill // (load.kills + 1) and not work.done():
-                    await asyncio.sleep(0.01)
-                running.kill()
-                running = await asyncio.to_thread(start)
-            await work
-            load.seconds = time.perf_counter() - begin
-            for found in await asyncio.gather(*(agent.check(tokenizer) for agent in agents)):
-                load.problems += found
+        begin = time.perf_counter()
+        work = asyncio.gather(*(agent.run() for agent in agents))
+        total = load.sessions * load.turns
+        for kill in range(1, load.kills + 1):
+            while load.answered < total * kill // (load.kills + 1) and not work.done():
+                await asyncio.sleep(0.01)
+            running.kill()
+            running = await asyncio.to_thread(start)
+        await work
+        load.seconds = time.perf_counter() - begin
+        for agent in agents:
+            load.problems += await agent.check(tokenizer)
+            await agent.client.aclose()
     finally:
         probe.kill()
         probe.wait()
