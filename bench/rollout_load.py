@@ -41,8 +41,8 @@ while True:
         samples.append(time.perf_counter() - begin)
     except (OSError, http.client.HTTPException):
         connection = None
-    time.sleep(0.02)
-    if len(samples) % 50 == 0:
+    time.sleep(0.01)
+    if len(samples) % 20 == 0:
         with open(sys.argv[3], "w") as file:
             json.dump(samples, file)
 """

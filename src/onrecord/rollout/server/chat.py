@@ -11,7 +11,14 @@ from onrecord.aio import settled
 from onrecord.errors import BadReply, InvalidInput, TokenMismatch, TurnAborted, UpstreamFailed
 from onrecord.rollout.engines import joined, read_reply, token_limit, upstream_request
 from onrecord.rollout.server.answers import answer_text
-from onrecord.rollout.server.settings import CONTINUE, PASS, RETRY_PAUSE_LIMIT_SECONDS, UNAVAILABLE, Settings
+from onrecord.rollout.server.settings import (
+    CONTINUE,
+    PASS,
+    RETRY_PAUSE_LIMIT_SECONDS,
+    STEPS_AT_ONCE,
+    UNAVAILABLE,
+    Settings,
+)
 from onrecord.rollout.server.upstream import Refusal, Upstream
 from onrecord.rollout.turns import ABORT, ERROR, LENGTH, Reply
 
@@ -34,6 +41,7 @@ class Chat:
         self.upstream = upstream
         self.metrics = metrics
         self.clock = clock
+        self._steps = asyncio.Semaphore(STEPS_AT_ONCE)
 
     async def turn(self, live: Live, request: dict[str, Any]) -> str | Refusal:
         """The answer to a request, as it was put on record; or the engine's refusal, of which nothing is kept."""
@@ -116,8 +124,9 @@ class Chat:
         self.metrics.tokens.labels("prompt").inc(len(begun.prepared.tail))
 
     async def _recorded(self, step: str, call: Callable[[], R]) -> R:
-        with self.metrics.record_seconds.labels(step).time():
-            return await settled(call)
+        async with self._steps:
+            with self.metrics.record_seconds.labels(step).time():
+                return await settled(call)
 
 
 def _body(dialect: str, request: dict[str, Any], prompt: Sequence[int], done: Sequence[int]) -> bytes:

@@ -21,6 +21,8 @@ TURNS_LIMIT = 1_024
 """How many turns one proxy has under way at most; one more is told to come back."""
 MEMORY_SESSIONS = 1_024
 """How many sessions stay in memory; the one used longest ago leaves first, and comes back from its log."""
+STEPS_AT_ONCE = 16
+"""How many steps are put on record at once. They share a commit; more of them would only keep `/health` waiting."""
 RETRIES = 8
 """How often an aborted turn is asked again before the abort stands."""
 RETRY_PAUSE_SECONDS = 0.05
