@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import InvalidInput, TokenMismatch, TrajectoryMoved
-from onrecord.log.codec import decode_payload, encode_payload
+from onrecord.log.codec import written
 from onrecord.rollout.matching import STRICT, Matching, canonical
 from onrecord.rollout.turns import (
     ABORT,
@@ -37,9 +37,9 @@ from onrecord.rollout.turns import (
 from onrecord.views.lanes import ROLLBACK_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from onrecord.rollout.matching import Key, Matcher, Message
+    from onrecord.rollout.matching import Matcher, Message
     from onrecord.rollout.turns import Reply, Request, Span, Tokenized, Tokenizer
 
 REPAIR_WINDOW = 64
@@ -112,7 +112,6 @@ class LinearTrajectory:
         self._anchors: list[int] = []
         self._answer: str | None = None
         self._matching = Matching(policy.matcher)
-        self._keys: list[Key | None] = []
 
     # What it is
 
@@ -175,14 +174,13 @@ class LinearTrajectory:
         given = request.messages
         if not given or not all(isinstance(message, dict) for message in given):
             raise InvalidInput("a request has at least one message, and messages are JSON objects")
-        matched = self._matching.length(self.messages, self._keys, given)
+        matched = self._matching.length(given)
         base = self._base_of(matched, len(given))
         kept = self._anchors[base - 1] if base else 0
         self._check_appended(base, given[kept:])
         stored = self.messages[kept:matched]  # on a match the stored spelling wins
-        appended = stored + [decode_payload(encode_payload(message).decode()) for message in given[matched:]]
-        speaking = stored + list(given[matched:])  # the tokenizer sees new messages as they came
-        fingerprint = _fingerprint(appended, request)
+        speaking = [*stored, *given[matched:]]  # the tokenizer sees new messages as they came
+        appended, fingerprint = _fingerprinted(speaking, request)
         records = tuple(self._committed[:base])
         if base == 0:
             keep, tail, origins = 0, *_marked(tokenizer.prompt(speaking, request.tools))
@@ -277,12 +275,11 @@ class LinearTrajectory:
         """Take a checked record in: the one step by which anything becomes committed, live or replayed."""
         message = record.message or {}
         del self._committed[record.base :], self._anchors[record.base :]
-        del self.messages[kept_messages:], self._keys[kept_messages:]
+        new = [*appended, message]
+        self.messages[kept_messages:] = new
+        self._matching.replace(kept_messages, new)
         self._drop_provisional_records()
         self._committed.append(record)
-        self.messages.extend(appended)
-        self.messages.append(message)
-        self._keys.extend([None] * (len(self.messages) - kept_messages))
         self._anchors.append(len(self.messages))
         self._answer = answer or canonical(message)
         self.version += 1
@@ -383,11 +380,11 @@ def _record(prepared: Prepared, reply: Reply, max_trim: int) -> Record:
     keep, prompt, origins = prepared.keep, prepared.tail, prepared.origins
     if reply.prompt_ids is not None:
         keep, prompt, origins = _as_seen(prepared, reply.prompt_ids, max_trim)
-    side: dict[str, Any] = decode_payload(encode_payload(dict(reply.side_payloads)).decode())
+    message, side = written([reply.message, dict(reply.side_payloads)])[0]
     return Record(
         prepared.base, keep, prompt, output, logprobs, STATUS_OF[reply.finish], reply.finish, str(reply.abort_cause),
         origins, spans(reply.weight_versions, len(output), "weight versions"), prepared.fingerprint,
-        None if reply.message is None else _stored_message(reply), str(reply.response_id), side,
+        message, str(reply.response_id), side,
     )  # fmt: skip
 
 
@@ -424,16 +421,11 @@ def _first_difference(one: array[int], other: array[int]) -> int:
     return shared
 
 
-def _stored_message(reply: Reply) -> dict[str, Any]:
-    copy: dict[str, Any] = decode_payload(encode_payload(dict(reply.message or {})).decode())
-    return copy
-
-
-def _fingerprint(appended: list[dict[str, Any]], request: Request) -> str:
-    """What makes a request this one, given its base."""
-    asked: Mapping[str, Any] = {
+def _fingerprinted(appended: Sequence[Message], request: Request) -> tuple[list[dict[str, Any]], str]:
+    """The messages as they will be stored, and what makes the request this one, given its base."""
+    asked, spelled = written({
         "messages": appended,
         "tools": None if request.tools is None else list(request.tools),
         "options": dict(request.options),
-    }
-    return sha256(encode_payload(asked)).hexdigest()
+    })  # fmt: skip
+    return asked["messages"], sha256(spelled).hexdigest()
