@@ -83,6 +83,21 @@ def _is_exact(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
+def as_stored(message: Message) -> dict[str, Any]:
+    """A copy that nobody else changes. Its fields are in order; inside them the order is the client's.
+
+    A template may write out what is inside a message, arguments of a call for instance, so their order is part of the
+    prompt: the same for the first try, a retry and a process that starts again.
+    """
+    return {name: _copied(message[name]) for name in sorted(message, key=str)}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copied(part) for name, part in value.items()}
+    return [_copied(part) for part in value] if isinstance(value, list | tuple) else value
+
+
 def same_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON; unlike `==`, 1, 1.0 and true are three different things."""
     if type(one) is not type(other):
