@@ -7,6 +7,7 @@ the engine is called; then the reply's `item.added`, `tokens.recorded` of the ou
 
 from __future__ import annotations
 
+import json
 from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -257,14 +258,25 @@ def item_of(message: Message, *, said: bool = False) -> Item:
         content = plain.get("content")
         item = {"role": "assistant", "content": content if isinstance(content, str) else None}
         item["verbatim"] = {"format": "openai", "message": plain, "spans": 1}
+    if not all(map(_is_sorted, plain.values())):
+        # A payload's keys are sorted; the order in which a template would write them is kept as text.
+        item["verbatim"]["spelled"] = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
     return item
 
 
 def message_of(item: Item) -> dict[str, Any]:
-    """The message an item was made of."""
+    """The message an item was made of, as it was stored."""
     kept = item.get("verbatim")
     if isinstance(kept, dict):
-        return dict(kept["message"])
+        message: dict[str, Any] = json.loads(kept["spelled"]) if "spelled" in kept else dict(kept["message"])
+        return message
     if item.get("role") == "tool":
-        return {"role": "tool", "content": item.get("content"), "tool_call_id": item.get("call")}
+        return {"content": item.get("content"), "role": "tool", "tool_call_id": item.get("call")}
     return item
+
+
+def _is_sorted(value: Any) -> bool:
+    if isinstance(value, dict):
+        names = list(value)
+        return names == sorted(names) and all(map(_is_sorted, value.values()))
+    return all(map(_is_sorted, value)) if isinstance(value, list) else True

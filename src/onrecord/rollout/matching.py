@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal, InvalidOperation
+from operator import and_, eq
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
@@ -23,37 +24,78 @@ STRICT, LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY = "strict", "loose_tool_call", "role_
 
 
 class Matching:
-    """One way of matching, with what it takes from each stored message remembered."""
+    """The messages that are stored, and one way to tell whether a request begins with them.
+
+    Comparing costs next to nothing where a message is spelled as it is stored; what a matcher takes from a stored
+    message that is spelled differently is worked out once.
+    """
 
     def __init__(self, matcher: str | Matcher = STRICT) -> None:
         if not callable(matcher) and matcher not in _KEYS:
             raise InvalidInput(f"a matcher is a callable or one of {', '.join(_KEYS)}, not {matcher!r}")
         self._matcher = matcher
+        self._stored: list[Message] = []
+        self._exact: list[bool] = []
+        self._keys: list[Key | None] = []
 
-    def length(self, stored: Sequence[Message], keys: list[Key | None], given: Sequence[Message]) -> int:
-        """How many messages at the beginning of `given` are the stored ones. `keys` is filled as keys are needed."""
-        count = 0
-        for mine, yours in zip(stored, given, strict=False):
-            if not self._same(mine, count, keys, yours):
-                break
-            count += 1
-        return count
+    def replace(self, start: int, messages: Sequence[Message]) -> None:
+        """Store these messages in place of all from `start` on."""
+        self._stored[start:] = messages
+        self._exact[start:] = [_is_exact(message) for message in messages]
+        self._keys[start:] = [None] * len(messages)
 
-    def _same(self, stored: Message, index: int, keys: list[Key | None], given: Message) -> bool:
+    def length(self, given: Sequence[Message]) -> int:
+        """How many messages at the beginning of a request are the stored ones."""
+        shared = min(len(self._stored), len(given))
+        equal: list[bool] = [False] * shared
+        if not callable(self._matcher):
+            # Most of a request is what it was the last time: this finds out without a step of Python per message.
+            equal = list(map(and_, map(eq, self._stored, given), self._exact))
+        for index in range(equal.index(False) if False in equal else shared, shared):
+            if not equal[index] and not self._same(index, given[index]):
+                return index
+        return shared
+
+    def _same(self, index: int, given: Message) -> bool:
+        stored = self._stored[index]
         if callable(self._matcher):
             verdict = self._matcher(stored, given)
             if verdict is not True and verdict is not False:
                 raise InvalidInput(f"a matcher returns a bool, not {type(verdict).__name__}")
             return verdict
-        if stored is given or same_json(stored, given):
+        if same_json(stored, given):
             return True
-        key = keys[index]
+        key = self._keys[index]
         if key is None:
-            key = keys[index] = _KEYS[self._matcher](stored)
+            key = self._keys[index] = _KEYS[self._matcher](stored)
         try:
             return key == _KEYS[self._matcher](given)
         except RecursionError:
             return False  # brackets a thousand deep, spelled differently: nobody is served by finding out
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether `==` alone tells this value from every other: no number is in it, so no 1 that equals 1.0 and true."""
+    if isinstance(value, dict):
+        return all(map(_is_exact, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_exact, value))
+    return value is None or isinstance(value, str)
+
+
+def as_stored(message: Message) -> dict[str, Any]:
+    """A copy that nobody else changes. Its fields are in order; inside them the order is the client's.
+
+    A template may write out what is inside a message, arguments of a call for instance, so their order is part of the
+    prompt: the same for the first try, a retry and a process that starts again.
+    """
+    return {name: _copied(message[name]) for name in sorted(message, key=str)}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copied(part) for name, part in value.items()}
+    return [_copied(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def same_json(one: Any, other: Any) -> bool:

@@ -12,13 +12,14 @@ out: the tokenizer is given, and nothing here knows an engine, a clock or a file
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import InvalidInput, TokenMismatch, TrajectoryMoved
-from onrecord.log.codec import decode_payload, encode_payload
-from onrecord.rollout.matching import STRICT, Matching, canonical
+from onrecord.log.codec import encode_payload, written
+from onrecord.rollout.matching import STRICT, Matching, as_stored, canonical
 from onrecord.rollout.turns import (
     ABORT,
     ABORTED,
@@ -37,9 +38,9 @@ from onrecord.rollout.turns import (
 from onrecord.views.lanes import ROLLBACK_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from onrecord.rollout.matching import Key, Matcher, Message
+    from onrecord.rollout.matching import Matcher, Message
     from onrecord.rollout.turns import Reply, Request, Span, Tokenized, Tokenizer
 
 REPAIR_WINDOW = 64
@@ -112,7 +113,6 @@ class LinearTrajectory:
         self._anchors: list[int] = []
         self._answer: str | None = None
         self._matching = Matching(policy.matcher)
-        self._keys: list[Key | None] = []
 
     # What it is
 
@@ -175,29 +175,27 @@ class LinearTrajectory:
         given = request.messages
         if not given or not all(isinstance(message, dict) for message in given):
             raise InvalidInput("a request has at least one message, and messages are JSON objects")
-        matched = self._matching.length(self.messages, self._keys, given)
-        base = self._base_of(matched, len(given))
+        matched = self._matching.length(given)
+        base = bisect_right(self._anchors, matched)
         kept = self._anchors[base - 1] if base else 0
         self._check_appended(base, given[kept:])
-        stored = self.messages[kept:matched]  # on a match the stored spelling wins
-        appended = stored + [decode_payload(encode_payload(message).decode()) for message in given[matched:]]
-        speaking = stored + list(given[matched:])  # the tokenizer sees new messages as they came
+        # On a match the stored spelling wins.
+        appended = [*self.messages[kept:matched], *map(as_stored, given[matched:])]
         fingerprint = _fingerprint(appended, request)
+        answer = self._lost_answer(base, fingerprint)
+        if answer is None:
+            self._check_rollback(base, matched, len(given))
         records = tuple(self._committed[:base])
         if base == 0:
-            keep, tail, origins = 0, *_marked(tokenizer.prompt(speaking, request.tools))
+            keep, tail, origins = 0, *_marked(tokenizer.prompt(appended, request.tools))
         else:
-            keep, tail, origins = self._joined(records, kept, speaking, request, tokenizer)
+            keep, tail, origins = self._joined(records, kept, appended, request, tokenizer)
         return Prepared(
-            self.version, base, kept, appended, keep, tail, origins, fingerprint,
-            self._lost_answer(base, fingerprint), records,
+            self.version, base, kept, appended, keep, tail, origins, fingerprint, answer, records
         )  # fmt: skip
 
-    def _base_of(self, matched: int, asked: int) -> int:
-        """On how many committed turns a request builds that shares this many messages; refused if too few."""
-        base = len(self._anchors)
-        while base and self._anchors[base - 1] > matched:
-            base -= 1
+    def _check_rollback(self, base: int, matched: int, asked: int) -> None:
+        """Refuse a request that agrees with too little of what there is."""
         discarded = len(self._anchors) - base
         first_prompt_again = bool(self._anchors) and matched == asked == self._anchors[0] - 1
         if discarded > self.policy.max_rollback and not first_prompt_again:
@@ -208,7 +206,6 @@ class LinearTrajectory:
                 matched=matched,
                 discarded=discarded,
             )
-        return base
 
     def _check_appended(self, base: int, appended: Sequence[Message]) -> None:
         if not appended:
@@ -227,12 +224,12 @@ class LinearTrajectory:
         self,
         records: tuple[Record, ...],
         kept: int,
-        speaking: Sequence[Message],
+        appended: Sequence[Message],
         request: Request,
         tokenizer: Tokenizer,
     ) -> tuple[int, array[int], tuple[Span, ...]]:
         """The suffix of a request, joined to the ids of the turns it builds on."""
-        suffix, origins = _marked(tokenizer.suffix(self.messages[:kept], speaking, request.tools))
+        suffix, origins = _marked(tokenizer.suffix(self.messages[:kept], appended, request.tools))
         joint = tokenizer.repair(_last_ids(records, REPAIR_WINDOW), suffix)
         length = records[-1].length
         if not 0 <= joint.drop <= min(self.policy.max_trim_tokens, length):
@@ -277,12 +274,11 @@ class LinearTrajectory:
         """Take a checked record in: the one step by which anything becomes committed, live or replayed."""
         message = record.message or {}
         del self._committed[record.base :], self._anchors[record.base :]
-        del self.messages[kept_messages:], self._keys[kept_messages:]
+        new = [*appended, message]
+        self.messages[kept_messages:] = new
+        self._matching.replace(kept_messages, new)
         self._drop_provisional_records()
         self._committed.append(record)
-        self.messages.extend(appended)
-        self.messages.append(message)
-        self._keys.extend([None] * (len(self.messages) - kept_messages))
         self._anchors.append(len(self.messages))
         self._answer = answer or canonical(message)
         self.version += 1
@@ -383,11 +379,12 @@ def _record(prepared: Prepared, reply: Reply, max_trim: int) -> Record:
     keep, prompt, origins = prepared.keep, prepared.tail, prepared.origins
     if reply.prompt_ids is not None:
         keep, prompt, origins = _as_seen(prepared, reply.prompt_ids, max_trim)
-    side: dict[str, Any] = decode_payload(encode_payload(dict(reply.side_payloads)).decode())
+    message = None if reply.message is None else as_stored(reply.message)
+    side = written([message, dict(reply.side_payloads)])[0][1]
     return Record(
         prepared.base, keep, prompt, output, logprobs, STATUS_OF[reply.finish], reply.finish, str(reply.abort_cause),
         origins, spans(reply.weight_versions, len(output), "weight versions"), prepared.fingerprint,
-        None if reply.message is None else _stored_message(reply), str(reply.response_id), side,
+        message, str(reply.response_id), side,
     )  # fmt: skip
 
 
@@ -424,16 +421,8 @@ def _first_difference(one: array[int], other: array[int]) -> int:
     return shared
 
 
-def _stored_message(reply: Reply) -> dict[str, Any]:
-    copy: dict[str, Any] = decode_payload(encode_payload(dict(reply.message or {})).decode())
-    return copy
-
-
-def _fingerprint(appended: list[dict[str, Any]], request: Request) -> str:
+def _fingerprint(appended: Sequence[Message], request: Request) -> str:
     """What makes a request this one, given its base."""
-    asked: Mapping[str, Any] = {
-        "messages": appended,
-        "tools": None if request.tools is None else list(request.tools),
-        "options": dict(request.options),
-    }
+    tools = None if request.tools is None else list(request.tools)
+    asked = {"messages": appended, "tools": tools, "options": dict(request.options)}
     return sha256(encode_payload(asked)).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from onrecord.errors import InvalidInput
@@ -136,7 +137,7 @@ def floats(values: Sequence[float], what: str) -> array[float]:
         kept = values if isinstance(values, array) and values.typecode == "f" else array("f", values)
     except (TypeError, OverflowError):
         raise InvalidInput(f"{what} are numbers") from None
-    if any(value != value for value in kept):  # noqa: PLR0124 - only NaN differs from itself
+    if isnan(sum(kept)) and any(map(isnan, kept)):
         raise InvalidInput(f"{what} are numbers; one is NaN")
     return kept
 
