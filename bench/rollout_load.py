@@ -1,4 +1,4 @@
-"""A load of rollouts over HTTP: many agents at once, a proxy that is killed on the way, and the check that nothing is lost.
+"""A load of rollouts over HTTP: many agents at once, a proxy that is killed on the way; the check that nothing is lost.
 
 The mock engine answers as its prompt says, so what every trajectory must be in the end can be worked out without a
 proxy (`expected`), id for id. Agents do what real ones do: they send a request again when its reply got lost.
@@ -28,10 +28,9 @@ from onrecord.rollout.server.upstream import remember_what_is_missing
 PATIENCE_SECONDS = 60.0
 """How long an agent asks again before it gives up."""
 PROBE = """
-import http.client, json, sys, time
+import http.client, json, os, sys, time
 host, port, samples = sys.argv[1], int(sys.argv[2]), []
 connection = None
-print("probing", flush=True)
 while True:
     begin = time.perf_counter()
     try:
@@ -43,8 +42,9 @@ while True:
         connection = None
     time.sleep(0.01)
     if len(samples) % 20 == 0:
-        with open(sys.argv[3], "w") as file:
+        with open(sys.argv[3] + ".new", "w") as file:
             json.dump(samples, file)
+        os.replace(sys.argv[3] + ".new", sys.argv[3])
 """
 
 
@@ -61,6 +61,15 @@ class Load:
     health: list[float] = field(default_factory=list)
     engine: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    due: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it is time for the next kill."""
+    killed: int = 0
+
+    def answer(self) -> None:
+        """Count an answer."""
+        self.answered += 1
+        if self.answered >= self.sessions * self.turns * (self.killed + 1) // (self.kills + 1):
+            self.due.set()
 
     def p99_health(self) -> float:
         """The 99th percentile of `/health`, in seconds, while the proxy was up."""
@@ -126,7 +135,7 @@ class Agent:
             request = {"model": "policy", "messages": messages, "stream": False}
             response = await self.post(f"/sessions/{self.id}/v1/chat/completions", request)
             self.bodies.append(response.text)
-            self.load.answered += 1
+            self.load.answer()
             answered(messages, response.json()["choices"][0]["message"], self.number, turn)
 
     async def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
@@ -171,29 +180,25 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-async def _drive(load: Load, place: Path, tokenizer: Path, upstream: str, options: tuple[str, ...]) -> None:
-    port = free_port()
+async def _drive(
+    load: Load, place: Path, tokenizer: Path, *, upstream: str, port: int, options: tuple[str, ...]
+) -> None:
     url = f"http://127.0.0.1:{port}"
 
     def start() -> Server:
-        return proxy(
-            place / "store.db", upstream, tokenizer, "--port", str(port), *options, log=place / "proxy.log"
-        )
+        return proxy(place / "store.db", upstream, tokenizer, "--port", str(port), *options, log=place / "proxy.log")
 
     remember_what_is_missing("sniffio")
     trust = httpx.create_ssl_context(trust_env=False)
     agents = [Agent(load, url, number, trust) for number in range(load.sessions)]
     running = start()
-    probe = subprocess.Popen(
-        [sys.executable, "-c", PROBE, "127.0.0.1", str(port), str(place / "health.json")], stdout=subprocess.PIPE
-    )
     try:
         begin = time.perf_counter()
         work = asyncio.gather(*(agent.run() for agent in agents))
-        total = load.sessions * load.turns
-        for kill in range(1, load.kills + 1):
-            while load.answered < total * kill // (load.kills + 1) and not work.done():
-                await asyncio.sleep(0.01)
+        while load.killed < load.kills:
+            await load.due.wait()
+            load.due.clear()
+            load.killed += 1
             running.kill()
             running = await asyncio.to_thread(start)
         await work
@@ -202,11 +207,6 @@ async def _drive(load: Load, place: Path, tokenizer: Path, upstream: str, option
             load.problems += await agent.check(tokenizer)
             await agent.client.aclose()
     finally:
-        probe.kill()
-        probe.wait()
-        assert probe.stdout is not None
-        probe.stdout.close()
-        load.health = json.loads((place / "health.json").read_text()) if (place / "health.json").exists() else []
         ended = await asyncio.to_thread(running.stop)
         if ended:
             load.problems.append(f"the proxy ended with {ended}")
@@ -214,9 +214,16 @@ async def _drive(load: Load, place: Path, tokenizer: Path, upstream: str, option
 
 def run_load(place: Path, *, sessions: int, turns: int, kills: int, options: tuple[str, ...] = ()) -> Load:
     """Run a load in this directory, with servers of its own."""
-    load = Load(sessions, turns, kills)
+    load, port, kept = Load(sessions, turns, kills), free_port(), place / "health.json"
     tokenizer = make(place / "tokenizer")
     with engine(tokenizer, "--abort-every", "10", "--update-every", "1", log=place / "engine.log") as upstream:
-        asyncio.run(_drive(load, place, tokenizer, upstream.url, options))
+        # A process of its own: what it measures is how the proxy answers, not how busy the agents are.
+        probe = subprocess.Popen([sys.executable, "-c", PROBE, "127.0.0.1", str(port), str(kept)])
+        try:
+            asyncio.run(_drive(load, place, tokenizer, upstream=upstream.url, port=port, options=options))
+        finally:
+            probe.kill()
+            probe.wait()
         load.engine = httpx.get(f"{upstream.url}/stats", trust_env=False).json()
+    load.health = json.loads(kept.read_text()) if kept.exists() else []
     return load

@@ -21,7 +21,7 @@ STATUSES = {
     "invalid_input": 400, "invalid_name": 400, "too_large": 413,
     "conflict": 409, "turn_conflict": 409, "trajectory_moved": 409, "lease_held": 409, "lease_lost": 409,
     "log_moved": 409, "session_paused": 409, "illegal_transition": 409, "id_reused": 409, "session_frozen": 409,
-    "budget_exhausted": 409,
+    "budget_exhausted": 409, "name_taken": 409,
     "assembly_failed": 422,
     "tokenization_failed": 500, "token_mismatch": 500,
     "bad_reply": 502, "upstream_failed": 502,
