@@ -227,7 +227,7 @@ class Proxy:
     def _start(self, live: Live, asked: dict[str, Any], wanted: str) -> Turn:
         if len(self._turns) >= self.settings.turns_limit:
             raise ProxyBusy(f"this proxy has {len(self._turns):,} turns under way, as many as it takes")
-        turn = asyncio.get_running_loop().create_task(self._on(live, self.chat.turn(live, asked)))
+        turn = asyncio.get_running_loop().create_task(self._on(live, self._turn(live, asked)))
         live.turn, live.asked = turn, wanted
         self._turns.add(turn)
         self.metrics.in_flight.set(len(self._turns))
@@ -242,14 +242,21 @@ class Proxy:
         turn.add_done_callback(ended)
         return turn
 
+    async def _turn(self, live: Live, asked: dict[str, Any]) -> str | Refusal:
+        try:
+            return await self.chat.turn(live, asked)
+        except Exception:
+            if live.has_open_turn:  # its end could not be put on record: giving the lane back says that it has one
+                self.shelf.put_away(live)
+            raise
+
     async def _on(self, live: Live, step: Awaitable[T]) -> T:
         """A step on a session; where it leaves in doubt how the record stands, the session is read anew next time."""
         live.users += 1
         try:
             return await step
         except Exception as error:
-            known = isinstance(error, OnrecordError) and not isinstance(error, _MOVED_ON)
-            if not known or live.has_open_turn:
+            if isinstance(error, _MOVED_ON) or not isinstance(error, OnrecordError):
                 self.shelf.put_away(live)
             raise
         finally:

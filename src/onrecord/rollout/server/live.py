@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord import machine
-from onrecord.errors import LeaseHeld
 from onrecord.rollout.recording import open_rollout, read_lane
 from onrecord.rollout.turns import Reply, Request
 
@@ -44,6 +41,7 @@ class Live:
         self.id = rollout.session.id
         self.rollout = rollout
         self.tokenizer = tokenizer
+        self.holder = rollout.session.lease.holder if rollout.session.lease else {}
         self.turn: asyncio.Task[str | Refusal] | None = None
         """The turn under way; only the event loop looks at it."""
         self.asked: object = None
@@ -145,14 +143,7 @@ def load(
     records: Records, id: str, tokenizer: Tokenizer, policy: Policy, *, lease_seconds: float, takeover: bool = False
 ) -> Live:
     """Bring a session in from its log, and take its lane."""
-    bring = partial(open_rollout, records, id, policy=policy, create=False, lease_seconds=lease_seconds)
-    try:
-        rollout = bring(takeover=takeover)
-    except LeaseHeld as held:
-        # This process holds a session once, so a lease of its own that is left over is nobody's.
-        if any(held.holder.get(name) != value for name, value in machine.identity().items()):
-            raise
-        rollout = bring(takeover=True)
+    rollout = open_rollout(records, id, policy=policy, create=False, takeover=takeover, lease_seconds=lease_seconds)
     return Live(rollout, tokenizer)
 
 

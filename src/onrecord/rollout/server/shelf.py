@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from onrecord.aio import settled
-from onrecord.errors import OnrecordError
+from onrecord.errors import LeaseHeld, OnrecordError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -27,6 +27,8 @@ class Shelf:
         self._live: OrderedDict[str, Live] = OrderedDict()
         self._moving: dict[str, asyncio.Task[None]] = {}
         """Sessions that are being brought in or put away just now: whoever wants one waits for that."""
+        self._left_over: dict[str, dict[str, object]] = {}
+        """Leases of this proxy that could not be given back: nobody uses them, so it may take them over itself."""
 
     def __len__(self) -> int:
         return len(self._live)
@@ -74,18 +76,25 @@ class Shelf:
                 self.put_away(live)
 
     def _move(self, id: str, moving: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = self._moving[id] = asyncio.get_running_loop().create_task(moving)
+        async def moved() -> None:
+            try:
+                await moving
+            finally:  # in one step with its end: what is here is not on the way any more
+                del self._moving[id]
 
-        def moved(task: asyncio.Task[None]) -> None:
-            del self._moving[id]
-            if not task.cancelled():
-                task.exception()  # whoever waits for it is told
-
-        task.add_done_callback(moved)
+        task = self._moving[id] = asyncio.get_running_loop().create_task(moved())
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())  # whoever waits for it is told
         return task
 
     async def _bring(self, id: str, *, takeover: bool) -> None:
-        self._live[id] = await settled(partial(self._load, id, takeover=takeover))
+        try:
+            live = await settled(partial(self._load, id, takeover=takeover))
+        except LeaseHeld as held:
+            if held.holder != self._left_over.get(id):
+                raise
+            live = await settled(partial(self._load, id, takeover=True))
+        self._left_over.pop(id, None)
+        self._live[id] = live
         self._metrics.rehydrated.inc()
         self._metrics.in_memory.set(len(self._live))
 
@@ -93,4 +102,4 @@ class Shelf:
         try:
             await settled(live.leave)
         except OnrecordError:
-            return  # the lane is somebody else's, or will be once its time has passed
+            self._left_over[live.id] = live.holder
