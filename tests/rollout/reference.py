@@ -127,7 +127,10 @@ class Reference:
 
 def merged(turns: list[Turn]) -> tuple[Ids, list[int], list[float], str]:
     """One sample of many turns, pair by pair: tokens, loss mask, logprobs, status."""
-    tokens, mask, logprobs, status = [], [], [], "COMPLETED"
+    tokens: Ids = []
+    mask: list[int] = []
+    logprobs: list[float] = []
+    status = "COMPLETED"
     for turn in turns:
         if status != "COMPLETED":
             break
