@@ -73,6 +73,10 @@ class Reference:
     def ids(self) -> Ids:
         return self.checkpoints[-1].ids if self.checkpoints else []
 
+    @property
+    def first_prompt(self) -> int | None:
+        return len(self.checkpoints[0].messages) - 1 if self.checkpoints else None
+
     def prepare(self, messages: list[Message]) -> Asked:
         stored = self.messages
         shared = 0
@@ -81,23 +85,20 @@ class Reference:
         ):  # fmt: skip
             shared += 1
         base = sum(len(checkpoint.messages) <= shared for checkpoint in self.checkpoints)
-        first_again = bool(
-            self.checkpoints
-            and shared == len(messages)
-            and len(messages) == len(self.checkpoints[0].messages) - 1
-        )  # fmt: skip
-        if len(self.checkpoints) - base > self.max_rollback and not first_again:
-            raise Refused
         before = self.checkpoints[base - 1].messages if base else []
         understood = stored[:shared] + messages[shared:]
         appended = understood[len(before) :]
         if not appended or (base and any(message["role"] == "assistant" for message in appended)):
             raise Refused
+        answer = self._lost(base, appended)
+        first_again = shared == len(messages) and self.first_prompt == shared
+        if answer is None and len(self.checkpoints) - base > self.max_rollback and not first_again:
+            raise Refused
         prompt = list(LETTERS.prompt(appended, None).ids)
         if base:
             known = self.checkpoints[base - 1].ids
             prompt = known + list(LETTERS.repair(known, prompt).ids) + prompt
-        return Asked(base, understood, prompt, [base, appended], self._lost(base, appended), self.version)
+        return Asked(base, understood, prompt, [base, appended], answer, self.version)
 
     def _lost(self, base: int, appended: list[Message]) -> str | None:
         if not self.checkpoints or self.checkpoints[-1].request != [base, appended]:
@@ -127,7 +128,10 @@ class Reference:
 
 def merged(turns: list[Turn]) -> tuple[Ids, list[int], list[float], str]:
     """One sample of many turns, pair by pair: tokens, loss mask, logprobs, status."""
-    tokens, mask, logprobs, status = [], [], [], "COMPLETED"
+    tokens: Ids = []
+    mask: list[int] = []
+    logprobs: list[float] = []
+    status = "COMPLETED"
     for turn in turns:
         if status != "COMPLETED":
             break

@@ -23,7 +23,7 @@ replies = st.one_of(st.builds(assistant, texts), st.sampled_from([calling("{}"),
 
 
 class Rollouts(RuleBasedStateMachine):
-    """One rollout, its reference, and perhaps a turn under way."""
+    """Whatever is asked, answered, aborted, lost or killed, the rollout on record is the reference's, bit for bit."""
 
     @initialize(rollback=st.integers(0, 2))
     def start(self, rollback: int) -> None:
@@ -219,8 +219,5 @@ class Rollouts(RuleBasedStateMachine):
         assert (kept.count("turn.committed"), kept.count("turn.aborted")) == (self.commits, self.aborts)
 
 
-Rollouts.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
-
-
-class TestRollouts(Rollouts.TestCase):
-    """Whatever is asked, answered, aborted, lost or killed, the rollout on record is the reference's, bit for bit."""
+TestRollouts = Rollouts.TestCase
+TestRollouts.settings = settings(stateful_step_count=25, max_examples=max(400, settings.default.max_examples))

@@ -1,11 +1,16 @@
 """Matchers: which messages of a request are the stored ones."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from onrecord.errors import InvalidInput
 from onrecord.rollout.matching import LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY, STRICT, Matching
 from onrecord.rollout.trajectory import LinearTrajectory, Policy
 from tests.rollout.world import answer, ask, assistant, calling, conversation, say, tool, user, whole
+
+Message = Mapping[str, Any]
 
 
 def same(one, other, matcher=STRICT) -> bool:
@@ -23,7 +28,8 @@ def same(one, other, matcher=STRICT) -> bool:
 @pytest.mark.parametrize("field", ["content", "reasoning_content", "tool_calls"])
 def test_nothing_is_said_in_three_ways(matcher, field):
     """None, "" and [] are equal, and equal to a field that is missing."""
-    spellings = [{"role": "assistant", field: nothing} for nothing in (None, "", [])] + [{"role": "assistant"}]
+    nothings: list[Any] = [None, "", []]
+    spellings = [{"role": "assistant", field: nothing} for nothing in nothings] + [{"role": "assistant"}]
     assert all(same(one, other, matcher) for one in spellings for other in spellings)
     assert not same({"role": "assistant", "content": 0}, {"role": "assistant", "content": None}, matcher)
     assert not same({"role": "assistant", "content": False}, {"role": "assistant", "content": ""}, matcher)
@@ -142,8 +148,13 @@ def test_a_given_matcher_decides_and_must_return_a_bool():
     prepared = ask(trajectory, *spelled)
     assert pairs[-2:] == [(messages[0], spelled[0]), (messages[1], spelled[1])]
     assert list(prepared.prompt_ids) == whole([*messages[:2], user("next")])
-    for verdict in (1, 0, "yes", None):
-        broken = LinearTrajectory(Policy(matcher=lambda _stored, _given, verdict=verdict: verdict))
+    verdicts: list[Any] = [1, 0, "yes", None]
+    for verdict in verdicts:
+
+        def odd(_stored: Message, _given: Message, verdict: Any = verdict) -> Any:
+            return verdict
+
+        broken = LinearTrajectory(Policy(matcher=odd))
         say(broken, user("a"), reply=answer("b"))
         before = broken.head
         with pytest.raises(InvalidInput, match="returns a bool"):
@@ -172,7 +183,7 @@ def test_on_a_match_the_stored_spelling_wins(matcher):
 def test_what_is_matched_does_not_change_under_a_clients_hands():
     """A message that a client changes after the turn does not change what is stored, nor what matches."""
     trajectory = LinearTrajectory()
-    message = {"role": "user", "content": [{"type": "text", "text": "a"}]}
+    message: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "a"}]}
     say(trajectory, message, reply=answer("b"))
     message["content"][0]["text"] = "changed"
     assert trajectory.messages[0]["content"][0]["text"] == "a"

@@ -1,43 +1,30 @@
 """The trajectory, rule by rule: prepare, commit, provisional records, lost replies."""
 
-import copy
 from array import array
+from typing import Any
 
 import pytest
 
 from onrecord.errors import InvalidInput, TokenMismatch, TrajectoryMoved
 from onrecord.rollout.trajectory import LinearTrajectory, Policy
-from onrecord.rollout.turns import ABORTED, COMPLETED, INCOMPLETE, INFRA, TRUNCATED, Joint, Reply, Request, Tokenized
+from onrecord.rollout.turns import COMPLETED, TRUNCATED, Joint, Reply, Request, Tokenized
 from tests.rollout.world import (
     END,
     LETTERS,
     NEWLINE,
     START,
     Letters,
-    aborted,
     answer,
     ask,
     assistant,
-    calling,
     conversation,
-    give_up,
     letters,
     say,
     tool,
+    unmoved,
     user,
     whole,
 )
-
-
-@pytest.fixture
-def unmoved():
-    """Everything a trajectory is, copied: to see that a refusal changed nothing."""
-
-    def taken(trajectory: LinearTrajectory) -> tuple[object, ...]:
-        return copy.deepcopy(trajectory._state())
-
-    return taken
-
 
 # Prepare
 
@@ -73,7 +60,7 @@ def test_stored_ids_win_over_what_a_tokenizer_would_make_of_the_text():
     assert prompt == [*whole([user("a")]), *odd, NEWLINE, *whole([user("b")])]
 
 
-def test_prepare_is_pure(unmoved):
+def test_prepare_is_pure():
     """Preparing changes nothing, whether it succeeds, is refused or finds a lost answer; twice gives the same."""
     trajectory, messages = conversation(2)
     before = unmoved(trajectory)
@@ -85,7 +72,7 @@ def test_prepare_is_pure(unmoved):
 
 
 @pytest.mark.parametrize("rollback", [0, 1, 2, 3])
-def test_a_request_may_discard_so_many_turns_and_no_more(rollback, unmoved):
+def test_a_request_may_discard_so_many_turns_and_no_more(rollback):
     """With max_rollback n, n generated turns may be discarded; one more is refused and nothing changes."""
     trajectory, messages = conversation(6, Policy(max_rollback=rollback))
     before = unmoved(trajectory)
@@ -138,7 +125,7 @@ def test_what_is_committed_after_a_rollback_replaces_what_was_discarded():
     assert (trajectory.anchors, trajectory.records) == (expected.anchors, expected.records)
 
 
-def test_appended_roles_must_be_allowed(unmoved):
+def test_appended_roles_must_be_allowed():
     """After a generated turn only allowed roles may speak; the error names them and nothing changes."""
     trajectory, messages = conversation(1)
     before = unmoved(trajectory)
@@ -164,7 +151,7 @@ def test_an_injected_answer_is_history_and_no_checkpoint():
     assert dict(record.origins)["injected"] == len(LETTERS.message(assistant("as if I had said")))
 
 
-def test_an_edited_answer_is_not_taken_for_ours(unmoved):
+def test_an_edited_answer_is_not_taken_for_ours():
     """A client that sends an answer back changed does not get it appended in the assistant's name."""
     trajectory, messages = conversation(2)
     before = unmoved(trajectory)
@@ -190,7 +177,8 @@ def test_a_request_that_ends_with_the_answer_asks_nothing():
 
 def test_what_cannot_be_recorded_is_refused_before_anything_happens():
     """NaN, half a character and objects that are no JSON are refused in prepare."""
-    for content in (float("nan"), "\ud800", [{"x": object()}], {"deep": [[]]} | {1: 2}):
+    unrecordable: list[Any] = [float("nan"), "\ud800", [{"x": object()}], {1: 2}]
+    for content in unrecordable:
         with pytest.raises(InvalidInput):
             ask(LinearTrajectory(), user("a") | {"content": content})
 
@@ -199,20 +187,29 @@ def test_ids_are_checked_when_they_come_in():
     """Negative, too large or non-integer ids are refused, of a tokenizer and of an engine."""
 
     class Broken(Letters):
-        ids: list[object]
+        ids: Any
 
         def prompt(self, messages, tools):
-            return Tokenized(self.ids)  # type: ignore[arg-type]  # on purpose
+            return Tokenized(self.ids)
 
-    for ids in ([-1], [1 << 31], ["1"], [1.5]):
+    wrong: list[Any] = [[-1], [1 << 31], ["1"], [1.5]]
+    for ids in wrong:
         broken = Broken()
         broken.ids = ids
         with pytest.raises(InvalidInput):
             LinearTrajectory().prepare(Request([user("a")]), broken)
         trajectory = LinearTrajectory()
         with pytest.raises(InvalidInput):
-            say(trajectory, user("a"), reply=Reply(assistant("b"), ids, [-1.0], "stop"))  # type: ignore[arg-type]  # on purpose
+            say(trajectory, user("a"), reply=Reply(assistant("b"), ids, [-1.0], "stop"))
         assert trajectory.version == 0
+
+
+def test_tools_are_rendered_with_the_first_prompt():
+    """Tools reach the tokenizer with the request."""
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    with_tools = ask(LinearTrajectory(), user("a"), tools=tools)
+    assert len(with_tools.prompt_ids) > len(whole([user("a")]))
+    assert with_tools.fingerprint != ask(LinearTrajectory(), user("a")).fingerprint
 
 
 # Commit
@@ -233,7 +230,7 @@ def test_a_commit_advances_everything_together():
     assert (list(record.output), record.logprobs) == ([*letters("hi"), END], array("f", [-0.5, -0.625, -0.75]))
 
 
-def test_a_commit_on_a_moved_trajectory_is_a_conflict_that_carries_the_head(unmoved):
+def test_a_commit_on_a_moved_trajectory_is_a_conflict_that_carries_the_head():
     """A reply prepared on an older version is refused, never skipped in silence; the error says where things stand."""
     trajectory, messages = conversation(2)
     first, second = ask(trajectory, *messages), ask(trajectory, *messages)
@@ -298,7 +295,7 @@ def test_an_engine_that_rendered_the_same_prompt_changes_nothing():
 
 
 @pytest.mark.parametrize("trim", [0, 1, 2])
-def test_stored_ids_must_be_a_prefix_up_to_the_trim(trim, unmoved):
+def test_stored_ids_must_be_a_prefix_up_to_the_trim(trim):
     """An engine's prompt may replace so many trailing stored ids; one more is an error that names the first mismatch."""
     trajectory, messages = conversation(2, Policy(max_trim_tokens=trim))
     stored = trajectory.token_ids
@@ -386,199 +383,3 @@ def test_memory_is_the_tokens():
     trajectory, _ = conversation(200)
     stored = sum(len(record.prompt) + len(record.output) for record in trajectory.records)
     assert stored <= 1.1 * len(trajectory.token_ids)
-
-
-# Provisional records
-
-
-def test_a_provisional_record_moves_nothing_but_the_version():
-    """An aborted turn stands at the tail: committed count, ids and messages are untouched, the version moves."""
-    trajectory, messages = conversation(2)
-    before = (trajectory.num_assistant, trajectory.token_ids, list(trajectory.messages), trajectory.anchors)
-    record = give_up(trajectory, *messages, reply=aborted("half", weight_versions=[("v7", 4)]))
-    assert (trajectory.num_assistant, trajectory.token_ids, trajectory.messages, trajectory.anchors) == before
-    assert (trajectory.version, trajectory.provisional, trajectory.records[-1]) == (3, record, record)
-    assert (record.base, record.status, record.cause, record.weight_versions) == (2, ABORTED, "weights", (("v7", 4),))
-    assert (list(record.output), len(record.logprobs)) == (letters("half"), 4)
-    assert record.fingerprint == ask(trajectory, *messages).fingerprint
-
-
-def test_the_aborted_output_is_no_context_for_the_retry():
-    """The retry's prompt is bit for bit the prompt of the aborted turn."""
-    trajectory, messages = conversation(2)
-    first = ask(trajectory, *messages)
-    give_up(trajectory, *messages, reply=aborted("half"))
-    assert ask(trajectory, *messages).prompt_ids == first.prompt_ids
-
-
-def test_success_supersedes_the_abort():
-    """A commit drops what was provisional and leaves what would be there without any abort, but for the version."""
-    trajectory, messages = conversation(2)
-    plain, _ = conversation(2)
-    for _ in range(3):
-        give_up(trajectory, *messages, reply=aborted("half"))
-        assert len(trajectory.records) == 3, "two aborts in a row leave one provisional in the view"
-    say(trajectory, *messages, reply=answer("whole"))
-    say(plain, *messages, reply=answer("whole"))
-    assert trajectory.provisional is None
-    assert trajectory.records == plain.records
-    assert trajectory.token_ids == plain.token_ids
-    assert (trajectory.version, plain.version) == (6, 3)
-
-
-def test_no_record_but_the_last_is_ever_aborted():
-    """Whatever was aborted in between, a consumer sees at most one ABORTED record, and it is the last."""
-    trajectory = LinearTrajectory()
-    messages = [user("0")]
-    for number in range(6):
-        for _ in range(number % 3):
-            give_up(trajectory, *messages, reply=aborted("half"))
-            assert [record.status for record in trajectory.records] == [COMPLETED] * number + [ABORTED]
-        say(trajectory, *messages, reply=answer("x"))
-        assert [record.status for record in trajectory.records] == [COMPLETED] * (number + 1)
-        messages += [assistant("x"), user("y")]
-
-
-def test_a_retry_with_another_suffix_supersedes_it_too():
-    """The turn after an abort may ask something else; the abort is superseded all the same."""
-    trajectory, messages = conversation(1)
-    give_up(trajectory, *messages, reply=aborted("half"))
-    say(trajectory, *messages[:-1], user("something else"), reply=answer("whole"))
-    assert trajectory.provisional is None
-    assert trajectory.messages[-2:] == [user("something else"), assistant("whole")]
-
-
-def test_a_rollback_drops_it():
-    """Going back to an earlier turn drops a provisional record that stood on the later one."""
-    trajectory, messages = conversation(2)
-    give_up(trajectory, *messages, reply=aborted("half"))
-    say(trajectory, *messages[:-3], user("differently"), reply=answer("x"))
-    assert (trajectory.provisional, trajectory.num_assistant) == (None, 2)
-
-
-def test_a_rollback_that_is_aborted_leaves_what_is_committed():
-    """A retry from an earlier turn that is aborted discards nothing; handed over, it stands on the turn it was built on."""
-    trajectory, messages = conversation(3)
-    ids = trajectory.token_ids
-    record = give_up(trajectory, *messages[:-3], user("differently"), reply=aborted("half"))
-    assert (trajectory.num_assistant, trajectory.token_ids, record.base) == (3, ids, 2)
-    assert [turn.status for turn in trajectory.standing()] == [COMPLETED, COMPLETED, ABORTED]
-
-
-def test_a_commit_racing_with_an_abort_is_a_conflict(unmoved):
-    """A reply prepared before the provisional record came is refused."""
-    trajectory, messages = conversation(1)
-    prepared = ask(trajectory, *messages)
-    give_up(trajectory, *messages, reply=aborted("half"))
-    before = unmoved(trajectory)
-    with pytest.raises(TrajectoryMoved):
-        trajectory.update_pretokenized_state(prepared, answer("late"))
-    with pytest.raises(TrajectoryMoved):
-        trajectory.provisional_record(prepared, aborted("later"))
-    assert unmoved(trajectory) == before
-
-
-@pytest.mark.parametrize("text", ["", None, "half"])
-@pytest.mark.parametrize("turns", [0, 2])
-def test_an_abort_may_have_no_tokens_and_may_be_the_first_turn(text, turns):
-    """Zero partial tokens, no message at all, and an abort on the first turn are records like any other."""
-    trajectory, messages = conversation(turns)
-    record = give_up(trajectory, *messages, reply=aborted(text))
-    assert (record.base, len(record.output), trajectory.num_assistant) == (turns, len(text or ""), turns)
-    assert record.keep + len(record.prompt) == len(whole(messages))
-    say(trajectory, *messages, reply=answer("x"))
-    assert trajectory.num_assistant == turns + 1
-
-
-def test_an_abort_keeps_its_tool_calls():
-    """An aborted reply with tool calls keeps them on record as what was said; it is aborted all the same."""
-    trajectory, messages = conversation(1)
-    said = calling('{"q": 1')
-    record = give_up(trajectory, *messages, reply=aborted("half", message=said))
-    assert (record.status, record.message) == (ABORTED, said)
-    assert trajectory.messages[-1]["content"] == "answer 0"
-
-
-def test_only_aborted_records_are_provisional():
-    """A completed reply is not kept as provisional, and a record must build on what is committed."""
-    trajectory, messages = conversation(1)
-    prepared = ask(trajectory, *messages)
-    with pytest.raises(InvalidInput):
-        trajectory.provisional_record(prepared, answer("x"))
-    with pytest.raises(InvalidInput):
-        trajectory.append_provisional_record(trajectory.committed_record(prepared, answer("x")))
-
-
-# Failures
-
-
-@pytest.mark.parametrize("status", [INFRA, INCOMPLETE])
-def test_a_failed_call_leaves_the_view_where_it_was(status):
-    """A turn that got no reply moves nothing, not even the version, and keeps an abort that stands."""
-    trajectory, messages = conversation(2)
-    for standing in (None, aborted("half")):
-        if standing:
-            give_up(trajectory, *messages, reply=standing)
-        before = (trajectory.head, trajectory.records, trajectory.token_ids, list(trajectory.messages))
-        prepared = ask(trajectory, *messages)
-        trajectory.note_failure(trajectory.failed_record(prepared, status, "connection refused"))
-        assert (trajectory.head, trajectory.records, trajectory.token_ids, trajectory.messages) == before
-        assert trajectory.standing()[-1].status == (ABORTED if standing else status)
-    trajectory.update_pretokenized_state(prepared, answer("x"))
-    assert trajectory.standing()[-1].status == COMPLETED
-
-
-# Lost replies
-
-
-def test_a_lost_reply_is_given_again():
-    """The same request on the same base gets the committed answer, byte for byte, and nothing is to be generated."""
-    trajectory, messages = conversation(2)
-    response = '{"id": "r",  "choices": []}\n'
-    say(trajectory, *messages, reply=answer("x", response=response))
-    assert ask(trajectory, *messages).answer == response
-    assert ask(trajectory, *messages, options={"temperature": 1}).answer is None, "another request"
-    assert ask(trajectory, *messages, tools=[{"type": "function"}]).answer is None, "another request"
-    assert ask(trajectory, *messages[:-1], user("else")).answer is None, "another request"
-
-
-def test_an_answer_without_a_body_is_its_message():
-    """Where no response body was given, the answer is the message as JSON."""
-    trajectory = LinearTrajectory()
-    say(trajectory, user("a"), reply=answer("b"))
-    assert ask(trajectory, user("a")).answer == '{"content":"b","role":"assistant"}'
-
-
-def test_an_answer_that_was_built_upon_is_not_lost():
-    """Once a turn was asked upon the answer, committed or not, the same request again means another generation."""
-    for build in (
-        lambda trajectory, more: say(trajectory, *more, reply=answer("y")),
-        lambda trajectory, more: give_up(trajectory, *more, reply=aborted("half")),
-        lambda trajectory, more: trajectory.note_failure(
-            trajectory.failed_record(ask(trajectory, *more), INFRA, "down")
-        ),
-    ):
-        trajectory, messages = conversation(1)
-        say(trajectory, *messages, reply=answer("x", response="body"))
-        assert ask(trajectory, *messages).answer == "body"
-        build(trajectory, [*messages, assistant("x"), user("next")])
-        if trajectory.num_assistant == 2:
-            assert ask(trajectory, *messages).answer is None
-            assert ask(trajectory, *messages).base == 1
-
-
-def test_a_lost_first_reply_is_not_a_new_start():
-    """The first prompt again, while its answer was never built upon, gets the answer; later it starts over."""
-    trajectory = LinearTrajectory()
-    say(trajectory, user("a"), reply=answer("b", response="body"))
-    assert ask(trajectory, user("a")).answer == "body"
-    say(trajectory, user("a"), assistant("b"), user("c"), reply=answer("d", response="other"))
-    assert ask(trajectory, user("a")).answer is None
-
-
-def test_tools_are_rendered_with_the_first_prompt():
-    """Tools reach the tokenizer with the request."""
-    tools = [{"type": "function", "function": {"name": "f"}}]
-    with_tools = ask(LinearTrajectory(), user("a"), tools=tools)
-    assert len(with_tools.prompt_ids) > len(whole([user("a")]))
-    assert with_tools.fingerprint != ask(LinearTrajectory(), user("a")).fingerprint

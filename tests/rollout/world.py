@@ -1,5 +1,6 @@
 """The world of these tests: a tokenizer of single letters, and short ways to ask and to answer."""
 
+import copy
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -113,3 +114,8 @@ def conversation(turns: int, policy: Policy | None = None) -> tuple[LinearTrajec
 def whole(messages: Sequence[Message]) -> list[int]:
     """What a conversation is when it is rendered at once."""
     return list(LETTERS.prompt(messages, None).ids)
+
+
+def unmoved(trajectory: LinearTrajectory) -> tuple[object, ...]:
+    """Everything a trajectory is, copied: to see afterwards that a refusal changed nothing."""
+    return copy.deepcopy(trajectory._state())

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import AssemblyFailed, InvalidInput, PayloadErased
-from onrecord.log.items import to_items
+from onrecord.log.items import ROLES, to_items
 from onrecord.log.packed import pack_floats, pack_integers, unpack_floats, unpack_integers
 from onrecord.rollout.trajectory import LinearTrajectory, Prepared
 from onrecord.rollout.turns import ABORT, ABORTED, INCOMPLETE, INFRA, STATUS_OF, Record
@@ -240,24 +240,24 @@ def _prompt(keep: int, ids: array[int], origins: Sequence[Span]) -> dict[str, An
     return {"keep": keep, "ids": pack_integers(ids), "origins": [list(span) for span in origins]}
 
 
-def item_of(message: Message, *, said: bool = False) -> Item:
-    """A message as an item of the transcript. What a model `said` is kept however odd; a client's is checked."""
+def item_of(message: Message) -> Item:
+    """A message as an item of the transcript. What models and clients say is kept however odd it is."""
     plain = dict(message)
     if isinstance(plain.get("content"), str):
         if plain.keys() == {"role", "content"} and plain["role"] in ("system", "user", "assistant"):
             return plain
-        if plain.keys() == {"role", "content", "tool_call_id"} and plain["role"] == "tool":
+        known = plain.keys() == {"role", "content", "tool_call_id"} and isinstance(plain["tool_call_id"], str)
+        if known and plain["role"] == "tool":
             # Without a second copy of what may be long; `message_of` puts it back together.
-            (item,) = to_items({"role": "tool", "call": plain["tool_call_id"], "content": plain["content"]}, "neutral")
-            return item
+            return {"role": "tool", "call": plain["tool_call_id"], "content": plain["content"]}
     try:
         (item,) = to_items(plain, "openai")
     except InvalidInput:
-        if not said:
-            raise
-        content = plain.get("content")
-        item = {"role": "assistant", "content": content if isinstance(content, str) else None}
+        role, content = plain.get("role"), plain.get("content")
+        item = {"role": role if role in ROLES else "user", "content": content if isinstance(content, str) else None}
         item["verbatim"] = {"format": "openai", "message": plain, "spans": 1}
+        if role == "tool":
+            item["call"] = str(plain.get("tool_call_id") or "")
     if not all(map(_is_sorted, plain.values())):
         # A payload's keys are sorted; the order in which a template would write them is kept as text.
         item["verbatim"]["spelled"] = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))

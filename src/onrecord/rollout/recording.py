@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.errors import Conflict, SessionClosed, SessionFrozen, SessionRetired, TurnConflict
+from onrecord.errors import Conflict, SessionClosed, SessionFrozen, SessionNotFound, SessionRetired, TurnConflict
+from onrecord.log.names import is_ulid
 from onrecord.log.store import LEASE_SECONDS
 from onrecord.rollout.lane import LANE_KINDS, Lane, item_of, output_payload, prompt_payload
 from onrecord.session.turns import refuse_exhausted, stop, usage_of
@@ -64,10 +65,14 @@ def open_rollout(
 
     `SessionRetired` when it is over, for good; `SessionNotFound` when there is none and it is not to be made.
     """
-    if not create or _exists(records, name):
-        session = records.get(name, agent=agent)
-        refuse_retired(session)
-    session = records.open(name, agent=agent, metadata=metadata, takeover=takeover, lease_seconds=lease_seconds)
+    known = _known(records, name)
+    if known is not None:
+        refuse_retired(records.get(known, agent=agent))
+    elif not create:
+        raise SessionNotFound(f"no rollout is named {name!r:.100}")
+    session = records.open(
+        known or name, agent=agent, metadata=metadata, takeover=takeover, lease_seconds=lease_seconds
+    )
     return Rollout(session, policy)
 
 
@@ -78,8 +83,12 @@ def refuse_retired(session: Session) -> None:
             raise _retired(session, str((event.data or {}).get("reason", "")))
 
 
-def _exists(records: Records, name: str) -> bool:
-    return bool(records.store.heads(project=records.project, name=name, limit=1))
+def _known(records: Records, name: str) -> str | None:
+    """The id of the session that has exactly this name or id: a beginning could be another rollout's."""
+    if is_ulid(name.upper()):
+        return records.store.head(name.upper()).session
+    found = records.store.heads(project=records.project, name=name, limit=1)
+    return found[0].session if found else None
 
 
 def _retired(session: Session, reason: str) -> SessionRetired:
@@ -171,7 +180,7 @@ class Rollout:
         self._must_be_open(intent)
         drafts = []
         if record.message is not None:
-            drafts.append(self._draft(intent, "item.added", {"item": item_of(record.message, said=True)}, "reply"))
+            drafts.append(self._draft(intent, "item.added", {"item": item_of(record.message)}, "reply"))
         drafts.append(self._draft(intent, "tokens.recorded", output_payload(intent.prepared, record, reply), "output"))
         # What an aborted turn used is used all the same.
         used = usage_of(intent.model or None, record.keep + len(record.prompt), len(record.output))
