@@ -49,14 +49,15 @@ class Server:
         """Ask it to end, and wait until it has."""
         if self.process.poll() is None:
             self.process.send_signal(how)
-        return self._wait()
+        return self.wait()
 
     def kill(self) -> None:
         """End it at once, as a power cut would."""
         self.process.kill()
-        self._wait()
+        self.wait()
 
-    def _wait(self) -> int:
+    def wait(self) -> int:
+        """Wait until it has ended; the result is its exit status."""
         try:
             return self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:

@@ -120,14 +120,18 @@ class Proxy:
             self.draining = True
             self._stop_at = asyncio.get_running_loop().time() + self.settings.drain_seconds
 
+    def hurry(self) -> None:
+        """End the turns under way where they are: on record they have begun and not ended."""
+        for turn in self._turns:
+            turn.cancel()
+
     async def drain(self) -> None:
         """Let turns under way come to their end, for a while; then put every session away in order."""
         self.stop_taking()
         if self._turns:
             left = max(0.0, self._stop_at - asyncio.get_running_loop().time())
             _done, late = await asyncio.wait(self._turns, timeout=left)
-            for turn in late:
-                turn.cancel()
+            self.hurry()
             await asyncio.gather(*late, return_exceptions=True)
         await self.shelf.clear()
         await self.upstream.close()
@@ -215,8 +219,10 @@ class Proxy:
         else:
             raise TurnConflict("another turn of this session is under way", hint="wait for its answer")
         await asyncio.wait([turn])
+        if turn.cancelled() and self.draining:
+            raise ProxyBusy("this proxy stopped before the turn had ended")
         if turn.cancelled():
-            raise SessionRetired("the turn ended with its session, or with this proxy")
+            raise SessionRetired("the session was deleted while its turn was under way")
         answer = turn.result()
         if isinstance(answer, Refusal):
             return Response(answer.body, answer.status, headers=dict(answer.headers))

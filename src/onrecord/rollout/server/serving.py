@@ -42,23 +42,28 @@ def serve(
     proxy = Proxy(records, tokenizer, settings, policy)
     listener = _bind(settings)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    announce(f"http://{host}:{listener.getsockname()[1]}")
+    url = f"http://{host}:{listener.getsockname()[1]}"
     config = uvicorn.Config(
         proxy.application(), log_level="warning", access_log=False, ws="none", lifespan="on", server_header=False,
         proxy_headers=False, timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=settings.drain_seconds,
     )  # fmt: skip
-    asyncio.run(_serve(proxy, _Server(config), listener))
+    asyncio.run(_serve(proxy, _Server(config), listener, lambda: announce(url)))
 
 
-async def _serve(proxy: Proxy, server: uvicorn.Server, listener: socket.socket) -> None:
+async def _serve(proxy: Proxy, server: uvicorn.Server, listener: socket.socket, ready: Callable[[], None]) -> None:
     def stop() -> None:
-        server.force_exit = server.should_exit
         server.should_exit = True
         proxy.stop_taking()
 
+    def interrupt() -> None:
+        if server.should_exit:
+            proxy.hurry()
+        stop()
+
     loop = asyncio.get_running_loop()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, stop)
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    ready()
     await server.serve([listener])
 
 
