@@ -278,7 +278,7 @@ class Proxy:
         async for part in request.stream():
             received += part
             if len(received) > limit:
-                raise TooLarge(f"the body of a request has up to {limit:,} bytes", hint="see --body-limit")
+                raise TooLarge(f"the body of a request has up to {limit:,} bytes")
         if empty and not received:
             return {}
         parse = partial(load_json, bytes(received))

@@ -60,9 +60,7 @@ def _settings(call: Call, upstream: str) -> Settings:
         "host": call.get("host"),
         "port": call.number("port"),
         "token": _token(call),
-        "body_limit": call.number("body-limit"),
         "turns_limit": call.number("turns-limit"),
-        "memory_sessions": call.number("memory-sessions"),
         "upstream_seconds": call.amount("timeout"),
         "lease_seconds": call.amount("lease-seconds"),
     }

@@ -140,9 +140,7 @@ _PROXY = (
            choices=("strict", "loose_tool_call", "role_content_only")),
     Option("--max-rollback", "serve: how many generated turns a request may discard (1)", "N"),
     Option("--max-trim-tokens", "serve: how many trailing ids an engine may render anew (0)", "N"),
-    Option("--body-limit", "serve: the largest request, in bytes", "BYTES"),
     Option("--turns-limit", "serve: how many turns may be under way", "N"),
-    Option("--memory-sessions", "serve: how many sessions stay in memory", "N"),
     Option("--lease-seconds", "serve: after how long of silence another machine may go on", "SECONDS"),
     Option("--timeout", "serve: how long a generation may take", "SECONDS"),
 )  # fmt: skip
