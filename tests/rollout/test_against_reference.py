@@ -220,4 +220,4 @@ class Rollouts(RuleBasedStateMachine):
 
 
 TestRollouts = Rollouts.TestCase
-TestRollouts.settings = settings(stateful_step_count=25, max_examples=max(400, settings.default.max_examples))
+TestRollouts.settings = settings(stateful_step_count=25, max_examples=max(400, settings().max_examples))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from onrecord.rollout.turns import Record
 
-_SAMPLED = ORIGINS.index(SAMPLED)
+_NUMBERED = {origin: bytes([number]) for number, origin in enumerate(ORIGINS)}
 
 
 @dataclass(slots=True, eq=False)
@@ -123,47 +123,43 @@ def _sample(records: Sequence[Record], arrays: _Arrays, session: str, index: int
 
 
 class _Arrays:
-    """The ids of a line of turns put together: each is copied once."""
+    """The ids of a line of turns put together, end to end: each is copied once."""
 
     def __init__(self, records: Sequence[Record], first_sampled: int) -> None:
         self.first_sampled = first_sampled
-        room = max((record.length for record in records), default=0)
-        self.tokens = np.zeros(room, np.int32)
-        self.loss_mask = np.zeros(room, np.uint8)
-        self.logprobs = np.zeros(room, np.float32)
-        self.provenance = np.zeros(room, np.uint8)
         self.turn_ends: list[int] = []
         self.weights: list[tuple[str, int, int]] = []
+        self._tokens, self._mask, self._logprobs, self._origins = bytearray(), bytearray(), bytearray(), bytearray()
         for number, record in enumerate(records):
             self._put(record, sampled=number >= first_sampled)
-        length = records[-1].length
-        for name in ("tokens", "loss_mask", "logprobs", "provenance"):
-            setattr(self, name, getattr(self, name)[:length])
+        self.tokens = np.frombuffer(self._tokens, np.int32)
+        self.loss_mask = np.frombuffer(self._mask, np.uint8)
+        self.logprobs = np.frombuffer(self._logprobs, np.float32)
+        self.provenance = np.frombuffer(self._origins, np.uint8)
 
     def _put(self, record: Record, *, sampled: bool) -> None:
-        start, output, end = record.keep, record.keep + len(record.prompt), record.length
-        self._trim(start)
-        self.tokens[start:output] = np.frombuffer(record.prompt, np.int32)
-        self.tokens[output:end] = np.frombuffer(record.output, np.int32)
-        # What an earlier turn sampled here was replaced by the ids of this prompt.
-        self.loss_mask[start:output] = 0
-        self.logprobs[start:output] = 0.0
-        at = start
+        given, drawn, end = len(record.prompt), len(record.output), record.length
+        if len(self._mask) > record.keep:
+            self._trim(record.keep)
+        self._tokens += record.prompt
+        self._tokens += record.output
+        self._mask += bytes(given)
+        self._mask += (b"\1" if sampled else b"\0") * drawn
+        self._logprobs += bytes(4 * given)
+        self._logprobs += record.logprobs if sampled else bytes(4 * drawn)
         for origin, count in record.origins:
-            self.provenance[at : at + count] = ORIGINS.index(origin)
-            at += count
-        self.provenance[output:end] = _SAMPLED
+            self._origins += _NUMBERED[origin] * count
+        self._origins += _NUMBERED[SAMPLED] * drawn
         if sampled:
-            self.loss_mask[output:end] = 1
-            self.logprobs[output:end] = np.frombuffer(record.logprobs, np.float32)
-            at = output
+            at = end - drawn
             for version, count in record.weight_versions:
                 self.weights.append((version, at, at + count))
                 at += count
         self.turn_ends.append(end)
 
     def _trim(self, start: int) -> None:
-        """Ids from here on are replaced by a later turn: they belong to no weights, and no turn ends behind them."""
+        """Ids from here on are replaced by a later turn: nothing of them stays, and no turn ends behind them."""
+        del self._tokens[4 * start :], self._mask[start:], self._logprobs[4 * start :], self._origins[start:]
         number = len(self.turn_ends)
         while number and self.turn_ends[number - 1] > start:
             number -= 1

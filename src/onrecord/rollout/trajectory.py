@@ -173,9 +173,9 @@ class LinearTrajectory:
     def prepare(self, request: Request, tokenizer: Tokenizer) -> Prepared:
         """The prompt ids of a request, or one clear error; nothing changes either way."""
         given = request.messages
-        if not given or not all(isinstance(message, dict) for message in given):
-            raise InvalidInput("a request has at least one message, and messages are JSON objects")
         matched = self._matching.length(given)
+        if not given or not all(isinstance(message, dict) for message in given[matched:]):
+            raise InvalidInput("a request has at least one message, and messages are JSON objects")
         base = bisect_right(self._anchors, matched)
         kept = self._anchors[base - 1] if base else 0
         self._check_appended(base, given[kept:])
@@ -330,13 +330,13 @@ class LinearTrajectory:
 
 def sequence(records: Sequence[Record], keep: int | None = None) -> array[int]:
     """The ids after these turns, all or the first `keep`."""
-    ids: array[int] = array("i")
-    for record in records:
-        del ids[record.keep :]
-        ids.extend(record.prompt)
-        ids.extend(record.output)
-    if keep is not None:
-        del ids[keep:]
+    ids: array[int] = array("i", bytes(4 * max((record.length for record in records), default=0)))
+    with memoryview(ids) as room:
+        for record in records:
+            middle = record.keep + len(record.prompt)
+            room[record.keep : middle] = record.prompt
+            room[middle : middle + len(record.output)] = record.output
+    del ids[(records[-1].length if records else 0) if keep is None else keep :]
     return ids
 
 
