@@ -3,7 +3,8 @@
 It has no model. What it says follows from the ids it is given: asked for a sum it calls `add`, given a result it says
 it, and otherwise it says some words that depend on the prompt. So a prompt that differs in one id gets another answer,
 and the same prompt always gets the same one. One reply in `--abort-every` is cut short as by a weight update, and every
-`--update-every` seconds all generation stops for a moment and the weight version rises.
+`--update-every` seconds all generation stops for a moment and the weight version rises. `POST /update_weights` with
+`{"hits": 2}` has updates hit the next two generations, for whoever wants to see it happen.
 
     python examples/rollout/engine.py --tokenizer DIR [--port 0] [--abort-every 10] [--update-every 2] [--log FILE]
 """
@@ -43,6 +44,8 @@ class Engine:
         self.asked = 0
         self.aborted = 0
         self.weight_version = 1
+        self.hits = 0
+        """How many of the next generations an update of the weights will hit."""
         self.running = asyncio.Event()
         self.running.set()
         self.log: IO[str] | None = open(options.log, "a", encoding="utf-8") if options.log else None  # noqa: PTH123, SIM115  # it stays open as long as the engine runs
@@ -72,14 +75,17 @@ class Engine:
             if unlucky:  # it was still in the waiting queue when the weights changed
                 return self.ended(prompt, [], "abort", None, self.weight_version)
             version = self.weight_version
+        if self.hits:
+            unlucky, self.hits = True, self.hits - 1
+            self.weight_version += 1
         begun, so_far = self._begun(prompt)
         ids: list[int] = [*self.tokenizer.encode(begun, add_special_tokens=False).ids, self.end][so_far:]
         await asyncio.sleep(self.options.latency)
-        cut = unlucky or version != self.weight_version or not self.running.is_set()
+        cut = unlucky or version != self.weight_version or not self.running.is_set()  # the weights changed under it
         if cut:
             ids = ids[: zlib.crc32(bytes(prompt[-1:])) % max(1, len(ids))]
         if limit is not None and len(ids) > limit:
-            return self.ended(prompt, ids[:limit], "length", None, version)
+            return self.ended(prompt, ids[:limit], "length", len(prompt), version)
         return self.ended(prompt, ids, "abort" if cut else "stop", len(prompt), version)
 
     def _begun(self, prompt: list[int]) -> tuple[str, int]:
@@ -200,6 +206,10 @@ def application(engine: Engine) -> Starlette:
         told = {"asked": engine.asked, "aborted": engine.aborted, "weight_version": engine.weight_version}
         return JSONResponse(told)
 
+    async def update_weights(request: Request) -> JSONResponse:
+        engine.hits += (await request.json())["hits"]
+        return JSONResponse({"weight_version": engine.weight_version})
+
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         updating = asyncio.create_task(engine.update_weights())
@@ -212,6 +222,7 @@ def application(engine: Engine) -> Starlette:
         Route("/v1/chat/completions", chat, methods=["POST"]),
         Route("/v1/completions", completions, methods=["POST"]),
         Route("/stats", stats),
+        Route("/update_weights", update_weights, methods=["POST"]),
     ]
     return Starlette(routes=routes, lifespan=lifespan)
 
