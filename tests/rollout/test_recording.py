@@ -6,6 +6,7 @@ from onrecord.errors import (
     AssemblyFailed,
     BudgetExhausted,
     Conflict,
+    DamagedLog,
     InvalidInput,
     LeaseHeld,
     LeaseLost,
@@ -304,6 +305,29 @@ def test_erased_ids_are_told_and_not_guessed(rollout):
     rollout.session.erase("privacy", positions=[position])
     with pytest.raises(PayloadErased):
         read_lane(rollout.session)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"part": "prompt", "keep": 0, "ids": "i32le:AAAA", "origins": []},
+        {"part": "prompt", "keep": 0, "ids": "f32le:AAAAAA==", "origins": []},
+        {"part": "prompt", "keep": 0, "ids": "i32le:!", "origins": []},
+        {"part": "prompt", "keep": 0, "ids": [1, 2], "origins": []},
+        {"part": "prompt", "ids": "i32le:"},
+        {"part": "prompt", "keep": 0, "ids": "i32le:", "origins": [3]},
+    ],
+)
+def test_nonsense_on_record_is_told_as_damage(rollout, data):
+    """Ids that are cut off, of another kind or not there are told with their position; nothing is guessed."""
+    session = rollout.session
+    session.append(
+        session.draft("turn.begun", {"base": 0}),
+        session.draft("tokens.recorded", data),
+        session.draft("agent.left", {}),
+    )
+    with pytest.raises(DamagedLog):
+        read_lane(session)
 
 
 # Hand-off

@@ -12,7 +12,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.errors import AssemblyFailed, InvalidInput, PayloadErased
+from onrecord.errors import AssemblyFailed, DamagedLog, InvalidInput, PayloadErased
 from onrecord.log.items import ROLES, to_items
 from onrecord.log.packed import pack_floats, pack_integers, unpack_floats, unpack_integers
 from onrecord.rollout.trajectory import LinearTrajectory, Prepared
@@ -102,7 +102,10 @@ class Lane:
         elif kind == "rollout.retired":
             self.retired = str(data.get("reason", ""))
         elif event.by == self.agent:
-            self._step(kind, event, data)
+            try:
+                self._step(kind, event, data)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                raise DamagedLog(f"position {event.position} is no step of a rollout: {kind} says nonsense") from None
 
     def _step(self, kind: str, event: Event, data: dict[str, Any]) -> None:
         if kind == "turn.begun":

@@ -8,6 +8,7 @@ includes the first turn that is not COMPLETED: its status is the sample's. Nothi
 from __future__ import annotations
 
 import json
+from array import array
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -123,43 +124,48 @@ def _sample(records: Sequence[Record], arrays: _Arrays, session: str, index: int
 
 
 class _Arrays:
-    """The ids of a line of turns put together, end to end: each is copied once."""
+    """The ids of a line of turns put together: room is made once, and each id is copied once."""
 
     def __init__(self, records: Sequence[Record], first_sampled: int) -> None:
         self.first_sampled = first_sampled
         self.turn_ends: list[int] = []
         self.weights: list[tuple[str, int, int]] = []
-        self._tokens, self._mask, self._logprobs, self._origins = bytearray(), bytearray(), bytearray(), bytearray()
+        room, length = max(record.length for record in records), records[-1].length
+        tokens, mask, logprobs, origins = bytearray(4 * room), bytearray(room), bytearray(4 * room), bytearray(room)
+        self._tokens, self._logprobs = memoryview(tokens).cast("i"), memoryview(logprobs).cast("f")
+        self._mask, self._origins = memoryview(mask), memoryview(origins)
         for number, record in enumerate(records):
             self._put(record, sampled=number >= first_sampled)
-        self.tokens = np.frombuffer(self._tokens, np.int32)
-        self.loss_mask = np.frombuffer(self._mask, np.uint8)
-        self.logprobs = np.frombuffer(self._logprobs, np.float32)
-        self.provenance = np.frombuffer(self._origins, np.uint8)
+        self.tokens = np.frombuffer(tokens, np.int32)[:length]
+        self.loss_mask = np.frombuffer(mask, np.uint8)[:length]
+        self.logprobs = np.frombuffer(logprobs, np.float32)[:length]
+        self.provenance = np.frombuffer(origins, np.uint8)[:length]
 
     def _put(self, record: Record, *, sampled: bool) -> None:
-        given, drawn, end = len(record.prompt), len(record.output), record.length
-        if len(self._mask) > record.keep:
-            self._trim(record.keep)
-        self._tokens += record.prompt
-        self._tokens += record.output
-        self._mask += bytes(given)
-        self._mask += (b"\1" if sampled else b"\0") * drawn
-        self._logprobs += bytes(4 * given)
-        self._logprobs += record.logprobs if sampled else bytes(4 * drawn)
-        for origin, count in record.origins:
-            self._origins += _NUMBERED[origin] * count
-        self._origins += _NUMBERED[SAMPLED] * drawn
+        start, end, drawn = record.keep, record.length, len(record.output)
+        middle = end - drawn
+        if self.turn_ends and self.turn_ends[-1] > start:
+            self._trim(start)
+        self._tokens[start:middle] = record.prompt
+        self._tokens[middle:end] = record.output
         if sampled:
-            at = end - drawn
+            self._mask[middle:end] = b"\1" * drawn
+            self._logprobs[middle:end] = record.logprobs
+            at = middle
             for version, count in record.weight_versions:
                 self.weights.append((version, at, at + count))
                 at += count
+        at = start
+        for origin, count in (*record.origins, (SAMPLED, drawn)):
+            self._origins[at : at + count] = _NUMBERED[origin] * count
+            at += count
         self.turn_ends.append(end)
 
     def _trim(self, start: int) -> None:
         """Ids from here on are replaced by a later turn: nothing of them stays, and no turn ends behind them."""
-        del self._tokens[4 * start :], self._mask[start:], self._logprobs[4 * start :], self._origins[start:]
+        behind = self.turn_ends[-1] - start
+        self._mask[start : start + behind] = bytes(behind)
+        self._logprobs[start : start + behind] = array("f", bytes(4 * behind))
         number = len(self.turn_ends)
         while number and self.turn_ends[number - 1] > start:
             number -= 1
