@@ -16,7 +16,6 @@ import asyncio
 import json
 import re
 import signal
-import socket
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -29,6 +28,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from tokenizers import Tokenizer
+
+from onrecord.rollout.server.serving import listen
 
 WORDS = ("the", "result", "is", "sum", "of", "these", "two", "numbers", "and", "next", "one", "please", "careful")
 CALL = re.compile(r"<tool_call>(\{.*?\})</tool_call>", re.DOTALL)
@@ -228,7 +229,7 @@ def application(engine: Engine) -> Starlette:
 
 
 async def serve(options: argparse.Namespace) -> None:
-    listener = socket.create_server((options.host, options.port), backlog=1024)
+    listener = listen(options.host, options.port)
     print(f"engine listens on http://{options.host}:{listener.getsockname()[1]}", flush=True)
     config = uvicorn.Config(application(Engine(options)), log_level="warning", access_log=False)
     await uvicorn.Server(config).serve([listener])

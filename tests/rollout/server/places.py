@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import threading
 from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +11,7 @@ import httpx
 import uvicorn
 
 from onrecord.rollout.server.app import Proxy
+from onrecord.rollout.server.serving import listen
 from onrecord.rollout.server.settings import Settings
 from onrecord.rollout.trajectory import Policy
 
@@ -126,7 +126,7 @@ class RunningProxy:
         self.settings = Settings(upstream, **{"retry_pause": 0.001, "drain_seconds": 5, **settings})
         self.proxy = Proxy(records, tokenizer, self.settings, policy or Policy())
         self.records = records
-        listener = socket.create_server(("127.0.0.1", 0))
+        listener = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         config = uvicorn.Config(
             self.proxy.application(), log_level="critical", lifespan="on", timeout_graceful_shutdown=5
