@@ -153,11 +153,11 @@ def _evidence(data: dict[str, Any]) -> str:
 
 
 def _tokens(data: dict[str, Any]) -> str:
-    from onrecord.log.packed import unpack_integers
+    from onrecord.log.packed import count_packed
 
-    after = f" after {data['keep']:,}" if data.get("keep") else ""
+    after = f" after {data['keep']}" if data.get("keep") else ""
     ended = f", {data['finish']}" if data.get("finish") else ""
-    return f"{data.get('part')}: {len(unpack_integers(data.get('ids'))):,} ids{after}{ended}"
+    return f"{data.get('part')}: {count_packed(data.get('ids'))} ids{after}{ended}"
 
 
 def _generic(data: dict[str, Any]) -> str:
