@@ -113,6 +113,13 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_read(trained, words)
     assert json.loads(error.err)["error"]["hint"]
 
 
+def test_the_log_tells_how_many_ids(trained):
+    """`onrecord log` says how many ids a step has, and does not print them."""
+    told = trained.ok("log", "task-2", "--kind", "tokens.recorded")
+    assert told.splitlines()[-1].endswith("output: 4 ids, abort")
+    assert "i32le" not in told
+
+
 def test_an_existing_file_is_kept(trained):
     """A file that is there is replaced only with --force."""
     file = trained.place / "samples.npz"

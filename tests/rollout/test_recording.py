@@ -274,6 +274,34 @@ def test_a_paused_or_spent_session_takes_no_turn(records, rollout):
     assert again.trajectory.num_assistant == 2
 
 
+def test_a_pause_ends_the_turn_under_way(rollout):
+    """Paused in the middle of a turn, the rollout goes on after the resume: the turn reads as aborted, with no tokens."""
+    messages = play(rollout, 1)
+    begin(rollout, messages)
+    rollout.session.pause("weights are on their way")
+    rollout.session.resume()
+    rollout.session.join()
+    prepared = rollout.prepare(Request(messages), LETTERS)
+    assert rollout.trajectory.provisional is not None
+    assert (rollout.trajectory.provisional.status, len(rollout.trajectory.provisional.output)) == ("ABORTED", 0)
+    rollout.commit(rollout.intend(prepared), answer("x"))
+    assert read_lane(rollout.session) == rollout.lane
+
+
+def test_facts_of_others_do_not_disturb_a_rollout(records, rollout):
+    """Whoever adds facts to the session between the steps of a turn changes nothing about it."""
+    messages = play(rollout, 1)
+    person = records.get("task-17")
+    prepared = rollout.prepare(Request(messages), LETTERS)
+    person.decide("look at this one")
+    intent = rollout.intend(prepared)
+    person.decide("and at that")
+    rollout.renew()
+    rollout.commit(intent, answer("x"))
+    assert rollout.trajectory.num_assistant == 2
+    assert read_lane(rollout.session) == rollout.lane
+
+
 def test_a_fork_goes_on_by_itself(records, rollout):
     """A fork of a rollout starts from its ids, whatever becomes of the first one."""
     messages = play(rollout, 2)

@@ -80,7 +80,8 @@ class Lane:
         """Why the rollout is over, once it is."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Lane) and vars(self) == vars(other)
+        """Whether two folds mean the same; how far they have read is not part of it."""
+        return isinstance(other, Lane) and vars(self) | {"position": 0} == vars(other) | {"position": 0}
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 

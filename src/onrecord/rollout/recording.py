@@ -119,11 +119,13 @@ class Rollout:
 
     def prepare(self, request: Request, tokenizer: Tokenizer) -> Prepared:
         """The prompt ids of a request on this trajectory; nothing changes."""
+        self._catch_up()
         self._refuse_ended()
         return self.trajectory.prepare(request, tokenizer)
 
     def intend(self, prepared: Prepared, *, model: str = "") -> Intent:
         """Put the intent of a turn on record before the engine is called: base, fingerprint, messages, prompt ids."""
+        self._catch_up()
         self._refuse_ended()
         self.trajectory.check_version(prepared.expected_version)
         if prepared.answer is not None:
@@ -134,8 +136,6 @@ class Rollout:
                 hint="wait for its end, then prepare again",
             )
         session, commits = self.session, self.lane.commits
-        if session.behind:
-            session.refresh()
         refuse_exhausted(session)
         base = commits[prepared.base - 1] if prepared.base else 0
         about = {"base": base, "turn": self.lane.turns + 1, "fingerprint": prepared.fingerprint}
@@ -202,6 +202,14 @@ class Rollout:
         self.lane.fold(events)
         return events
 
+    def _catch_up(self) -> None:
+        """Know what the session knows: a pause ends a turn, and whoever retires a rollout need not hold its lane."""
+        if self.session.behind:
+            self.session.refresh()
+        if self.session.head.position > self.lane.position:
+            self.refresh()
+            self.lane.position = max(self.lane.position, self.session.head.position)
+
     def _must_be_open(self, intent: Intent) -> None:
         if self.lane.open is None or self.lane.open.id != intent.id:
             raise TurnConflict(f"the turn begun at position {intent.position} is not open any more")
@@ -258,6 +266,11 @@ class Rollout:
         data = {"reason": reason, "acknowledged": bool(self.lane.acknowledged)}
         stop(self.session, "session.closed", reason, self.session.draft("rollout.retired", data))
         self.refresh()
+
+    def renew(self, seconds: float = LEASE_SECONDS) -> None:
+        """Keep the lane through a long generation; every step renews it too."""
+        if self.session.lease is not None:
+            self.session.lease = self.session.store.renew(self.session.lease, seconds)
 
     def leave(self) -> None:
         """Give the lane back, for another process to go on with."""
