@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = "onrecord.surfaces.cli.attempts"
 _BACKUPS = "onrecord.surfaces.cli.backups"
+_COPIES = "onrecord.surfaces.cli.copies"
 _COMPLETION = "onrecord.surfaces.cli.completion"
 _DEMO = "onrecord.surfaces.cli.demo"
 _DEMO_WORKER = "onrecord.surfaces.cli.demo_worker"
@@ -295,6 +296,12 @@ VERBS: tuple[Verb, ...] = (
     Verb(KEEP, "import", "FILE", "Take in a bundle, verified before anything is written", _MOVING,
          Option("--as", "under another name", "NEW"), Option("--update", "add what is new to a session that is here"),
          function="import_session", example="onrecord import fix-invite-403.onrecord"),
+    Verb(KEEP, "copy", "FROM TO", "Copy sessions to another store, or add what is new to the copies there", _COPIES,
+         Option("--session", "only this one, and those it was forked from (else every session)", "NAME", many=True,
+                short="-s"),
+         Option("--as", "under another name", "NEW"),
+         Option("--into", "keep them in this project there (else in the one they have)", "PROJECT"),
+         example="onrecord copy onrecord.db sqlite:////srv/team/onrecord.db --session fix-invite-403"),
     Verb(KEEP, "backup", "[FILE]", "Copy the whole store while it is in use; --restore: put a copy in its place",
          _BACKUPS, Option("--restore", "verify this copy and put it in the store's place", "FILE"),
          Option("--force", "replace the file"), YES, example="onrecord backup onrecord-monday.db"),
@@ -323,7 +330,7 @@ ALIASES = {
     "ls": "list", "new": "open", "start": "open", "status": "show", "events": "log", "find": "search",
     "grep": "search", "unarchive": "resume", "release": "hold", "rm": "erase", "delete": "erase", "restore": "backup",
     "mv": "rename", "check": "verify", "exec": "run", "attempts": "attempt", "findings": "finding",
-    "turn": "record",
+    "turn": "record", "cp": "copy", "sync": "copy",
 }  # fmt: skip
 """Words people try. `ls` simply works; the others are told what the verb is called here."""
 
