@@ -1,4 +1,5 @@
 """What the worker processes of the crash tests do. Each function is a whole program: it opens the store afresh and speaks by pipe.
+A `path` is a file, or the URL of any store.
 
 A worker acknowledges with the line `ack SESSION POSITION ID`, written after the append returned. Programs that are wrong on
 purpose, for the negative controls, say so in their first line.
@@ -21,6 +22,7 @@ from typing import Any
 
 import apsw
 
+from onrecord.connect import open_store
 from onrecord.errors import LeaseLost, OnrecordError, StoreError, StoreFull
 from onrecord.log.events import Event
 from onrecord.log.store import Receipt
@@ -66,7 +68,7 @@ def record_turn(pipes: Pipes, session: Session, number: int) -> None:
 
 def write_turns(pipes: Pipes, path: str, session: str, agent: str, form: str) -> None:
     """Open the session and add turns for ever, streamed or recorded."""
-    handle = Records(SQLiteStore(path)).open(session, agent=agent)
+    handle = Records(open_store(path)).open(session, agent=agent)
     add = stream_turn if form == "streamed" else record_turn
     pipes.say("ready")
     for number in count():
@@ -75,7 +77,7 @@ def write_turns(pipes: Pipes, path: str, session: str, agent: str, form: str) ->
 
 def write_turns_hastily(pipes: Pipes, path: str, session: str, agent: str, form: str) -> None:
     """Wrong on purpose: acknowledges each turn before it is committed."""
-    handle = Records(SQLiteStore(path)).open(session, agent=agent)
+    handle = Records(open_store(path)).open(session, agent=agent)
     pipes.say("ready")
     for number in count():
         id_ = f"{agent}/{os.getpid()}/{number}"
@@ -105,7 +107,7 @@ def cut_the_log_rudely(pipes: Pipes, path: str, session: str, agent: str, form: 
 
 def try_turns(pipes: Pipes, path: str, session: str, turns: int) -> None:
     """Wait for an order, then record turns with known ids; report each as acknowledged or refused, and wait to be killed."""
-    handle = Records(SQLiteStore(path)).open(session, takeover=True)
+    handle = Records(open_store(path)).open(session, takeover=True)
     handle.record_turn([{"role": "user", "content": "before"}])
     pipes.say("ready")
     pipes.order()
@@ -189,7 +191,7 @@ def deliver(pipes: Pipes, *, path: str, mail: str, seed: int, deliveries: int, t
 
     With `forge`, wrong on purpose: each delivery gets an id of its own, as if ids were not kept over a retry.
     """
-    store = SQLiteStore(path)
+    store = open_store(path)
     session, letters = pickle.loads(Path(mail).read_bytes())
     receipts: list[tuple[str, Receipt]] = []
 
@@ -221,7 +223,7 @@ def write_until_told(pipes: Pipes, path: str, session: str, gate: bool) -> None:
     """
     if not gate:
         Gate.enter = lambda *_arguments: False  # type: ignore[method-assign]  # taken out on purpose
-    handle = Records(SQLiteStore(path)).open(session)
+    handle = Records(open_store(path)).open(session)
     pipes.say("ready")
     pipes.order()
     done = errors = 0
@@ -257,14 +259,14 @@ def open_when_told(pipes: Pipes, path: str) -> None:
     """Wait for an order, open a store that may not exist yet, and record one fact in a session all openers share."""
     pipes.say("ready")
     pipes.order()
-    records = Records(SQLiteStore(path))
+    records = Records(open_store(path))
     session = records.open("everybody", agent=f"agent-{os.getpid()}")
     acknowledge(pipes, session.decide(f"process {os.getpid()} was here"))
 
 
 def hold_and_obey(pipes: Pipes, path: str, session: str, seconds: float) -> None:
     """Take the lane for some seconds; on each order add a turn and report it, or why not."""
-    handle = Records(SQLiteStore(path)).open(session, lease_seconds=seconds)
+    handle = Records(open_store(path)).open(session, lease_seconds=seconds)
     pipes.say("holds", handle.run)
     while pipes.order():
         try:
@@ -275,7 +277,7 @@ def hold_and_obey(pipes: Pipes, path: str, session: str, seconds: float) -> None
 
 def hold_and_write(pipes: Pipes, path: str, session: str, seconds: float) -> None:
     """Take the lane for some seconds and add turns as fast as possible until it is lost."""
-    handle = Records(SQLiteStore(path)).open(session, lease_seconds=seconds)
+    handle = Records(open_store(path)).open(session, lease_seconds=seconds)
     pipes.say("holds", handle.run)
     try:
         for number in count():
