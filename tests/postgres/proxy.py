@@ -26,6 +26,7 @@ class Proxy:
         """How many connections were cut between a request and its answer."""
         self._chance = random.Random(seed)
         self._share = 0.0
+        self._until_lost: int | None = None
         self._cut = False
         self._open: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
@@ -57,6 +58,10 @@ class Proxy:
     def lose_answers(self, share: float) -> None:
         """From now on, with this chance, a connection ends when the server answers, and the answer is lost."""
         self._share = share
+
+    def lose_the(self, number: int) -> None:
+        """The answer after so many more is lost with its connection, and no other."""
+        self._until_lost = number
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         done: Future[None] = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -96,6 +101,8 @@ class Proxy:
 
     def _is_lost(self) -> bool:
         lost = self._chance.random() < self._share
+        if self._until_lost is not None:
+            lost, self._until_lost = lost or self._until_lost == 0, self._until_lost - 1 if self._until_lost else None
         self.lost += lost
         return lost
 

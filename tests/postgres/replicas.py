@@ -42,13 +42,11 @@ def kill_whole(server: Server) -> None:
 class Pair:
     """Two servers, one of which is the primary at any time."""
 
-    def __init__(self, site: Site, *, synchronous: bool = True, link: str | None = None) -> None:
+    def __init__(self, site: Site, *, synchronous: bool = True) -> None:
         self.synchronous = synchronous
         self.primary = Server(site, "a")
         self.standby = Server(site, "b")
         self._both = (self.primary, self.standby)
-        self._link = link
-        """How the standby reaches the first primary, if not directly."""
 
     def start(self) -> None:
         self.primary.start()
@@ -62,12 +60,15 @@ class Pair:
         words = "&".join(f"{name}={quote(value, safe='')}" for name, value in given.items())
         return f"postgresql://{user}@/{database}?{words}"
 
-    def attach(self) -> None:
-        """Make the standby a fresh copy of the primary and let it follow; with `synchronous`, commits wait for it."""
+    def attach(self, link: str | None = None) -> None:
+        """Make the standby a fresh copy of the primary and let it follow, directly or over a link.
+
+        With `synchronous`, commits wait for it from here on.
+        """
         shutil.rmtree(self.standby.data, ignore_errors=True)
         if not self.standby.folder.exists():
             self.standby._make_folder()
-        source = self._link or f"host={self.primary.folder} port={self.primary.port} user={OWNER}"
+        source = link or f"host={self.primary.folder} port={self.primary.port} user={OWNER}"
         self.standby.site.run(
             "pg_basebackup", "-D", str(self.standby.data), "-d", f"{source} application_name={_STANDBY}",
             "--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--no-manifest",
@@ -87,7 +88,6 @@ class Pair:
         self.standby.wait()
         self.standby.execute("SELECT pg_promote(true, 60)")
         self.primary, self.standby = self.standby, self.primary
-        self._link = None
         if self.synchronous:
             self._set_synchronous("")
 
