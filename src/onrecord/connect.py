@@ -9,7 +9,7 @@ import os
 import sys
 from types import ModuleType
 
-from onrecord.errors import InvalidInput, NotFound, StoreCorrupt
+from onrecord.errors import InvalidInput, NotFound, StoreCorrupt, StoreError
 from onrecord.work.project import find_project
 
 TYPE_CHECKING = False
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 STORE_VARIABLE = "ONRECORD_STORE"
 PROJECT_VARIABLE = "ONRECORD_PROJECT"
 CONFIG_VARIABLE = "ONRECORD_CONFIG"
+TENANT_VARIABLE = "ONRECORD_TENANT"
 PROFILE_BYTES = 256 * 1024
 """How much of a profile's file is read."""
 _SQLITE_OPTIONS = ("durability",)
+_POSTGRES_SCHEMES = ("postgresql", "postgres")
 _SETTINGS = {"store": str, "project": str, "retention": dict, "stealth": bool}
 
 
 def connect(url: str | None = None, *, project: str | None = None) -> Records:
-    """The sessions of a store: the default one, a path, `sqlite:///relative/x.db`, `sqlite:////abs/x.db`, `memory:`.
+    """The sessions of a store: the default one, a path, `sqlite:///relative/x.db`, `postgresql://host/db`, `memory:`.
 
     Without a URL, ONRECORD_STORE counts, then `store` in the configuration, then one file in the user's data
     directory. The project is what is given, ONRECORD_PROJECT, `project` in the configuration, or the repository of the
@@ -74,7 +76,26 @@ def open_store(url: str) -> Store:
 
         path, options = _sqlite_place(url) if scheme else (url, {})
         return SQLiteStore(os.path.expanduser(path), **options)
-    raise InvalidInput(f"no store is known for {scheme}://", hint="sqlite:///path/x.db, a path, or memory:")
+    if scheme in _POSTGRES_SCHEMES:
+        store: Store = _postgres().PostgresStore(url, tenant=os.environ.get(TENANT_VARIABLE))
+        return store
+    raise InvalidInput(
+        f"no store is known for {scheme}://",
+        hint="sqlite:///path/x.db, a path, postgresql://user@host/database, or memory:",
+    )
+
+
+def _postgres() -> ModuleType:
+    """The store in PostgreSQL and what belongs to it; its driver is an extra."""
+    try:
+        import onrecord.stores.postgres.store as found
+    except ImportError as problem:
+        if (problem.name or "").partition(".")[0] != "psycopg":
+            raise
+        raise StoreError(
+            "a store in PostgreSQL needs a driver that is not installed", hint='pip install "onrecord[postgres]"'
+        ) from None
+    return found
 
 
 def glance(url: str | None, project: str, name: str | None) -> Present | None:
