@@ -98,6 +98,42 @@ def _postgres() -> ModuleType:
     return found
 
 
+def shown_url(url: str) -> str:
+    """A URL as it may be shown: without a password."""
+    if url.partition("://")[0] not in _POSTGRES_SCHEMES:
+        return url
+    from onrecord.stores.postgres.places import place_of
+
+    return place_of(url).shown
+
+
+def make_store(url: str, owner: str | None, app: str | None) -> dict[str, Any]:
+    """Make a store in a PostgreSQL database: roles, tables, policies and grants. One that is there is left as it is."""
+    schema, place = _schema_and_place(url)
+    roles = schema.Roles(owner or schema.OWNER, app or schema.APP)
+    return _told(schema.initialise(place, roles), place)
+
+
+def migrate_store(url: str) -> dict[str, Any]:
+    """Bring the schema of a store in PostgreSQL up to date while others work with it."""
+    schema, place = _schema_and_place(url)
+    return _told(schema.migrate(place), place)
+
+
+def _schema_and_place(url: str) -> tuple[Any, Any]:
+    if url.partition("://")[0] not in _POSTGRES_SCHEMES:
+        raise InvalidInput(
+            f"{shown_url(url)} is no store in PostgreSQL",
+            hint="a store in a file is made and upgraded by its first use",
+        )
+    return _postgres().schema, _postgres().place_of(url)
+
+
+def _told(done: Any, place: Any) -> dict[str, Any]:
+    roles: dict[str, Any] = done.roles._asdict()
+    return {"store": place.shown, "before": done.before, "schema": done.after} | roles
+
+
 def glance(url: str | None, project: str, name: str | None) -> Present | None:
     """What the gate needs to know of a session, quickly; None where only the whole way there can tell.
 

@@ -19,6 +19,7 @@ from onrecord.stores.postgres.leases import Leases
 from onrecord.stores.postgres.places import place_of
 from onrecord.stores.postgres.rows import MOMENT_BITS, head_of, records_of
 from onrecord.stores.postgres.search import Searcher
+from onrecord.stores.postgres.upkeep import describe
 from onrecord.stores.refusals import not_found
 
 if TYPE_CHECKING:
@@ -183,6 +184,16 @@ class PostgresStore:
             writing.install(self._connections, self._payloads, head, list(records), extend=extend)
         finally:
             self._appender.forget(head.session)
+
+    def describe(self, *, check: bool = False) -> dict[str, Any]:
+        """What `onrecord doctor` reports: server, durability, roles, tenants, counts; none of it takes long."""
+        facts: dict[str, str] = dict(self._connections.ask("meta"))
+        kept = {"schema_version": int(facts["schema"]), "owner": facts["owner"], "app": facts["app"]}
+        return describe(self._connections) | kept | {"search_behind": self._searcher.behind()}
+
+    def tidy(self) -> None:
+        """Drop the tenant's snapshots: what `onrecord doctor --fix` may do."""
+        self._connections.ask("drop_every_snapshot")
 
     def close(self) -> None:
         self._connections.close()

@@ -341,3 +341,29 @@ FROM unnest(
     %(runs)s::bigint[], %(becauses)s::bigint[], %(salts)s::bytea[], %(payload_hashes)s::bytea[], %(hashes)s::bytea[],
     %(encodings)s::bigint[], %(payloads)s::bytea[]
 ) AS new
+
+-- server: what this server is and promises, as it is inside a transaction of ours
+SELECT current_setting('server_version') AS server, current_setting('server_version_num')::bigint AS server_number,
+    pg_is_in_recovery() AS standby, current_setting('fsync') AS fsync, current_setting('full_page_writes') AS full_page_writes,
+    current_setting('synchronous_commit') AS synchronous_commit,
+    current_setting('synchronous_standby_names') AS synchronous_standby_names, current_user::text AS role,
+    r.rolsuper AS superuser, r.rolbypassrls AS bypasses_rls, pg_database_size(current_database()) AS bytes
+FROM pg_roles AS r WHERE r.rolname = current_user
+
+-- counts: how much is kept for this tenant
+SELECT count(*) AS sessions, coalesce(sum(position - forked_at), 0)::bigint AS events,
+    (SELECT count(*) FROM onrecord.blobs WHERE tenant = %(tenant)s) AS blobs,
+    (SELECT count(*) FROM onrecord.snapshots WHERE tenant = %(tenant)s) AS snapshots,
+    (SELECT count(*) FROM onrecord.leases WHERE tenant = %(tenant)s AND holder IS NOT NULL) AS leases
+FROM onrecord.sessions WHERE tenant = %(tenant)s
+
+-- tables: the tables of the store: whose they are, whether every role is held to its tenant, and what is dead in them
+SELECT c.relname::text AS name, pg_get_userbyid(c.relowner)::text AS owner, c.relrowsecurity AND c.relforcerowsecurity AS forced,
+    coalesce(s.n_live_tup, 0) AS live, coalesce(s.n_dead_tup, 0) AS dead, pg_total_relation_size(c.oid) AS bytes,
+    (has_table_privilege(c.oid, 'UPDATE') OR has_table_privilege(c.oid, 'DELETE')) AS changeable
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace LEFT JOIN pg_stat_user_tables AS s ON s.relid = c.oid
+WHERE n.nspname = 'onrecord' AND c.relkind IN ('r', 'p') ORDER BY c.relname
+
+-- standbys: who follows this server, and how far behind in bytes; a role without pg_read_all_stats sees only that they are there
+SELECT application_name AS name, state, sync_state, pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn)::bigint AS behind
+FROM pg_stat_replication ORDER BY application_name
