@@ -13,7 +13,7 @@ from onrecord import machine
 from onrecord.errors import LogMoved
 from onrecord.log.events import Draft, Record
 from onrecord.log.head import Head
-from onrecord.log.store import LEASE_SECONDS, Hit, Lease, Receipt, Snapshot, Weight
+from onrecord.log.store import LEASE_SECONDS, LINK_PREFIX, Hit, Lease, Receipt, Snapshot, Weight
 from onrecord.log.text import fits, words_in, words_of
 from onrecord.stores.placing import Known, new_among, place
 from onrecord.stores.refusals import (
@@ -98,6 +98,16 @@ class MemoryStore:
     def find(self, session: str, id: str) -> Record | None:
         with self._lock:
             return next((record for record in self._history(session) if record.id == id), None)
+
+    def linked(self, id: str) -> list[str]:
+        with self._lock:
+            found = [
+                (record.at, session)
+                for session, log in self._own.items()
+                for record in log
+                if record.id == id and id.startswith(LINK_PREFIX)
+            ]
+        return [session for _at, session in sorted(found, reverse=True)]
 
     def head(self, session: str) -> Head:
         with self._lock:

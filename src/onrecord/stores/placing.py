@@ -74,7 +74,7 @@ def place(head: Head, drafts: Sequence[Draft], known: Mapping[str, Known], fresh
                 receipts.append(Receipt(there.position, there.run, there.hash, new=True))
             else:
                 receipts.append(_answered(draft, known, records))
-    return Placed(moved._replace(hash=digest), records, receipts)
+    return Placed(moved.linked(digest), records, receipts)
 
 
 def _answered(draft: Draft, known: Mapping[str, Known], records: list[Record]) -> Receipt:

@@ -99,6 +99,9 @@ class PostgresStore:
             return records_of(of, [tuple(row)], self._payloads)[0]
         return None
 
+    def linked(self, id: str) -> list[str]:
+        return [session for (session,) in self._ask("linked", id=id)]
+
     def head(self, session: str) -> Head:
         rows = self._ask("head", session=session)
         if not rows:

@@ -33,7 +33,7 @@ SQLITE_AT_LEAST = (3, 51, 3)
 """The first SQLite without the bug that reverts committed rows."""
 APPLICATION_ID = 0x4F6E5265
 """`OnRe`: marks a database file as ours."""
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 3
 """The number of the last migration."""
 PAGE_SIZE = 8192
 BUSY_SECONDS = 5.0

@@ -180,6 +180,10 @@ SELECT e.session, e.position, e.id, e.kind, e.v, e.at, e.by, e.run, e.because, e
 FROM line JOIN onrecord.events AS e ON e.tenant = %(tenant)s AND e.session = line.session AND e.position <= line.upto
 WHERE e.id = %(id)s
 
+-- linked: the sessions whose own events have an id that may be looked for everywhere
+SELECT session FROM onrecord.events
+WHERE tenant = %(tenant)s AND id = %(id)s AND id >= 'link/' AND id < 'link0' ORDER BY at DESC, session DESC
+
 -- hash_at: the hash of one event
 SELECT hash FROM onrecord.events WHERE tenant = %(tenant)s AND session = %(session)s AND position = %(position)s
 

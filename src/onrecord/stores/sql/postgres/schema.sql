@@ -85,6 +85,9 @@ CREATE TABLE onrecord.events (
     UNIQUE (tenant, session, id)
 );
 
+-- Finds the sessions that have a vendor's conversation on record; every other event leaves it alone.
+CREATE INDEX events_by_link ON onrecord.events (tenant, id) WHERE id >= 'link/' AND id < 'link0';
+
 -- Large payloads, compressed with zstd, each content once per tenant. The key is a hash keyed with this store's secret: nobody can
 -- tell from a key whether a guessed content is here. `uses` counts the events: an append and an erasure that meet must both see it.
 CREATE TABLE onrecord.blobs (
