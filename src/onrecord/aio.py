@@ -277,6 +277,8 @@ class AsyncSession(_Wrapper):
     finish_phase = _awaited(Session.finish_phase)
     foreseen_failure = _awaited(Session.foreseen_failure)
     gate = _awaited(Session.gate)
+    interrupted = _awaited(Session.interrupted)
+    locate = _awaited(Session.locate)
     judge_feature = _awaited(Session.judge_feature)
     list_feature = _awaited(Session.list_feature)
     log_work = _awaited(Session.log_work)

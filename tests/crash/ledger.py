@@ -77,7 +77,7 @@ def quick_complaints(path: str, acks: Iterable[Ack]) -> list[str]:
     try:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         heads: list[tuple[Any, ...]] = connection.execute(
-            "SELECT number, id, position, hash, parent, forked_at FROM sessions"
+            "SELECT number, id, position, hash, parent, forked_at FROM heads"
         ).fetchall()
         rows: list[tuple[Any, ...]] = connection.execute(
             "SELECT key, id, kind, v, at, by, run, because, payload_hash, hash FROM events ORDER BY key"

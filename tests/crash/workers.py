@@ -28,6 +28,7 @@ from onrecord.log.events import Event
 from onrecord.log.store import Receipt
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
+from onrecord.stores import statements
 from onrecord.stores.sqlite import SQLiteStore, connection, writer
 from onrecord.stores.sqlite.gate import Gate
 from onrecord.stores.sqlite.restore import restore
@@ -346,13 +347,13 @@ def migrate_carelessly(made: apsw.Connection, path: str) -> None:
     """Wrong on purpose: takes the steps of a migration one by one, each its own transaction."""
     if not connection.is_current(made, path):
         reached = connection.versions(made)[1] + 1
-        made.execute(connection._load(f"migrations/{connection.migration_name(reached)}")).fetchall()
+        made.execute(statements.migration("sqlite", reached)).fetchall()
         made.execute(f"PRAGMA user_version = {reached}")
 
 
 def use_schema(sql: str, version: int) -> None:
     """From now on this process is an onrecord with other SQL files, up to this version of the schema."""
-    connection._SQL = sql
+    statements.SQL = sql
     connection.SCHEMA_VERSION = version
 
 

@@ -4,13 +4,14 @@ import pytest
 
 import onrecord
 from tests.cli.conftest import bytecode, command
+from tests.stores import EVERY, url_of
 
 __all__ = ["bytecode", "command"]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=EVERY)
 def records(request, tmp_path):
-    url = "memory:" if request.param == "memory" else str(tmp_path / "data" / "store.db")
+    url = url_of(request.param, request, tmp_path)
     with onrecord.connect(url, project="/project") as found:
         yield found
 

@@ -6,6 +6,7 @@ them by their pid and reaps them.
 """
 
 import contextlib
+import itertools
 import os
 import pwd
 import shutil
@@ -20,6 +21,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
+
+from onrecord.stores.postgres.places import place_of
+from onrecord.stores.postgres.schema import APP, Roles, initialise
 
 OWNER = "postgres"
 PATIENCE_SECONDS = 60.0
@@ -214,3 +218,28 @@ def running(settings: Sequence[tuple[str, str]] = ()) -> Iterator[Server]:
     finally:
         server.stop()
         site.close()
+
+
+class Stores:
+    """Stores on one server that the whole run shares: a database is made for each use, a tenant is an empty store."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._made = itertools.count(1)
+        self._database = ""
+
+    def empty_database(self) -> str:
+        """The superuser's URL of a new database without a store."""
+        return self.server.make_database(f"store{next(self._made)}")
+
+    def fresh_database(self) -> str:
+        """The app role's URL of a new database with a store that `onrecord store init` would make."""
+        url = self.empty_database()
+        initialise(place_of(url), Roles())
+        return url.replace(f"//{OWNER}@", f"//{APP}@")
+
+    def empty_store(self) -> str:
+        """The URL of a store nobody has used: a tenant of its own in a database that others use too."""
+        if not self._database:
+            self._database = self.fresh_database()
+        return f"{self._database}&tenant=t{next(self._made)}"

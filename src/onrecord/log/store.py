@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PAGE_LIMIT = 1_000
 """The most sessions of one page of a list."""
+LINK_PREFIX = "link/"
+"""Events whose id begins like this can be found without knowing their session: `Store.linked`."""
 LEASE_SECONDS = 300.0
 """How long a silent holder keeps a lane."""
 
@@ -111,6 +113,12 @@ class Store(Protocol):
 
     def find(self, session: str, id: str) -> Record | None:
         """The event with this id, inherited history included."""
+
+    def linked(self, id: str) -> list[str]:
+        """The sessions whose own events have this id, the newest event first; for ids under LINK_PREFIX only.
+
+        An agent's hook knows the vendor's id of its conversation; the session that has it on record is found so.
+        """
 
     def head(self, session: str) -> Head:
         """Where the log stands, or `SessionNotFound`."""

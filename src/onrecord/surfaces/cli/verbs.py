@@ -36,6 +36,7 @@ _RUN = "onrecord.surfaces.cli.run"
 _SESSIONS = "onrecord.surfaces.cli.sessions"
 _SHOW = "onrecord.surfaces.cli.show"
 _STATE_FILE = "onrecord.surfaces.cli.state_file"
+_STORES = "onrecord.surfaces.cli.stores"
 
 
 class Option:
@@ -305,6 +306,10 @@ VERBS: tuple[Verb, ...] = (
     Verb(KEEP, "backup", "[FILE]", "Copy the whole store while it is in use; --restore: put a copy in its place",
          _BACKUPS, Option("--restore", "verify this copy and put it in the store's place", "FILE"),
          Option("--force", "replace the file"), YES, example="onrecord backup onrecord-monday.db"),
+    Verb(KEEP, "store", "init|migrate|status [URL]", "Make a store in PostgreSQL, upgrade it, or look at it", _STORES,
+         Option("--owner", "init: the role that owns the tables (onrecord_owner)", "ROLE"),
+         Option("--app", "init: the role that stores connect as (onrecord_app)", "ROLE"), takes=("WORDS...",),
+         example="onrecord store init postgresql://admin@db.example/agents"),
     Verb(KEEP, "sweep", "", "Apply the retention policy: archive, and erase old transcripts", _RETAIN, DRY_RUN,
          YES, example="onrecord sweep --dry-run"),
     Verb(KEEP, "hold", "[NAME]", "Protect a session against erasure; --release lifts it", _RETAIN,
