@@ -15,7 +15,8 @@ from pathlib import Path
 from bench import postgres_loads
 from bench.postgres_loads import Place, Size
 from bench.report import Figure, keep, show
-from tests.postgres.servers import running
+from onrecord.stores.postgres.schema import APP
+from tests.postgres.servers import OWNER, Stores, running
 
 LOADS = {
     "append": postgres_loads.append,
@@ -41,9 +42,8 @@ SETTINGS = (
 def place() -> Iterator[Place]:
     """A fresh store on a server of its own."""
     with running(SETTINGS) as server:
-        admin = server.make_database("bench")
-        make_store(admin)
-        yield Place(admin, admin)
+        url = Stores(server).fresh_database()
+        yield Place(url, url.replace(f"//{APP}@", f"//{OWNER}@"))
 
 
 def chosen_size(arguments: argparse.Namespace) -> Size:

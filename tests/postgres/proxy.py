@@ -10,9 +10,12 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Self
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from tests.postgres.servers import OWNER, Server
+from tests.postgres.servers import Server
 
+WIRE = {"sslmode": "disable", "gssencmode": "disable"}
+"""What the server's socket file does not speak."""
 _CHUNK = 1 << 16
 
 
@@ -44,8 +47,12 @@ class Proxy:
         self._thread.join()
         self._loop.close()
 
-    def url(self, database: str = "postgres") -> str:
-        return f"postgresql://{OWNER}@127.0.0.1:{self.port}/{database}?sslmode=disable&gssencmode=disable"
+    def instead_of(self, url: str) -> str:
+        """The same store, reached through here."""
+        parts = urlsplit(url)
+        options = {name: value for name, value in parse_qsl(parts.query) if name not in ("host", "port")}
+        place = f"{parts.username}@127.0.0.1:{self.port}"
+        return urlunsplit(parts._replace(netloc=place, query=urlencode(options | WIRE)))
 
     def cut(self) -> None:
         """End every connection and take no new ones, until `heal`."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.postgres.servers import OWNER, PATIENCE_SECONDS, Server, Site
+from tests.postgres.servers import OWNER, PATIENCE_SECONDS, Server, Site, Stores
 
 _STANDBY = "standby"
 
@@ -52,13 +52,12 @@ class Pair:
         self.primary.start()
         self.attach()
 
-    def url(self, database: str, user: str = OWNER, **options: str) -> str:
-        """Both hosts: whoever takes writes is the one."""
+    def store(self) -> str:
+        """An empty store. Its URL names both hosts: whoever takes writes is the one."""
+        url = Stores(self.primary).fresh_database()
         hosts = ",".join(str(server.folder) for server in self._both)
         ports = ",".join(str(server.port) for server in self._both)
-        given = {"host": hosts, "port": ports, "target_session_attrs": "read-write", **options}
-        words = "&".join(f"{name}={quote(value, safe='')}" for name, value in given.items())
-        return f"postgresql://{user}@/{database}?{words}"
+        return f"{url.partition('?')[0]}?host={quote(hosts, safe='')}&port={quote(ports)}"
 
     def attach(self, link: str | None = None) -> None:
         """Make the standby a fresh copy of the primary and let it follow, directly or over a link.

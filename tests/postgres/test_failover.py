@@ -9,7 +9,6 @@ import pytest
 from tests.crash.ledger import Ack, acks_in, complaints
 from tests.crash.nursery import Nursery, Worker
 from tests.postgres.replicas import Pair, paired
-from tests.postgres.stores import make_store
 
 WRITERS = 8
 PATIENCE_SECONDS = 60.0
@@ -46,13 +45,6 @@ class Writers:
             self.acks += acks_in(writer.kill())
 
 
-def store_in(pair: Pair) -> str:
-    """A store on the primary; the URL that names both."""
-    pair.primary.make_database("failover")
-    make_store(pair.primary.url("failover"))
-    return pair.url("failover")
-
-
 @pytest.fixture
 def pair() -> Iterator[Pair]:
     with paired() as found:
@@ -64,7 +56,7 @@ def test_promise_11_failovers_lose_nothing_and_writers_go_on(
     pair: Pair, nursery: Nursery, chance: random.Random, count: Callable[[int, int], int]
 ):
     """The primary is killed again and again while 8 processes write: 0 acknowledged lost, no gap, no double, and they go on."""
-    url = store_in(pair)
+    url = pair.store()
     writers = Writers(nursery, url)
     try:
         writers.go_on(3)
@@ -85,7 +77,7 @@ def test_promise_11_failovers_lose_nothing_and_writers_go_on(
 def test_promise_11_control_an_asynchronous_standby_loses(nursery: Nursery):
     """Control: with a standby nobody waits for, the same check finds acknowledged events that are lost."""
     with paired(synchronous=False) as pair:
-        url = store_in(pair)
+        url = pair.store()
         writers = Writers(nursery, url)
         writers.go_on(2)
         pair.stop_sending()

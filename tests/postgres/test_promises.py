@@ -10,6 +10,7 @@ import pytest
 from onrecord.connect import open_store
 from onrecord.errors import LeaseHeld, OnrecordError
 from onrecord.session.records import Records
+from onrecord.stores.postgres.connections import Connections
 from tests.crash.ledger import Ack, acks_in, complaints
 from tests.crash.nursery import Nursery
 from tests.crash.test_fencing import LEASE_SECONDS, patiently_opened, stale_events
@@ -17,7 +18,9 @@ from tests.crash.test_many_writers import WRITERS, fairness, race
 from tests.crash.test_process_death import losses
 from tests.crash.test_retries import deliver_everything
 from tests.postgres.proxy import Proxy
-from tests.postgres.servers import Server
+from tests.postgres.servers import Server, Stores
+
+TURNS = 12
 
 
 @pytest.mark.timeout(1800)
@@ -40,10 +43,13 @@ def test_promise_1_control_an_ack_before_the_commit_is_caught(url: str, nursery:
 
 @pytest.mark.timeout(1800)
 def test_promise_1_the_server_is_killed_too(
-    own_server: Server, nursery: Nursery, chance: random.Random, count: Callable[[int, int], int], make_url
+    own_server: Server,
+    nursery: Nursery,
+    chance: random.Random,
+    count: Callable[[int, int], int],
 ):
     """The whole server is killed and started again while processes write: they go on, and nothing acknowledged is lost."""
-    url = make_url(own_server)
+    url = Stores(own_server).fresh_database()
     writers = [
         nursery.start("write_through_failovers", path=url, session=f"session-{number % 2}", agent=f"agent-{number}")
         for number in range(4)
@@ -63,24 +69,21 @@ def test_promise_1_the_server_is_killed_too(
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("turns", [12])
-def test_promise_4_errors_are_honest(
-    server: Server, url: str, nursery: Nursery, count: Callable[[int, int], int], turns: int, through
-):
+def test_promise_4_errors_are_honest(postgres: Stores, url: str, nursery: Nursery, count: Callable[[int, int], int]):
     """Connections end at the n-th answer, for every n; then the process is killed and all is tried again: one copy of each."""
-    with Proxy(server) as wire:
-        for number in range(count(30, 300)):
+    with Proxy(postgres.server) as wire:
+        for number in range(count(10, 300)):
             session = f"honest-{number}"
-            place = through(wire, url)
-            worker = nursery.start("try_turns", path=place, session=session, turns=turns)
+            place = wire.instead_of(url)
+            worker = nursery.start("try_turns", path=place, session=session, turns=TURNS)
             assert worker.line() == "ready"
-            wire.lose_the(number % 30)
+            wire.lose_the(number * 7 % 30)
             worker.order()
             lines = []
             while (line := worker.line()) != "done":
                 lines.append(line)
             worker.kill()
-            again = nursery.start("try_turns", path=url, session=session, turns=turns)
+            again = nursery.start("try_turns", path=url, session=session, turns=TURNS)
             assert again.line() == "ready"
             again.order()
             acks = acks_in(lines)
@@ -89,20 +92,20 @@ def test_promise_4_errors_are_honest(
                 assert not line.startswith("refused"), line
             again.kill()
             assert complaints(url, acks) == []
-            assert {ack.id for ack in acks} == {f"turn-{n}" for n in range(turns)}
+            assert {ack.id.removesuffix("/committed") for ack in acks} == {f"turn-{n}" for n in range(TURNS)}
         assert wire.lost
 
 
 @pytest.mark.timeout(3600)
 def test_promise_6_a_retried_append_is_there_once(
-    server: Server, url: str, nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int], through
+    postgres: Stores, url: str, nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int]
 ):
     """Answers are lost on the wire and appends repeated by threads and processes: one copy and one receipt each."""
     wanted = count(1_500, 200_000)
-    with Proxy(server) as wire:
+    with Proxy(postgres.server) as wire:
         wire.lose_answers(0.01)
         found, delivered = deliver_everything(
-            nursery, through(wire, url), wanted, letters=wanted // 8, mail=str(tmp_path / "mail")
+            nursery, wire.instead_of(url), wanted, letters=wanted // 8, mail=str(tmp_path / "mail")
         )
         assert wire.lost > 5
     assert found == []
@@ -148,11 +151,11 @@ def test_promise_7_sixteen_writers_on_one_session_all_come_through(url: str, nur
 
 @pytest.mark.timeout(1800)
 def test_promise_9_a_stopped_process_writes_nothing_when_it_wakes(
-    server: Server, make_url, nursery: Nursery, chance: random.Random, count: Callable[[int, int], int]
+    postgres: Stores, nursery: Nursery, chance: random.Random, count: Callable[[int, int], int]
 ):
     """A holder is stopped at any moment of its work, outlives its lease, wakes after another took over: nothing stale."""
     for _round in range(count(12, 300)):
-        url = make_url(server)
+        url = postgres.empty_store()
         old = nursery.start("hold_and_write", path=url, session="fenced", seconds=LEASE_SECONDS)
         acks = acks_in([old.line(), old.line()])
         acks += acks_in(old.lines(chance.uniform(0, 0.02)))
@@ -160,7 +163,7 @@ def test_promise_9_a_stopped_process_writes_nothing_when_it_wakes(
         store = open_store(url)
         # It may have been stopped inside of its transaction, where it holds the head row: the server ends it, as
         # `idle_in_transaction_session_timeout` or a broken connection would.
-        server.execute(
+        postgres.server.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE state LIKE 'idle in transaction%' AND application_name = 'onrecord'"
         )
@@ -190,12 +193,10 @@ def test_promise_9_a_living_holder_is_not_replaced(url: str, nursery: Nursery):
     store.close()
 
 
-def test_promise_4_a_server_that_is_away_is_said_to_be_away(own_server: Server, make_url, monkeypatch):
+def test_promise_4_a_server_that_is_away_is_said_to_be_away(own_server: Server, monkeypatch: pytest.MonkeyPatch):
     """While the server is down an append fails with a typed error that may be retried; afterwards the same id goes through."""
-    from onrecord.stores.postgres import connections
-
-    monkeypatch.setattr(connections, "PATIENCE_SECONDS", 0.3)
-    url = make_url(own_server)
+    monkeypatch.setattr(Connections.run, "__defaults__", (None, 0.3))  # patience, which is a minute otherwise
+    url = Stores(own_server).fresh_database()
     store = open_store(url)
     session = Records(store).open("away")
     own_server.kill()
