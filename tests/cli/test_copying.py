@@ -13,6 +13,7 @@ import pytest
 import onrecord
 from onrecord.session.copying import COPY_PAGE
 from tests.cli.conftest import PATIENCE
+from tests.stores import SHARED, url_of
 
 PAGES = 12
 
@@ -53,9 +54,10 @@ def long(tmp_path) -> str:
     return path
 
 
-def test_a_killed_copy_goes_on_where_it_was(long, tmp_path, count):
+@pytest.mark.parametrize("kind", SHARED)
+def test_a_killed_copy_goes_on_where_it_was(long, kind, request, tmp_path, count):
     """A19: a copy that is killed with -9 again and again leaves a true beginning each time, and the last one ends it."""
-    target = str(tmp_path / "target.db")
+    target = url_of(kind, request, tmp_path, "target")
     chance = random.Random(7)
     kills, seen = 0, [0]
     while kills < count(4, 10):
@@ -128,9 +130,10 @@ def test_a_damaged_store_is_not_copied(working, command):
     assert command.data("list", "--all", "--store", target, kind="sessions") == []
 
 
-def test_followers_see_what_many_processes_write(tmp_path, command):
+@pytest.mark.parametrize("kind", SHARED)
+def test_followers_see_what_many_processes_write(kind, request, tmp_path, command):
     """B07: two followers, four writer processes: both see every event once and in order; Ctrl-C ends with 130."""
-    path = str(tmp_path / "followed.db")
+    path = url_of(kind, request, tmp_path, "followed")
     with onrecord.connect(path, project="/project") as records:
         records.create("followed")
     words = ("log", "followed", "--follow", "--json", "--store", path, "--project", "/project")

@@ -13,14 +13,18 @@ from onrecord.session import copying
 from onrecord.session.copying import Copier
 from onrecord.session.records import Records
 from onrecord.stores.memory import MemoryStore
+from tests.stores import url_of
 
 HELLO = [{"role": "user", "content": "hello"}]
 
 
+OTHER = {"memory": "sqlite", "sqlite": "postgres", "postgres": "sqlite"}
+
+
 @pytest.fixture
-def team(tmp_path) -> Iterator[Records]:
-    """The other store; a file, whatever the first one is."""
-    with onrecord.connect(f"sqlite:///{tmp_path}/team.db", project="/team") as records:
+def team(kind, request, tmp_path) -> Iterator[Records]:
+    """The other store, of another kind: a laptop's file and a team's database exchange sessions both ways."""
+    with onrecord.connect(url_of(OTHER[kind], request, tmp_path, "team"), project="/team") as records:
         yield records
 
 

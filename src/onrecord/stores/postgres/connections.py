@@ -8,6 +8,7 @@ another connection before the work is done once more.
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import time
 from threading import Condition
@@ -37,6 +38,10 @@ PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 1.0
 
 QUERIES = {name: text.encode() for name, text in queries("postgres").items()}
+
+# The driver tells its log of every connection that is lost, and without a handler that is the user's terminal. What a
+# lost connection means is said here, by an error or by going on.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 Row = tuple[Any, ...]
 Answer = TypeVar("Answer")
