@@ -12,8 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
+
 from bench import postgres_loads
 from bench.postgres_loads import Place, Size
+from bench.postgres_peer import statements
 from bench.report import Figure, keep, show
 from onrecord.stores.postgres.schema import APP
 from tests.postgres.servers import OWNER, Stores, running
@@ -43,7 +46,11 @@ def place() -> Iterator[Place]:
     """A fresh store on a server of its own."""
     with running(SETTINGS) as server:
         url = Stores(server).fresh_database()
-        yield Place(url, url.replace(f"//{APP}@", f"//{OWNER}@"))
+        admin = url.replace(f"//{APP}@", f"//{OWNER}@")
+        with psycopg.connect(admin, autocommit=True) as connection:
+            for statement in statements("raw_tables"):
+                connection.execute(statement)
+        yield Place(url, admin)
 
 
 def chosen_size(arguments: argparse.Namespace) -> Size:

@@ -68,10 +68,8 @@ class Place(NamedTuple):
 
 def append(place: Place, size: Size) -> list[Figure]:
     """Appends of one turn each, ours and raw in alternation, in the same database."""
-    with psycopg.connect(place.admin, autocommit=True) as admin:
-        for statement in statements("raw_tables"):
-            admin.execute(statement)
-    session = onrecord.connect(place.url, project="bench").open("append")
+    records = onrecord.connect(place.url, project="bench")
+    session, recorded = records.open("append"), records.open("recorded")
     raw = RawWriter(place.admin, "append")
     stock, packed = turns(200), payloads(200)
     found: dict[str, list[float]] = {name: [] for name in ("append", "record_turn", "raw", "by hand")}
@@ -80,7 +78,7 @@ def append(place: Place, size: Size) -> list[Figure]:
         calls: dict[str, Callable[[], object]] = {
             "append": partial(session.store.append, session.id, [draft], lease=session.lease),
             "raw": partial(raw.append, packed[number % 200]),
-            "record_turn": partial(session.record_turn, stock[number % 200]),
+            "record_turn": partial(recorded.record_turn, stock[number % 200]),
             "by hand": partial(raw.append_by_hand, packed[number % 200]),
         }
         names = list(calls) if number % 2 else list(reversed(calls))

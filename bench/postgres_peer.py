@@ -1,7 +1,7 @@
 """The raw program that the PostgreSQL store is measured against: the same rows in the same tables, by psycopg alone.
 
-It writes what an append leaves behind (the event's row, the moved head) with the same keys and indexes and the same
-durability, and leaves out what an append decides: chain, idempotency, lease, lifecycle, tenants.
+It writes what an append leaves behind (the event's row with its payload compressed, the moved head) with the same keys
+and indexes and the same durability, and leaves out what an append decides: chain, idempotency, lease, lifecycle, tenants.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ def statements(name: str) -> list[bytes]:
 
 
 def payloads(count: int) -> list[bytes]:
-    """What an event of each turn is stored as: the same bytes that the store keeps, so that the rows are the same."""
-    pack = zstandard.ZstdCompressor(level=3).compress
-    return [pack(json.dumps({"items": items, "usage": None}).encode()) for items in turns(count)]
+    """What an event of each turn says, as JSON."""
+    return [json.dumps({"items": items, "usage": None}).encode() for items in turns(count)]
 
 
 class RawWriter:
@@ -39,6 +38,7 @@ class RawWriter:
     def __init__(self, url: str, session: str) -> None:
         self.connection = psycopg.connect(url, autocommit=True, prepare_threshold=0)
         self.session = session
+        self._pack = zstandard.ZstdCompressor(level=3).compress
         (made,), (self._append,) = statements("raw_session"), statements("raw_append")
         self._transaction = statements("raw_transaction")
         self.connection.execute(made, {"session": session})
@@ -46,7 +46,7 @@ class RawWriter:
     def _values(self, payload: bytes) -> dict[str, Any]:
         return {
             "session": self.session, "id": secrets.token_hex(13), "at": time.time_ns() // 1000, "salt": bytes(16),
-            "hash": secrets.token_bytes(32), "payload": payload,
+            "hash": secrets.token_bytes(32), "payload": self._pack(payload),
         }  # fmt: skip
 
     def append(self, payload: bytes) -> None:

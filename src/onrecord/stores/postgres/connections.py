@@ -22,6 +22,7 @@ from psycopg.types.string import BytesBinaryDumper
 
 from onrecord.errors import InvalidInput, OutcomeUnknown, StoreBusy
 from onrecord.stores.postgres.meanings import Unsure, may_pass, meaning, state_of
+from onrecord.stores.postgres.packets import Prepared, exchange, statement_of
 from onrecord.stores.statements import queries
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 1.0
 
 QUERIES = {name: text.encode() for name, text in queries("postgres").items()}
+_STATEMENTS = {name: statement_of(text) for name, text in QUERIES.items()}
 
 # The driver tells its log of every connection that is lost, and without a handler that is the user's terminal. What a
 # lost connection means is said here, by an error or by going on.
@@ -58,6 +60,7 @@ class Connection(psycopg.Connection[Row]):
     """A connection that remembers what the server said beside its answers."""
 
     unsure = False
+    prepared: Prepared
 
     def notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
         """Note when a commit went on without its standby: it counts as done for nobody but this server."""
@@ -74,6 +77,7 @@ def open_connection(conninfo: str) -> Connection:
     """A connection of its own, outside of any pool."""
     connection = Connection.connect(conninfo, autocommit=True, context=_Context())
     connection.add_notice_handler(connection.notice)
+    connection.prepared = Prepared()
     return connection
 
 
@@ -130,14 +134,14 @@ class Connections:
         """Every row of a named query's answer, in a transaction of its own."""
         return self.run(lambda connection: self.fetch(connection, name, values))
 
-    def fetch(self, connection: Connection, name: str, values: Mapping[str, Any]) -> list[Row]:
+    def fetch(self, connection: Connection, name: str, values: dict[str, Any]) -> list[Row]:
         """One statement as one transaction, in one round trip."""
         connection.unsure = False
-        with connection.pipeline():
-            self.begin(connection)
-            cursor = self.send(connection, name, values)
+        tenant = {"tenant": self.tenant}
+        steps = ((_STATEMENTS["begin"], tenant), (_STATEMENTS[name], tenant | values))
+        rows = exchange(connection, connection.prepared, steps)
         connection.sure()
-        return cursor.fetchall() if cursor.description else []
+        return rows
 
     def begin(self, connection: Connection) -> None:
         """The first statement of every transaction."""
