@@ -22,10 +22,11 @@ from urllib.parse import quote, urlsplit
 
 import psycopg
 
+from onrecord.stores.postgres import schema
 from onrecord.stores.postgres.places import place_of
-from onrecord.stores.postgres.schema import APP, Roles, initialise
 
 OWNER = "postgres"
+APP = schema.APP
 PATIENCE_SECONDS = 60.0
 """A server that does not answer in this time is a failure of the test, never a result."""
 UNPRIVILEGED = "nobody"
@@ -235,7 +236,7 @@ class Stores:
     def fresh_database(self) -> str:
         """The app role's URL of a new database with a store that `onrecord store init` would make."""
         url = self.empty_database()
-        initialise(place_of(url), Roles())
+        schema.initialise(place_of(url), schema.Roles())
         return url.replace(f"//{OWNER}@", f"//{APP}@")
 
     def new_tenant(self) -> str:

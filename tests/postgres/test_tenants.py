@@ -99,7 +99,7 @@ def calls(chance: random.Random, bench: Tenant, loot: Loot) -> Callable[[], Any]
     opening = bench.draft("session.opened", {"name": name, "project": "/secret", "objective": SECRET}, run=0)
     erasure = bench.draft("payload.erased", {"scope": "positions"})
     lease = loot.leases[number]
-    return chance.choice([
+    choices: list[Callable[[], Any]] = [
         lambda: store.head(session),
         lambda: store.read(session, backwards=chance.random() < 0.5),
         lambda: store.find(session, id_),
@@ -125,7 +125,8 @@ def calls(chance: random.Random, bench: Tenant, loot: Loot) -> Callable[[], Any]
         lambda: store.save(session, Snapshot("note", 999, bytes(32), b"theirs")),
         lambda: store.erase(session, [2], erasure),
         lambda: store.install(head, iter(records[-1:]), extend=True),
-    ])  # fmt: skip
+    ]  # fmt: skip
+    return chance.choice(choices)
 
 
 @pytest.mark.timeout(300)
