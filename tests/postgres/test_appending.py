@@ -130,7 +130,7 @@ def test_a_lost_answer_to_a_lease_is_found_out(bench, monkeypatch, landed):
 
 def test_a_server_that_stays_away_is_told_honestly(monkeypatch):
     """A write that was sent and never answered has an unknown outcome; reading and opening say that nobody is there."""
-    monkeypatch.setattr(Connections.run, "__defaults__", (None, 0.2))
+    monkeypatch.setattr(connections, "PATIENCE_SECONDS", 0.2)
     with running() as server:
         bench = Bench(Stores(server).empty_store())
         session = bench.open()

@@ -19,6 +19,7 @@ CONNECT_SECONDS = 10
 SILENT_MILLISECONDS = 10_000
 """How long sent bytes may go unanswered by the other machine before the connection counts as lost."""
 
+_WRITERS = ("read-write", "primary")
 _DEFAULTS = {
     "application_name": "onrecord",
     "connect_timeout": str(CONNECT_SECONDS),
@@ -38,6 +39,8 @@ class Place(NamedTuple):
     tenant: str
     shown: str
     """For people: without a password."""
+    anywhere: bool
+    """Whether a server that only reads will do."""
 
 
 def place_of(url: str, tenant: str | None = None) -> Place:
@@ -49,7 +52,8 @@ def place_of(url: str, tenant: str | None = None) -> Place:
     chosen = check_name(options.pop("tenant", "") or tenant or DEFAULT_TENANT, "tenant")
     words = {name: value for name, value in _DEFAULTS.items() if name not in options} | options
     conninfo = urlunsplit((SCHEMES[0], parts.netloc, parts.path, urlencode(words, quote_via=quote), ""))
-    return Place(conninfo, chosen, _without_password(parts.netloc, parts.path, options, chosen))
+    shown = _without_password(parts.netloc, parts.path, options, chosen)
+    return Place(conninfo, chosen, shown, words["target_session_attrs"] not in _WRITERS)
 
 
 def _without_password(netloc: str, path: str, options: dict[str, str], tenant: str) -> str:

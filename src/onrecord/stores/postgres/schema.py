@@ -86,7 +86,7 @@ def initialise(place: Place, roles: Roles) -> Done:
 
 
 def migrate(place: Place) -> Done:
-    """Bring an older schema forward. Each step waits briefly for its lock, so that clients go on; none needs the last."""
+    """Bring an older schema forward. Each step waits only briefly for its lock, so that clients go on."""
     try:
         with _connected(place) as connection:
             facts = read_facts(connection)

@@ -41,7 +41,7 @@ class PostgresStore:
         self.url = self.place.shown
         self.tenant = self.place.tenant
         self._clock = clock
-        self._connections = connections = Connections(self.place.conninfo, self.tenant, self.place.shown)
+        self._connections = connections = Connections(self.place)
         # Whoever forgets to close a store, or is refused one, leaves no connection open.
         finalize(self, connections.close)
         facts: dict[str, str] = dict(
