@@ -1,7 +1,7 @@
 """The raw program that the PostgreSQL store is measured against: the same rows in the same tables, by psycopg alone.
 
 It writes what an append leaves behind (the event's row with its payload compressed, the moved head) with the same keys
-and indexes and the same durability, and leaves out what an append decides: chain, idempotency, lease, lifecycle, tenants.
+and indexes and the same durability. It leaves out what an append decides: chain, idempotency, lease, lifecycle, tenant.
 """
 
 from __future__ import annotations

@@ -3,15 +3,14 @@
 import pytest
 
 import onrecord
-from tests.cli.conftest import bytecode, command
-from tests.stores import EVERY, url_of
+from tests.cli.conftest import bytecode, command, kind, stores
 
-__all__ = ["bytecode", "command"]
+__all__ = ["bytecode", "command", "kind", "stores"]
 
 
-@pytest.fixture(params=EVERY)
+@pytest.fixture(params=["memory", "sqlite"])
 def records(request, tmp_path):
-    url = url_of(request.param, request, tmp_path)
+    url = "memory:" if request.param == "memory" else str(tmp_path / "data" / "store.db")
     with onrecord.connect(url, project="/project") as found:
         yield found
 

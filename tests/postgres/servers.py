@@ -18,14 +18,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import psycopg
 
+from onrecord.stores.postgres import schema
 from onrecord.stores.postgres.places import place_of
-from onrecord.stores.postgres.schema import APP, Roles, initialise
 
 OWNER = "postgres"
+APP = schema.APP
 PATIENCE_SECONDS = 60.0
 """A server that does not answer in this time is a failure of the test, never a result."""
 UNPRIVILEGED = "nobody"
@@ -235,11 +236,34 @@ class Stores:
     def fresh_database(self) -> str:
         """The app role's URL of a new database with a store that `onrecord store init` would make."""
         url = self.empty_database()
-        initialise(place_of(url), Roles())
+        schema.initialise(place_of(url), schema.Roles())
         return url.replace(f"//{OWNER}@", f"//{APP}@")
+
+    def new_tenant(self) -> str:
+        """A tenant nobody is yet."""
+        return f"t{next(self._made)}"
 
     def empty_store(self) -> str:
         """The URL of a store nobody has used: a tenant of its own in a database that others use too."""
         if not self._database:
             self._database = self.fresh_database()
-        return f"{self._database}&tenant=t{next(self._made)}"
+        return f"{self._database}&tenant={self.new_tenant()}"
+
+    def shared(self) -> str:
+        """The name of the database of all empty stores."""
+        return urlsplit(self._database).path.removeprefix("/")
+
+    def copy_of(self, url: str) -> str:
+        """The URL of a store with the same sessions: a new tenant in the same database."""
+        old, database = place_of(url).tenant, urlsplit(url).path.removeprefix("/")
+        new = self.new_tenant()
+        with contextlib.closing(psycopg.connect(self.server.url(database), autocommit=True)) as connection:
+            # Not `words`: those carry a mark of their tenant, and search makes them anew.
+            for table in ("sessions", "names", "events", "blobs", "leases", "snapshots"):
+                query = "SELECT string_agg(attname, ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 1"
+                ((columns,),) = connection.execute(query, [f"onrecord.{table}"]).fetchall()
+                copy = f"INSERT INTO onrecord.{table} (tenant, {columns}) SELECT %s, {columns} FROM onrecord.{table} WHERE tenant = %s"
+                connection.execute(copy.encode(), [new, old])
+            anew = b"UPDATE onrecord.sessions SET indexed = forked_at, behind = TRUE WHERE tenant = %s"
+            connection.execute(anew, [new])
+        return url.replace(f"tenant={old}", f"tenant={new}")

@@ -28,6 +28,8 @@ from onrecord.stores.statements import queries
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from onrecord.stores.postgres.places import Place
+
 CONNECTIONS = 16
 """The most connections of one store object."""
 PATIENCE_SECONDS = 60.0
@@ -91,10 +93,10 @@ class _Context:
 class Connections:
     """The pool of one store object and tenant."""
 
-    def __init__(self, conninfo: str, tenant: str, shown: str) -> None:
-        self._conninfo = conninfo
-        self._shown = shown
-        self.tenant = tenant
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._shown = place.shown
+        self.tenant = place.tenant
         self._closed = False
         self._start()
 
@@ -107,10 +109,11 @@ class Connections:
         self,
         work: Callable[[Connection], Answer],
         recall: Callable[[Connection], Answer | None] | None = None,
-        patience: float = PATIENCE_SECONDS,
+        patience: float | None = None,
     ) -> Answer:
         """Do a piece of work, again if need be. `recall` tells from the store what came of an attempt that was lost."""
-        deadline, pause, sent = time.monotonic() + patience, PAUSE_SECONDS, False
+        deadline = time.monotonic() + (PATIENCE_SECONDS if patience is None else patience)
+        pause, sent = PAUSE_SECONDS, False
         while True:
             try:
                 with self._borrowed() as connection:
@@ -119,7 +122,7 @@ class Connections:
                     sent = True
                     return work(connection)
             except (psycopg.Error, Unsure) as problem:
-                if not may_pass(problem):
+                if not may_pass(problem, anywhere=self._place.anywhere):
                     raise meaning(problem, self._shown) from problem  # type: ignore[arg-type]  # Unsure may pass
                 self._drop_idle()
                 if time.monotonic() > deadline:
@@ -180,7 +183,7 @@ class Connections:
             connection = self._idle.pop() if self._idle else None
         try:
             if connection is None:
-                connection = open_connection(self._conninfo)
+                connection = open_connection(self._place.conninfo)
             yield connection
         except BaseException:
             if connection is not None and not _is_whole(connection):

@@ -21,11 +21,12 @@ _TRY_AGAIN = frozenset(
      "57P02",  # the server crashed
      "57P03",  # the server starts up, or a standby is not ready
      "57P05",  # idle for too long
-     "25006",  # this server is a standby by now
      "53300",  # too many connections
      "26000",  # a pooler gave us a connection that has not prepared the statement
      "08P01"}  # a pooler that lost its server
 )  # fmt: skip
+_READ_ONLY = "25006"
+"""This server is a standby, or was made one."""
 _NO_STORE = frozenset({"3F000", "42P01", "42883"})
 
 
@@ -38,11 +39,16 @@ def state_of(problem: BaseException) -> str:
     return (getattr(problem, "sqlstate", None) or "") if isinstance(problem, psycopg.Error) else ""
 
 
-def may_pass(problem: BaseException) -> bool:
-    """Whether the same work may succeed on another connection, once what happened to this one has been found out."""
+def may_pass(problem: BaseException, *, anywhere: bool) -> bool:
+    """Whether the same work may succeed on another connection, once what happened to this one has been found out.
+
+    Who takes a connection `anywhere` may have been given a server that only reads, and would be again.
+    """
     if isinstance(problem, Unsure):
         return True
     state = state_of(problem)
+    if state == _READ_ONLY:
+        return not anywhere
     if not state:
         return isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError)
     return state in _TRY_AGAIN or state.startswith("08")
@@ -58,7 +64,9 @@ def meaning(problem: psycopg.Error, place: str) -> StoreError | InvalidInput:
     state, said = state_of(problem), str(problem).strip().partition("\n")[0]
     if state.startswith("53"):
         return StoreFull(f"no space left for the store {place}: {said}; nothing was written")
-    if state in ("25006", "42501"):
+    if state == _READ_ONLY:
+        return StoreReadOnly(f"{place} can only be read here: {said}", hint="give the URL of a server that writes")
+    if state == "42501":
         return StoreReadOnly(
             f"this role may not do that in {place}: {said}",
             hint="connect as the app role that `onrecord store init` made, or as a member of it",

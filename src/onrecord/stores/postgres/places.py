@@ -20,6 +20,7 @@ CONNECT_SECONDS = 10
 SILENT_MILLISECONDS = 10_000
 """How long sent bytes may go unanswered by the other machine before the connection counts as lost."""
 
+_WRITERS = ("read-write", "primary")
 _DEFAULTS = {
     "application_name": "onrecord",
     "connect_timeout": str(CONNECT_SECONDS),
@@ -41,7 +42,9 @@ class Place(NamedTuple):
     tenant: str
     shown: str
     """For people: without a password."""
-    notify: bool = False
+    anywhere: bool
+    """Whether a server that only reads will do."""
+    notify: bool
     """Whether followers are woken by what is written here."""
 
 
@@ -57,7 +60,8 @@ def place_of(url: str, tenant: str | None = None) -> Place:
         raise InvalidInput(f"notify is on or off, not {notify!r:.20}")
     words = {name: value for name, value in _DEFAULTS.items() if name not in options} | options
     conninfo = urlunsplit((SCHEMES[0], parts.netloc, parts.path, urlencode(words, quote_via=quote), ""))
-    return Place(conninfo, chosen, _without_password(parts.netloc, parts.path, options, chosen), _SWITCH[notify])
+    shown = _without_password(parts.netloc, parts.path, options, chosen)
+    return Place(conninfo, chosen, shown, words["target_session_attrs"] not in _WRITERS, _SWITCH[notify])
 
 
 def _without_password(netloc: str, path: str, options: dict[str, str], tenant: str) -> str:

@@ -86,7 +86,7 @@ def initialise(place: Place, roles: Roles) -> Done:
 
 
 def migrate(place: Place) -> Done:
-    """Bring an older schema forward, step by step. Each step waits briefly for its lock, so that clients go on."""
+    """Bring an older schema forward. Each step waits only briefly for its lock, so that clients go on."""
     try:
         with _connected(place) as connection:
             facts = read_facts(connection)
@@ -98,8 +98,7 @@ def migrate(place: Place) -> Done:
             _run(connection, _ADMIN["become"], roles)
             _run(connection, _ADMIN["be_patient"])
             for version in range(before + 1, SCHEMA_VERSION + 1):
-                for step in steps(migration("postgres", version)):
-                    _patiently(connection, step)
+                _patiently(connection, steps(migration("postgres", version)))
                 with connection.transaction():
                     _grant(connection, roles)
                     for name, value in (("schema", version), ("usable_from", USABLE_FROM)):
@@ -152,17 +151,19 @@ def _run(connection: psycopg.Connection[Any], statement: str, roles: Roles | Non
     connection.execute(sql.SQL(statement).format(**names))
 
 
-def _patiently(connection: psycopg.Connection[Any], step: str) -> None:
+def _patiently(connection: psycopg.Connection[Any], migration_steps: list[str]) -> None:
+    """Take the steps of a migration; from the first one again when a lock cannot be had. Each may be taken twice."""
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:
-            _run(connection, step)
+            for step in migration_steps:
+                _run(connection, step)
         except psycopg.Error as problem:
             if state_of(problem) != _LOCKED_OUT:
                 raise
             if time.monotonic() > deadline:
                 raise StoreBusy(
-                    "a table was in use all the time; what was done so far stays, and the rest can follow"
+                    "a table of the store was in use all the time", hint="try again; what was done so far does no harm"
                 ) from None
         else:
             return

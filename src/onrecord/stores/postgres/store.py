@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
 from onrecord.stores.payloads import PLAIN_SNAPSHOT, Payloads, pack_snapshot
@@ -43,11 +43,11 @@ class PostgresStore:
         self.url = self.place.shown
         self.tenant = self.place.tenant
         self._clock = clock
-        self._connections = Connections(self.place.conninfo, self.tenant, self.place.shown)
+        self._connections = connections = Connections(self.place)
+        # Whoever forgets to close a store, or is refused one, leaves no connection open.
+        finalize(self, connections.close)
         facts: dict[str, str] = dict(
-            self._connections.run(
-                lambda connection: self._connections.fetch(connection, "meta", {}), patience=FIRST_SECONDS
-            )
+            connections.run(lambda connection: connections.fetch(connection, "meta", {}), patience=FIRST_SECONDS)
         )
         schema.check(facts, self.url)
         self._secret = bytes.fromhex(facts["secret"])
