@@ -9,34 +9,11 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 from tests.postgres.servers import OWNER, PATIENCE_SECONDS, Server, Site, Stores
 
 _STANDBY = "standby"
-
-
-def children_of(pid: int) -> list[int]:
-    """The processes a process has started and that live."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            # The name of a process stands in parentheses and may have any letters; what follows it does not.
-            after_name = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
-            if int(after_name.split()[1]) == pid:
-                found.append(int(entry.name))
-    return found
-
-
-def kill_whole(server: Server) -> None:
-    """Kill a server and every process of it, also those that are stopped; its own children would outlive it a moment."""
-    with contextlib.suppress(AssertionError, ProcessLookupError):
-        os.kill(server.pid, signal.SIGSTOP)
-        for child in children_of(server.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-    server.kill()
 
 
 class Pair:
@@ -80,7 +57,7 @@ class Pair:
 
     def kill_primary(self) -> None:
         """As a machine dies: the server and every process of it, at once."""
-        kill_whole(self.primary)
+        self.primary.kill()
 
     def promote(self) -> None:
         """The standby takes over: it waits for nobody, and the other one is the standby to be."""
@@ -97,7 +74,7 @@ class Pair:
 
     def stop(self) -> None:
         for server in self._both:
-            kill_whole(server)
+            server.kill()
 
     def _set_synchronous(self, names: str) -> None:
         self.primary.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'", "SELECT pg_reload_conf()")

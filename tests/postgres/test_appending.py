@@ -15,6 +15,7 @@ from onrecord.errors import InvalidInput, LeaseLost, OutcomeUnknown, StoreBusy
 from onrecord.stores.postgres import PostgresStore, connections
 from onrecord.stores.postgres.append import Attempt
 from onrecord.stores.postgres.connections import Connection, Connections
+from onrecord.stores.postgres.packets import exchange
 from onrecord.testing import derived
 from onrecord.testing.keeping import HOLDER, OTHER
 from tests.postgres.conftest import Bench
@@ -27,6 +28,10 @@ def packets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     sent: list[str] = []
     pipeline, execute = Connection.pipeline, Connection.execute
 
+    def one_exchange(*words: Any) -> Any:
+        sent.append("pipeline")
+        return exchange(*words)
+
     def one_packet(self: Connection) -> Any:
         sent.append("pipeline")
         return pipeline(self)
@@ -36,6 +41,7 @@ def packets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             sent.append("statement")
         return execute(self, *words, **options)
 
+    monkeypatch.setattr(connections, "exchange", one_exchange)
     monkeypatch.setattr(Connection, "pipeline", one_packet)
     monkeypatch.setattr(Connection, "execute", one_statement)
     return sent

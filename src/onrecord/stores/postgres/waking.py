@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from onrecord.errors import StoreError
-from onrecord.stores.postgres.connections import QUERIES, open_connection
+from onrecord.stores.postgres.connections import open_connection
+from onrecord.stores.statements import queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 PAUSE_SECONDS = 0.05
 """A session's followers are woken at most once in this time by one store object."""
 SESSIONS_REMEMBERED = 1_000
+
+_QUERIES = {name: text.encode() for name, text in queries("postgres", "waking.sql").items()}
 
 
 class Waker:
@@ -49,7 +52,7 @@ class Waker:
         self._last[session] = now
         values = {"mark": self._mark(session)}
         with contextlib.suppress(StoreError):
-            self._connections.run(lambda found: self._connections.fetch(found, "notify", values), patience=0.0)
+            self._connections.run(lambda found: found.execute(_QUERIES["notify"], values), patience=0.0)
 
     @contextlib.contextmanager
     def waking(self, session: str) -> Iterator[Callable[[float], None]]:
@@ -59,7 +62,7 @@ class Waker:
             listener: psycopg.Connection | None = None
             with contextlib.suppress(psycopg.Error):
                 listener = cleanup.enter_context(contextlib.closing(open_connection(self._place.conninfo)))
-                listener.execute(QUERIES["listen"])
+                listener.execute(_QUERIES["listen"])
 
             def wait(seconds: float) -> None:
                 deadline = time.monotonic() + seconds

@@ -371,9 +371,3 @@ WHERE n.nspname = 'onrecord' AND c.relkind IN ('r', 'p') ORDER BY c.relname
 -- standbys: who follows this server, and how far behind in bytes; a role without pg_read_all_stats sees only that they are there
 SELECT application_name AS name, state, sync_state, pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn)::bigint AS behind
 FROM pg_stat_replication ORDER BY application_name
-
--- notify: wake whoever follows a session
-SELECT pg_notify('onrecord', %(mark)s)
-
--- listen: be woken
-LISTEN onrecord
