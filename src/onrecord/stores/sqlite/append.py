@@ -9,13 +9,14 @@ from __future__ import annotations
 from json import dumps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.errors import Conflict, IdReused, LeaseLost, LogMoved, NameTaken, OnrecordError, SessionNotFound
-from onrecord.log.codec import commit_to, link
+from onrecord.errors import Conflict, LeaseLost, OnrecordError
+from onrecord.log.codec import link
 from onrecord.log.events import DURABLE, KINDS
 from onrecord.log.head import Head, after
 from onrecord.log.store import Receipt
+from onrecord.stores.payloads import OUT_OF_LINE
+from onrecord.stores.refusals import log_moved, name_taken, not_found, refuse_other, refuse_twin
 from onrecord.stores.sqlite.connection import QUERIES
-from onrecord.stores.sqlite.payloads import OUT_OF_LINE
 from onrecord.stores.sqlite.writer import Request
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Draft
     from onrecord.log.store import Lease
-    from onrecord.stores.sqlite.payloads import Packed
+    from onrecord.stores.payloads import Packed
 
 POSITION_BITS = 32
 POSITION_MASK = 0xFFFFFFFF
@@ -64,11 +65,6 @@ def head_of(row: Row) -> Head:
     """A head from the columns of the `head` queries, which begin with the session's number."""
     _number, id_, project, name, position, digest, run, status, title, opened_at, at, held, parent, forked_at = row[:14]
     return Head(id_, project, name, position, digest, run, status, title, opened_at, at, held == 1, parent, forked_at)
-
-
-def not_found(session: str) -> SessionNotFound:
-    """The error for an id that nobody has."""
-    return SessionNotFound(f"no session has the id {session!r}")
 
 
 class Memory:
@@ -207,9 +203,10 @@ class Append(Request):
         fresh: dict[str, int] = {}
         for index, draft in enumerate(self._drafts):
             if draft.id in known:
-                _refuse_other(draft, known[draft.id])
+                key, _run, _hash, kind, salt, payload_hash = known[draft.id]
+                refuse_other(draft, key & POSITION_MASK, kind, salt, payload_hash)
             elif draft.id in fresh:
-                _refuse_twin(draft, self._drafts[fresh[draft.id]])
+                refuse_twin(draft, self._drafts[fresh[draft.id]])
             else:
                 fresh[draft.id] = index
         chosen = list(fresh.values())
@@ -239,7 +236,7 @@ class Append(Request):
         if lease is not None and (standing[0] != lease.epoch or not standing[1]):
             raise LeaseLost(f"another process writes lane {lease.lane!r} of {head.name!r} now")
         if expect is not None and expect != head.position:
-            raise LogMoved(f"the log stands at {head.position}, not at {expect}", expected=expect, actual=head.position)
+            raise log_moved(expect, head.position)
         moved, rows = head, []
         session, digest, base = head.session, head.hash, number << POSITION_BITS
         for draft, (encoding, stored, _body) in zip(drafts, packed, strict=True):
@@ -384,20 +381,8 @@ def known_ids(cursor: apsw.Cursor, number: int, head: Head, ids: list[str]) -> d
     return found
 
 
-def _refuse_other(draft: Draft, known: Known) -> None:
-    """An id stands for one event for ever. An erased payload cannot be compared any more: the id alone decides then."""
-    key, _run, _digest, kind, salt, payload_hash = known
-    if kind != draft.kind or (salt is not None and commit_to(salt, draft.payload) != payload_hash):
-        raise IdReused(f"the id {draft.id!r} stands for another event, at position {key & POSITION_MASK}")
-
-
-def _refuse_twin(draft: Draft, first: Draft) -> None:
-    if (draft.kind, draft.payload) != (first.kind, first.payload):
-        raise IdReused(f"the id {draft.id!r} stands for two different events of one append")
-
-
 def refuse_taken(cursor: apsw.Cursor, head: Head) -> None:
     """A name belongs to one session of a project."""
     row = cursor.execute(QUERIES["name_taken"], (head.project, head.name)).fetchone()
     if row is not None and row[0] != head.session:
-        raise NameTaken(f"a session named {head.name!r} exists in this project (it is {row[1]})")
+        raise name_taken(head.name, row[1])

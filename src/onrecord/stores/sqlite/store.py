@@ -17,6 +17,8 @@ import apsw
 
 from onrecord.errors import InvalidInput
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
+from onrecord.stores.payloads import COMPRESS_FROM, FACTS_FROM, PLAIN_SNAPSHOT, Payloads, pack_snapshot
+from onrecord.stores.refusals import not_found
 from onrecord.stores.sqlite import safety
 from onrecord.stores.sqlite.append import (
     MOMENT_BITS,
@@ -26,7 +28,6 @@ from onrecord.stores.sqlite.append import (
     Append,
     Memory,
     head_of,
-    not_found,
 )
 from onrecord.stores.sqlite.connection import (
     DURABILITIES,
@@ -37,7 +38,6 @@ from onrecord.stores.sqlite.connection import (
 )
 from onrecord.stores.sqlite.gate import Gate
 from onrecord.stores.sqlite.leases import Acquire, Release, Renew
-from onrecord.stores.sqlite.payloads import COMPRESS_FROM, FACTS_FROM, PLAIN_SNAPSHOT, Payloads, pack_snapshot
 from onrecord.stores.sqlite.readers import Readers, Row, as_json, records_of
 from onrecord.stores.sqlite.requests import Create, Erase, Install
 from onrecord.stores.sqlite.scrub import scrub
