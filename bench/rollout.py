@@ -214,8 +214,8 @@ for number in range(int(sys.argv[2])):
     samples.append(time.perf_counter() - begin)
     tokens += rollout.trajectory.length
     rollout.leave()
-told = {"seconds": time.perf_counter() - start, "busy": time.process_time() - busy, "samples": samples, "tokens": tokens}
-print(json.dumps(told))
+seconds, busy = time.perf_counter() - start, time.process_time() - busy
+print(json.dumps({"seconds": seconds, "busy": busy, "samples": samples, "tokens": tokens}))
 """
 
 

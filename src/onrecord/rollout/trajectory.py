@@ -347,11 +347,11 @@ def _last_ids(records: Sequence[Record], count: int) -> array[int]:
     while first and below < count:
         first -= 1
         below = records[-1].length - records[first].keep
-    # From a turn in the middle on, `keep` counts ids that are not here: shift by what stands before it.
+    # From a turn in the middle on, `keep` counts ids that are not here: shift by what stands before it. No turn after
+    # it keeps less than that, or the search above would have gone on.
     start = records[first].keep if first < len(records) else 0
     ids: array[int] = array("i")
     for record in records[first:]:
-        start = min(start, record.keep)
         del ids[record.keep - start :]
         ids.extend(record.prompt)
         ids.extend(record.output)
