@@ -2,7 +2,7 @@
 
 import pytest
 
-from onrecord.errors import Conflict, SessionFrozen, SessionNotFound, SessionRetired, TurnConflict
+from onrecord.errors import Conflict, InvalidInput, SessionFrozen, SessionNotFound, SessionRetired, TurnConflict
 from onrecord.rollout.recording import Rollout, open_rollout, read_lane
 from onrecord.rollout.samples import digest_of
 from onrecord.rollout.turns import Request
@@ -20,6 +20,17 @@ def test_a_reader_that_crashes_gets_the_same_bytes(records, rollout):
     assert again.lane.frozen == frozen
     assert digest_of(again.samples()) == frozen.digest
     assert len(again.samples()) == frozen.samples == 4
+
+
+@pytest.mark.parametrize(
+    "options", [{"shuffle": True}, {"session": "x"}, {"merge": 1}, {"max_seq_len": "10"}, {"max_seq_len": True}]
+)
+def test_samples_are_made_with_known_options(rollout, options):
+    """Options nobody knows, or of the wrong kind, are refused and nothing is frozen."""
+    play(rollout, 1)
+    with pytest.raises(InvalidInput):
+        rollout.freeze(**options)
+    assert rollout.lane.frozen is None
 
 
 def test_a_frozen_rollout_takes_no_turn(rollout):

@@ -379,6 +379,8 @@ def _record(prepared: Prepared, reply: Reply, max_trim: int) -> Record:
     keep, prompt, origins = prepared.keep, prepared.tail, prepared.origins
     if reply.prompt_ids is not None:
         keep, prompt, origins = _as_seen(prepared, reply.prompt_ids, max_trim)
+    if not isinstance(reply.message, dict | None):
+        raise InvalidInput(f"a reply's message is a JSON object, not {type(reply.message).__name__}")
     message = None if reply.message is None else as_stored(reply.message)
     side = written([message, dict(reply.side_payloads)])[0][1]
     return Record(
