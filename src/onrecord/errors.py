@@ -19,6 +19,7 @@
     ├── TokenMismatch · AssemblyFailed
     ├── PayloadErased
     ├── DamagedLog · DamagedBundle
+    ├── TokenizationFailed · BadReply · UpstreamFailed · TurnAborted · ProxyBusy
     └── StoreError
         ├── StoreBusy · StoreFull · StoreReadOnly
         └── StoreTooNew · StoreCorrupt · StoreUnsafe · OutcomeUnknown
@@ -255,6 +256,44 @@ class DamagedBundle(OnrecordError):
 
     code = "damaged_bundle"
     hint = "export it again from the store it came from"
+
+
+class TokenizationFailed(OnrecordError):
+    """Messages could not be turned into token ids that go on from those on record."""
+
+    code = "tokenization_failed"
+    first_mismatch: int
+
+
+class BadReply(OnrecordError):
+    """An inference engine answered with something that cannot be put on record token by token."""
+
+    code = "bad_reply"
+    hint = "check --dialect, and that the engine returns token ids and logprobs"
+
+
+class UpstreamFailed(OnrecordError):
+    """The inference engine could not be reached, or went silent."""
+
+    code = "upstream_failed"
+    hint = "check --upstream; the same request may be sent again"
+    retryable = True
+
+
+class TurnAborted(OnrecordError):
+    """The inference engine aborted the turn, and the client is to ask for it again."""
+
+    code = "turn_aborted"
+    hint = "send the same request again"
+    retryable = True
+
+
+class ProxyBusy(OnrecordError):
+    """The recording proxy has as many turns under way as it takes, or is about to stop."""
+
+    code = "proxy_busy"
+    hint = "send the same request again, a little later"
+    retryable = True
 
 
 class StoreError(OnrecordError):

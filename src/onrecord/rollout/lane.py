@@ -165,7 +165,9 @@ class Lane:
 
     def _give_up(self, turn: OpenTurn, data: dict[str, Any]) -> None:
         reason = str(data.get("reason", ""))
-        if data.get("failed"):
+        if data.get("withdrawn"):
+            pass  # it came to nothing, and nothing of it stands
+        elif data.get("failed"):
             self.trajectory.note_failure(_record(turn, {"status": INFRA}, reason))
         else:
             self.trajectory.append_provisional_record(_record(turn, turn.output or {"finish": ABORT}, reason))

@@ -175,6 +175,15 @@ class Rollout:
         data = {"reason": reason[:REASON_LIMIT], "failed": True}
         self._append([self._draft(intent, "turn.aborted", data, "end")])
 
+    def withdraw(self, intent: Intent, reason: str) -> None:
+        """Take an intent back that came to nothing, for instance because the engine refused the request as it is.
+
+        No turn was given up, so none stands at the end of the samples: it is as if it had never been asked for.
+        """
+        self._must_be_open(intent)
+        data = {"reason": reason[:REASON_LIMIT], "withdrawn": True}
+        self._append([self._draft(intent, "turn.aborted", data, "end")])
+
     def _end(self, intent: Intent, record: Record, reply: Reply, kind: str, data: dict[str, Any]) -> None:
         self._must_be_open(intent)
         drafts = []

@@ -1,4 +1,4 @@
-"""Rollouts on the command line: samples out, for a trainer."""
+"""Rollouts on the command line: the proxy that records them, and samples out, for a trainer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 def rollout(call: Call) -> int:
     """Do what the first word says."""
-    return act(call, {"export": _export})
+    return act(call, {"export": _export, "serve": _serve})
+
+
+def _serve(call: Call, words: list[str]) -> int:
+    from onrecord.surfaces.cli.rollout_serve import serve
+
+    return serve(call, words)
 
 
 def _export(call: Call, names: list[str]) -> int:
