@@ -23,6 +23,7 @@ _EVIDENCE = "onrecord.surfaces.cli.evidence"
 _FACTS = "onrecord.surfaces.cli.facts"
 _FINDINGS = "onrecord.surfaces.cli.findings"
 _GUIDE = "onrecord.surfaces.cli.guide"
+_HOOK = "onrecord.surfaces.hook.process"
 _LIFECYCLE = "onrecord.surfaces.cli.lifecycle"
 _MOVING = "onrecord.surfaces.cli.moving"
 _NOTES = "onrecord.surfaces.cli.notes"
@@ -274,6 +275,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--call", "the call's id: the same call again records nothing twice", "ID"),
          Option("--strict-gate", "deny when the gate itself fails (or ONRECORD_STRICT_GATE)"), REASON, SESSION, AGENT,
          takes=("[OVERRIDE]", "[RULE]"), example="onrecord gate --tool Edit --path src/auth.py --json"),
+    Verb(PROVE, "hook", "VENDOR [EVENT]", "Answer a coding agent's hook: its payload comes on standard input", _HOOK,
+         example="onrecord hook claude PreToolUse < payload.json"),
     Verb(PROVE, "verify", "[NAME]", "Re-derive the chain and say where it breaks, if it does", _PROVE,
          Option("--checkpoint", "also against a checkpoint kept outside the store", "FILE"),
          Option("--all", "every session of the store", short="-a"), SESSION, example="onrecord verify --all"),
