@@ -173,6 +173,9 @@ class Vendor(Protocol):
     def home(self, env: Mapping[str, str]) -> Path:
         """Its config home, overrides included."""
 
+    def home_env(self, home: str) -> dict[str, str]:
+        """What makes `home` its config home: `self.home(env | self.home_env(home)) == Path(home)`."""
+
     def start(self, request: Request) -> Launch:
         """How to begin a conversation."""
 
@@ -196,6 +199,12 @@ class Vendor(Protocol):
 
     def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
         """What was added since the mark, at most about `limit` bytes; whole records only."""
+
+    def parse(self, raw: str) -> Entry:
+        """A record that was kept word for word, read again; what `read` makes of it."""
+
+    def place_at(self, path: Path, env: Mapping[str, str]) -> Place | None:
+        """The conversation that a file holds, wherever the file is; None when it holds none of this vendor."""
 
     def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed as it is."""
