@@ -245,7 +245,7 @@ class Vendor(Protocol):
         """Our answer in the vendor's words."""
 
     def tool_request(self, call: HookCall, agent: str) -> ToolRequest | None:
-        """What the tool is about to do, for the gate; None where there is nothing to gate.
+        """What the tool is about to do, for the gate, or did; None where there is nothing to gate.
 
         Its paths are absolute, or as given where the call names no directory: only the caller knows the project.
         """

@@ -50,11 +50,13 @@ def _started(session: Session, vendor: Vendor, call: HookCall, process: dict[str
         notice = f"onrecord: process {before.get('pid')} has this conversation open too; their turns will mix"
     if session.head.status in LIVE:
         _join(session, call, process)
+    said, briefed = telling.context(session, vendor, call)
+    if session.head.status in LIVE:
         session.locate(
             call.vendor, call.vendor_id, reason=call.reason, home=str(vendor.home(os.environ)), process=process,
-            transcript=call.transcript, via="hook", **_where(call),
+            transcript=call.transcript, via="hook", briefed=briefed, **_where(call),
         )  # fmt: skip
-    return HookAnswer(context=telling.context(session, vendor, call), notice=notice)
+    return HookAnswer(context=said, notice=notice)
 
 
 def _join(session: Session, call: HookCall, process: dict[str, Any] | None) -> None:
@@ -80,9 +82,12 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
         known = session.views.roster.link(call.vendor, call.vendor_id)
         if known is None or known["last"].get("via") != "hook":
             return _started(session, vendor, call, process_of(call))
+        said, briefed = telling.context(session, vendor, call)
         if session.head.status in LIVE:
             session.go_on()
-        return HookAnswer(context=telling.context(session, vendor, call))
+            if briefed is not None:
+                session.locate(call.vendor, call.vendor_id, briefed=briefed)
+        return HookAnswer(context=said)
 
 
 def compact(vendor: Vendor, call: HookCall) -> HookAnswer:

@@ -21,29 +21,29 @@ _FIXED_LINES = 3
 _KEY_LENGTH = 8
 
 
-def context(session: Session, vendor: Vendor, call: HookCall) -> str:
-    """The text to inject at this moment, fenced; "" where the conversation knows the record as it stands."""
+def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict[str, Any] | None]:
+    """The text to inject at this moment, fenced, and what to put on record about it.
+
+    There is none where the conversation knows the record as it stands.
+    """
     if call.moment != vendor.context_moment:
-        return ""
+        return "", None
     link = session.views.roster.link(call.vendor, call.vendor_id)
     told: dict[str, Any] = (link["last"].get("briefed") if link else None) or NOTHING_TOLD
     run = session.views.roster.agents.get(session.agent, {}).get("run", 0)
     forgot = call.moment == START and call.reason in (CLEARED, COMPACTED)
     if call.moment == PROMPT and told["lines"] and told.get("run") == run:
-        return ""  # within a run the agent moves the record itself
+        return "", None  # within a run the agent moves the record itself
     lines = session.brief().splitlines()
     keys = [_key(line) for line in lines[1:]]
     if told["lines"] and not forgot:
         if set(keys) == set(told["lines"]):
-            return ""
+            return "", None
         preface, text = f"The record of your session moved on since you read it. {OPENING}", _news(lines, told["lines"])
     else:
         preface, text = f"{_who(session)} {OPENING}", "\n".join(lines)
     said = fenced(text, vendor.capabilities.context_bytes, preface)
-    if said and link is not None and session.head.status in LIVE:
-        position = session.head.position
-        session.locate(call.vendor, call.vendor_id, briefed={"position": position, "run": run, "lines": keys})
-    return said
+    return said, {"position": session.head.position, "run": run, "lines": keys} if said else None
 
 
 def forget(session: Session, call: HookCall) -> None:
