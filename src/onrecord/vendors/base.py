@@ -76,6 +76,15 @@ class Base:
         """Nothing on disk tells which process holds which conversation; the hook and the stream do."""
         return None
 
+    def setup_warnings(self, env: Mapping[str, str]) -> list[str]:
+        """Hooks that are set up are called."""
+        return []
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """As Claude Code and those who took its shape over send it."""
+        about = {"tool_name": "Write", "tool_input": {"file_path": "a.txt", "content": "a"}, "tool_use_id": "check"}
+        return "PreToolUse", {"session_id": vendor_id, "hook_event_name": "PreToolUse", **about}
+
     # Transcripts of JSON lines
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:

@@ -34,6 +34,7 @@ _RECORD = "onrecord.surfaces.cli.record"
 _RETAIN = "onrecord.surfaces.cli.retain"
 _RUN = "onrecord.surfaces.cli.run"
 _SESSIONS = "onrecord.surfaces.cli.sessions"
+_SETUP = "onrecord.surfaces.cli.setup"
 _SHOW = "onrecord.surfaces.cli.show"
 _STATE_FILE = "onrecord.surfaces.cli.state_file"
 
@@ -82,8 +83,9 @@ class Verb:
         """Whether the function gets the words as they are, unparsed."""
 
     def all_options(self) -> tuple[Option, ...]:
-        """Its own options and those of every verb."""
-        return (*self.options, *EVERYWHERE)
+        """Its own options and those of every verb, unless it has another one of that name."""
+        own = {option.flag for option in self.options}
+        return (*self.options, *(option for option in EVERYWHERE if option.flag not in own))
 
 
 EVERYWHERE = (
@@ -311,6 +313,14 @@ VERBS: tuple[Verb, ...] = (
          Option("--all", "erase everything the session says"), REASON, YES, SESSION, AGENT,
          example='onrecord erase fix-invite-403 --position 7 --reason "a password"'),
 
+    Verb(TOOL, "setup", "[VENDOR...]", "Put hooks and instructions into the files of coding agents, or out of them",
+         _SETUP, Option("--project", "into this project's files (the default)"),
+         Option("--user", "into the user's files, for every project"),
+         Option("--check", "run the hooks that are set up and say whether they answer"),
+         Option("--remove", "take our part out again; the rest stays as it is"), DRY_RUN,
+         Option("--print", "show what would be put where, and touch nothing"),
+         Option("--force", "also where somebody changed our part"), takes=("[WORDS...]",),
+         example="onrecord setup claude codex --project"),
     Verb(TOOL, "version", "", "Show the version", _GUIDE, example="onrecord version"),
     Verb(TOOL, "completion", "SHELL", "Print the completion script of bash, zsh or fish", _COMPLETION,
          example='eval "$(onrecord completion bash)"'),
