@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from onrecord.log.items import Item
@@ -202,6 +202,12 @@ class Vendor(Protocol):
     def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
         """What was added since the mark, at most about `limit` bytes; whole records only."""
 
+    def translate(self, raw: str) -> Entry:
+        """One record, word for word as `read` gave it or as the mirror keeps it."""
+
+    def items(self, entries: Iterable[Entry]) -> list[Item]:
+        """What was said in a conversation: repeated and patched records merged, every call answered at most once."""
+
     def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed as it is."""
 
@@ -230,7 +236,10 @@ class Vendor(Protocol):
         """
 
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-        """A hook's payload in our words."""
+        """A hook's payload in our words.
+
+        Its `hook_event_name` is the vendor's; where the vendor leaves it out, the caller sets it from its arguments.
+        """
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
         """Our answer in the vendor's words."""
