@@ -45,6 +45,7 @@ class Claude(Base):
     name = "claude"
     title = "Claude Code"
     programs: Sequence[str] = ("claude",)
+    home_variable = "CLAUDE_CONFIG_DIR"
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session", "--from-pr")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
