@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from onrecord.log.events import Event
-    from onrecord.log.items import Item
     from onrecord.session.handle import Session
     from onrecord.vendors.port import Chunk, Vendor
 

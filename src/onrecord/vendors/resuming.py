@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Hazard, Launch, Vendor
     from onrecord.vendors.wrapping import Ask, Outcome, Wrapped
 
+IN_USE = "in_use"
+"""The hazard that another process has the conversation."""
 MUST, ALLOW, NEVER = "must", "allow", "never"
 POLICIES = (MUST, ALLOW, NEVER)
 LIMITS = (RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD)
@@ -152,11 +154,8 @@ def refuse_second_writer(planned: Plan) -> None:
 
 def command(planned: Plan, ask: Ask) -> Launch:
     """The command that resumes it."""
-    return planned.of.resume(
-        Request(
-            planned.cwd, planned.vendor_id, prompt=ask.prompt, headless=ask.headless, extra=ask.extra, env=planned.env
-        )  # fmt: skip
-    )
+    wanted = Request(planned.cwd, planned.vendor_id, prompt=ask.prompt, headless=ask.headless, extra=ask.extra)
+    return planned.of.resume(wanted._replace(env=planned.env))
 
 
 def put_back(session: Session, planned: Plan, cwd: str | None = None) -> Place:
@@ -176,6 +175,8 @@ def prepare(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) 
         planned = planned._replace(place=place, put_back=False, hazards=planned.of.hazards(place, planned.env))
     mended = []
     for hazard in planned.hazards:
+        if hazard.code == IN_USE:
+            raise ConversationHeld(hazard.message, hint=hazard.fix, pids=[])
         if not hazard.touches or consent(hazard):
             if planned.place is not None:
                 planned.of.mend(hazard, planned.place, planned.env)
@@ -206,6 +207,8 @@ def _try(run: Wrapped, planned: Plan, ask: Ask, ways: Ways) -> Resumed | str:
     """The resumed conversation, or why it is not restored."""
     try:
         planned, mended = prepare(run.session, planned, ways.consent)
+    except ConversationHeld:
+        raise
     except NotRestored as refusal:
         if ways.policy == MUST:
             raise

@@ -100,7 +100,7 @@ def program_of(launch: Launch, env: Mapping[str, str], title: str) -> str:
 def run_on_terminal(launch: Launch, env: Mapping[str, str], watch: Watch) -> Ran:
     """Run an agent for the person at the terminal, and give the terminal back as it was."""
     with _Terminal(), Stops((signal.SIGTERM, signal.SIGHUP), (signal.SIGINT, signal.SIGQUIT)) as stops:
-        child = subprocess.Popen(launch.argv, cwd=launch.cwd, env=dict(env))  # noqa: S603 - an argument list
+        child = subprocess.Popen(launch.argv, cwd=launch.cwd, env=dict(env))
         watch.started(child.pid)
         ended_by_us = False
         while child.poll() is None:
@@ -156,7 +156,7 @@ class _Terminal:
 def run_headless(launch: Launch, env: Mapping[str, str], watch: Watch, *, show: bool) -> Ran:
     """Run an agent without a terminal; its output goes through (`show`) and is looked at line by line."""
     with Stops((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as stops:
-        child = subprocess.Popen(  # noqa: S603 - an argument list
+        child = subprocess.Popen(
             launch.argv, cwd=launch.cwd, env=dict(env), start_new_session=True, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, stdin=subprocess.DEVNULL if launch.stdin is None else subprocess.PIPE,
         )  # fmt: skip

@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onrecord.machine import started
@@ -103,7 +104,7 @@ def running(of: Vendor) -> Iterator[int]:
 def directory_of(pid: int) -> str:
     """Where a process stands; empty when that cannot be seen."""
     try:
-        return os.readlink(f"/proc/{pid}/cwd")
+        return str(Path(f"/proc/{pid}/cwd").readlink())
     except OSError:
         return ""
 

@@ -1,4 +1,4 @@
-"""Starting an agent: its lane is taken, its conversation's id is chosen or obtained before it runs where that can be."""
+"""Starting an agent: its lane is taken, its conversation's id is chosen or obtained first where that can be."""
 
 from __future__ import annotations
 

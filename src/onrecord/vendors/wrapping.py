@@ -119,10 +119,7 @@ def wrap(
     """
     watch = _Looking(run, launch, vendor_id, resumed=resumed)
     whole = {**run.env, **launch.env}
-    if headless:
-        ran = run_headless(launch, whole, watch, show=run.show)
-    else:
-        ran = run_on_terminal(launch, whole, watch)
+    ran = run_headless(launch, whole, watch, show=run.show) if headless else run_on_terminal(launch, whole, watch)
     watch.finish()
     why = _judge(run.of, ran, watch)
     orphans = spawned.end_spawned(run.env[spawned.SPAWN_VARIABLE]) if why.cause not in (FINISHED, UNKNOWN) else []
