@@ -32,7 +32,8 @@ class Said(NamedTuple):
     @property
     def context(self) -> str:
         """The text for the model, wherever the vendor wants it."""
-        return _found(self._json(), "additionalContext") or _found(self._json(), "context")
+        names = ("additionalContext", "additional_context", "context")
+        return next((said for name in names if (said := _found(self._json(), name))), "")
 
     @property
     def refusal(self) -> str:

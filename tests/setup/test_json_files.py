@@ -14,6 +14,8 @@ from onrecord.vendors.port import VENDORS, vendor
 
 COMMAND = ["/opt/my tools/bin/python", "-I", "-m", "onrecord"]
 JSON_VENDORS = [name for name in VENDORS if isinstance(vendor(name).hook_settings(COMMAND), dict)]
+SHAPES = ("claude", "cursor")
+"""Groups with a list of hooks each, and plain lists of hooks in a file with a version: there are no others."""
 _words = st.text(string.ascii_letters + ' "\\/é\n😀{}[],:', max_size=8)
 _scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _words
 _values = st.recursive(
@@ -43,7 +45,7 @@ def files(draw, name):
     return draw(st.sampled_from(["", "\ufeff", "\n \t"])) + text + draw(st.sampled_from(["", "\n", "\r\n\r\n", "  "]))
 
 
-@pytest.mark.parametrize("name", JSON_VENDORS)
+@pytest.mark.parametrize("name", SHAPES)
 @given(data=st.data())
 def test_what_is_put_in_comes_out_byte_for_byte(name, data):
     """In and out leaves the file as it was; twice in is once in; nothing of the user's changes its meaning."""
@@ -65,7 +67,7 @@ def test_what_is_put_in_comes_out_byte_for_byte(name, data):
     assert jsontext.without(put, ours) == text
 
 
-@pytest.mark.parametrize("name", JSON_VENDORS)
+@pytest.mark.parametrize("name", SHAPES)
 @given(data=st.data())
 def test_another_command_replaces_ours_and_still_comes_out(name, data):
     """A moved interpreter renews our entries in place of the old ones; taking them out leaves the file as it was."""
@@ -79,7 +81,7 @@ def test_another_command_replaces_ours_and_still_comes_out(name, data):
     assert jsontext.without(second, ours) == text
 
 
-@pytest.mark.parametrize("name", JSON_VENDORS)
+@pytest.mark.parametrize("name", SHAPES)
 @given(data=st.data())
 def test_a_user_who_edits_around_our_part_keeps_every_edit(name, data):
     """Hooks the user added beside ours, also inside our own entry, and other settings, stay; ours alone goes."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _PLAIN = re.compile(r"[-+.\w]+")
+_STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 _INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
 BOM = "\ufeff"
 DEFAULT_INDENT = "  "
@@ -60,7 +61,8 @@ def parse(text: str) -> Node:
 
 
 def _has_comments(body: str) -> bool:
-    return re.search(r"^\s*(//|/\*)|,\s*(//|/\*)|[{\[]\s*(//|/\*)|[\"\w}\]]\s+//", body, re.MULTILINE) is not None
+    outside = _STRING.sub("", body)
+    return "//" in outside or "/*" in outside
 
 
 def _node(text: str, start: int) -> Node:

@@ -110,7 +110,7 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
         if session.head.status not in LIVE:
             return HookAnswer()
         session.go_on()
-        answer = stopping.nudge(session, call)
+        answer = stopping.nudge(session, vendor, call)
         keeping.keep_transcript(session, call)
         return answer
 
