@@ -93,7 +93,9 @@ def test_a_glance_by_conversation_decides_like_the_whole_way(hooks, session):
         seen = glance_linked(place, LINK)
         assert seen is not None
         assert seen.present is not None
-        verdicts = [decide(request, one, 0, machine.is_gone).as_data() for one in (seen.present, Present.of(session.views))]
+        verdicts = [
+            decide(request, one, 0, machine.is_gone).as_data() for one in (seen.present, Present.of(session.views))
+        ]
         assert verdicts[0] == verdicts[1]
         assert verdicts[0]["decision"] == "deny"
         session.settle_attempt(None, "succeeded")

@@ -1,7 +1,6 @@
 """A hook never breaks its agent: whatever it is sent, whatever the store is in, however long things take."""
 
 import json
-import os
 import shutil
 import stat
 import subprocess
@@ -34,7 +33,9 @@ def test_garbage_is_answered_with_nothing(hooks, session, number):
     assert session.views.position == before
 
 
-@pytest.mark.parametrize("words", [(), ("nobody", "X"), ("../port", "X"), ("claude_shaped", "X"), ("claude", "NoSuchEvent")])
+@pytest.mark.parametrize(
+    "words", [(), ("nobody", "X"), ("../port", "X"), ("claude_shaped", "X"), ("claude", "NoSuchEvent")]
+)
 def test_unknown_vendors_and_events_are_answered_with_nothing(hooks, session, words):
     """A command line that makes no sense is no reason to stop an agent."""
     done = subprocess.run(
@@ -177,7 +178,6 @@ def test_the_agents_directory_cannot_change_the_hook(hooks, session):
         (hooks.project / name).write_text("import os\nos._exit(3)\n")
     session.start_attempt("pytest")
     assert "attempt 1" in hooks.edit().refusal
-    assert os.path.isfile(hooks.project / "json.py")
 
 
 def test_our_own_commands_are_never_in_the_way(hooks, session):

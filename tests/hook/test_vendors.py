@@ -29,7 +29,9 @@ def test_a_recorded_life_is_followed(hooks, name):
     """Started in a session: the conversation is on record with where it is, and the brief arrives once, fenced."""
     hooks.records().create("fix-403", objective="Fix the 403 after invite acceptance")
     of, told = vendor(name), []
-    ids = {of.parse_hook({"hook_event_name": event} | payload, {}).vendor_id for event, payload in payloads(name)} - {""}
+    ids = {of.parse_hook({"hook_event_name": event} | payload, {}).vendor_id for event, payload in payloads(name)} - {
+        ""
+    }
     first = next(iter(payloads(name)))
     for event, payload in payloads(name):
         said = hooks.send(name, event, payload | ({"cwd": str(hooks.project)} if "cwd" in payload else {}), NAMED)
@@ -62,7 +64,9 @@ def test_the_gate_denies_while_an_attempt_runs_and_allows_after_it_settled(hooks
     session.start_attempt("make deploy")
     refused = hooks.send(name, event, payload)
     assert "attempt 1" in refused.refusal + refused.out + refused.err, refused
-    assert "onrecord attempt fail 1 --session fix-403" in json.loads(json.dumps(refused.out + refused.err)).replace('\\"', '"')
+    assert "onrecord attempt fail 1 --session fix-403" in json.loads(json.dumps(refused.out + refused.err)).replace(
+        '\\"', '"'
+    )
     decided = next(session.events(kinds=["gate.decided"]))
     assert (decided.data["decision"], decided.data["agent"]) == ("deny", "solver")
     session.settle_attempt(None, "succeeded")
