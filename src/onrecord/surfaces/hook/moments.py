@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
-from onrecord.errors import OnrecordError
+from onrecord.errors import IdReused, OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.surfaces.hook import keeping, stopping, telling
 from onrecord.surfaces.hook.registering import SPAWN_VARIABLE, is_another, is_same, process_of, registered
@@ -36,7 +37,16 @@ def start(vendor: Vendor, call: HookCall) -> HookAnswer:
     session = registered(call, process)
     if session is None:
         return HookAnswer()
-    with _closing(session):
+    with Closing(session):
+        return started(session, vendor, call, process)
+
+
+def started(session: Session, vendor: Vendor, call: HookCall, process: dict[str, Any] | None) -> HookAnswer:
+    """Another hook may say the same at the same moment: what it recorded is read, and nothing is said twice."""
+    try:
+        return _started(session, vendor, call, process)
+    except IdReused:
+        session.refresh()
         return _started(session, vendor, call, process)
 
 
@@ -78,10 +88,10 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
     session = owner(call)
     if session is None:
         return start(vendor, call)
-    with _closing(session):
+    with Closing(session):
         known = session.views.roster.link(call.vendor, call.vendor_id)
         if known is None or known["last"].get("via") != "hook":
-            return _started(session, vendor, call, process_of(call))
+            return started(session, vendor, call, process_of(call))
         said, briefed = telling.context(session, vendor, call)
         if session.head.status in LIVE:
             session.go_on()
@@ -94,7 +104,7 @@ def compact(_vendor: Vendor, call: HookCall) -> HookAnswer:
     """What the conversation is about to forget is kept: its transcript, the note; it will be told the brief again."""
     session = owner(call)
     if session is not None:
-        with _closing(session):
+        with Closing(session):
             keeping.refresh_files(session)
             telling.forget(session, call)
             keeping.keep_transcript(session, call)
@@ -106,7 +116,7 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
     session = owner(call)
     if session is None:
         return HookAnswer()
-    with _closing(session):
+    with Closing(session):
         if session.head.status not in LIVE:
             return HookAnswer()
         session.go_on()
@@ -120,7 +130,7 @@ def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
     session = owner(call)
     if session is None:
         return HookAnswer()
-    with _closing(session):
+    with Closing(session):
         agent = session.views.roster.agents.get(session.agent)
         link = session.views.roster.link(call.vendor, call.vendor_id)
         if session.head.status in LIVE and agent and link is not None and agent["links"][-1] is link:
@@ -137,7 +147,7 @@ def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
     kind = call.payload.get("notification_type") or call.payload.get("notificationType")
     session = None if kind in NO_ATTENTION else owner(call)
     if session is not None:
-        with _closing(session):
+        with Closing(session):
             said = call.payload.get("message") or call.payload.get("title") or kind or call.event
             message = str(said)[:MESSAGE_WIDTH]
             agent = session.views.roster.agents.get(session.agent) or {}
@@ -146,8 +156,8 @@ def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
     return HookAnswer()
 
 
-class _closing:  # noqa: N801 - reads as a word where it is used
-    """Let go of the session's store, whatever happens."""
+class Closing:
+    """Let go of the session's store at the end; an answer is not lost because that fails."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -156,10 +166,8 @@ class _closing:  # noqa: N801 - reads as a word where it is used
         return None
 
     def __exit__(self, *_problem: object) -> None:
-        try:
+        with suppress(OnrecordError):
             self.session.store.close()
-        except OnrecordError:
-            return
 
 
 MOMENTS: dict[str, Callable[[Vendor, HookCall], HookAnswer]] = {
