@@ -20,8 +20,6 @@ def keep_transcript(session: Session, call: HookCall) -> None:
     """Take what the conversation has more than the record, for a while. What goes wrong here costs no answer."""
     from onrecord.vendors.mirroring import mirror
 
-    if session.views.roster.link(call.vendor, call.vendor_id) is None:
-        return
     try:
         mirror(session, call.vendor, call.vendor_id, os.environ, seconds=MIRROR_SECONDS)
     except (OnrecordError, OSError) as problem:

@@ -100,9 +100,18 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
         return HookAnswer(context=said)
 
 
+def _on_record(call: HookCall) -> Session | None:
+    """The session that has this very conversation on record: not that of an agent which started this one as a tool."""
+    session = owner(call)
+    if session is not None and session.views.roster.link(call.vendor, call.vendor_id) is None:
+        with Closing(session):
+            return None
+    return session
+
+
 def compact(_vendor: Vendor, call: HookCall) -> HookAnswer:
     """What the conversation is about to forget is kept: its transcript, the note; it will be told the brief again."""
-    session = owner(call)
+    session = _on_record(call)
     if session is not None:
         with Closing(session):
             keeping.refresh_files(session)
@@ -113,7 +122,7 @@ def compact(_vendor: Vendor, call: HookCall) -> HookAnswer:
 
 def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
     """The agent wants to stop: if it leaves something undone it is told so, once."""
-    session = owner(call)
+    session = _on_record(call)
     if session is None:
         return HookAnswer()
     with Closing(session):
@@ -127,13 +136,13 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
 
 def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
     """The conversation ended: its last part is kept, where the code stands is noted, and the agent has left."""
-    session = owner(call)
+    session = _on_record(call)
     if session is None:
         return HookAnswer()
     with Closing(session):
         agent = session.views.roster.agents.get(session.agent)
         link = session.views.roster.link(call.vendor, call.vendor_id)
-        if session.head.status in LIVE and agent and link is not None and agent["links"][-1] is link:
+        if session.head.status in LIVE and agent and agent["links"][-1] is link:
             session.locate(call.vendor, call.vendor_id, transcript=call.transcript, **_where(call))
         # Who joined it, says that it left: the process that started an agent outlives it and tells how it ended.
         if agent and agent["here"] and call.reason not in GOES_ON and is_same(agent["process"], process_of(call)):
@@ -145,7 +154,7 @@ def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
 def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
     """The agent waits for a person."""
     kind = call.payload.get("notification_type") or call.payload.get("notificationType")
-    session = None if kind in NO_ATTENTION else owner(call)
+    session = None if kind in NO_ATTENTION else _on_record(call)
     if session is not None:
         with Closing(session):
             said = call.payload.get("message") or call.payload.get("title") or kind or call.event
