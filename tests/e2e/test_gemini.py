@@ -1,0 +1,5 @@
+from tests.e2e.suite import ProgramSuite
+
+
+class TestGemini(ProgramSuite):
+    programs = ("gemini",)
