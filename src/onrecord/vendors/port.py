@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from onrecord.log.items import Item
@@ -168,7 +168,12 @@ class Vendor(Protocol):
     """How its makers write it."""
     programs: Sequence[str]
     """What it is called on PATH."""
-    capabilities: Capabilities
+    context_moment: str
+    """At which moment (`hooks.START` or `hooks.PROMPT`) the brief is injected: the first whose answer is kept."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What its program can do."""
 
     def home(self, env: Mapping[str, str]) -> Path:
         """Its config home, overrides included."""
@@ -197,6 +202,12 @@ class Vendor(Protocol):
     def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
         """What was added since the mark, at most about `limit` bytes; whole records only."""
 
+    def translate(self, raw: str) -> Entry:
+        """One record, word for word as `read` gave it or as the mirror keeps it."""
+
+    def items(self, entries: Iterable[Entry]) -> list[Item]:
+        """What was said in a conversation: repeated and patched records merged, every call answered at most once."""
+
     def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed as it is."""
 
@@ -219,16 +230,25 @@ class Vendor(Protocol):
         """The files `setup` merges into, for USER_SCOPE or PROJECT_SCOPE."""
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """Our hooks in the vendor's form: what is merged into its JSON, or the text of a plugin file."""
+        """Our hooks in the vendor's form: what is merged into its JSON, or the text of a plugin file.
+
+        `command` runs onrecord (an absolute program, perhaps with arguments); `hook VENDOR EVENT` is added to it.
+        """
 
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-        """A hook's payload in our words."""
+        """A hook's payload in our words.
+
+        Its `hook_event_name` is the vendor's; where the vendor leaves it out, the caller sets it from its arguments.
+        """
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
         """Our answer in the vendor's words."""
 
     def tool_request(self, call: HookCall, agent: str) -> ToolRequest | None:
-        """What the tool is about to do, for the gate; None where there is nothing to gate."""
+        """What the tool is about to do, for the gate; None where there is nothing to gate.
+
+        Its paths are absolute, or as given where the call names no directory: only the caller knows the project.
+        """
 
     interrupt_keys: Sequence[str]
     """tmux keys that interrupt its present turn."""
@@ -238,7 +258,12 @@ class Vendor(Protocol):
     """Regular expressions: what its screen shows when it waits for a permission."""
 
 
-VENDORS = ("claude", "codex", "gemini", "copilot", "cursor", "opencode", "qwen")
+_MODULES = {
+    "claude": "onrecord.vendors.claude", "codex": "onrecord.vendors.codex", "gemini": "onrecord.vendors.gemini",
+    "copilot": "onrecord.vendors.copilot", "cursor": "onrecord.vendors.cursor",
+    "opencode": "onrecord.vendors.opencode", "qwen": "onrecord.vendors.qwen",
+}  # fmt: skip
+VENDORS = tuple(_MODULES)
 """Known vendors; each is a module of this room with a `VENDOR`."""
 
 
@@ -248,9 +273,9 @@ def vendor(name: str) -> Vendor:
 
     from onrecord.errors import InvalidInput
 
-    if name not in VENDORS:
+    if name not in _MODULES:
         raise InvalidInput(f"no vendor is named {name!r}", hint=f"one of {', '.join(VENDORS)}")
-    found: Vendor = import_module(f"onrecord.vendors.{name}").VENDOR
+    found: Vendor = import_module(_MODULES[name]).VENDOR
     return found
 
 
@@ -258,4 +283,4 @@ def vendor_of(command: str) -> str | None:
     """Which vendor's program a command is, by its last part; None for another program."""
     program = command.rpartition("/")[2]
     return {"claude": "claude", "codex": "codex", "gemini": "gemini", "copilot": "copilot", "cursor-agent": "cursor",
-            "agent": "cursor", "opencode": "opencode", "qwen": "qwen"}.get(program)  # fmt: skip
+            "agent": "cursor", "cursor": "cursor", "opencode": "opencode", "qwen": "qwen"}.get(program)  # fmt: skip
