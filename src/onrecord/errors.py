@@ -12,7 +12,8 @@
     │   ├── NameTaken · IdReused · LogMoved
     │   ├── IllegalTransition · SessionClosed · SessionPaused · SessionErased · SessionHeld
     │   ├── LeaseHeld · LeaseLost
-    │   └── TurnConflict · EffectUnknown
+    │   ├── TurnConflict · EffectUnknown
+    │   └── ConversationHeld · NotRestored
     ├── BudgetExhausted
     ├── CompactionFailed
     ├── PayloadErased
@@ -182,6 +183,20 @@ class EffectUnknown(Conflict):
 
     code = "effect_unknown"
     hint = "find out what happened, then settle_effect(key, result=...) or once(..., rerun_unknown=True)"
+
+
+class ConversationHeld(Conflict):
+    """Another living process has the agent's conversation."""
+
+    code = "conversation_held"
+    retryable = True
+    pids: list[int]
+
+
+class NotRestored(Conflict):
+    """The agent's conversation could not be gone on with, and nothing else was wanted."""
+
+    code = "not_restored"
 
 
 class BudgetExhausted(OnrecordError):

@@ -12,7 +12,7 @@ from onrecord.vendors.hooks import START
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -40,6 +40,10 @@ class Base:
     exit_keys: Sequence[str] = ()
     prompt_patterns: Sequence[str] = ()
     id_form = UUID
+    home_variable = ""
+    """What overrides its config home; empty: nothing does."""
+    home_below = ""
+    """Where below the overriding directory the home is."""
     own_flags: Sequence[str] = ()
     """Flags that choose the conversation: these are ours to give, not the user's."""
 
@@ -78,6 +82,39 @@ class Base:
         """Nothing on disk tells which process holds which conversation; the hook and the stream do."""
         return None
 
+    def setup_warnings(self, env: Mapping[str, str]) -> list[str]:
+        """Hooks that are set up are called."""
+        return []
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """As Claude Code and those who took its shape over send it."""
+        about = {"tool_name": "Write", "tool_input": {"file_path": "a.txt", "content": "a"}, "tool_use_id": "check"}
+        return "PreToolUse", {"session_id": vendor_id, "hook_event_name": "PreToolUse", **about}
+
+    def home_env(self, home: str) -> dict[str, str]:
+        """The variable that leads to this home."""
+        whole = home.removesuffix(f"/{self.home_below}") if self.home_below else home
+        return {self.home_variable: whole} if self.home_variable else {}
+
+    def place_at(self, path: Path, env: Mapping[str, str]) -> Place | None:
+        """By its path, where it is in this home; else by what its first records say."""
+        from onrecord.vendors.port import Place
+
+        real = path.resolve()
+        for place in self.places(env):
+            if _resolved(place.path) == real:
+                return place
+        if not path.is_file():
+            return None
+        from onrecord.vendors.jsonl import first_record
+
+        first = first_record(str(path), lambda record: self.is_whole(record) and self.is_id(_id_in(record)))
+        return None if first is None else Place(str(_id_in(first)), str(path), "", _cwd_in(first))
+
+    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+        """Every conversation in this home."""
+        raise NotImplementedError
+
     # Transcripts of JSON lines
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
@@ -93,6 +130,13 @@ class Base:
         from onrecord.vendors import jsonl
 
         return jsonl.read(place.path, mark, limit, self._translate, self.is_whole)
+
+    def parse(self, raw: str) -> Entry:
+        """A line that was kept, read again."""
+        from onrecord.vendors.jsonl import Found, records_of
+
+        found, _torn = records_of(raw.encode(), self.is_whole)
+        return self._translate(found[0] if len(found) == 1 else Found(raw, None))
 
     def _translate(self, found: Any) -> Entry:
         from onrecord.log.items import check_item
@@ -197,6 +241,27 @@ def user_home(env: Mapping[str, str]) -> Path:
     from pathlib import Path
 
     return Path(env["HOME"]) if env.get("HOME") else Path.home()
+
+
+def _resolved(path: str) -> Path:
+    from pathlib import Path
+
+    return Path(path).resolve()
+
+
+def _id_in(record: dict[str, Any]) -> object:
+    """The conversation's id under the names vendors use in their first records."""
+    inner = [one for name in ("payload", "data") if isinstance(one := record.get(name), dict)]
+    for about in (record, *inner):
+        for name in ("sessionId", "session_id", "sessionID"):
+            if name in about:
+                return about[name]
+    return next((one["id"] for one in inner if "id" in one), None)
+
+
+def _cwd_in(record: dict[str, Any]) -> str:
+    inner = [one for name in ("payload", "data", "context") if isinstance(one := record.get(name), dict)]
+    return next((found for about in (record, *inner) if (found := text(about.get("cwd")))), "")
 
 
 def dashed(path: str) -> str:

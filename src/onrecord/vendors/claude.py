@@ -43,6 +43,7 @@ class Claude(Shaped):
     title = "Claude Code"
     dialect = Dialect("claude", id_env="CLAUDE_CODE_SESSION_ID", pid_env="CLAUDE_PID")
     programs: Sequence[str] = ("claude",)
+    home_variable = "CLAUDE_CONFIG_DIR"
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session", "--from-pr")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")

@@ -178,6 +178,9 @@ class Vendor(Protocol):
     def home(self, env: Mapping[str, str]) -> Path:
         """Its config home, overrides included."""
 
+    def home_env(self, home: str) -> dict[str, str]:
+        """What makes `home` its config home: `self.home(env | self.home_env(home)) == Path(home)`."""
+
     def start(self, request: Request) -> Launch:
         """How to begin a conversation."""
 
@@ -201,6 +204,12 @@ class Vendor(Protocol):
 
     def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
         """What was added since the mark, at most about `limit` bytes; whole records only."""
+
+    def parse(self, raw: str) -> Entry:
+        """A record that was kept word for word, read again; what `read` makes of it."""
+
+    def place_at(self, path: Path, env: Mapping[str, str]) -> Place | None:
+        """The conversation that a file holds, wherever the file is; None when it holds none of this vendor."""
 
     def translate(self, raw: str) -> Entry:
         """One record, word for word as `read` gave it or as the mirror keeps it."""
@@ -235,6 +244,12 @@ class Vendor(Protocol):
         `command` runs onrecord (an absolute program, perhaps with arguments); `hook VENDOR EVENT` is added to it.
         """
 
+    def setup_warnings(self, env: Mapping[str, str]) -> list[str]:
+        """What may keep hooks that are set up from being called, for instance that nobody has trusted them yet."""
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """The event before a tool runs and a payload it comes with: an edit, so that `setup --check` can try it."""
+
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
         """A hook's payload in our words.
 
@@ -245,7 +260,7 @@ class Vendor(Protocol):
         """Our answer in the vendor's words."""
 
     def tool_request(self, call: HookCall, agent: str) -> ToolRequest | None:
-        """What the tool is about to do, for the gate; None where there is nothing to gate.
+        """What the tool is about to do, for the gate, or did; None where there is nothing to gate.
 
         Its paths are absolute, or as given where the call names no directory: only the caller knows the project.
         """
