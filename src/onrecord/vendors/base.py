@@ -82,7 +82,7 @@ class Base:
         """Nothing on disk tells which process holds which conversation; the hook and the stream do."""
         return None
 
-    def setup_warnings(self, env: Mapping[str, str]) -> list[str]:
+    def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
         """Hooks that are set up are called."""
         return []
 
