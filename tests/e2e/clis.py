@@ -68,6 +68,9 @@ class Claude:
             "hasCompletedOnboarding": True, "theme": "dark", "projects": trusted,
             "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
         })  # fmt: skip
+        write_json(home / ".claude" / "settings.json", {
+            "permissions": {"defaultMode": "bypassPermissions"}, "skipDangerousModePermissionPrompt": True,
+        })  # fmt: skip
 
     def environment(self, url: str) -> Mapping[str, str]:
         return {
@@ -75,7 +78,7 @@ class Claude:
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1",
         }  # fmt: skip
 
-    options = ("--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions")
+    options = ("--output-format", "stream-json", "--verbose")
 
     def start(self, vendor_id: str, prompt: str) -> list[str]:
         return ["claude", "-p", "--session-id", vendor_id, *self.options, prompt]
@@ -101,6 +104,7 @@ class Codex:
         path.write_text(
             # A model it knows: for others it does not offer its tool for patches.
             'model = "gpt-5.5"\nmodel_provider = "lab"\ncheck_for_update_on_startup = false\n'
+            'approval_policy = "never"\nsandbox_mode = "danger-full-access"\n'
             '[model_providers.lab]\nname = "lab"\n'
             f'base_url = "{url}/v1"\nenv_key = "LAB_KEY"\nwire_api = "responses"\nsupports_websockets = false\n'
             "request_max_retries = 1\nstream_max_retries = 1\n"
@@ -112,13 +116,11 @@ class Codex:
     def environment(self, url: str) -> Mapping[str, str]:
         return {"LAB_KEY": KEY}
 
-    options = ("--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
-
     def start(self, vendor_id: str, prompt: str) -> list[str]:
-        return ["codex", "exec", *self.options, prompt]
+        return ["codex", "exec", "--json", prompt]
 
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
-        return ["codex", "exec", "resume", *self.options, vendor_id, prompt]
+        return ["codex", "exec", "resume", "--json", vendor_id, prompt]
 
     def streamed_id(self, output: str) -> str:
         return in_stream(output, "thread_id")
@@ -138,15 +140,20 @@ class Gemini:
             "general": {"disableAutoUpdate": True, "disableUpdateNag": True},
             "model": {"name": "gemini-2.5-pro"},  # the default asks another model first, which one to ask
         })  # fmt: skip
+        policy = home / ".gemini" / "policies" / "lab.toml"
+        policy.parent.mkdir()
+        policy.write_text(
+            '[[rule]]\ntoolName = ["run_shell_command", "write_file"]\ndecision = "allow"\npriority = 100\n'
+        )
 
     def environment(self, url: str) -> Mapping[str, str]:
         return {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": url, "GEMINI_CLI_NO_RELAUNCH": "true"}
 
     def start(self, vendor_id: str, prompt: str) -> list[str]:
-        return ["gemini", "--session-id", vendor_id, "-y", "-o", "stream-json", "-p", prompt]
+        return ["gemini", "--session-id", vendor_id, "-o", "stream-json", "-p", prompt]
 
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
-        return ["gemini", "-r", vendor_id, "-y", "-o", "stream-json", "-p", prompt]
+        return ["gemini", "-r", vendor_id, "-o", "stream-json", "-p", prompt]
 
     def streamed_id(self, output: str) -> str:
         return in_stream(output, "session_id")
@@ -165,10 +172,10 @@ class Copilot:
     def environment(self, url: str) -> Mapping[str, str]:
         return {
             "COPILOT_OFFLINE": "true", "COPILOT_PROVIDER_BASE_URL": f"{url}/v1", "COPILOT_PROVIDER_API_KEY": KEY,
-            "COPILOT_MODEL": MODEL, "COPILOT_AUTO_UPDATE": "false",
+            "COPILOT_MODEL": MODEL, "COPILOT_AUTO_UPDATE": "false", "COPILOT_ALLOW_ALL": "true",
         }  # fmt: skip
 
-    options = ("--allow-all-tools", "--output-format", "json")
+    options = ("--output-format", "json")
 
     def start(self, vendor_id: str, prompt: str) -> list[str]:
         return ["copilot", f"--session-id={vendor_id}", *self.options, "-p", prompt]
@@ -197,8 +204,12 @@ class Opencode:
             "$schema": "https://opencode.ai/config.json", "provider": {"lab": provider}, "model": f"lab/{MODEL}",
             "autoupdate": False,
         })  # fmt: skip
-        # With a plugin it fetches this package at start and, offline, waits for it without end; so it is there already.
-        (folder / "node_modules").symlink_to(installed.folder / "node_modules")
+        # With a plugin it fetches its package of types at start and, offline, waits for it without end. It believes a lock.
+        needs = {"dependencies": {"@opencode-ai/plugin": installed.version}}
+        locked = {"": needs, "node_modules/@opencode-ai/plugin": {"version": installed.version}}
+        write_json(folder / "package.json", needs)
+        write_json(folder / "package-lock.json", {"lockfileVersion": 3, "requires": True, "packages": locked})
+        (folder / "node_modules").mkdir()
 
     def environment(self, url: str) -> Mapping[str, str]:
         return {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
@@ -224,6 +235,7 @@ class Qwen:
         write_json(home / ".qwen" / "settings.json", {
             "security": {"auth": {"selectedType": "openai"}, "folderTrust": {"enabled": False}},
             "privacy": {"usageStatisticsEnabled": False}, "general": {"disableAutoUpdate": True},
+            "tools": {"approvalMode": "yolo"},
             # A second agent that reads every conversation, with tools, and would follow its orders a second time.
             "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
         })  # fmt: skip
@@ -232,10 +244,10 @@ class Qwen:
         return {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": MODEL}
 
     def start(self, vendor_id: str, prompt: str) -> list[str]:
-        return ["qwen", "--session-id", vendor_id, "-y", "-o", "stream-json", prompt]
+        return ["qwen", "--session-id", vendor_id, "-o", "stream-json", prompt]
 
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
-        return ["qwen", "-r", vendor_id, "-y", "-o", "stream-json", prompt]
+        return ["qwen", "-r", vendor_id, "-o", "stream-json", prompt]
 
     def streamed_id(self, output: str) -> str:
         return in_stream(output, "session_id")

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -31,8 +31,6 @@ class Program(NamedTuple):
     command: str
     script: str = ""
     """The package's own postinstall, where the command does not work without it. No other script is run."""
-    also: Sequence[str] = ()
-    """Packages that it would fetch by itself when it is started."""
 
 
 PROGRAMS = {
@@ -40,9 +38,7 @@ PROGRAMS = {
     "codex": Program("@openai/codex", "0.166.0", "codex"),
     "gemini": Program("@google/gemini-cli", "0.61.0", "gemini"),
     "copilot": Program("@github/copilot", "1.0.102", "copilot"),
-    "opencode": Program(
-        "opencode-ai", "1.18.33", "opencode", script="postinstall.mjs", also=("@opencode-ai/plugin@1.18.33",)
-    ),
+    "opencode": Program("opencode-ai", "1.18.33", "opencode", script="postinstall.mjs"),
     "qwen": Program("@qwen-code/qwen-code", "0.24.4", "qwen"),
 }
 """Cursor's command line is on no registry and speaks to its makers' servers only: it cannot be had here."""
@@ -59,6 +55,10 @@ class Installed(NamedTuple):
     folder: Path
     path: tuple[Path, ...]
     """What has to stand in front on PATH: its own command and the Node it was installed with."""
+
+    @property
+    def version(self) -> str:
+        return PROGRAMS[self.name].version
 
     @property
     def command(self) -> Path:
@@ -141,10 +141,8 @@ def install(name: str, folder: Path, tools: Node) -> None:
     partial.mkdir(mode=0o700)
     try:
         (partial / "package.json").write_text('{"private": true}\n')
-        wanted = [f"{program.package}@{program.version}", *program.also]
-        done = npm(
-            tools, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--save-exact", *wanted, cwd=partial
-        )
+        wanted = f"{program.package}@{program.version}"
+        done = npm(tools, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--save-exact", wanted, cwd=partial)
         if done.returncode:
             raise refused(program, tools, done.stderr or done.stdout)
         if program.script:

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tests.e2e.wire import Anthropic, Completions, Format, Gemini, Responses, next_step
+from tests.e2e.wire import CALLS, Anthropic, Completions, Format, Gemini, Responses, Step, can_call, next_step
 
 DRIP_SECONDS = 0.2
 DEFAULT_WAIT_SECONDS = 60.0
@@ -145,6 +145,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_json(200 if known else 404, {"input_tokens": 10, "totalTokens": 10} if known else {})
             return
         step = next_step(asked)
+        if step.verb in CALLS and not can_call(step, asked.tools):
+            step = Step("say", [f"there is no tool to {step.verb} with"])
         if step.verb == "fail":
             fault = FAULTS[step.words[0]]
         if fault:

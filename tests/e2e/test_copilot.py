@@ -1,5 +1,5 @@
-from tests.e2e.suite import ProgramSuite
+from tests.e2e.suite import AgentSuite
 
 
-class TestCopilot(ProgramSuite):
+class TestCopilot(AgentSuite):
     programs = ("copilot",)

@@ -1,5 +1,5 @@
-from tests.e2e.suite import ProgramSuite
+from tests.e2e.suite import AgentSuite
 
 
-class TestGemini(ProgramSuite):
+class TestGemini(AgentSuite):
     programs = ("gemini",)

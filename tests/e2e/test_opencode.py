@@ -1,5 +1,5 @@
-from tests.e2e.suite import ProgramSuite
+from tests.e2e.suite import AgentSuite
 
 
-class TestOpencode(ProgramSuite):
+class TestOpencode(AgentSuite):
     programs = ("opencode",)

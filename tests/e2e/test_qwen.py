@@ -1,5 +1,5 @@
-from tests.e2e.suite import ProgramSuite
+from tests.e2e.suite import AgentSuite
 
 
-class TestQwen(ProgramSuite):
+class TestQwen(AgentSuite):
     programs = ("qwen",)

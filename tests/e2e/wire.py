@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 MODEL = "mock-model"
-FENCED = re.compile(r"<onrecord-data nonce=([^>]*)>.*?</onrecord-data nonce=\1>", re.DOTALL)
+FENCED = re.compile(r"(?:<|&lt;)onrecord-data nonce=(\w+)(?:>|&gt;).*?/onrecord-data nonce=\1(?:>|&gt;)", re.DOTALL)
+"""What a hook injects, fenced as data. Gemini and Qwen write the brackets as HTML has them."""
 DIRECTIVE = re.compile(r"\[\[(\w+)(?: (.*?))?\]\]", re.DOTALL)
 
 
@@ -79,6 +80,10 @@ CALLS: dict[str, tuple[tuple[str, Sequence[str], dict[str, Any]], ...]] = {
     ),
 }
 """How each tool is called in the vendors' words: its name, the names of its arguments, and what else it must be given."""
+
+
+def can_call(step: Step, tools: frozenset[str]) -> bool:
+    return "apply_patch" in tools or any(name in tools for name, _, _ in CALLS[step.verb])
 
 
 def tool_call(step: Step, tools: frozenset[str]) -> tuple[str, dict[str, Any]]:
