@@ -1,6 +1,7 @@
 """The laboratory: a home, a project, a model server and the real programs, with no way out and nothing left behind."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -73,6 +74,8 @@ class Lab:
         self.room = Room(uuid.uuid4().hex)
         self.server = ModelServer(self.room.listener)
         self.home.mkdir(parents=True)
+        # Codex runs commands in a login shell, which forgets the PATH it was given.
+        (self.home / ".profile").write_text(f"export PATH={shlex.quote(self.environment['PATH'])}\n")
         self.add_project(self.project)
         for name in names:
             self.cli(name).settings(self.home, [self.project], self.server.url, self.installed[name])

@@ -107,19 +107,21 @@ class AgentSuite(ProgramSuite):
         assert "ochre" in kept
 
     def test_no_edit_while_an_attempt_is_running(self, lab: Lab):
-        """G08: an edit is refused while an attempt is RUNNING, with the way to clear it, and allowed once it is settled."""
+        """G08: what the agent's own attempt forbids is refused with the way to clear it, and allowed once it is settled."""
         agent = self.set_up(lab)
-        lab.onrecord("open", SESSION, "-o", OBJECTIVE)
-        assert lab.onrecord("attempt", "start", "-s", SESSION, "--", "make", "check").status == 0
-        file = lab.project / "edited.txt"
-        done = agent.start(f"Edit it. [[write {file} :: early]] [[say tried]]")
+        early, late = lab.project / "early.txt", lab.project / "late.txt"
+        done = agent.start(
+            f"Try it. [[shell onrecord attempt start -- make check]] [[write {early} :: too soon]]"
+            f" [[shell onrecord attempt succeed 1]] [[write {late} :: in time]] [[say done]]"
+        )
         assert done.status == 0, done
-        assert not file.exists()
-        assert "onrecord" in (refusal := lab.server.conversation()[-1].text)
-        assert "attempt" in refusal
-        assert lab.onrecord("attempt", "succeed", "1", "-s", SESSION).status == 0
-        agent.resumed(f"Again. [[write {file} :: late]] [[say done]]")
-        assert file.read_text().strip() == "late"
+        assert not early.exists(), agent.events()
+        assert late.read_text().strip() == "in time", done
+        decided = [event["data"] for event in agent.events() if event["kind"] == "gate.decided"]
+        assert [one["rule"] for one in decided if one["act"] == "edit"] == ["unresolved_attempt"], decided
+        last = lab.server.conversation()[-1].text
+        assert "To clear it: onrecord attempt" in last
+        assert [one["rule"] for one in decided if one["act"] == "stop"] == ["note"], "it is nudged once, and may stop then"
 
     def test_a_lost_conversation_is_put_back_from_the_record(self, lab: Lab):
         """A21: when the vendor's own copy is gone, the record's copy is put back and resumed; nothing is invented."""

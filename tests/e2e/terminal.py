@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -13,6 +14,8 @@ from tests.e2e.modelserver import patiently
 COLUMNS, ROWS = 160, 50
 COMMAND_SECONDS = 20
 SCREEN_SECONDS = 60.0
+KEY_SECONDS = 0.3
+"""What a screen needs to follow a key."""
 
 
 class Terminal:
@@ -67,3 +70,14 @@ class Terminal:
         self.type(text)
         self.shows(re.escape(text[-20:]))
         self.press("Enter")
+
+    def choose(self, choice: str) -> None:
+        """Go down a list until the mark stands before the choice, and take it."""
+        self.shows(re.escape(choice))
+        for _ in range(ROWS):
+            if re.search(rf"[›❯●>] *(\d+\. *)?{re.escape(choice)}", self.screen):
+                self.press("Enter")
+                return
+            self.press("Down")
+            time.sleep(KEY_SECONDS)
+        raise AssertionError(f"{choice!r} cannot be chosen:\n{self.screen.strip()}")

@@ -12,9 +12,7 @@ class TestCodex(AgentSuite):
     def accept_hooks(self, lab: Lab) -> None:
         """Codex runs no hook that its user has not trusted, and asks for it at the next start in a terminal."""
         terminal = Terminal(lab, ["codex", "--no-daemon"])
-        terminal.shows("Hooks need review")
-        terminal.press("2")
-        terminal.press("Enter")
+        terminal.choose("Trust all and continue")
         settings = lab.home / ".codex" / "config.toml"
         patiently(lambda: settings.read_text().count("trusted_hash") == HOOKS, "the hooks are trusted")
         lab.room.clear()
