@@ -184,6 +184,8 @@ def _time_of(found: re.Match[str], now: float) -> float | None:
     here = datetime.fromtimestamp(now, zone) if zone else datetime.fromtimestamp(now, UTC).astimezone()
     hour, half = int(found["hour"]), (found["half"] or "").replace(".", "").lower()
     if half:
+        if hour > NOON:
+            return None
         hour = hour % NOON + (NOON if half == "pm" else 0)
     elif found["minute"] is None and not found["month"]:
         return None  # a bare number is no time of day

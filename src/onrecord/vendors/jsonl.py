@@ -25,8 +25,8 @@ PROBE = 4096
 """How many bytes at the beginning, and before the mark, tell whether a file is still the same."""
 LINE_LIMIT = 64 * 1024 * 1024
 """The longest line that is taken for a record, in bytes; a longer one counts as torn."""
-RECORD_START = re.compile(r'\{"[$A-Za-z_]')
-SALVAGE_TRIES = 200
+RECORD_START = re.compile(r'\{"')
+SALVAGE_TRIES = 5_000
 """In how many places of a torn line a whole record is looked for."""
 
 Record = dict[str, Any]
@@ -59,8 +59,8 @@ def read(
             entries += [translate(one) for one in found]
             torn += broken
             offset += len(line)
-            if offset - start >= limit:
-                break
+            if offset - start >= limit and (entries or torn):
+                break  # never with nothing in hand: an empty chunk means the end
         return Chunk(entries, _mark(file, offset), torn=torn, rewritten=rewritten)
 
 
