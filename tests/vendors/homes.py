@@ -5,7 +5,12 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onrecord.rules import ToolRequest
+    from onrecord.vendors.hooks import HookCall
+    from onrecord.vendors.port import Place, Vendor
 
 DATA = Path(__file__).with_name("data")
 PAYLOADS = Path(__file__).parent.parent / "hook" / "payloads"
@@ -53,3 +58,17 @@ def processes_file(home: Path, about: dict[str, Any], **changed: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     whole = about | changed
     (folder / f"{whole['pid']}.json").write_text(json.dumps(whole))
+
+
+def at(of: "Vendor", vendor_id: str, env: dict[str, str]) -> "Place":
+    """Where a conversation is that must be there."""
+    found = of.find(vendor_id, env)
+    assert found is not None, f"{vendor_id} is not there"
+    return found
+
+
+def wanted(of: "Vendor", call: "HookCall") -> "ToolRequest":
+    """What a tool is about to do, where there is something to gate."""
+    asked = of.tool_request(call, "w")
+    assert asked is not None, f"{call.tool} asks for nothing"
+    return asked

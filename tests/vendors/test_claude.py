@@ -10,7 +10,7 @@ from onrecord.machine import started
 from onrecord.testing import VendorContract
 from onrecord.vendors.endings import classify
 from onrecord.vendors.port import CRASH, FINISHED, USAGE_WINDOW, Request, vendor
-from tests.vendors.homes import copied, lines, processes_file, recorded
+from tests.vendors.homes import at, copied, lines, processes_file, recorded
 
 CLAUDE = vendor("claude")
 KILLED = "aaaaaaaa-0000-4000-8000-00000000000a"
@@ -44,7 +44,7 @@ def env(home: Path) -> dict[str, str]:
 
 def test_a_cut_line_is_counted_and_costs_nothing_else(env):
     """The line that a kill cut off is counted; every record before and after it is read (T09)."""
-    chunk = CLAUDE.read(CLAUDE.find(TORN, env))
+    chunk = CLAUDE.read(at(CLAUDE, TORN, env))
     assert chunk.torn == 1
     said = [item["content"] for _, item in CLAUDE.items(chunk.entries) if item["role"] in ("user", "assistant")]
     assert len(said) >= 3
@@ -53,7 +53,7 @@ def test_a_cut_line_is_counted_and_costs_nothing_else(env):
 def test_the_home_may_be_elsewhere(tmp_path):
     """CLAUDE_CONFIG_DIR moves conversations, settings and the file of servers."""
     env = {"HOME": "/nowhere", "CLAUDE_CONFIG_DIR": str(copied("claude", tmp_path / "elsewhere"))}
-    assert CLAUDE.find(KILLED, env).home == str(tmp_path / "elsewhere")
+    assert at(CLAUDE, KILLED, env).home == str(tmp_path / "elsewhere")
     assert all(str(file.path).startswith(str(tmp_path)) for file in CLAUDE.files("user", tmp_path, env))
 
 
@@ -74,7 +74,7 @@ def test_a_stale_file_names_nobody(home, env):
     about = json.loads((home / "sessions" / "1373.json").read_text())
     processes_file(home, about, pid=os.getpid(), procStart="12345")
     assert CLAUDE.locate(os.getpid(), env) is None
-    assert CLAUDE.hazards(CLAUDE.find(KILLED, env), env) == []
+    assert CLAUDE.hazards(at(CLAUDE, KILLED, env), env) == []
 
 
 def test_a_hostile_id_in_a_process_file_is_ignored(home, env):
@@ -88,14 +88,14 @@ def test_a_second_writer_is_a_fatal_hazard(home, env):
     """While a process has the conversation open, resuming it would mix two writers' turns."""
     about = json.loads((home / "sessions" / "1373.json").read_text())
     processes_file(home, about, pid=os.getpid(), procStart=started(os.getpid()), sessionId=KILLED)
-    (hazard,) = CLAUDE.hazards(CLAUDE.find(KILLED, env), env)
+    (hazard,) = CLAUDE.hazards(at(CLAUDE, KILLED, env), env)
     assert (hazard.code, hazard.fatal, hazard.touches) == ("in_use", True, ())
     assert str(os.getpid()) in hazard.message
 
 
 def test_retention_is_told(home, env):
     """Conversations go 30 days after their last change, or when the settings say; the project's word counts last."""
-    place = CLAUDE.find(KILLED, env)
+    place = at(CLAUDE, KILLED, env)
     changed = Path(place.path).stat().st_mtime
     assert CLAUDE.expires_at(place, env) == changed + 30 * 86_400
     (home / "settings.json").write_text('{"cleanupPeriodDays": 7}')
@@ -106,7 +106,7 @@ def test_retention_is_told(home, env):
 
 def test_a_directory_is_written_with_dashes(env, tmp_path):
     """Whatever is no letter or digit is a dash in the name of a project's folder, as the program writes it (T06)."""
-    place = CLAUDE.find(KILLED, env)
+    place = at(CLAUDE, KILLED, env)
     odd = tmp_path / "my proj.x_y ü"
     odd.mkdir()
     put = CLAUDE.put_back(place, iter(['{"type": "mode"}']), {"HOME": str(tmp_path / "new")}, str(odd))

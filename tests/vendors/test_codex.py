@@ -8,7 +8,7 @@ import pytest
 
 from onrecord.testing import VendorContract
 from onrecord.vendors.port import FINISHED, RATE_LIMIT, Request, vendor
-from tests.vendors.homes import copied, recorded
+from tests.vendors.homes import at, copied, recorded, wanted
 
 CODEX = vendor("codex")
 TOOL = "01a1ddec-2375-7ee0-bade-e44cc4ed7f0c"
@@ -66,7 +66,7 @@ def gone(tmp_path: Path) -> bool:
 
 def test_real_file_names_are_found(env):
     """Rollouts are found under the day they were begun, by the id at the end of their names (T03)."""
-    place = CODEX.find(TOOL, env)
+    place = at(CODEX, TOOL, env)
     assert place.path.endswith(f"sessions/2026/11/15/rollout-2026-11-15T06-36-42-{TOOL}.jsonl")
     assert place.cwd == "/home/dev/codex/proj"
     assert {one.vendor_id for one in CODEX.places(env)} == {TOOL, TORN}
@@ -74,14 +74,14 @@ def test_real_file_names_are_found(env):
 
 def test_a_cut_line_is_counted(env):
     """The line a kill cut off is counted, and what follows is read."""
-    chunk = CODEX.read(CODEX.find(TORN, env))
+    chunk = CODEX.read(at(CODEX, TORN, env))
     assert chunk.torn == 1
     assert "after truncation" in [item["content"] for _, item in CODEX.items(chunk.entries)]
 
 
 def test_a_put_back_thread_keeps_its_day_and_directory(env, tmp_path):
     """The path is of the day it was begun, the words are the same byte for byte, and it resumes from anywhere (T06)."""
-    place = CODEX.find(TOOL, env)
+    place = at(CODEX, TOOL, env)
     raws = [one.raw for one in CODEX.read(place).entries]
     for path in (place.path, "kept elsewhere"):
         home = tmp_path / f"new-{len(path)}"
@@ -117,9 +117,9 @@ def test_a_process_is_located_by_its_lock(env, tmp_path):
         assert CODEX.locate(os.getpid(), env) is None
         fcntl.flock(one, fcntl.LOCK_EX)
         assert CODEX.locate(os.getpid(), env) == TOOL
-        (hazard,) = CODEX.hazards(CODEX.find(TOOL, env), env)
+        (hazard,) = CODEX.hazards(at(CODEX, TOOL, env), env)
         assert (hazard.code, hazard.fatal) == ("in_use", True)
-        assert CODEX.hazards(CODEX.find(TORN, env), env) == []
+        assert CODEX.hazards(at(CODEX, TORN, env), env) == []
         fcntl.flock(other, fcntl.LOCK_EX)
         assert CODEX.locate(os.getpid(), env) is None
 
@@ -152,5 +152,5 @@ def test_a_patch_names_its_files():
     call = CODEX.parse_hook(
         {"hook_event_name": "PreToolUse", "cwd": "/p", "tool_name": "apply_patch", "tool_input": {"command": patch}}, {}
     )
-    wanted = CODEX.tool_request(call, "w")
-    assert (wanted.act, wanted.paths, wanted.commands) == ("edit", ("/p/a.py", "/p/b.py", "/p/sub/c d.py"), ())
+    patched = wanted(CODEX, call)
+    assert (patched.act, patched.paths, patched.commands) == ("edit", ("/p/a.py", "/p/b.py", "/p/sub/c d.py"), ())

@@ -8,7 +8,7 @@ import pytest
 from onrecord.testing import VendorContract
 from onrecord.vendors.hooks import HookAnswer
 from onrecord.vendors.port import CRASH, FINISHED, Request, vendor
-from tests.vendors.homes import copied, lines, recorded
+from tests.vendors.homes import at, copied, lines, recorded, wanted
 
 COPILOT = vendor("copilot")
 DENIED = "0cb916db-26aa-40f2-86b5-1ba81b225f00"
@@ -45,10 +45,10 @@ def test_a_process_is_located_by_its_lock_file(home, env):
     lock = home / "session-state" / REPAIRED / f"inuse.{os.getpid()}.lock"
     lock.write_text("")
     assert COPILOT.locate(os.getpid(), env) == REPAIRED
-    assert [one.fatal for one in COPILOT.hazards(COPILOT.find(REPAIRED, env), env)] == [True]
+    assert [one.fatal for one in COPILOT.hazards(at(COPILOT, REPAIRED, env), env)] == [True]
     os.utime(lock, (time.time() - 10**8, time.time() - 10**8))
     assert COPILOT.locate(os.getpid(), env) is None
-    assert COPILOT.hazards(COPILOT.find(REPAIRED, env), env) == []
+    assert COPILOT.hazards(at(COPILOT, REPAIRED, env), env) == []
 
 
 def test_two_lock_files_name_neither(home, env):
@@ -67,10 +67,10 @@ def test_a_resume_never_creates():
 
 def test_the_workspace_says_where_it_began(env, home):
     """The directory comes from its little YAML file, however the value is quoted."""
-    assert COPILOT.find(DENIED, env).cwd == "/home/dev/copilot/proj"
+    assert at(COPILOT, DENIED, env).cwd == "/home/dev/copilot/proj"
     for written, read in (("'it''s here'", "it's here"), ('"a\\tb"', "a\tb"), ("/plain: x", "/plain: x")):
         (home / "session-state" / DENIED / "workspace.yaml").write_text(f"id: x\ncwd: {written}\n")
-        assert COPILOT.find(DENIED, env).cwd == read
+        assert at(COPILOT, DENIED, env).cwd == read
 
 
 def test_answers_stand_at_the_top_level():
@@ -80,7 +80,7 @@ def test_answers_stand_at_the_top_level():
     tool = COPILOT.parse_hook({"hook_event_name": "preToolUse", "toolName": "edit", "toolArgs": '{"path": "a"}'}, {})
     said = json.loads(COPILOT.reply(tool, HookAnswer(decision="deny", reason="r")).stdout)
     assert said == {"permissionDecision": "deny", "permissionDecisionReason": "r"}
-    assert COPILOT.tool_request(tool, "w").paths == ("a",)
+    assert wanted(COPILOT, tool).paths == ("a",)
 
 
 def test_an_event_without_its_name_is_known_by_its_fields():

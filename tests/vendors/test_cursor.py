@@ -10,7 +10,7 @@ import pytest
 from onrecord.testing import VendorContract
 from onrecord.vendors.hooks import HookAnswer
 from onrecord.vendors.port import Request, vendor
-from tests.vendors.homes import recorded
+from tests.vendors.homes import recorded, wanted
 
 CURSOR = vendor("cursor")
 CHAT = "3f1d0c5e-6a3b-4a52-9d0e-8f4b7a2c1d90"
@@ -81,7 +81,7 @@ def test_permissions_are_answered_as_documented():
     """Shell commands and tools are refused by `permission`; a stop is answered by one more message."""
     shell = {"hook_event_name": "beforeShellExecution", "conversation_id": CHAT, "command": "rm -r x", "cwd": "/p"}
     call = CURSOR.parse_hook(shell, {})
-    assert CURSOR.tool_request(call, "w").commands == (("rm", "-r", "x"),)
+    assert wanted(CURSOR, call).commands == (("rm", "-r", "x"),)
     assert json.loads(CURSOR.reply(call, HookAnswer(decision="ask", reason="r")).stdout)["permission"] == "ask"
     stop = CURSOR.parse_hook({"hook_event_name": "stop", "conversation_id": CHAT}, {})
     assert json.loads(CURSOR.reply(stop, HookAnswer(decision="deny", reason="r")).stdout) == {"followup_message": "r"}

@@ -8,7 +8,7 @@ from onrecord.errors import InvalidInput
 from onrecord.testing import VendorContract
 from onrecord.vendors.hooks import AFTER_TOOL, OTHER, PROMPT, HookAnswer
 from onrecord.vendors.port import FINISHED, REFUSED, Request, vendor
-from tests.vendors.homes import copied, lines, recorded
+from tests.vendors.homes import at, copied, lines, recorded
 
 GEMINI = vendor("gemini")
 LONG = "33333333-aaaa-4333-8444-555555555555"
@@ -43,7 +43,7 @@ def env(home: Path) -> dict[str, str]:
 
 def test_real_file_names_are_found(env):
     """A name has eight letters of the id only; the head inside decides, and the stub is not the conversation (T03)."""
-    place = GEMINI.find(LONG, env)
+    place = at(GEMINI, LONG, env)
     assert place.path.endswith("tmp/p3/chats/session-2026-11-15T06-44-33333333.jsonl")
     assert place.cwd == "/home/dev/gemini/p3"
     assert GEMINI.find("33333333-bbbb-4333-8444-555555555555", env) is None
@@ -52,7 +52,7 @@ def test_real_file_names_are_found(env):
 
 def test_repeated_and_patched_messages_are_said_once(env):
     """A message that was written twice counts once, with its calls; a patch that drops turns takes nothing back."""
-    items = [item for _, item in GEMINI.items(GEMINI.read(GEMINI.find(HOOKED, env)).entries)]
+    items = [item for _, item in GEMINI.items(GEMINI.read(at(GEMINI, HOOKED, env)).entries)]
     calls = [call["id"] for item in items for call in item.get("tool_calls", ())]
     assert len(calls) == len(set(calls)) == 2
     assert sum("<hook_context>" in str(item["content"]) for item in items) == 2, "turns Gemini left out are still there"
@@ -61,7 +61,7 @@ def test_repeated_and_patched_messages_are_said_once(env):
 
 def test_what_was_glued_is_still_read(env):
     """The record that was glued to half a line is found; the half line is counted."""
-    chunk = GEMINI.read(GEMINI.find(GLUED, env))
+    chunk = GEMINI.read(at(GEMINI, GLUED, env))
     assert chunk.torn == 1
     assert [item["content"] for _, item in GEMINI.items(chunk.entries) if item["role"] == "user"][1:] == [
         "first C", "after trunc", "after trunc 2",
@@ -72,7 +72,7 @@ def test_retention_is_switched_off_before_a_resume(home, env):
     """It may delete what was resumed, so its retention is a hazard; mending it keeps every other setting."""
     settings = home / "settings.json"
     settings.write_text('{"general": {"vimMode": true, "sessionRetention": {"maxAge": "7d"}}, "theme": "ä"}')
-    place = GEMINI.find(LONG, env)
+    place = at(GEMINI, LONG, env)
     hazard = next(one for one in GEMINI.hazards(place, env) if one.code == "retention")
     assert hazard.touches == (str(settings),)
     assert GEMINI.expires_at(place, env) == Path(place.path).stat().st_mtime + 7 * 86_400
@@ -88,7 +88,7 @@ def test_settings_with_comments_are_not_rewritten(home, env):
     """What is no plain JSON is the user's to change; nothing of it is lost."""
     settings = home / "settings.json"
     settings.write_text('// mine\n{"theme": "x"}')
-    place = GEMINI.find(LONG, env)
+    place = at(GEMINI, LONG, env)
     hazard = next(one for one in GEMINI.hazards(place, env) if one.code == "retention")
     with pytest.raises(InvalidInput, match="no plain JSON"):
         GEMINI.mend(hazard, place, env)
@@ -97,7 +97,7 @@ def test_settings_with_comments_are_not_rewritten(home, env):
 
 def test_the_stub_is_moved_aside(home, env):
     """The stub that makes Gemini delete the conversation is a hazard, and only the stub is touched."""
-    place = GEMINI.find(LONG, env)
+    place = at(GEMINI, LONG, env)
     before = Path(place.path).read_bytes()
     hazard = next(one for one in GEMINI.hazards(place, env) if one.code == "stub")
     assert [Path(one).name for one in hazard.touches] == ["session-2026-11-15T06-45-33333333.jsonl"]
@@ -109,7 +109,7 @@ def test_the_stub_is_moved_aside(home, env):
 
 def test_a_hazard_that_names_another_file_moves_nothing(home, env):
     """Mending touches stubs of this conversation only, whatever a hazard says."""
-    place = GEMINI.find(LONG, env)
+    place = at(GEMINI, LONG, env)
     hazard = next(one for one in GEMINI.hazards(place, env) if one.code == "stub")
     GEMINI.mend(hazard._replace(touches=(place.path,)), place, env)
     assert Path(place.path).exists()
@@ -117,7 +117,7 @@ def test_a_hazard_that_names_another_file_moves_nothing(home, env):
 
 def test_a_torn_tail_is_taken_off_and_kept(home, env):
     """Half a line is cut before a resume glues to it, and kept beside the file."""
-    place = GEMINI.find(LONG, env)
+    place = at(GEMINI, LONG, env)
     path = Path(place.path)
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"id":"half')
@@ -130,7 +130,7 @@ def test_a_torn_tail_is_taken_off_and_kept(home, env):
 
 def test_turns_that_will_be_left_out_are_told(env):
     """Turns that begin with hook context are counted before a resume drops them."""
-    told = {one.code: one for one in GEMINI.hazards(GEMINI.find(HOOKED, env), env)}
+    told = {one.code: one for one in GEMINI.hazards(at(GEMINI, HOOKED, env), env)}
     assert "2 turns" in told["turns_left_out"].message
     assert not told["turns_left_out"].fatal
 
@@ -166,7 +166,7 @@ def test_it_does_not_start_itself_anew():
 
 def test_a_project_gets_a_free_folder(env, home, tmp_path):
     """A directory that shares its name with another gets a folder of its own, entered into the list (T02, T06)."""
-    place = GEMINI.find(LONG, env)
+    place = at(GEMINI, LONG, env)
     raws = [one.raw for one in GEMINI.read(place).entries]
     shutil.rmtree(home / "tmp" / "p3")
     twin = tmp_path / "else" / "hk"
@@ -176,7 +176,7 @@ def test_a_project_gets_a_free_folder(env, home, tmp_path):
     listed = json.loads((home / "projects.json").read_text())["projects"]
     assert listed[str(twin)] == "hk-1"
     assert listed["/home/dev/gemini/hk"] == "hk"
-    assert GEMINI.find(LONG, env).cwd == str(twin)
+    assert at(GEMINI, LONG, env).cwd == str(twin)
 
 
 @pytest.mark.parametrize(

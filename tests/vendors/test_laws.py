@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onrecord.vendors import jsonl
-from onrecord.vendors.port import Mark, Place, vendor
+from onrecord.vendors.port import Chunk, Entry, Mark, Place, vendor
 from tests.laws.values import hostile_texts, json_objects
 from tests.vendors.homes import DATA
 
@@ -31,11 +31,11 @@ broken_lines = st.one_of(
 )
 
 
-def translated(found: jsonl.Found) -> jsonl.Entry:
-    return jsonl.Entry(found.raw, "x")
+def translated(found: jsonl.Found) -> Entry:
+    return Entry(found.raw, "x")
 
 
-def read(path: Path, mark: Mark | None = None, limit: int = 1 << 30) -> jsonl.Chunk:
+def read(path: Path, mark: Mark | None = None, limit: int = 1 << 30) -> Chunk:
     return jsonl.read(str(path), mark, limit, translated, lambda record: "said" in record)
 
 
@@ -150,7 +150,12 @@ def test_half_characters_and_no_numbers(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_bytes(b'{"said": "\\ud83d"}\n{"said": NaN}\n{"said": "\xff"}\n\n{"said": "fine"}\n')
     seen = []
-    chunk = jsonl.read(str(path), None, 1 << 20, lambda found: seen.append(found) or translated(found), bool)
+
+    def noted(found: jsonl.Found) -> Entry:
+        seen.append(found)
+        return translated(found)
+
+    chunk = jsonl.read(str(path), None, 1 << 20, noted, bool)
     assert chunk.torn == 2
     assert [one.raw for one in chunk.entries] == ['{"said": "\\ud83d"}', '{"said": "fine"}']
     assert seen[0].record == {"said": "\ufffd"}

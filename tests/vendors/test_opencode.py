@@ -11,7 +11,7 @@ from onrecord.errors import Conflict, InvalidInput, NotFound
 from onrecord.testing import VendorContract
 from onrecord.vendors.hooks import HookAnswer
 from onrecord.vendors.port import CRASH, FINISHED, Mark, Request, vendor
-from tests.vendors.homes import DATA, opencode_database, put_row, recorded
+from tests.vendors.homes import DATA, at, opencode_database, put_row, recorded, wanted
 
 OPENCODE = vendor("opencode")
 LONG = "ses_e22017382ffeyL0CsXQZI1PEZH"
@@ -75,18 +75,18 @@ def open_database(env: dict[str, str]) -> sqlite3.Connection:
 
 def test_tools_and_their_ends_are_read(env):
     """A refused tool has its error; one that a kill interrupted is a call without an answer."""
-    blocked = [item for _, item in OPENCODE.items(OPENCODE.read(OPENCODE.find(BLOCKED, env)).entries)]
+    blocked = [item for _, item in OPENCODE.items(OPENCODE.read(at(OPENCODE, BLOCKED, env)).entries)]
     assert [(item["content"], item["error"]) for item in blocked if item["role"] == "tool"] == [
         ("BLOCKED-BY-orch-plugin bash", True)
     ]
-    killed = [item for _, item in OPENCODE.items(OPENCODE.read(OPENCODE.find(KILLED, env)).entries)]
+    killed = [item for _, item in OPENCODE.items(OPENCODE.read(at(OPENCODE, KILLED, env)).entries)]
     assert [item["role"] for item in killed] == ["user", "assistant", "user"]
     assert len(killed[1]["tool_calls"]) == 1
 
 
 def test_a_row_that_changes_comes_again(env):
     """A part that grew since the mark is read once more, the rest is not, and its last form counts."""
-    place = OPENCODE.find(KILLED, env)
+    place = at(OPENCODE, KILLED, env)
     first = OPENCODE.read(place)
     running = next(one for one in first.entries if one.kind == "part/tool")
     row = json.loads(running.raw)["row"]
@@ -109,14 +109,14 @@ def test_reading_leaves_the_database_alone(env):
     database = open_database(env)
     database.isolation_level = None
     database.execute("BEGIN IMMEDIATE")
-    assert OPENCODE.read(OPENCODE.find(LONG, env)).entries
+    assert OPENCODE.read(at(OPENCODE, LONG, env)).entries
     database.execute("ROLLBACK")
     database.close()
 
 
 def test_another_form_of_the_database_is_refused(env, tmp_path):
     """Rows go only into tables of the very same columns; otherwise nothing is written, and the columns are named."""
-    place = OPENCODE.find(LONG, env)
+    place = at(OPENCODE, LONG, env)
     raws = [one.raw for one in OPENCODE.read(place).entries]
     there = {"XDG_DATA_HOME": str(tmp_path / "new")}
     opencode_database(tmp_path / "new" / "opencode" / "opencode.db", rows=False)
@@ -133,8 +133,8 @@ def test_another_form_of_the_database_is_refused(env, tmp_path):
 
 def test_rows_of_another_conversation_are_refused(env, tmp_path):
     """A mirrored record can only bring rows of its own conversation."""
-    place = OPENCODE.find(LONG, env)
-    foreign = [one.raw for one in OPENCODE.read(OPENCODE.find(BLOCKED, env)).entries]
+    place = at(OPENCODE, LONG, env)
+    foreign = [one.raw for one in OPENCODE.read(at(OPENCODE, BLOCKED, env)).entries]
     there = {"XDG_DATA_HOME": str(tmp_path / "new")}
     opencode_database(tmp_path / "new" / "opencode" / "opencode.db", rows=False)
     for raws in (foreign, ['{"table": "sqlite_master", "row": {}}'], ["[]"]):
@@ -219,7 +219,7 @@ def test_the_plugin_calls_and_obeys(tmp_path):
     heard = [OPENCODE.parse_hook(payload, {}) for _words, payload in calls]
     assert {call.vendor_id for call in heard} == {"ses_1"}, "a subagent works for the conversation a person sees"
     assert (heard[0].reason, heard[1].prompt, heard[3].exit_code, heard[3].output) == ("startup", "go", 0, "a")
-    assert OPENCODE.tool_request(heard[2], "w").paths == ("/project/a",)
+    assert wanted(OPENCODE, heard[2]).paths == ("/project/a",)
 
 
 def test_a_broken_hook_changes_nothing():

@@ -8,7 +8,7 @@ from onrecord.machine import boot_id, started
 from onrecord.testing import VendorContract
 from onrecord.vendors.hooks import OTHER, PROMPT
 from onrecord.vendors.port import Request, vendor
-from tests.vendors.homes import copied, processes_file, recorded
+from tests.vendors.homes import at, copied, processes_file, recorded
 
 QWEN = vendor("qwen")
 TOOLS = "33333334-bbbb-4333-8444-555555555555"
@@ -40,7 +40,7 @@ def env(home: Path) -> dict[str, str]:
 
 def test_a_glued_record_is_put_on_its_own_line(env):
     """The record that was glued to half a line would cut the history off; mended, every parent is there again."""
-    place = QWEN.find(GLUED, env)
+    place = at(QWEN, GLUED, env)
     before = QWEN.read(place)
     assert before.torn == 1
     (hazard,) = QWEN.hazards(place, env)
@@ -58,7 +58,7 @@ def test_a_glued_record_is_put_on_its_own_line(env):
 
 def test_a_torn_tail_is_fatal_until_it_is_mended(env):
     """Half a line at the end would cost the whole history later, so it goes first."""
-    place = QWEN.find(TOOLS, env)
+    place = at(QWEN, TOOLS, env)
     path = Path(place.path)
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"uuid":"34b8')
@@ -78,14 +78,14 @@ def test_a_process_is_located_by_its_own_file(home, env):
     mine = {"pid": os.getpid(), "sessionId": TOOLS}
     processes_file(home, about, procStart=f"{boot_id()}:{started(os.getpid())}", **mine)
     assert QWEN.locate(os.getpid(), env) == TOOLS
-    assert [one.code for one in QWEN.hazards(QWEN.find(TOOLS, env), env)] == ["in_use"]
+    assert [one.code for one in QWEN.hazards(at(QWEN, TOOLS, env), env)] == ["in_use"]
     processes_file(home, about, procStart=f"another-boot:{started(os.getpid())}", **mine)
     assert QWEN.locate(os.getpid(), env) is None
 
 
 def test_it_resumes_where_it_began(env, tmp_path):
     """It is not found from another directory, so it is run in its own; put back elsewhere, its records move along (T06)."""
-    place = QWEN.find(TOOLS, env)
+    place = at(QWEN, TOOLS, env)
     launch = QWEN.resume(Request(str(tmp_path), TOOLS, prompt="x", env=env))
     assert (launch.cwd, launch.env) == ("/home/dev/qwen/proj", {"QWEN_CODE_NO_RELAUNCH": "true"})
     raws = [one.raw for one in QWEN.read(place).entries]
