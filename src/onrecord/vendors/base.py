@@ -154,20 +154,12 @@ class Base:
             return Entry(found.raw, text(found.record.get("type")), known=False)
         return entry
 
-    def translate(self, raw: str) -> Entry:
-        """One record again."""
-        from onrecord.vendors import jsonl
-        from onrecord.vendors.port import Entry
-
-        found, _torn = jsonl.records_of(raw.encode("utf-8", "surrogatepass"), self.is_whole)
-        return self._translate(found[0]) if found else Entry(raw, "", known=False)
-
-    def items(self, entries: Iterable[Entry]) -> list[Item]:
+    def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
         """A later record with the id of an earlier one says it more fully, in the earlier one's place."""
-        said: dict[str, Sequence[Item]] = {}
+        said: dict[str, tuple[int, Sequence[Item]]] = {}
         for number, entry in enumerate(entries):
-            said[entry.id or f"#{number}"] = entry.items
-        return answered_once(item for items in said.values() for item in items)
+            said[entry.id or f"#{number}"] = number, entry.items
+        return answered_once(said.values())
 
     def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
         """Another process that holds the conversation."""
@@ -308,16 +300,17 @@ def settings_at(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def answered_once(items: Iterable[Item]) -> list[Item]:
+def answered_once(said: Iterable[tuple[int, Sequence[Item]]]) -> list[tuple[int, Item]]:
     """Items without second answers to a call: some vendors write a result twice, in two places."""
     answered: set[object] = set()
     kept = []
-    for item in items:
-        if item.get("role") == "tool":
-            if item.get("call") in answered:
-                continue
-            answered.add(item.get("call"))
-        kept.append(item)
+    for number, items in said:
+        for item in items:
+            if item.get("role") == "tool":
+                if item.get("call") in answered:
+                    continue
+                answered.add(item.get("call"))
+            kept.append((number, item))
     return kept
 
 

@@ -161,7 +161,7 @@ class Opencode(Shaped):
         """Rows that are new or changed."""
         from onrecord.vendors.opencode_rows import read
 
-        return read(place.path, self.checked_id(place.vendor_id), mark, limit, self.translate)
+        return read(place.path, self.checked_id(place.vendor_id), mark, limit, self.parse)
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """A row of ours."""
@@ -181,12 +181,16 @@ class Opencode(Shaped):
         known = kind in SILENT_PARTS or kind in ("text", "tool")
         return Entry(raw, f"part/{kind}", text(row.get("id")), text(row.get("message_id")), at, items, known)
 
-    def items(self, entries: Iterable[Entry]) -> list[Item]:
+    def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
         """Parts in the order of their ids, which rise with time; the last form of each."""
         from onrecord.vendors.base import answered_once
 
-        latest = {(entry.parent, entry.id): entry.items for entry in entries if entry.kind.startswith("part/")}
-        return answered_once(item for key in sorted(latest) for item in latest[key])
+        latest = {
+            (entry.parent, entry.id): (number, entry.items)
+            for number, entry in enumerate(entries)
+            if entry.kind.startswith("part/")
+        }
+        return answered_once(latest[key] for key in sorted(latest))
 
     def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
         """Insert its rows, if the database here has the very same form."""
@@ -231,6 +235,11 @@ class Opencode(Shaped):
         plugin = Path(__file__).with_name("opencode_plugin.js").read_text(encoding="utf-8")
         ours = json.dumps([*command, "hook", self.name])
         return plugin.replace('["onrecord", "hook", "opencode"]', ours, 1)
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """An edit, as our plugin sends it."""
+        about = {"tool_name": "write", "tool_input": {"filePath": "a.txt", "content": "a"}, "tool_use_id": "check"}
+        return "tool.execute.before", {"session_id": "ses_" + vendor_id.replace("-", "")[:26], **about}
 
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
         """What our plugin sends."""

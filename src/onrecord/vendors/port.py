@@ -213,11 +213,11 @@ class Vendor(Protocol):
     def place_at(self, path: Path, env: Mapping[str, str]) -> Place | None:
         """The conversation that a file holds, wherever the file is; None when it holds none of this vendor."""
 
-    def translate(self, raw: str) -> Entry:
-        """One record, word for word as `read` gave it or as the mirror keeps it."""
+    def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
+        """What was said in a conversation, each item with the number of the entry it comes from.
 
-    def items(self, entries: Iterable[Entry]) -> list[Item]:
-        """What was said in a conversation: repeated and patched records merged, every call answered at most once."""
+        Repeated and patched records are merged, and every call is answered at most once.
+        """
 
     def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed as it is."""

@@ -98,7 +98,9 @@ def _turn(data: dict[str, Any]) -> str:
 
 def _located(data: dict[str, Any]) -> str:
     told = " and told the brief" if (data.get("briefed") or {}).get("lines") else ""
-    return f"{data.get('vendor')} {data.get('vendor_id')}" + (f", {data['reason']}" if data.get("reason") else "") + told
+    return (
+        f"{data.get('vendor')} {data.get('vendor_id')}" + (f", {data['reason']}" if data.get("reason") else "") + told
+    )
 
 
 def _used(data: dict[str, Any]) -> str:
