@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from onrecord.errors import InvalidInput, NotFound
+from onrecord.errors import InvalidInput
 from onrecord.vendors.hooks import START
 
 TYPE_CHECKING = False
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, Mark, Place, Request
 
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+SAFE_CONTEXT = 8_000
+"""How many bytes of context are injected where a vendor states no limit."""
 HOOK_SECONDS = 10
 """How long a vendor waits for our hook before it goes on without it; the hook itself is done much earlier."""
 NAME_LIMIT = 128
@@ -104,6 +106,15 @@ class Base:
         """Every conversation in this home."""
         raise NotImplementedError
 
+    def setup_warnings(self, env: Mapping[str, str]) -> list[str]:
+        """Hooks that are set up are called."""
+        return []
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """As Claude Code and those who took its shape over send it."""
+        about = {"tool_name": "Write", "tool_input": {"file_path": "a.txt", "content": "a"}, "tool_use_id": "check"}
+        return "PreToolUse", {"session_id": vendor_id, "hook_event_name": "PreToolUse", **about}
+
     # Transcripts of JSON lines
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
@@ -141,6 +152,21 @@ class Base:
             # A record in a form nobody has seen: it is kept word for word, and says nothing we could vouch for.
             return Entry(found.raw, text(found.record.get("type")), known=False)
         return entry
+
+    def translate(self, raw: str) -> Entry:
+        """One record again."""
+        from onrecord.vendors import jsonl
+        from onrecord.vendors.port import Entry
+
+        found, _torn = jsonl.records_of(raw.encode("utf-8", "surrogatepass"), self.is_whole)
+        return self._translate(found[0]) if found else Entry(raw, "", known=False)
+
+    def items(self, entries: Iterable[Entry]) -> list[Item]:
+        """A later record with the id of an earlier one says it more fully, in the earlier one's place."""
+        said: dict[str, Sequence[Item]] = {}
+        for number, entry in enumerate(entries):
+            said[entry.id or f"#{number}"] = entry.items
+        return answered_once(item for items in said.values() for item in items)
 
     def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
         """Another process that holds the conversation."""
@@ -281,13 +307,19 @@ def settings_at(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def required(place: Place | None, vendor_id: str, title: str) -> Place:
-    """A place that must be there."""
-    if place is None:
-        raise NotFound(f"{title} has no conversation {vendor_id}", hint="onrecord restore puts a mirrored one back")
-    return place
+def answered_once(items: Iterable[Item]) -> list[Item]:
+    """Items without second answers to a call: some vendors write a result twice, in two places."""
+    answered: set[object] = set()
+    kept = []
+    for item in items:
+        if item.get("role") == "tool":
+            if item.get("call") in answered:
+                continue
+            answered.add(item.get("call"))
+        kept.append(item)
+    return kept
 
 
-def said(role: str, content: object) -> Item:
-    """An item of text or parts."""
-    return {"role": role, "content": content if isinstance(content, list) else str(content)}
+def prompted(prompt: str, flag: str, long: str) -> list[str]:
+    """A prompt as the value of a flag; one that looks like a flag itself is tied to it."""
+    return [f"{long}={prompt}"] if prompt.startswith("-") else [flag, prompt]

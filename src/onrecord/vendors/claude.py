@@ -6,22 +6,19 @@ name is unknown, so names are never used to resume.
 
 from __future__ import annotations
 
-from onrecord.vendors import claude_shaped
-from onrecord.vendors.base import HOOK_SECONDS, Base, dashed, has, home_of, named, settings_at, text, user_home, valued
+from onrecord.vendors.base import HOOK_SECONDS, dashed, has, home_of, named, settings_at, text, user_home, valued
+from onrecord.vendors.claude_shaped import Dialect, Shaped, hook_entries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
     from onrecord.log.items import Item
-    from onrecord.rules import ToolRequest
     from onrecord.vendors.endings import End
-    from onrecord.vendors.hooks import HookAnswer, HookCall, Reply
     from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, Place, Request, Vendor
 
-DIALECT = claude_shaped.Dialect("claude", id_env="CLAUDE_CODE_SESSION_ID", pid_env="CLAUDE_PID")
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
     "PreCompact": None, "Stop": None, "SessionEnd": None,
@@ -39,11 +36,12 @@ LONGEST_NAME = 200
 """Longer directory names are cut and hashed."""
 
 
-class Claude(Base):
+class Claude(Shaped):
     """Claude Code."""
 
     name = "claude"
     title = "Claude Code"
+    dialect = Dialect("claude", id_env="CLAUDE_CODE_SESSION_ID", pid_env="CLAUDE_PID")
     programs: Sequence[str] = ("claude",)
     home_variable = "CLAUDE_CONFIG_DIR"
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session", "--from-pr")
@@ -120,22 +118,16 @@ class Claude(Base):
 
     def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
         """By the file each running process keeps; it follows /clear."""
-        from onrecord.vendors.processes import family, is_alive
+        from onrecord.vendors.processes import conversation_of
 
-        for one in family(pid):
-            about = settings_at(self.home(env) / "sessions" / f"{one}.json")
-            if about.get("pid") == one and is_alive(one, about.get("procStart")) and self.is_id(about.get("sessionId")):
-                return str(about["sessionId"])
-        return None
+        found = conversation_of(pid, self.home(env) / "sessions")
+        return found if self.is_id(found) else None
 
-    def holders(self, place: Place, env: Mapping[str, str]) -> Iterator[int]:
+    def holders(self, place: Place, env: Mapping[str, str]) -> Iterable[int]:
         """Running processes whose own file names the conversation."""
-        from onrecord.vendors.processes import is_alive
+        from onrecord.vendors.processes import holders_of
 
-        for path in sorted((self.home(env) / "sessions").glob("*.json")):
-            about = settings_at(path)
-            if about.get("sessionId") == place.vendor_id and is_alive(about.get("pid"), about.get("procStart")):
-                yield int(about["pid"])
+        return holders_of(place.vendor_id, self.home(env) / "sessions")
 
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
         """In whichever project directory it is; the id is unique among them."""
@@ -237,19 +229,7 @@ class Claude(Base):
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
         """What is merged into its settings."""
-        return {"hooks": claude_shaped.hook_entries(command, self.name, EVENTS, HOOK_SECONDS)}
-
-    def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-        """A payload in our words."""
-        return claude_shaped.parse(DIALECT, payload, env)
-
-    def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
-        """Our answer in its words."""
-        return claude_shaped.reply(DIALECT, call, answer)
-
-    def tool_request(self, call: HookCall, agent: str) -> ToolRequest | None:
-        """What the tool is about to do."""
-        return claude_shaped.tool_request(call, agent)
+        return {"hooks": hook_entries(command, self.name, EVENTS, HOOK_SECONDS)}
 
 
 def _message(record: dict[str, Any]) -> list[Item]:

@@ -10,6 +10,7 @@ import json
 import os.path
 import re
 
+from onrecord.vendors.base import Base
 from onrecord.vendors.hooks import (
     AFTER_TOOL,
     BEFORE_TOOL,
@@ -45,6 +46,8 @@ MOMENTS_OF = {
 SOURCES = {
     "startup": STARTUP, "new": STARTUP, "resume": RESUMED, "clear": CLEARED, "compact": COMPACTED, "fork": FORKED,
 }  # fmt: skip
+NO_REASON = "refused by onrecord"
+"""Some vendors take a refusal without a reason for a mistake, and go on."""
 OUTPUT_LIMIT = 64 * 1024
 """How much of a tool's output a hook call carries, in characters; the end tells how it went."""
 EXIT_CODE = r"(?i)(?:exit(?:ed)?(?: with)?(?: exit)?[ _-]?(?:code|status)|status code)\D{0,3}?(-?\d{1,9})\b"
@@ -107,9 +110,9 @@ def reply(dialect: Dialect, call: HookCall, answer: HookAnswer) -> Reply:
         own["additionalContext"] = answer.context
     if answer.decision and call.moment == BEFORE_TOOL:
         own["permissionDecision"] = decision_of(dialect, answer)
-        own["permissionDecisionReason"] = answer.reason
+        own["permissionDecisionReason"] = answer.reason or NO_REASON
     elif answer.decision and call.moment == STOP:
-        said = {"decision": "block", "reason": answer.reason}
+        said = {"decision": "block", "reason": answer.reason or NO_REASON}
     if own:
         said["hookSpecificOutput"] = {"hookEventName": call.event, **own}
     if answer.notice:
@@ -123,8 +126,8 @@ def decision_of(dialect: Dialect, answer: HookAnswer) -> str:
 
 
 def tool_request(call: HookCall, agent: str) -> ToolRequest | None:
-    """What the tool is about to do. Paths are absolute (from the call's directory); the caller knows the project."""
-    if call.moment != BEFORE_TOOL or not call.tool:
+    """What the tool is about to do, or did. Paths are absolute (from the call's directory); the caller knows the project."""
+    if call.moment not in (BEFORE_TOOL, AFTER_TOOL) or not call.tool:
         return None
     from onrecord.rules import EDIT, ToolRequest, act_of
 
@@ -232,13 +235,33 @@ def number(text: str) -> int | None:
 
 
 def hook_entries(
-    command: Sequence[str], vendor: str, events: Mapping[str, str | None], timeout: int
+    command: Sequence[str], vendor: str, events: Mapping[str, str | None], timeout: int | None = None
 ) -> dict[str, list[dict[str, Any]]]:
     """Our entry under each event: matcher groups with one command, as the shape has them."""
     import shlex
 
     entries = {}
     for event, matcher in events.items():
-        hook = {"type": "command", "command": shlex.join([*command, "hook", vendor, event]), "timeout": timeout}
+        hook: dict[str, Any] = {"type": "command", "command": shlex.join([*command, "hook", vendor, event])}
+        if timeout is not None:
+            hook["timeout"] = timeout
         entries[event] = [({"matcher": matcher} if matcher is not None else {}) | {"hooks": [hook]}]
     return entries
+
+
+class Shaped(Base):
+    """A vendor whose hooks have the shape."""
+
+    dialect: Dialect
+
+    def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
+        """A payload in our words."""
+        return parse(self.dialect, payload, env)
+
+    def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
+        """Our answer in the shape."""
+        return reply(self.dialect, call, answer)
+
+    def tool_request(self, call: HookCall, agent: str) -> ToolRequest | None:
+        """What the tool is about to do."""
+        return tool_request(call, agent)

@@ -203,6 +203,13 @@ def first_record(path: str, whole: Callable[[Record], bool] = bool) -> Record | 
     return None
 
 
+def records_in(path: str, whole: Callable[[Record], bool]) -> Iterator[Record]:
+    """Every whole record of a file, in bounded memory."""
+    with Path(path).open("rb") as file:
+        for line, _ended in _lines(file):
+            yield from (found.record for found in records_of(line, whole)[0] if found.record is not None)
+
+
 def unfinished_tail(path: str) -> int:
     """How many bytes of a file come after its last line end and are no whole record; 0: it may be appended to."""
     with Path(path).open("rb") as file:
@@ -238,6 +245,27 @@ def cut_tail(path: str) -> None:
             file.truncate(size - length)
         file.flush()
         os.fsync(file.fileno())
+
+
+def glued_lines(path: str, whole: Callable[[Record], bool], start: bytes) -> int:
+    """How many lines hold a whole record behind a torn one; a record of this vendor begins with `start`."""
+    with Path(path).open("rb") as file:
+        return sum(
+            1
+            for line, _ended in _lines(file)
+            if line.find(start, 1) > 0 and (split := records_of(line, whole)) and split[1] and split[0]
+        )
+
+
+def repair(path: str, whole: Callable[[Record], bool]) -> None:
+    """Write a file anew with every whole record on a line of its own, keeping the old file beside it."""
+    target = Path(path)
+    kept = target.with_name(f"{target.name}.onrecord-before-repair")
+    kept.unlink(missing_ok=True)
+    kept.hardlink_to(target)
+    with target.open("rb") as file:
+        pieces = (found.raw.encode() + b"\n" for line, _ended in _lines(file) for found in records_of(line, whole)[0])
+        _write(target, pieces, replace=True)
 
 
 def write_new(path: Path, lines: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from onrecord.log.items import Item
@@ -211,6 +211,12 @@ class Vendor(Protocol):
     def place_at(self, path: Path, env: Mapping[str, str]) -> Place | None:
         """The conversation that a file holds, wherever the file is; None when it holds none of this vendor."""
 
+    def translate(self, raw: str) -> Entry:
+        """One record, word for word as `read` gave it or as the mirror keeps it."""
+
+    def items(self, entries: Iterable[Entry]) -> list[Item]:
+        """What was said in a conversation: repeated and patched records merged, every call answered at most once."""
+
     def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed as it is."""
 
@@ -238,14 +244,23 @@ class Vendor(Protocol):
         `command` runs onrecord (an absolute program, perhaps with arguments); `hook VENDOR EVENT` is added to it.
         """
 
+    def setup_warnings(self, env: Mapping[str, str]) -> list[str]:
+        """What may keep hooks that are set up from being called, for instance that nobody has trusted them yet."""
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """The event before a tool runs and a payload it comes with: an edit, so that `setup --check` can try it."""
+
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-        """A hook's payload in our words."""
+        """A hook's payload in our words.
+
+        Its `hook_event_name` is the vendor's; where the vendor leaves it out, the caller sets it from its arguments.
+        """
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
         """Our answer in the vendor's words."""
 
     def tool_request(self, call: HookCall, agent: str) -> ToolRequest | None:
-        """What the tool is about to do, for the gate; None where there is nothing to gate.
+        """What the tool is about to do, for the gate, or did; None where there is nothing to gate.
 
         Its paths are absolute, or as given where the call names no directory: only the caller knows the project.
         """

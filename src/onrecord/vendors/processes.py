@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from onrecord.machine import boot_id, started
+from onrecord.vendors.base import settings_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,6 +78,24 @@ def lock_holders(path: Path) -> list[int]:
         if len(words) > 5 and words[1] == "FLOCK" and words[5] == wanted and words[4].isdigit():  # noqa: PLR2004 - columns of /proc/locks
             holders.append(int(words[4]))
     return holders
+
+
+def conversation_of(pid: int, folder: Path) -> str | None:
+    """The conversation that the file `<pid>.json` of a process or of a descendant names; stale files do not count."""
+    for one in family(pid):
+        about = settings_at(folder / f"{one}.json")
+        found = about.get("sessionId")
+        if about.get("pid") == one and is_alive(one, about.get("procStart")) and isinstance(found, str):
+            return found
+    return None
+
+
+def holders_of(vendor_id: str, folder: Path) -> Iterator[int]:
+    """The running processes whose files name a conversation."""
+    for path in sorted(folder.glob("*.json")):
+        about = settings_at(path)
+        if about.get("sessionId") == vendor_id and is_alive(about.get("pid"), about.get("procStart")):
+            yield int(about["pid"])
 
 
 @contextmanager

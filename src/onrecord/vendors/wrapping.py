@@ -36,6 +36,8 @@ MIRROR_AT_MOST = 1.0
 """How long one such look may take: the agent's output waits meanwhile."""
 RENEW_SECONDS = 60.0
 PROMPT_PREFIX = "prompt/"
+VIA = "wrapper"
+"""Who says where a conversation is: this process, and not a hook of the agent."""
 _SIGINT = 2
 _GLIMPSE = 65_536
 
@@ -221,7 +223,7 @@ class _Looking:
         for event in session.events(after=self._since, kinds=("agent.located",)):
             self._since = event.position
             about = event.data or {}
-            if event.by == session.agent and about.get("via") and about.get("vendor") == self.run.of.name:
+            if event.by == session.agent and about.get("via") == "hook" and about.get("vendor") == self.run.of.name:
                 self._see(str(about["vendor_id"]), linked=True)
 
     def _see(self, seen: str, *, linked: bool = False) -> None:

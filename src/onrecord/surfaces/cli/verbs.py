@@ -25,6 +25,7 @@ _EVIDENCE = "onrecord.surfaces.cli.evidence"
 _FACTS = "onrecord.surfaces.cli.facts"
 _FINDINGS = "onrecord.surfaces.cli.findings"
 _GUIDE = "onrecord.surfaces.cli.guide"
+_HOOK = "onrecord.surfaces.hook.process"
 _LIFECYCLE = "onrecord.surfaces.cli.lifecycle"
 _MOVING = "onrecord.surfaces.cli.moving"
 _NOTES = "onrecord.surfaces.cli.notes"
@@ -35,6 +36,7 @@ _RECORD = "onrecord.surfaces.cli.record"
 _RETAIN = "onrecord.surfaces.cli.retain"
 _RUN = "onrecord.surfaces.cli.run"
 _SESSIONS = "onrecord.surfaces.cli.sessions"
+_SETUP = "onrecord.surfaces.cli.setup"
 _SHOW = "onrecord.surfaces.cli.show"
 _STATE_FILE = "onrecord.surfaces.cli.state_file"
 
@@ -83,8 +85,9 @@ class Verb:
         """Whether the function gets the words as they are, unparsed."""
 
     def all_options(self) -> tuple[Option, ...]:
-        """Its own options and those of every verb."""
-        return (*self.options, *EVERYWHERE)
+        """Its own options and those of every verb, unless it has another one of that name."""
+        own = {option.flag for option in self.options}
+        return (*self.options, *(option for option in EVERYWHERE if option.flag not in own))
 
 
 EVERYWHERE = (
@@ -306,6 +309,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--call", "the call's id: the same call again records nothing twice", "ID"),
          Option("--strict-gate", "deny when the gate itself fails (or ONRECORD_STRICT_GATE)"), REASON, SESSION, AGENT,
          takes=("[OVERRIDE]", "[RULE]"), example="onrecord gate --tool Edit --path src/auth.py --json"),
+    Verb(PROVE, "hook", "VENDOR [EVENT]", "Answer a coding agent's hook: its payload comes on standard input", _HOOK,
+         example="onrecord hook claude PreToolUse < payload.json"),
     Verb(PROVE, "verify", "[NAME]", "Re-derive the chain and say where it breaks, if it does", _PROVE,
          Option("--checkpoint", "also against a checkpoint kept outside the store", "FILE"),
          Option("--all", "every session of the store", short="-a"), SESSION, example="onrecord verify --all"),
@@ -345,6 +350,14 @@ VERBS: tuple[Verb, ...] = (
          Option("--all", "erase everything the session says"), REASON, YES, SESSION, AGENT,
          example='onrecord erase fix-invite-403 --position 7 --reason "a password"'),
 
+    Verb(TOOL, "setup", "[VENDOR...]", "Put hooks and instructions into the files of coding agents, or out of them",
+         _SETUP, Option("--project", "into this project's files (the default)"),
+         Option("--user", "into the user's files, for every project"),
+         Option("--check", "run the hooks that are set up and say whether they answer"),
+         Option("--remove", "take our part out again; the rest stays as it is"), DRY_RUN,
+         Option("--print", "show what would be put where, and touch nothing"),
+         Option("--force", "also where somebody changed our part"), takes=("[WORDS...]",),
+         example="onrecord setup claude codex --project"),
     Verb(TOOL, "version", "", "Show the version", _GUIDE, example="onrecord version"),
     Verb(TOOL, "completion", "SHELL", "Print the completion script of bash, zsh or fish", _COMPLETION,
          example='eval "$(onrecord completion bash)"'),
