@@ -42,7 +42,7 @@ def main(words: list[str]) -> int:
     transcript = found[0] if found else HOME / "projects" / folder / f"{id_}.jsonl"
     own = HOME / "sessions" / f"{os.getpid()}.json"
     own.parent.mkdir(parents=True, exist_ok=True)
-    own.write_text(json.dumps({"pid": os.getpid(), "sessionId": id_, "cwd": os.getcwd(), "procStart": began()}))
+    own.write_text(json.dumps({"pid": os.getpid(), "sessionId": id_, "cwd": str(Path.cwd()), "procStart": began()}))
     try:
         if headless:
             return answer(transcript, id_, sys.stdin.read(), plan)
@@ -68,7 +68,7 @@ def began() -> str:
 def append(transcript: Path, id_: str, kind: str, content: object) -> None:
     transcript.parent.mkdir(parents=True, exist_ok=True)
     record = {
-        "type": kind, "uuid": str(uuid.uuid4()), "parentUuid": None, "sessionId": id_, "cwd": os.getcwd(),
+        "type": kind, "uuid": str(uuid.uuid4()), "parentUuid": None, "sessionId": id_, "cwd": str(Path.cwd()),
         "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "version": "2.1.325",
         "message": {"role": kind, "content": content},
     }  # fmt: skip
@@ -85,7 +85,7 @@ def answer(transcript: Path, id_: str, prompt: str, plan: str) -> int:
     if plan == "refuse":
         sys.stderr.write("Invalid API key · Please run /login\n")
         return 1
-    say(type="system", subtype="init", session_id=id_, cwd=os.getcwd())
+    say(type="system", subtype="init", session_id=id_, cwd=str(Path.cwd()))
     append(transcript, id_, "user", prompt)
     what, _, value = plan.partition(" ")
     if what == "limit":
