@@ -82,6 +82,15 @@ class Base:
         """Nothing on disk tells which process holds which conversation; the hook and the stream do."""
         return None
 
+    def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
+        """Hooks that are set up are called."""
+        return []
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """As Claude Code and those who took its shape over send it."""
+        about = {"tool_name": "Write", "tool_input": {"file_path": "a.txt", "content": "a"}, "tool_use_id": "check"}
+        return "PreToolUse", {"session_id": vendor_id, "hook_event_name": "PreToolUse", **about}
+
     def home_env(self, home: str) -> dict[str, str]:
         """The variable that leads to this home."""
         whole = home.removesuffix(f"/{self.home_below}") if self.home_below else home
@@ -105,15 +114,6 @@ class Base:
     def places(self, env: Mapping[str, str]) -> Iterator[Place]:
         """Every conversation in this home."""
         raise NotImplementedError
-
-    def setup_warnings(self, env: Mapping[str, str]) -> list[str]:
-        """Hooks that are set up are called."""
-        return []
-
-    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
-        """As Claude Code and those who took its shape over send it."""
-        about = {"tool_name": "Write", "tool_input": {"file_path": "a.txt", "content": "a"}, "tool_use_id": "check"}
-        return "PreToolUse", {"session_id": vendor_id, "hook_event_name": "PreToolUse", **about}
 
     # Transcripts of JSON lines
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
-    "PreCompact": None, "Stop": None, "SessionEnd": None,
+    "PreCompact": None, "Stop": None, "SessionEnd": None, "Notification": None,
 }  # fmt: skip
 CONTEXT_LIMIT = 10_000
 """Longer hook output is put into a file and only previewed."""

@@ -104,14 +104,20 @@ class Codex(Shaped):
             )
         return Launch(argv, {}, request.cwd, stdin=request.prompt, warnings=said)
 
-    def trusts_hooks(self, env: Mapping[str, str]) -> bool:
-        """Whether its settings hold the trust in some hook."""
+    def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
+        """Hooks that nobody accepted are skipped without a word."""
+        if self.trusts_hooks(env, path):
+            return []
+        return [f"codex does not trust the hooks in {path} yet and skips them: start codex once and accept them"]
+
+    def trusts_hooks(self, env: Mapping[str, str], path: Path | None = None) -> bool:
+        """Whether its settings hold the trust in some hook, or in one of this file."""
         import tomllib
 
         try:
             settings = tomllib.loads((self.home(env) / "config.toml").read_text(encoding="utf-8"))
-            states = settings["hooks"]["state"].values()
-            return any("trusted_hash" in state for state in states)
+            states = settings["hooks"]["state"].items()
+            return any("trusted_hash" in state and key.startswith(f"{path}:" if path else "") for key, state in states)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
 

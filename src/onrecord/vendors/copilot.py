@@ -255,6 +255,10 @@ class Copilot(Base):
             },
         }  # fmt: skip
 
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """An edit, in its words: the event stands in the command only."""
+        return "preToolUse", {"sessionId": vendor_id, "toolName": "create", "toolArgs": {"path": "a.txt"}}
+
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
         """A payload of either kind in our words."""
         event = word(payload, "hook_event_name") or next((event for name, event in SHAPES if name in payload), "")

@@ -44,7 +44,7 @@ MOMENTS_OF = {
 }  # fmt: skip
 EVENTS = {
     "SessionStart": None, "BeforeAgent": None, "BeforeTool": "*", "AfterTool": "*", "AfterAgent": None,
-    "PreCompress": None, "SessionEnd": None,
+    "PreCompress": None, "SessionEnd": None, "Notification": None,
 }  # fmt: skip
 HOOK_MILLISECONDS = 10_000
 LEFT_OUT = ("<hook_context>", "<session_context>", "/", "?")
@@ -323,6 +323,11 @@ class Gemini(Shaped):
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
         """What is merged into its settings; its timeouts are milliseconds."""
         return {"hooks": hook_entries(command, self.name, EVENTS, HOOK_MILLISECONDS)}
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """An edit, in its words."""
+        about = {"tool_name": "write_file", "tool_input": {"file_path": "a.txt", "content": "a"}}
+        return "BeforeTool", {"session_id": vendor_id, "hook_event_name": "BeforeTool", **about}
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
         """Refusals stand at the top level here; there is no "ask", so a question refuses and says why."""

@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from onrecord.log.text import text_of
-from onrecord.vendors.fencing import OPENING, fenced
+from onrecord.vendors.fencing import ABOUT, fence
 from onrecord.vendors.mirroring import kept
 from onrecord.vendors.port import vendor
 from onrecord.views.render import clip, visible
@@ -22,7 +22,6 @@ EXTRACT_BYTES = 16 * 1024
 ITEM_CHARACTERS = 1_200
 """How much of one message is retold."""
 NOTE_BYTES = 24 * 1024
-_FENCE_BYTES = 1024
 _ITEMS = 400
 """How many of the last messages are looked at."""
 
@@ -64,10 +63,10 @@ def _brief(value: Any) -> str:
 def handover(session: Session, link: dict[str, Any] | None, task: str) -> str:
     """The first prompt of the one who goes on: note and extract as data, then what to do."""
     before = f"{vendor(link['vendor']).title} as {link['agent']}" if link else "another agent"
-    parts = [f"You take over work that {before} did in the session {session.name}.", fenced(session.note(), NOTE_BYTES)]
+    parts = [f"You take over work that {before} did in the session {session.name}.", fence(session.note(), limit=NOTE_BYTES)]
     told = extract(session, link) if link else ""
     if told:
         about = f"The end of that conversation; [n] is its position in the record (`onrecord log {session.name}`)."
-        parts.append(fenced(told, EXTRACT_BYTES + _FENCE_BYTES, f"{about} {OPENING}"))
+        parts.append(fence(told, about=f"{about} {ABOUT}"))
     parts.append(task or "Go on with the work the note describes. Begin with its next action.")
-    return "\n\n".join(parts)
+    return "\n\n".join(part.rstrip() for part in parts)

@@ -132,6 +132,14 @@ def installed_commands(of: Vendor, place: Place) -> list[str]:
     return found
 
 
+def doubts(of: Vendor, place: Place) -> list[str]:
+    """What keeps hooks that are set up here from being called."""
+    if not is_set_up(of, place):
+        return []
+    hooks = [file.path for file in _files(of, place) if file.what in ("hooks", "plugin")]
+    return [line for path in hooks for line in of.setup_warnings(path, place.env)]
+
+
 def is_ours(name: str) -> Callable[[Any], bool]:
     """Tells a command of ours for this vendor from any other text."""
     pattern = re.compile(rf"(?:^|[\s/'\"])onrecord['\"]?\s+hook\s+{re.escape(name)}(?:\s|$)")

@@ -244,8 +244,8 @@ class Vendor(Protocol):
         `command` runs onrecord (an absolute program, perhaps with arguments); `hook VENDOR EVENT` is added to it.
         """
 
-    def setup_warnings(self, env: Mapping[str, str]) -> list[str]:
-        """What may keep hooks that are set up from being called, for instance that nobody has trusted them yet."""
+    def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
+        """What keeps the hooks in this file from being called, for instance that nobody has trusted them yet."""
 
     def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
         """The event before a tool runs and a payload it comes with: an edit, so that `setup --check` can try it."""

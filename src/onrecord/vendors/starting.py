@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import OnrecordError
-from onrecord.vendors.fencing import fenced
+from onrecord.vendors.fencing import fence
 from onrecord.vendors.hooks import STARTUP
 from onrecord.vendors.port import Request
 from onrecord.vendors.running import program_of
@@ -68,4 +68,4 @@ def _chosen(of: Vendor, request: Request) -> str | None:
 def opening(note: str, task: str) -> str:
     """The first prompt of a conversation that goes on from the note, because the one before it is not there."""
     asked = task or "Go on with the work the note describes. Begin with its next action."
-    return f"{fenced(note, OPENING_BYTES)}\n\n{asked}"
+    return f"{fence(note, limit=OPENING_BYTES)}\n{asked}"

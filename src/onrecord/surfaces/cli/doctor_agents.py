@@ -78,7 +78,7 @@ def _agent(of: Vendor, links: list[tuple[Session, dict[str, Any]]], records: Rec
         now = int(records.clock() * 1e6) if records is not None else 0
         said.append(f"last seen {ago(max(seen), now)}" if seen else "never seen to fire")
     said.append(f"a brief may have {of.capabilities.context_bytes:,} bytes")
-    doubts = of.setup_warnings(os.environ) if there else []
+    doubts = [line for place in places.values() for line in installing.doubts(of, place)]
     if doubts:
         return Check(f"agent {of.name}", "wrong", "; ".join(said), "; ".join(doubts))
     advice = "" if there else f"onrecord setup {of.name}"

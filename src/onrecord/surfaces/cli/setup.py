@@ -118,7 +118,7 @@ def _change(call: Call, chosen: list[Vendor], place: Place, command: Sequence[st
                 _diff(call, change)
             changes.append((change, _do(change, dry=dry)))
     told = [_told(change, state) for change, state in changes]
-    doubts = [] if removing or dry else [line for of in chosen for line in of.setup_warnings(os.environ)]
+    doubts = [] if removing or dry else [line for of in chosen for line in installing.doubts(of, place)]
     if call.output.json:
         data = {"scope": place.scope, "command": shlex.join(command), "changes": told, "warnings": doubts}
         call.output.envelope("setup", data)

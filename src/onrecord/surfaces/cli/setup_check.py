@@ -65,7 +65,7 @@ def _look(of: Vendor, place: Place) -> dict[str, Any]:
             lines.append(f"{change.path}: {change.problem}")
         elif commands and change.is_needed:
             lines.append(f"{change.path} is not as setup would write it now; onrecord setup {of.name} renews it")
-    doubts = of.setup_warnings(os.environ) if commands else []
+    doubts = installing.doubts(of, place)
     return {"vendor": of.name, "ok": ok and not doubts, "hooks": len(commands), "lines": [*lines, *doubts]}
 
 

@@ -96,6 +96,17 @@ def _turn(data: dict[str, Any]) -> str:
     return f"{len(items)} items: {lines}"
 
 
+def _located(data: dict[str, Any]) -> str:
+    told = " and told the brief" if (data.get("briefed") or {}).get("lines") else ""
+    return f"{data.get('vendor')} {data.get('vendor_id')}" + (f", {data['reason']}" if data.get("reason") else "") + told
+
+
+def _used(data: dict[str, Any]) -> str:
+    code = data.get("exit_code")
+    what = data.get("command") or ", ".join(map(str, data.get("paths") or ()))
+    return f"{data.get('tool')}: {what}" + (f" (exit {code})" if code is not None else "")
+
+
 def _begun(data: dict[str, Any]) -> str:
     return f"turn {data.get('turn', '?')}, based on {data.get('base', 0)}"
 
@@ -166,6 +177,9 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], str]] = {
     "session.forked": lambda data: f"{data.get('name')}, from position {(data.get('parent') or {}).get('position')}",
     "session.renamed": lambda data: f"{data.get('was')} -> {data.get('name')}",
     "agent.joined": _joined,
+    "agent.located": _located,
+    "tool.used": _used,
+    "attention.needed": lambda data: str(data.get("message")),
     "turn.begun": _begun,
     "turn.recorded": _turn,
     "item.added": lambda data: item_line(data.get("item") or {}),

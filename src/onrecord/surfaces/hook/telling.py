@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from onrecord.log.head import LIVE
-from onrecord.vendors.fencing import OPENING, fenced
+from onrecord.vendors.fencing import ABOUT, fence
 from onrecord.vendors.hooks import CLEARED, COMPACTED, PROMPT, START
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict
     if told["lines"] and not forgot:
         if set(keys) == set(told["lines"]):
             return "", None
-        preface, text = f"The record of your session moved on since you read it. {OPENING}", _news(lines, told["lines"])
+        preface, text = f"The record of your session moved on since you read it. {ABOUT}", _news(lines, told["lines"])
     else:
-        preface, text = f"{_who(session)} {OPENING}", "\n".join(lines)
-    said = fenced(text, vendor.capabilities.context_bytes, preface)
+        preface, text = f"{_who(session)} {ABOUT}", "\n".join(lines)
+    said = fence(text, about=preface, limit=vendor.capabilities.context_bytes)
     return said, {"position": session.head.position, "run": run, "lines": keys} if said else None
 
 

@@ -78,9 +78,9 @@ def _from(top: str, path: str) -> str:
 
 def _answer(verdict: Verdict) -> HookAnswer:
     if verdict.decision == ALLOW:
-        from onrecord.vendors.fencing import fenced
+        from onrecord.vendors.fencing import fence
 
-        return HookAnswer(context=fenced(verdict.advice, ADVICE_BYTES) if verdict.advice else "")
+        return HookAnswer(context=fence(verdict.advice, limit=ADVICE_BYTES) if verdict.advice else "")
     reason = f"onrecord: {verdict.reason}. To clear it: {verdict.clear}"
     return HookAnswer(decision=verdict.decision, reason=reason)
 
