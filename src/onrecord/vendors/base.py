@@ -131,13 +131,6 @@ class Base:
 
         return jsonl.read(place.path, mark, limit, self._translate, self.is_whole)
 
-    def parse(self, raw: str) -> Entry:
-        """A line that was kept, read again."""
-        from onrecord.vendors.jsonl import Found, records_of
-
-        found, _torn = records_of(raw.encode(), self.is_whole)
-        return self._translate(found[0] if len(found) == 1 else Found(raw, None))
-
     def _translate(self, found: Any) -> Entry:
         from onrecord.log.items import check_item
         from onrecord.vendors.port import Entry

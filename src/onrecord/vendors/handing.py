@@ -43,7 +43,7 @@ def extract(session: Session, link: dict[str, Any], *, limit: int = EXTRACT_BYTE
 def _items(session: Session, link: dict[str, Any]) -> Iterator[tuple[int, Item]]:
     of = vendor(link["vendor"])
     for one in kept(session, link["vendor"], link["id"]):
-        for item in of.parse(one.raw).items:
+        for item in of.translate(one.raw).items:
             if item.get("role") in ("user", "assistant", "tool"):
                 yield one.position, item
 

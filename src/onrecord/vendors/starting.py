@@ -50,7 +50,8 @@ def start(run: Wrapped, cwd: str, ask: Ask, *, text: str | None = None, **about:
 
 def check_installed(of: Vendor, request: Request) -> None:
     """One clear error before anything is on record, where the program is missing."""
-    probe = request._replace(vendor_id=request.vendor_id or str(uuid.uuid4()))
+    chosen = str(uuid.uuid4()) if of.capabilities.chooses_id else None
+    probe = request._replace(vendor_id=request.vendor_id or chosen)
     program_of(of.start(probe), request.env, of.title)
 
 
