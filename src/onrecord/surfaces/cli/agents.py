@@ -115,7 +115,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """How a run ended, as data."""
     why = outcome.why
     return {
-        "status": outcome.status, "finished": outcome.finished, "cause": why.cause, "message": why.message,
+        "exit_status": outcome.status, "finished": outcome.finished, "cause": why.cause, "message": why.message,
         "resets_at": why.resets_at, "vendor_id": outcome.vendor_id, "orphans": outcome.orphans,
         "interruption": outcome.interruption.position if outcome.interruption else None,
         "problems": outcome.problems,
