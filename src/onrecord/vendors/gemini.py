@@ -20,7 +20,6 @@ from onrecord.vendors.hooks import (
     BEFORE_TOOL,
     END,
     NOTICE,
-    OTHER,
     PROMPT,
     START,
     STOP,
@@ -69,6 +68,8 @@ class Gemini(Shaped):
         "gemini", moments=MOMENTS_OF, id_env="GEMINI_SESSION_ID", asks=False, context_in=(PROMPT, AFTER_TOOL)
     )
     id_form = r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}"
+    home_variable = "GEMINI_CLI_HOME"
+    home_below = ".gemini"
     own_flags: Sequence[str] = (
         "--session-id",
         "--resume",
@@ -93,13 +94,6 @@ class Gemini(Shaped):
             headless=True, forks=False, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
             verified=True,
         )  # fmt: skip
-
-    def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-        """As the shape has it; but it calls PreCompress before every turn, to ask itself whether to compress."""
-        call = super().parse_hook(payload, env)
-        if call.moment == COMPACT and payload.get("trigger") != "manual":
-            call.moment = OTHER
-        return call
 
     def home(self, env: Mapping[str, str]) -> Path:
         """Its config home, below the one the override names."""
