@@ -139,6 +139,6 @@ def hooks(tmp_path, bytecode) -> Hooks:
 @pytest.fixture
 def session(hooks) -> Session:
     """A session that has the conversation of `hooks.claude` on record as the agent `solver`."""
-    made = hooks.records().create("fix-403", agent="solver", objective="Fix the 403 after invite acceptance")
+    made: Session = hooks.records().create("fix-403", agent="solver", objective="Fix the 403 after invite acceptance")
     made.locate("claude", CONVERSATION, reason="startup")
     return made

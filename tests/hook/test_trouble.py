@@ -1,7 +1,7 @@
 """A hook never breaks its agent: whatever it is sent, whatever the store is in, however long things take."""
 
 import json
-import os
+import resource
 import shutil
 import stat
 import subprocess
@@ -34,7 +34,9 @@ def test_garbage_is_answered_with_nothing(hooks, session, number):
     assert session.views.position == before
 
 
-@pytest.mark.parametrize("words", [(), ("nobody", "X"), ("../port", "X"), ("claude_shaped", "X"), ("claude", "NoSuchEvent")])
+@pytest.mark.parametrize(
+    "words", [(), ("nobody", "X"), ("../port", "X"), ("claude_shaped", "X"), ("claude", "NoSuchEvent")]
+)
 def test_unknown_vendors_and_events_are_answered_with_nothing(hooks, session, words):
     """A command line that makes no sense is no reason to stop an agent."""
     done = subprocess.run(
@@ -171,13 +173,55 @@ def test_hooks_at_the_same_moment_lose_nothing(hooks, session, count):
     assert session.verify().ok
 
 
+def test_two_starts_at_the_same_moment_are_one(hooks, session, count):
+    """A vendor that calls the same hook from two settings files: one run, one link, and nothing went wrong."""
+    payload = {"session_id": "bbbbbbbb-0000-4000-8000-0000000000ad", "cwd": str(hooks.project), "source": "startup"}
+    env = {"ONRECORD_SESSION": "fix-403", "ONRECORD_AGENT": "twin"}
+    for _round in range(count(2, 20)):
+        running = [hooks.start("claude", "SessionStart", env) for _ in range(3)]
+        for process in running:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(payload).encode())
+            process.stdin.close()
+        for process in running:
+            with process:
+                assert process.wait(timeout=PATIENCE) == 0
+    agent = hooks.session().views.roster.agents["twin"]
+    assert (agent["runs"], len(agent["links"])) == (1, 1)
+    assert hooks.trouble() == ""
+
+
+def test_a_full_disk_is_answered_like_any_other_trouble(hooks, session):
+    """Where nothing more can be written a refusal is still one, though it is not on record; nothing is damaged."""
+    session.start_attempt("pytest")
+    full = 64 * 1024  # enough to read, and less than the schema alone takes up in the write-ahead log
+
+    def no_file_may_grow() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (full, full))
+
+    sent = {
+        "session_id": CONVERSATION,
+        "cwd": str(hooks.project),
+        "tool_name": "Edit",
+        "tool_input": {"file_path": "a"},
+    }
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "onrecord", "hook", "claude", "PreToolUse"], input=json.dumps(sent), text=True,
+        env=hooks.environment, cwd=hooks.project, capture_output=True, check=False, preexec_fn=no_file_may_grow,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "attempt 1" in done.stdout
+    assert hooks.kinds("gate.decided") == []
+    assert "could not be recorded" in hooks.trouble()
+    assert session.verify().ok
+
+
 def test_the_agents_directory_cannot_change_the_hook(hooks, session):
     """A project that has modules named like ours or Python's is not run by the hook."""
     for name in ("json.py", "onrecord.py", "apsw.py", "sitecustomize.py"):
         (hooks.project / name).write_text("import os\nos._exit(3)\n")
     session.start_attempt("pytest")
     assert "attempt 1" in hooks.edit().refusal
-    assert os.path.isfile(hooks.project / "json.py")
 
 
 def test_our_own_commands_are_never_in_the_way(hooks, session):

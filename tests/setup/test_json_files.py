@@ -2,6 +2,7 @@
 
 import json
 import string
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -25,10 +26,17 @@ _hook = st.fixed_dictionaries({"type": st.just("command"), "command": _words}, o
 _group = st.fixed_dictionaries({"hooks": st.lists(_hook, max_size=2)}, optional={"matcher": _words}) | _hook
 
 
+def settings(name: str, command: list[str]) -> dict[str, Any]:
+    """What is merged into a vendor's file."""
+    found = vendor(name).hook_settings(command)
+    assert isinstance(found, dict)
+    return found
+
+
 @st.composite
 def files(draw, name):
     """A settings file as people have them: any content, some of it hooks, any layout."""
-    events = sorted(vendor(name).hook_settings(COMMAND)["hooks"])
+    events = sorted(settings(name, COMMAND)["hooks"])
     content = draw(st.dictionaries(_words, _values, max_size=3))
     if draw(st.booleans()):
         some = st.sampled_from([*events, "SomeOtherEvent"])
@@ -37,7 +45,9 @@ def files(draw, name):
             content = dict(reversed(content.items()))
     indent = draw(st.sampled_from([None, 0, 1, 2, 4, "\t"]))
     tight = draw(st.booleans())
-    text = json.dumps(content, indent=indent, separators=(",", ":") if tight else None, ensure_ascii=draw(st.booleans()))
+    text = json.dumps(
+        content, indent=indent, separators=(",", ":") if tight else None, ensure_ascii=draw(st.booleans())
+    )
     if draw(st.booleans()):
         text = text.replace("{}", "{ }").replace("[]", "[\n]")
     if draw(st.booleans()):
@@ -51,7 +61,7 @@ def test_what_is_put_in_comes_out_byte_for_byte(name, data):
     """In and out leaves the file as it was; twice in is once in; nothing of the user's changes its meaning."""
     text = data.draw(files(name))
     assume(not text.startswith("\n") or not text.strip().startswith("\ufeff"))
-    wanted, ours = vendor(name).hook_settings(COMMAND), is_ours(name)
+    wanted, ours = settings(name, COMMAND), is_ours(name)
     user = json.loads(text.removeprefix("\ufeff"))
     assume(not jsontext.has_any(text, ours))
     put = jsontext.merged(text, wanted, ours)
@@ -73,8 +83,8 @@ def test_another_command_replaces_ours_and_still_comes_out(name, data):
     """A moved interpreter renews our entries in place of the old ones; taking them out leaves the file as it was."""
     text = data.draw(files(name))
     ours = is_ours(name)
-    first = jsontext.merged(text, vendor(name).hook_settings(COMMAND), ours)
-    moved = vendor(name).hook_settings(["/elsewhere/onrecord"])
+    first = jsontext.merged(text, settings(name, COMMAND), ours)
+    moved = settings(name, ["/elsewhere/onrecord"])
     second = jsontext.merged(first, moved, ours)
     assert len(jsontext.commands(second, ours)) == len(jsontext.commands(first, ours))
     assert all(one.startswith("/elsewhere/onrecord hook ") for one in jsontext.commands(second, ours))
@@ -85,7 +95,7 @@ def test_another_command_replaces_ours_and_still_comes_out(name, data):
 @given(data=st.data())
 def test_a_user_who_edits_around_our_part_keeps_every_edit(name, data):
     """Hooks the user added beside ours, also inside our own entry, and other settings, stay; ours alone goes."""
-    ours, wanted = is_ours(name), vendor(name).hook_settings(COMMAND)
+    ours, wanted = is_ours(name), settings(name, COMMAND)
     value = json.loads(jsontext.merged(data.draw(files(name)), wanted, ours).removeprefix("\ufeff"))
     event = data.draw(st.sampled_from(sorted(wanted["hooks"])))
     theirs = {"type": "command", "command": "their own"}
@@ -106,11 +116,11 @@ def test_a_user_who_edits_around_our_part_keeps_every_edit(name, data):
 @pytest.mark.parametrize("name", JSON_VENDORS)
 def test_a_file_of_our_own_is_known_as_ours(name):
     """A file we made is known as such, also after the command moved; one line of the user's makes it the user's."""
-    wanted, ours = vendor(name).hook_settings(COMMAND), is_ours(name)
+    wanted, ours = settings(name, COMMAND), is_ours(name)
     text = jsontext.created(wanted)
     assert json.loads(text) == wanted
     assert jsontext.is_created(text, wanted, ours)
-    moved = vendor(name).hook_settings(["/elsewhere/onrecord"])
+    moved = settings(name, ["/elsewhere/onrecord"])
     assert jsontext.merged(text, moved, ours) == jsontext.created(moved)
     theirs = json.dumps(json.loads(text) | {"model": "x"}, indent=2)
     assert not jsontext.is_created(theirs, wanted, ours)
@@ -126,7 +136,7 @@ def test_a_file_of_our_own_is_known_as_ours(name):
 def test_what_is_not_plain_json_is_refused(text):
     """Comments, other forms, other types where hooks belong: an error with a hint, never a rewritten file."""
     with pytest.raises((InvalidInput, Conflict)) as problem:
-        jsontext.merged(text, vendor("claude").hook_settings(COMMAND), is_ours("claude"))
+        jsontext.merged(text, settings("claude", COMMAND), is_ours("claude"))
     assert problem.value.hint
     if "//" in text or "/*" in text:
         assert "comments" in problem.value.message

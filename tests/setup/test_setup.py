@@ -1,7 +1,7 @@
 """`onrecord setup`: in, checked for real, again, and out; nothing of the user's is lost on the way."""
 
 import json
-import os
+import shlex
 import stat
 from pathlib import Path
 
@@ -176,7 +176,9 @@ def test_a_check_that_fails_says_so(setup):
     assert "does not refuse" in setup.run("setup", "claude", "--check").out
 
 
-@pytest.mark.parametrize("words", [["--user", "--project"], ["--check", "--remove"], ["--check", "--dry-run"], ["nobody"]])
+@pytest.mark.parametrize(
+    "words", [["--user", "--project"], ["--check", "--remove"], ["--check", "--dry-run"], ["nobody"]]
+)
 def test_what_makes_no_sense_is_refused(setup, words):
     """Ways that exclude one another, and agents nobody knows."""
     before = setup.tree()
@@ -186,12 +188,10 @@ def test_what_makes_no_sense_is_refused(setup, words):
 
 def test_a_name_with_spaces_in_the_path_is_quoted(setup):
     """The command is one line for a shell: every part of it stays one word."""
-    import shlex
-
     setup.ok("setup", "claude")
     place = Place(PROJECT_SCOPE, setup.project, setup.environment)
     for command in installed_commands(vendor("claude"), place):
         words = shlex.split(command)
-        assert os.path.isabs(words[0])
+        assert Path(words[0]).is_absolute()
         assert Path(words[0]).exists()
         assert words[-3:-1] == ["hook", "claude"]

@@ -74,6 +74,8 @@ class Copilot(Base):
     name = "copilot"
     title = "GitHub Copilot CLI"
     programs: Sequence[str] = ("copilot",)
+    context_lasts = False
+    home_variable = "COPILOT_HOME"
     own_flags: Sequence[str] = ("--session-id", "--resume", "--continue", "--name", "--connect")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")

@@ -68,6 +68,8 @@ class Gemini(Shaped):
         "gemini", moments=MOMENTS_OF, id_env="GEMINI_SESSION_ID", asks=False, context_in=(PROMPT, AFTER_TOOL)
     )
     id_form = r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}"
+    home_variable = "GEMINI_CLI_HOME"
+    home_below = ".gemini"
     own_flags: Sequence[str] = (
         "--session-id",
         "--resume",

@@ -40,8 +40,8 @@ class Opencode(Shaped):
 
     name = "opencode"
     title = "opencode"
-    context_stays = False
     programs: Sequence[str] = ("opencode",)
+    context_lasts = False
     dialect = Dialect("opencode", moments=MOMENTS_OF)
     id_form = r"ses_[A-Za-z0-9]{1,64}"
     own_flags: Sequence[str] = ("-s", "--session", "-c", "--continue", "--fork", "--dir")
