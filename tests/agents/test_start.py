@@ -1,9 +1,9 @@
 """Starting agents: on record before they run, linked by a chosen id, mirrored, and judged when they end."""
 
 import json
-import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ def test_what_an_agent_starts_knows_whose_it_is(desk, tmp_path):
     spy.write_text(f"#!/bin/sh\nenv > {tmp_path}/seen\n" + 'exec "$(dirname "$0")/real" "$@"\n')
     real = tmp_path / "bin" / "real"
     real.write_bytes(Path(__file__).with_name("pretender.py").read_bytes())
-    real.write_text(f"#!{os.sys.executable}\n" + real.read_text())
+    real.write_text(f"#!{sys.executable}\n" + real.read_text())
     real.chmod(0o755)
     desk.ok("start", "claude", "--name", "fix", "--agent", "worker", "-p", "go")
     seen = dict(line.split("=", 1) for line in (tmp_path / "seen").read_text().splitlines() if "=" in line)
@@ -110,7 +110,7 @@ def test_two_terminals_do_not_have_one_agent(desk, tmp_path):
     """A second start of the same agent is refused while the first one runs."""
     desk.plan(f"hang {tmp_path}/pid")
     with desk.started("start", "claude", "--name", "fix", "-p", "go", stdin=subprocess.DEVNULL) as wrapper:
-        until(lambda: (tmp_path / "pid").exists())
+        until((tmp_path / "pid").exists)
         error = desk.error("start", "claude", "--name", "fix", "-p", "again", code=7, kind="lease_held")
         assert "fix" in error["message"] or "claude" in error["message"]
         wrapper.send_signal(signal.SIGINT)

@@ -97,7 +97,7 @@ def killed_after_reissue(desk, *, delivered):
 
 
 def test_killed_before_the_prompt_was_delivered_it_is_delivered_once(limited):
-    """kill -9 between the record and the agent: the conversation never saw the prompt, so it gets it, once."""
+    """SIGKILL between the record and the agent: the conversation never saw the prompt, so it gets it, once."""
     killed_after_reissue(limited, delivered=False)
     done = limited.run("resume", "fix", "--wait")
     assert done.code == 0, done
@@ -105,7 +105,7 @@ def test_killed_before_the_prompt_was_delivered_it_is_delivered_once(limited):
 
 
 def test_killed_after_the_prompt_was_delivered_it_is_not_doubled(limited):
-    """kill -9 after the agent had the prompt: it is told to go on, and the prompt is not issued a third time."""
+    """SIGKILL after the agent had the prompt: it is told to go on, and the prompt is not issued a third time."""
     killed_after_reissue(limited, delivered=True)
     assert limited.prompts() == ["Find the bug", "Find the bug"]
     done = limited.run("resume", "fix", "--wait")

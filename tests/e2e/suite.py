@@ -1,6 +1,8 @@
 """What every coding agent's real program must show. A module per vendor subclasses this and names the program."""
 
 import json
+import os
+import signal
 import sys
 import uuid
 from typing import Any, ClassVar
@@ -136,13 +138,20 @@ class AgentSuite(ProgramSuite):
             for beside in file.parent.glob(f"{file.name}*"):
                 beside.unlink()
         data = agent.resumed("Which word was it? [[say ochre]]")
-        last = lab.server.conversation()[-1].text
-        assert "Which word was it?" in last
-        if data["state"] == "resumed":
-            assert data["verified"]
-            assert "The word is magenta." in last
-        else:
-            assert data["why"], "not restored, because ..."
+        assert (data["state"], data["verified"]) == ("resumed", True), data
+        assert "The word is magenta." in lab.server.conversation()[-1].text
+
+    def test_a_killed_agent_leaves_nothing_running(self, lab: Lab):
+        """T12, H31: when the agent alone is killed, its death is on record and the tool it left behind is ended."""
+        agent = self.set_up(lab)
+        run = lab.start(agent.command(f"Begin. {UNDER_WAY}"))
+        lab.appears("under-way")
+        os.kill(agent.process(), signal.SIGKILL)
+        done = run.wait()
+        assert done.status != 0, "a run that stopped is no success"
+        stops = [event["data"] for event in agent.events() if event["kind"] == "interruption.recorded"]
+        assert [stop["cause"] for stop in stops] == ["killed"], stops
+        assert lab.room.inhabitants() == []
 
 
 class Agent:
@@ -184,6 +193,10 @@ class Agent:
 
     def links(self) -> list[dict[str, Any]]:
         return [event["data"] for event in self.events() if event["kind"] == "agent.located"]
+
+    def process(self) -> int:
+        """The agent's own process, as the record has it."""
+        return int([link["process"] for link in self.links() if "process" in link][-1]["pid"])
 
     def kept(self) -> str:
         """What the record has of the conversation."""

@@ -75,7 +75,7 @@ class Terminal:
         """Go down a list until the mark stands before the choice, and take it."""
         self.shows(re.escape(choice))
         for _ in range(ROWS):
-            if re.search(rf"[›❯●>] *(\d+\. *)?{re.escape(choice)}", self.screen):
+            if re.search(rf"[›>●] *(\d+\. *)?{re.escape(choice)}", self.screen):
                 self.press("Enter")
                 return
             self.press("Down")

@@ -38,6 +38,7 @@ class Codex(Shaped):
     title = "OpenAI Codex"
     dialect = Dialect("codex", asks=False)
     programs: Sequence[str] = ("codex",)
+    home_variable = "CODEX_HOME"
     own_flags: Sequence[str] = ("--last", "resume", "fork", "exec")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")

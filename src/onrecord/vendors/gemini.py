@@ -68,6 +68,8 @@ class Gemini(Shaped):
         "gemini", moments=MOMENTS_OF, id_env="GEMINI_SESSION_ID", asks=False, context_in=(PROMPT, AFTER_TOOL)
     )
     id_form = r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}"
+    home_variable = "GEMINI_CLI_HOME"
+    home_below = ".gemini"
     own_flags: Sequence[str] = (
         "--session-id",
         "--resume",
@@ -362,11 +364,11 @@ def _is_whole(record: dict[str, Any]) -> bool:
     return {"id", "timestamp", "type"} <= record.keys()
 
 
-def _lines(path: str) -> Iterator[dict[str, Any]]:
+def _lines(path: str, containing: bytes = b"") -> Iterator[dict[str, Any]]:
     """The records of a file, one after the other."""
     from onrecord.vendors.jsonl import records_in
 
-    return records_in(path, _is_whole)
+    return records_in(path, _is_whole, containing)
 
 
 def _is_stub(path: Path) -> bool:
@@ -377,7 +379,7 @@ def _is_stub(path: Path) -> bool:
 def _left_out(path: str) -> int:
     turns = {
         text(record.get("id"))
-        for record in _lines(path)
+        for record in _lines(path, LEFT_OUT[0].encode())
         if record.get("type") == "user" and _first_words(record).startswith(LEFT_OUT[0])
     }
     return len(turns)

@@ -71,11 +71,13 @@ class Kept(NamedTuple):
 
 def place_of(link: dict[str, Any], env: Mapping[str, str]) -> Place | None:
     """Where a conversation of the record is on this machine: by its recorded path, else by its id."""
-    about = link["first"] | link["last"]
+    about, of = link["first"] | link["last"], vendor(link["vendor"])
     path = about.get("transcript")
     if isinstance(path, str) and path and Path(path).is_file():
-        return Place(link["id"], path, str(about.get("home") or ""), str(about.get("cwd") or ""))
-    return vendor(link["vendor"]).find(link["id"], env)
+        place = Place(link["id"], path, str(about.get("home") or ""), str(about.get("cwd") or ""))
+        if link["id"] in path or of.read(place, limit=1).entries:  # a database may be there without the conversation
+            return place
+    return of.find(link["id"], env)
 
 
 def mirror(

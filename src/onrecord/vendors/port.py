@@ -205,13 +205,13 @@ class Vendor(Protocol):
         """Every conversation in this home."""
 
     def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
-        """What was added since the mark, at most about `limit` bytes; whole records only."""
-
-    def parse(self, raw: str) -> Entry:
-        """A record that was kept word for word, read again; what `read` makes of it."""
+        """What was added since the mark, at most about `limit` bytes; whole records only. Nothing: the end."""
 
     def place_at(self, path: Path, env: Mapping[str, str]) -> Place | None:
         """The conversation that a file holds, wherever the file is; None when it holds none of this vendor."""
+
+    def parse(self, raw: str) -> Entry:
+        """A record that was kept word for word, read again; what `read` makes of it."""
 
     def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
         """What was said in a conversation, each item with the number of the entry it comes from.

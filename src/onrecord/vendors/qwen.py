@@ -38,6 +38,7 @@ class Qwen(Shaped):
     dialect = Dialect("qwen", id_env="QWEN_CODE_SESSION_ID")
     programs: Sequence[str] = ("qwen",)
     context_lasts = False
+    home_variable = "QWEN_HOME"
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")

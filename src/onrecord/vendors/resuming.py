@@ -17,17 +17,28 @@ from onrecord.log.head import LIVE
 from onrecord.vendors import spawned
 from onrecord.vendors.hooks import RESUMED
 from onrecord.vendors.mirroring import has_gaps, kept, mirror, place_of, standing
-from onrecord.vendors.port import KILLED, OVERLOAD, RATE_LIMIT, TOKENS, USAGE_WINDOW, USER, Place, Request, vendor
+from onrecord.vendors.port import (
+    KILLED,
+    OVERLOAD,
+    RATE_LIMIT,
+    TOKENS,
+    USAGE_WINDOW,
+    USER,
+    Hazard,
+    Place,
+    Request,
+    vendor,
+)
 from onrecord.vendors.running import program_of
 from onrecord.vendors.starting import join, opening, start
-from onrecord.vendors.wrapping import record_prompt, wrap
+from onrecord.vendors.wrapping import VIA, record_prompt, wrap
 from onrecord.views.facts import TEXT_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from onrecord.session.handle import Session
-    from onrecord.vendors.port import Hazard, Launch, Vendor
+    from onrecord.vendors.port import Launch, Vendor
     from onrecord.vendors.wrapping import Ask, Outcome, Wrapped
 
 IN_USE = "in_use"
@@ -171,7 +182,7 @@ def prepare(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) 
     if planned.place is not None:
         mirror(session, planned.of.name, planned.vendor_id, planned.env, place=planned.place)
     if planned.put_back:
-        place = put_back(session, planned)
+        place = _put_where_it_is_looked_for(session, planned, consent)
         planned = planned._replace(place=place, put_back=False, hazards=planned.of.hazards(place, planned.env))
     mended = []
     for hazard in planned.hazards:
@@ -184,6 +195,24 @@ def prepare(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) 
         elif hazard.fatal:
             raise NotRestored(f"not restored, because {hazard.message}", hint=f"--yes agrees to this: {hazard.fix}")
     return planned, mended
+
+
+def _put_where_it_is_looked_for(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) -> Place:
+    """Write the copy for the directory of the plan; what is there for another one steps aside, if it may."""
+    if planned.place is None:
+        return put_back(session, planned)
+    old = Path(planned.place.path)
+    message = f"{planned.of.title} would look for the conversation in {planned.cwd} only"
+    hazard = Hazard("elsewhere", message, f"move {old} aside, and write it for {planned.cwd}", (str(old),), fatal=True)
+    if not consent(hazard):
+        raise NotRestored(f"not restored, because {message}", hint=f"--yes agrees to this: {hazard.fix}")
+    aside = old.with_name(f"{old.name}.onrecord-moved")
+    old.rename(aside)
+    try:
+        return put_back(session, planned)
+    except BaseException:
+        aside.rename(old)
+        raise
 
 
 def resume(run: Wrapped, planned: Plan, ask: Ask, ways: Ways) -> Resumed:
@@ -223,7 +252,7 @@ def _run(run: Wrapped, planned: Plan, ask: Ask) -> Outcome:
     """The prompt alone goes in: what the conversation was told when it began, it still knows."""
     session, place = run.session, planned.place
     where = {"home": place.home, "transcript": place.path} if place else {}
-    about = {"reason": RESUMED, "cwd": planned.cwd, **where, **run.survey(planned.cwd)}
+    about = {"reason": RESUMED, "cwd": planned.cwd, "via": VIA, **where, **run.survey(planned.cwd)}
     session.locate(run.of.name, planned.vendor_id, **about)
     launch = command(planned._replace(env=dict(run.env)), ask)
     prompted = record_prompt(session, ask)

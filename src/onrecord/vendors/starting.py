@@ -10,14 +10,14 @@ from onrecord.vendors.fencing import fence
 from onrecord.vendors.hooks import STARTUP
 from onrecord.vendors.port import Request
 from onrecord.vendors.running import program_of
-from onrecord.vendors.wrapping import environment, record_prompt, token, wrap
+from onrecord.vendors.wrapping import VIA, environment, record_prompt, token, wrap
 
 if TYPE_CHECKING:
     from onrecord.vendors.port import Vendor
     from onrecord.vendors.wrapping import Ask, Outcome, Wrapped
 
-OPENING_NOTE = 48 * 1024
-"""How many characters of the note go into a first prompt: systems take no argument over 128 KiB."""
+OPENING_BYTES = 48 * 1024
+"""How many bytes of the note go into a first prompt: systems take no argument over 128 KiB."""
 
 
 def join(run: Wrapped, **about: Any) -> Wrapped:
@@ -42,7 +42,9 @@ def start(run: Wrapped, cwd: str, ask: Ask, *, text: str | None = None, **about:
     prompted = record_prompt(run.session, ask, **about)
     if request.vendor_id:
         home = str(run.of.home({**run.env, **launch.env}))
-        run.session.locate(run.of.name, request.vendor_id, reason=STARTUP, cwd=cwd, home=home, **run.survey(cwd))
+        run.session.locate(
+            run.of.name, request.vendor_id, reason=STARTUP, cwd=cwd, home=home, via=VIA, **run.survey(cwd)
+        )
     return wrap(run, launch, vendor_id=request.vendor_id, headless=ask.headless, prompted=prompted)
 
 
@@ -67,4 +69,4 @@ def _chosen(of: Vendor, request: Request) -> str | None:
 def opening(note: str, task: str) -> str:
     """The first prompt of a conversation that goes on from the note, because the one before it is not there."""
     asked = task or "Go on with the work the note describes. Begin with its next action."
-    return fence(note[:OPENING_NOTE]) + "\n" + asked
+    return f"{fence(note, limit=OPENING_BYTES)}\n{asked}"

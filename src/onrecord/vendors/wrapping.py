@@ -36,6 +36,8 @@ MIRROR_AT_MOST = 1.0
 """How long one such look may take: the agent's output waits meanwhile."""
 RENEW_SECONDS = 60.0
 PROMPT_PREFIX = "prompt/"
+VIA = "wrapper"
+"""Who says where a conversation is: this process, and not a hook of the agent."""
 _SIGINT = 2
 _GLIMPSE = 65_536
 
@@ -159,6 +161,8 @@ class _Looking:
         self.launch = launch
         self.expected = vendor_id if resumed else None
         self.current = vendor_id
+        self._had = [vendor_id] if vendor_id else []
+        """The conversations of this run, in order: ids rotate, and what the one before gained last is kept too."""
         self.came_up: str | None = None
         self.wrong = False
         self.rewritten = False
@@ -221,7 +225,7 @@ class _Looking:
         for event in session.events(after=self._since, kinds=("agent.located",)):
             self._since = event.position
             about = event.data or {}
-            if event.by == session.agent and about.get("via") and about.get("vendor") == self.run.of.name:
+            if event.by == session.agent and about.get("via") == "hook" and about.get("vendor") == self.run.of.name:
                 self._see(str(about["vendor_id"]), linked=True)
 
     def _see(self, seen: str, *, linked: bool = False) -> None:
@@ -235,6 +239,8 @@ class _Looking:
             rotated = {"reason": CLEARED} if self.current else {}
             self._locate(seen, cwd=self.launch.cwd, home=self._home(), **about, **rotated)
         self.current = seen
+        if seen not in self._had:
+            self._had.append(seen)
 
     def _home(self) -> str:
         return str(self.run.of.home({**self.run.env, **self.launch.env}))
@@ -254,9 +260,9 @@ class _Looking:
         self.recording(lambda: self.run.session.locate(self.run.of.name, vendor_id, **about))
 
     def _mirror(self, seconds: float | None) -> None:
-        if self.current:
-            done = mirror(self.run.session, self.run.of.name, self.current, self.run.env, seconds=seconds)
-            self.rewritten = self.rewritten or (done.rewritten and self.current == self.expected)
+        for vendor_id in self._had:
+            done = mirror(self.run.session, self.run.of.name, vendor_id, self.run.env, seconds=seconds)
+            self.rewritten = self.rewritten or (done.rewritten and vendor_id == self.expected)
 
     def _renew(self) -> None:
         session = self.run.session
