@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Record
     from onrecord.views.view import View
 
-VIEWS_VERSION = "whole.4"
+VIEWS_VERSION = "whole.5"
 """Changes whenever a fold changes its meaning, so that older snapshots are not taken up."""
 
 DIGEST_BYTES = 32
