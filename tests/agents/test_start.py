@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from onrecord import machine
 from tests.agents.conftest import gone, until
 
 
@@ -147,3 +148,12 @@ def test_the_answer_as_json_is_one_envelope(desk):
     data = desk.data("start", "claude", "--name", "fix", "-p", "go", kind="agent_run")
     assert (data["state"], data["finished"], data["cause"], data["agent"]) == ("started", True, "finished", "claude")
     assert json.dumps(data["vendor_id"]) in desk.transcripts()[0].read_text()
+
+
+def test_a_process_that_ended_before_it_was_looked_at_holds_nothing():
+    """An agent that is gone before its start time could be read is gone, and nobody waits for it."""
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+        about = machine.identity_of(process.pid)
+    assert about["started"] is None
+    assert machine.is_gone(about)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
-from onrecord.errors import NotFound
+from onrecord.errors import NameTaken, NotFound
 from onrecord.log.head import LIVE, PAUSED
 from onrecord.log.names import check_name, is_ulid
 from onrecord.surfaces.cli import agents
@@ -78,7 +78,12 @@ def _session(call: Call, agent: str) -> Session:
     if name is None:
         letters = "".join(one if one.isalnum() and one.isascii() else "-" for one in Path.cwd().name).strip("-")
         name = f"{letters[:40] or 'session'}-{time.strftime('%m%d-%H%M%S')}"
-    session = _found(records, name, agent) or records.create(name, agent=agent, objective=call.get("objective"))
+    session = _found(records, name, agent)
+    if session is None:
+        try:
+            session = records.create(name, agent=agent, objective=call.get("objective"))
+        except NameTaken:  # another process was quicker; both mean the same session
+            session = records.get(name, agent=agent)
     _go_on(session)
     return session
 
