@@ -21,7 +21,7 @@ def test_a_healthy_store(working):
     assert str(working.store) in found["store"]["value"]
     assert "to be indexed" in found["search"]["value"]
     assert data["store"]["sessions"] == 1
-    assert data["store"]["schema_version"] == 1
+    assert data["store"]["schema_version"] == 2
     assert tuple(map(int, data["store"]["sqlite"].split("."))) >= (3, 51, 3)
 
 
