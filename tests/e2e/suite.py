@@ -84,6 +84,9 @@ def unknown_id(cli: Cli) -> str:
 class AgentSuite(ProgramSuite):
     """The program through onrecord, as a user runs it: set up once, then started, killed and resumed by our name."""
 
+    hears_nudges = True
+    """Whether a hook can keep it from stopping."""
+
     def set_up(self, lab: Lab) -> "Agent":
         done = lab.onrecord("setup", self.name, "--user", "--no-input")
         assert done.status == 0, done
@@ -123,7 +126,8 @@ class AgentSuite(ProgramSuite):
         assert [one["rule"] for one in decided if one["act"] == "edit"] == ["unresolved_attempt"], decided
         last = lab.server.conversation()[-1].text
         assert "To clear it: onrecord attempt" in last
-        assert [one["rule"] for one in decided if one["act"] == "stop"] == ["note"], "it is nudged once, and may stop then"
+        nudges = [one["rule"] for one in decided if one["act"] == "stop"]
+        assert nudges == (["note"] if self.hears_nudges else []), "it is nudged once, and may stop then"
 
     def test_a_lost_conversation_is_put_back_from_the_record(self, lab: Lab):
         """A21: when the vendor's own copy is gone, the record's copy is put back and resumed; nothing is invented."""

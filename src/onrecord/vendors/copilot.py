@@ -11,6 +11,7 @@ from onrecord.vendors.base import HOOK_SECONDS, SAFE_CONTEXT, Base, has, home_of
 from onrecord.vendors.claude_shaped import (
     NO_REASON,
     OUTPUT_LIMIT,
+    about,
     mapping,
     outcome,
     reason_of,
@@ -286,6 +287,7 @@ class Copilot(Base):
             exit_code=code,
             output=output[-OUTPUT_LIMIT:],
             payload=payload,
+            **about(moment, payload),
         )
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
