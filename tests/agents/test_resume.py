@@ -39,6 +39,18 @@ def test_nothing_is_told_again_to_a_conversation_that_knows_it(killed):
     assert killed.prompts()[-1] == "Go on"
 
 
+def test_an_interruption_is_told_until_the_agent_runs_again(desk):
+    """G09, G10: the note and the overview say why it stopped and until when; once it went on, they do not any more."""
+    desk.plan("limit 7200", "answer")
+    desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
+    note = desk.ok("show", "fix", "--note")
+    assert "usage_window, until 20" in note
+    assert "stopped: usage_window" in desk.ok()
+    desk.ok("resume", "fix", "-p", "Go on")
+    assert "usage_window" not in desk.ok("show", "fix", "--note")
+    assert "stopped" not in desk.ok()
+
+
 def test_the_command_can_be_printed_instead(killed):
     """--print: one line for a shell, and nothing moves."""
     position = killed.session("fix").head.position

@@ -203,7 +203,7 @@ class _Looking:
         now = time.monotonic()
         if self.came_up is None or now - self._looked >= LOOK_SECONDS:
             self._looked = now
-            self._look()
+            self.recording(self._look)
         if now - self._mirrored >= MIRROR_SECONDS:
             self.recording(lambda: self._mirror(MIRROR_AT_MOST))
             self._mirrored = time.monotonic()
@@ -217,7 +217,7 @@ class _Looking:
         seen = run.of.locate(self._pid, {**run.env, **self.launch.env})
         if seen:
             self._see(seen)
-        self.recording(self._hear_hooks)
+        self._hear_hooks()
 
     def _hear_hooks(self) -> None:
         """The conversations that hooks of this very run put on record."""
@@ -251,7 +251,7 @@ class _Looking:
         """What cannot be recorded never ends the agent; it is told when the agent has ended."""
         try:
             return act()
-        except OnrecordError as problem:
+        except (OnrecordError, OSError) as problem:
             if str(problem) not in self.problems:
                 self.problems.append(str(problem))
             return None
@@ -278,11 +278,13 @@ class _Looking:
         self.recording(self._hear_hooks)
         self.recording(lambda: self._mirror(None))
         if self.current:
-            run = self.run
-            link = self.recording(lambda: run.session.views.roster.link(run.of.name, self.current or ""))
-            place = place_of(link, run.env) if link else None
-            about = {"transcript": place.path} if place else {}
-            self._locate(self.current, **about, **run.survey(self.launch.cwd))
+            about = self.recording(lambda: self._where(self.current or "")) or {}
+            self._locate(self.current, **about, **self.run.survey(self.launch.cwd))
+
+    def _where(self, vendor_id: str) -> dict[str, str]:
+        link = self.run.session.views.roster.link(self.run.of.name, vendor_id)
+        place = place_of(link, self.run.env) if link else None
+        return {"transcript": place.path} if place else {}
 
     def grew(self) -> bool:
         """Whether the expected conversation has more, in the same file, than when the run began."""

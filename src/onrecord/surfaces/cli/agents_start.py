@@ -11,7 +11,7 @@ from onrecord import machine
 from onrecord.errors import NameTaken, NotFound
 from onrecord.log.head import LIVE, PAUSED
 from onrecord.log.names import check_name, is_ulid
-from onrecord.surfaces.cli import agents
+from onrecord.surfaces.cli import agents, state_file
 from onrecord.surfaces.cli.exits import UsageError
 from onrecord.surfaces.cli.shapes import session_data
 from onrecord.vendors import spawned
@@ -122,6 +122,7 @@ def _request(cwd: str, ask: Ask) -> Request:
 def finish(call: Call, session: Session, outcome: Outcome, state: str, **more: Any) -> int:
     """Tell how it ended, and wait for a limit to end if that was asked for."""
     agents.tell_outcome(call, session, outcome)
+    state_file.after(call, session)
     if "wait" in call and not outcome.finished:
         from onrecord.surfaces.cli.agents_resume import wait_and_resume
 
