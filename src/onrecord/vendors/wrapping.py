@@ -14,7 +14,7 @@ from onrecord import machine
 from onrecord.errors import LeaseLost, OnrecordError
 from onrecord.log.names import make_ulid
 from onrecord.vendors import spawned
-from onrecord.vendors.hooks import CLEARED
+from onrecord.vendors.hooks import CLEARED, STARTUP
 from onrecord.vendors.mirroring import mirror, place_of, standing
 from onrecord.vendors.port import CRASH, FINISHED, KILLED, UNKNOWN, USER, Interruption
 from onrecord.vendors.running import run_headless, run_on_terminal
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 SESSION_VARIABLE, AGENT_VARIABLE = "ONRECORD_SESSION", "ONRECORD_AGENT"
 LOOK_SECONDS = 1.0
-"""How often a run's lock files, and what its hooks recorded, are looked at once its conversation is known."""
+"""How often a run's lock files, and what its hooks recorded, are looked at."""
+EAGER_SECONDS = 20.0
+"""For so long they are looked at all the time, until the conversation is known: a run may be short."""
 MIRROR_SECONDS = 5.0
 """How often a running agent's transcript is mirrored."""
 MIRROR_AT_MOST = 1.0
@@ -168,7 +170,7 @@ class _Looking:
         self.rewritten = False
         self.problems: list[str] = []
         self._pid = 0
-        self._looked = self._mirrored = self._renewed = time.monotonic()
+        self._began = self._looked = self._mirrored = self._renewed = time.monotonic()
         self._since = run.session.views.position
         self._place: Place | None = None
         self._mark: Mark | None = None
@@ -201,7 +203,8 @@ class _Looking:
     def tick(self) -> bool:
         """Now and then: lock files, what the hooks recorded, the mirror, the lease."""
         now = time.monotonic()
-        if self.came_up is None or now - self._looked >= LOOK_SECONDS:
+        eager = self.came_up is None and now - self._began < EAGER_SECONDS
+        if eager or now - self._looked >= LOOK_SECONDS:
             self._looked = now
             self.recording(self._look)
         if now - self._mirrored >= MIRROR_SECONDS:
@@ -235,9 +238,9 @@ class _Looking:
             if self.wrong:
                 return
         if seen != self.current and not linked:
-            about = {"process": machine.identity_of(self._pid)} if self._pid else {}
-            rotated = {"reason": CLEARED} if self.current else {}
-            self._locate(seen, cwd=self.launch.cwd, home=self._home(), **about, **rotated)
+            about: dict[str, Any] = {"process": machine.identity_of(self._pid)} if self._pid else {}
+            about |= {"reason": CLEARED if self.current else STARTUP, "via": VIA, **self.run.survey(self.launch.cwd)}
+            self._locate(seen, cwd=self.launch.cwd, home=self._home(), **about)
         self.current = seen
         if seen not in self._had:
             self._had.append(seen)
