@@ -149,6 +149,19 @@ def test_a_silent_fresh_start_is_noticed(killed):
     assert "onrecord-data nonce=" in killed.prompts()[-1] or any("onrecord-data" in one for one in killed.prompts())
 
 
+def test_a_transcript_that_was_cut_on_resume_is_noticed_and_not_lost(killed):
+    """T13: a program that empties the file is not called verified, and what was there before stays on record."""
+    before = killed.transcripts()[0].read_text().splitlines()
+    killed.plan("truncate")
+    data = killed.data("resume", "fix", "-p", "Go on", kind="resumption")
+    assert (data["state"], data["verified"]) == ("resumed", False)
+    assert "replaced its transcript" in data["why"]
+    kept = [
+        line for event in killed.session("fix").events(kinds=("payload.kept",)) for line in event.data.get("lines", ())
+    ]
+    assert all(line in kept for line in before)
+
+
 def test_never_means_a_fresh_one(killed):
     """--policy never: a new conversation from the note, though the old one could be resumed."""
     data = killed.data("resume", "fix", "--policy", "never", "-p", "Go on", kind="resumption")
