@@ -13,8 +13,8 @@
     │   ├── IllegalTransition · SessionClosed · SessionPaused · SessionErased · SessionHeld
     │   ├── LeaseHeld · LeaseLost
     │   ├── TurnConflict · EffectUnknown
-    │   ├── ConversationHeld · NotRestored
-    │   └── TrajectoryMoved · SessionFrozen · SessionRetired
+    │   ├── TrajectoryMoved · SessionFrozen · SessionRetired
+    │   └── ConversationHeld · NotRestored
     ├── BudgetExhausted
     ├── CompactionFailed
     ├── TokenMismatch · AssemblyFailed
@@ -188,20 +188,6 @@ class EffectUnknown(Conflict):
     hint = "find out what happened, then settle_effect(key, result=...) or once(..., rerun_unknown=True)"
 
 
-class ConversationHeld(Conflict):
-    """Another living process has the agent's conversation."""
-
-    code = "conversation_held"
-    retryable = True
-    pids: list[int]
-
-
-class NotRestored(Conflict):
-    """The agent's conversation could not be gone on with, and nothing else was wanted."""
-
-    code = "not_restored"
-
-
 class TrajectoryMoved(TurnConflict):
     """A reply to a trajectory that has moved since the request was prepared; nothing changed."""
 
@@ -223,6 +209,20 @@ class SessionRetired(Conflict):
 
     code = "session_retired"
     hint = "start another session"
+
+
+class ConversationHeld(Conflict):
+    """Another living process has the agent's conversation."""
+
+    code = "conversation_held"
+    retryable = True
+    pids: list[int]
+
+
+class NotRestored(Conflict):
+    """The agent's conversation could not be gone on with, and nothing else was wanted."""
+
+    code = "not_restored"
 
 
 class BudgetExhausted(OnrecordError):

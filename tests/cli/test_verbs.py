@@ -12,9 +12,20 @@ pytestmark = pytest.mark.every_store
 
 # The tests of these verbs are in files of their own.
 ELSEWHERE = {
-    "demo", "store", "doctor", "export", "import", "backup", "completion", "gate", "start", "adopt", "handoff", "mirror",
+    "demo",
+    "store",
+    "doctor",
+    "export",
+    "import",
+    "backup",
+    "completion",
+    "gate",
+    "start",
+    "adopt",
+    "handoff",
+    "mirror",
     "restore",
-}  # fmt: skip
+}
 
 
 def test_a_bare_command_teaches_a_newcomer_and_makes_nothing(command):

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,23 @@ def test_a_line_without_end_is_bounded(tmp_path, monkeypatch):
     raws, torn = followed(path, 500)
     assert raws == ['{"said": "after"}']
     assert torn == 9
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """A long transcript is followed in steps that hold about the limit, not the file."""
+    path = tmp_path / "t.jsonl"
+    line = json.dumps({"said": "x" * 1_000}).encode() + b"\n"
+    path.write_bytes(line * 16_000)
+    mark, records = None, 0
+    tracemalloc.start()
+    try:
+        while (chunk := read(path, mark, 128 * 1024)).entries:
+            mark, records = chunk.mark, records + len(chunk.entries)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert records == 16_000
+    assert held < 2 * 1024 * 1024 < path.stat().st_size / 4
 
 
 def test_a_file_that_shrank_is_read_anew(tmp_path):

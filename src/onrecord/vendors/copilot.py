@@ -78,7 +78,7 @@ class Copilot(Base):
     context_lasts = False
     home_variable = "COPILOT_HOME"
     own_flags: Sequence[str] = ("--session-id", "--resume", "--continue", "--name", "--connect")
-    interrupt_keys: Sequence[str] = ("Escape",)
+    interrupt_keys: Sequence[str] = ("Escape", "Escape")
     exit_keys: Sequence[str] = ("C-c", "C-c")
     prompt_patterns: Sequence[str] = (
         r"Do you want to (run this command|edit|create|allow|use)", r"Confirm folder trust", r"Do you trust the files",

@@ -54,7 +54,8 @@ WORDS = {
     USER: r"interrupted by user|request interrupted|operation cancelled|user cancell?ed|aborted by user",
     REFUSED: (
         r"invalid api key|please run /login|not logged in|authentication|unauthorized|\b401\b|credit balance"
-        r"|no conversation found|no rollout found|session not found|no saved session|invalid session identifier"
+        r"|no conversation found|no previous sessions found|no rollout found|session not found|no saved session"
+        r"|invalid session identifier"
         r"|no session, task, or name matched|already in use|already exists|active writer|permission denied"
     ),
 }

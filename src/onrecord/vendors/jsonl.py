@@ -28,6 +28,7 @@ HEAD = 256 * 1024
 LINE_LIMIT = 64 * 1024 * 1024
 """The longest line that is taken for a record, in bytes; a longer one counts as torn."""
 RECORD_START = re.compile(r'\{"')
+HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 SALVAGE_TRIES = 5_000
 """In how many places of a torn line a whole record is looked for."""
 
@@ -139,7 +140,9 @@ def records_of(line: bytes, whole: Callable[[Record], bool]) -> tuple[list[Found
 def _accept(text: str, value: Any) -> tuple[list[Found], int]:
     if not _is_text(text):
         return [], 1  # its bytes are no UTF-8: keeping it would mean changing it
-    return [Found(text, _clean(value) if isinstance(value, dict) else None)], 0
+    if not isinstance(value, dict):
+        return [Found(text, None)], 0
+    return [Found(text, _clean(value) if HALVES.search(text) else value)], 0
 
 
 def _record_at(text: str, position: int) -> tuple[Record, int] | None:
