@@ -8,8 +8,10 @@ import pytest
 
 from onrecord.surfaces.cli.verbs import VERBS, shown
 
+pytestmark = pytest.mark.every_store
+
 # The tests of these verbs are in files of their own.
-ELSEWHERE = {"demo", "doctor", "export", "import", "backup", "completion", "gate"}
+ELSEWHERE = {"demo", "store", "doctor", "export", "import", "backup", "completion", "gate"}
 
 
 def test_a_bare_command_teaches_a_newcomer_and_makes_nothing(command):
@@ -239,6 +241,7 @@ def test_verify_and_checkpoint(working):
     assert working.data("verify", "--all", "--checkpoint", file, kind="verification")["ok"]
 
 
+@pytest.mark.on_file
 def test_a_checkpoint_finds_a_rolled_back_store(working):
     """When events that a checkpoint covers are gone, `verify` says so and exits with 1."""
     working.ok("backup", str(working.place / "old.db"))

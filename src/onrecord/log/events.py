@@ -99,7 +99,12 @@ KINDS: dict[str, Kind] = _kinds(
     ("session.held", DURABLE, "Nothing of the session may be erased until it is released."),
     ("session.released", DURABLE, "A hold was lifted."),
     ("agent.joined", DURABLE, "A process opened the session as this agent: a new run begins."),
-    ("agent.located", DURABLE, "The vendor's id of an agent's conversation became known."),
+    (
+        "agent.located",
+        DURABLE,
+        "The vendor's id of an agent's conversation became known, or something about it.",
+        "vendor vendor_id",
+    ),
     ("agent.left", DURABLE, "The agent's process closed the session in order."),
     ("turn.begun", DURABLE, "The intent of a turn: number, base position, request fingerprint."),
     ("turn.committed", DURABLE, "The turn counts: its items are part of the committed transcript."),

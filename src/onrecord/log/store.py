@@ -7,16 +7,19 @@ stores.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from onrecord.log.events import Draft, Record
     from onrecord.log.head import Head
 
 PAGE_LIMIT = 1_000
 """The most sessions of one page of a list."""
+LINK_PREFIX = "link/"
+"""Events whose id begins like this can be found without knowing their session: `Store.linked`."""
 LEASE_SECONDS = 300.0
 """How long a silent holder keeps a lane."""
 
@@ -111,6 +114,12 @@ class Store(Protocol):
     def find(self, session: str, id: str) -> Record | None:
         """The event with this id, inherited history included."""
 
+    def linked(self, id: str) -> list[str]:
+        """The sessions whose own events have this id, the newest event first; for ids under LINK_PREFIX only.
+
+        An agent's hook knows the vendor's id of its conversation; the session that has it on record is found so.
+        """
+
     def head(self, session: str) -> Head:
         """Where the log stands, or `SessionNotFound`."""
 
@@ -177,3 +186,14 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of files and connections."""
+
+
+@runtime_checkable
+class Waking(Protocol):
+    """What a store may do besides: wake whoever follows a session, sooner than the next look would come."""
+
+    def waking(self, session: str) -> AbstractContextManager[Callable[[float], None]]:
+        """A wait that ends after so many seconds, or earlier when the session may have gone on.
+
+        Only ever a hint: it may end for nothing, and it may miss an append. Whoever waits looks at the head afterwards.
+        """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
+from onrecord.log.codec import decode_payload
 from onrecord.log.packed import MARKS
 
 _words = re.compile(r"[^\W_]+").findall  # runs of what str.isalnum accepts
@@ -36,3 +38,14 @@ def words_of(text: str) -> list[str]:
     if folded.isascii():  # most of what agents read and write, and this takes a fifth of the time
         return folded.encode().translate(_PLAIN).decode().split()
     return _words(folded)
+
+
+def words_in(payload: bytes | None) -> list[str]:
+    """The words of a payload as a store keeps it; an erased one has none."""
+    return [] if payload is None else words_of(text_of(decode_payload(payload.decode())))
+
+
+def fits(words: Iterable[str], wanted: list[str]) -> bool:
+    """Whether a text with these words answers a query: it has every word, and of the last at least the beginning."""
+    present = set(words)
+    return present.issuperset(wanted[:-1]) and any(word.startswith(wanted[-1]) for word in present)

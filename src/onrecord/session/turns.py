@@ -136,7 +136,7 @@ def begin(session: Session, *, request: Any, base: int | None, rollback: int, id
 
 
 def _begin(session: Session, fingerprint: str | None, base: int | None, rollback: int, id: str | None) -> Turn:
-    lane = session.lane()
+    lane = _own_lane(session)
     if lane["open"]:
         since = lane["open"]["position"]
         raise TurnConflict(
@@ -190,15 +190,19 @@ def _append_whole(session: Session, items: list[Item], usage: dict[str, Any] | N
 
 def _make_ready(session: Session) -> None:
     """See that a whole turn fits where the lane stands."""
-    if session.behind:
-        session.refresh()
-    whole = session._whole  # noqa: SLF001 - the hot path: this lane is ours, so what the handle knows of it is current
-    lane = whole.lanes.lanes.get(session.agent)
-    if lane and lane["open"]:
+    lane = _own_lane(session)
+    if lane["open"]:
         raise TurnConflict(
             f"turn {lane['open']['turn']} of {session.agent!r} is still open", hint="commit or abort it first"
         )
     refuse_exhausted(session)
+
+
+def _own_lane(session: Session) -> Lane:
+    """The lane this handle holds. Nobody else adds turns to it, so what the handle knows of it is current."""
+    if session.behind:
+        session.refresh()
+    return session._whole.lanes.lane(session.agent)  # noqa: SLF001 - the hot path: `session.lane` reads and copies
 
 
 def _part(id: str | None, what: object) -> str | None:

@@ -270,6 +270,19 @@ class ReadContract(Workbench):
         assert (found.position, found.id) == (2, "wanted")
         assert self.store.find(session, "missing") is None
 
+    def test_linked_events_are_found_without_their_session(self) -> None:
+        """`linked` names every session whose own events have an id under the prefix, newest first, and no other."""
+        first, second = self.open(), self.open("second")
+        assert self.store.linked("link/claude/1") == []
+        self.store.append(first, [self.draft(id="link/claude/1"), self.draft(id="plain"), self.draft(id="link/claude")])
+        assert self.store.linked("link/claude/1") == [first]
+        self.clock.advance(1)
+        self.store.append(second, [self.draft(id="link/claude/1")])
+        assert self.store.linked("link/claude/1") == [second, first]
+        child = self.fork(first, 2)
+        assert child not in self.store.linked("link/claude/1")
+        assert self.store.linked("plain") == []
+
     def test_a_fork_inherits_history_without_copying_it(self) -> None:
         """A fork reads its parent's events up to the fork, then its own; each event stays its session's."""
         parent = self.open()

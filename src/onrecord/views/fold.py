@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Record
     from onrecord.views.view import View
 
-VIEWS_VERSION = "whole.3"
+VIEWS_VERSION = "whole.4"
 """Changes whenever a fold changes its meaning, so that older snapshots are not taken up."""
 
 DIGEST_BYTES = 32
@@ -80,7 +80,7 @@ class Whole:
     def apply(self, event: Event) -> None:
         """Fold one more event in."""
         try:
-            self.head = after(self.head, event)[0]._replace(hash=event.hash)
+            self.head = after(self.head, event)[0].linked(event.hash)
         except Conflict:
             # A newer version may know other lifecycles: what is on record has happened, whatever this code thinks.
             self.head = self.head._replace(position=event.position, hash=event.hash)

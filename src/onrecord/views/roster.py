@@ -1,4 +1,4 @@
-"""The roster: which agents took part, in which runs, and who is still here."""
+"""The roster: which agents took part, in which runs, who is still here, and which vendor conversations are theirs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ from onrecord.views.view import View
 if TYPE_CHECKING:
     from onrecord.log.events import Event
 
+LINK_FIELDS = (
+    "reason", "cwd", "home", "worktree", "branch", "revision", "transcript", "process", "verified",
+)  # fmt: skip
+"""What may be said of a conversation besides its id. The first and the last word on each are kept."""
+
 
 class Roster(View):
-    """Agents by id. An agent that joined and has not left is here, unless its process turns out to be gone."""
+    """Agents by id. An agent that joined and has not left is here, unless its process turns out to be gone.
+
+    `links` are an agent's vendor conversations in the order they became its present one; ids rotate, the chain stays.
+    """
 
     KINDS: ClassVar = frozenset({"agent.joined", "agent.located", "agent.left"})
 
@@ -21,11 +29,47 @@ class Roster(View):
     def apply(self, event: Event) -> None:
         data = event.data or {}
         agent = self.agents.setdefault(
-            event.by, {"joined_at": event.at, "runs": 0, "run": 0, "here": False, "vendor": None, "process": None}
-        )
+            event.by,
+            {
+                "joined_at": event.at, "runs": 0, "run": 0, "here": False, "vendor": None, "process": None, "links": [],
+            },
+        )  # fmt: skip
         if event.kind == "agent.joined":
             agent["runs"] += 1
             agent.update(run=event.run, here=True, process=data.get("process"), last_joined_at=event.at)
             agent["vendor"] = data.get("vendor") or agent["vendor"]
+        elif event.kind == "agent.located":
+            self._locate(event, data)
         elif event.kind == "agent.left" and event.run == agent["run"]:
             agent.update(here=False, left_at=event.at)
+
+    def _locate(self, event: Event, data: dict[str, Any]) -> None:
+        vendor, vendor_id = data.get("vendor"), data.get("vendor_id")
+        if not isinstance(vendor, str) or not isinstance(vendor_id, str):
+            return  # a note that was recorded by hand names no conversation
+        agent = self.agents[event.by]
+        said = {name: data[name] for name in LINK_FIELDS if name in data}
+        known = next((link for link in agent["links"] if (link["vendor"], link["id"]) == (vendor, vendor_id)), None)
+        if known is None:
+            known = {
+                "vendor": vendor, "id": vendor_id, "agent": event.by, "position": event.position, "at": event.at,
+                "first": said, "last": {},
+            }  # fmt: skip
+        else:
+            agent["links"].remove(known)
+        known["last"] = known["last"] | said
+        known["seen_at"] = event.at
+        agent["links"].append(known)
+        agent["vendor"] = vendor
+
+    def link(self, vendor: str, vendor_id: str) -> dict[str, Any] | None:
+        """A conversation, whoever has it."""
+        return next(
+            (
+                link
+                for agent in self.agents.values()
+                for link in agent["links"]
+                if (link["vendor"], link["id"]) == (vendor, vendor_id)
+            ),
+            None,
+        )

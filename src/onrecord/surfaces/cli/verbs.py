@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = "onrecord.surfaces.cli.attempts"
 _BACKUPS = "onrecord.surfaces.cli.backups"
+_COPIES = "onrecord.surfaces.cli.copies"
 _COMPLETION = "onrecord.surfaces.cli.completion"
 _DEMO = "onrecord.surfaces.cli.demo"
 _DEMO_WORKER = "onrecord.surfaces.cli.demo_worker"
@@ -36,6 +37,7 @@ _RUN = "onrecord.surfaces.cli.run"
 _SESSIONS = "onrecord.surfaces.cli.sessions"
 _SHOW = "onrecord.surfaces.cli.show"
 _STATE_FILE = "onrecord.surfaces.cli.state_file"
+_STORES = "onrecord.surfaces.cli.stores"
 
 
 class Option:
@@ -326,9 +328,19 @@ VERBS: tuple[Verb, ...] = (
          Option("--force", "replace the file"),
          Option("--agent", "whose lane it is (or ONRECORD_AGENT; else policy)", "AGENT"), takes=("WORDS...",),
          example="onrecord rollout export task-17 task-18 --to samples.parquet"),
+    Verb(KEEP, "copy", "FROM TO", "Copy sessions to another store, or add what is new to the copies there", _COPIES,
+         Option("--session", "only this one, and those it was forked from (else every session)", "NAME", many=True,
+                short="-s"),
+         Option("--as", "under another name", "NEW"),
+         Option("--into", "keep them in this project there (else in the one they have)", "PROJECT"),
+         example="onrecord copy onrecord.db sqlite:////srv/team/onrecord.db --session fix-invite-403"),
     Verb(KEEP, "backup", "[FILE]", "Copy the whole store while it is in use; --restore: put a copy in its place",
          _BACKUPS, Option("--restore", "verify this copy and put it in the store's place", "FILE"),
          Option("--force", "replace the file"), YES, example="onrecord backup onrecord-monday.db"),
+    Verb(KEEP, "store", "init|migrate|status [URL]", "Make a store in PostgreSQL, upgrade it, or look at it", _STORES,
+         Option("--owner", "init: the role that owns the tables (onrecord_owner)", "ROLE"),
+         Option("--app", "init: the role that stores connect as (onrecord_app)", "ROLE"), takes=("WORDS...",),
+         example="onrecord store init postgresql://admin@db.example/agents"),
     Verb(KEEP, "sweep", "", "Apply the retention policy: archive, and erase old transcripts", _RETAIN, DRY_RUN,
          YES, example="onrecord sweep --dry-run"),
     Verb(KEEP, "hold", "[NAME]", "Protect a session against erasure; --release lifts it", _RETAIN,
@@ -354,7 +366,7 @@ ALIASES = {
     "ls": "list", "new": "open", "start": "open", "status": "show", "events": "log", "find": "search",
     "grep": "search", "unarchive": "resume", "release": "hold", "rm": "erase", "delete": "erase", "restore": "backup",
     "mv": "rename", "check": "verify", "exec": "run", "attempts": "attempt", "findings": "finding",
-    "turn": "record",
+    "turn": "record", "cp": "copy", "sync": "copy",
 }  # fmt: skip
 """Words people try. `ls` simply works; the others are told what the verb is called here."""
 
