@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 SESSIONS_REMEMBERED = 1_000
 """Of so many sessions a store object remembers where their logs stood last."""
-TRIES = 3
-"""How often the store looks and tries again before it takes the head row for itself."""
+TRIES = 2
+"""How often the store tries, looking in between, before it takes the head row for itself."""
 
 
 class Request(NamedTuple):
@@ -60,11 +60,13 @@ class Request(NamedTuple):
 class Standing:
     """What is remembered of one session. Its lock lets one thread at a time append to it."""
 
-    __slots__ = ("head", "lines", "lock")
+    __slots__ = ("crowded", "head", "lines", "lock")
 
     def __init__(self) -> None:
         self.lock = Lock()
         self.head: Head | None = None
+        self.crowded = False
+        """Whether others were quicker every time of late: then whoever appends queues for the head row at once."""
         self.lines: tuple[list[str], list[int]] | None = None
         """The ancestors of a fork and the positions up to which their events are its own: these never change."""
 
@@ -134,8 +136,9 @@ class Attempt:
     def work(self, connection: Connection) -> list[Receipt]:
         """The ordinary way if possible, else the careful one."""
         standing, request = self._standing, self._request
-        head, known = standing.head, dict[str, Known]()
-        for _ in range(TRIES):
+        before = head = standing.head
+        known: dict[str, Known] = {}
+        for _ in range(0 if standing.crowded else TRIES):
             placed = self._placed(head, known)
             if placed is None:
                 head, known = self._look(connection)
@@ -152,6 +155,7 @@ class Attempt:
         with self._connections.transaction(connection):
             placed = self.under_lock(connection)
         standing.head = placed.head if placed.head.session == request.session else None
+        standing.crowded = before is not None and before.position != placed.head.position - len(placed.records)
         return placed.receipts
 
     def recall(self, connection: Connection) -> list[Receipt] | None:
