@@ -94,7 +94,7 @@ def settings_page() -> str:
             "",
             "| variable | meaning |",
             "|---|---|",
-            f"| `{STORE_VARIABLE}` | the store: a path, `sqlite:///x.db`, `postgresql://user@host/database`, `memory:` |",
+            f"| `{STORE_VARIABLE}` | the store: a path, `sqlite:///x.db`, `postgresql://host/database`, `memory:` |",
             f"| `{TENANT_VARIABLE}` | whose sessions are meant, of a store in PostgreSQL whose URL does not say |",
             f"| `{PROJECT_VARIABLE}` | the project, instead of the repository of the working directory |",
             f"| `{CONFIG_VARIABLE}` | the configuration file |",

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from onrecord.errors import StoreBusy, StoreError, StoreTooNew
+from onrecord.errors import StoreBusy, StoreError, StoreReadOnly, StoreTooNew
 from onrecord.stores import statements
 from onrecord.stores.postgres import PostgresStore, schema
 from onrecord.stores.postgres.places import place_of
@@ -212,3 +212,20 @@ def test_a_migration_that_was_cut_off_can_be_taken_again(first, monkeypatch, pos
     assert (done.before, done.after) == (1, schema.SCHEMA_VERSION)
     query = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
     assert postgres.server.execute(query, database=first.partition("?")[0].rpartition("/")[2]) == [(0,)]
+
+
+def test_a_store_is_made_and_migrated_by_an_ordinary_administrator(postgres, make_bench):
+    """No superuser is needed: a role that owns the database and may create roles makes the store and migrates it."""
+    url = postgres.empty_database()
+    database = url.partition("?")[0].rpartition("/")[2]
+    admin, roles = f"admin_{database}", schema.Roles(f"owner_{database}", f"app_{database}")
+    postgres.server.execute(f"CREATE ROLE {admin} LOGIN CREATEROLE", f"ALTER DATABASE {database} OWNER TO {admin}")
+    place = place_of(url.replace(f"//{OWNER}@", f"//{admin}@"))
+    assert schema.initialise(place, roles).roles == roles
+    assert schema.migrate(place).after == schema.SCHEMA_VERSION
+    app = url.replace(f"//{OWNER}@", f"//{roles.app}@")
+    bench = make_bench(app)
+    bench.add(bench.open(), "item.added")
+    with pytest.raises(StoreReadOnly) as refusal:
+        schema.migrate(place_of(app))
+    assert "the role that made the store" in refusal.value.hint

@@ -69,7 +69,7 @@ def meaning(problem: psycopg.Error, place: str) -> StoreError | InvalidInput:
     if state == "42501":
         return StoreReadOnly(
             f"this role may not do that in {place}: {said}",
-            hint="connect as the app role that `onrecord store init` made, or as a member of it",
+            hint="connect as the app role or a member of it; to migrate, as the role that made the store",
         )
     if state in ("55P03", "57014"):
         return StoreBusy(f"the store {place} was kept busy: {said}; nothing was written")
