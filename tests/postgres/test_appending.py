@@ -147,7 +147,6 @@ def test_a_server_that_stays_away_is_told_honestly(monkeypatch):
         bench.teardown_method()
 
 
-@pytest.mark.timeout(300)
 def test_promise_4_connections_that_are_ended_lose_and_double_nothing(postgres, make_bench, count):
     """Writers whose connections are ended at random moments by the server append every event exactly once."""
     url = postgres.empty_store()

@@ -42,6 +42,8 @@ QUERIES = {name: text.encode() for name, text in queries("postgres").items()}
 
 Row = tuple[Any, ...]
 Answer = TypeVar("Answer")
+_PLANNED_ANEW = frozenset({"heads_by_name"})
+"""Which index serves best depends on the values: a short prefix fits nearly all sessions, a long one nearly none."""
 _GAVE_UP_WAITING = "SyncRepWaitForLSN"
 
 # Always the same types, whatever the values: else a statement would be prepared anew for every size of a number.
@@ -143,7 +145,8 @@ class Connections:
 
     def send(self, connection: Connection, name: str, values: Mapping[str, Any]) -> psycopg.Cursor[Row]:
         """A named statement of ours, inside of a transaction."""
-        return connection.execute(QUERIES[name], {"tenant": self.tenant, **values}, prepare=True, binary=True)
+        prepare = name not in _PLANNED_ANEW
+        return connection.execute(QUERIES[name], {"tenant": self.tenant, **values}, prepare=prepare, binary=True)
 
     @contextlib.contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
