@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from onrecord.connect import open_store
 from onrecord.log.codec import GENESIS, link
+from onrecord.log.store import Store
 from onrecord.session.handle import Session
-from onrecord.stores.sqlite import SQLiteStore
 from onrecord.stores.sqlite.append import POSITION_BITS, POSITION_MASK
 
 
@@ -39,14 +40,14 @@ def acks_in(lines: Iterable[str]) -> list[Ack]:
 
 def complaints(path: str, acks: Iterable[Ack]) -> list[str]:
     """Everything that is wrong: lost, doubled, moved or reordered events, gaps, a chain that does not verify."""
-    store = SQLiteStore(path)
+    store = open_store(path)
     try:
         return complaints_about(store, acks)
     finally:
         store.close()
 
 
-def complaints_about(store: SQLiteStore, acks: Iterable[Ack]) -> list[str]:
+def complaints_about(store: Store, acks: Iterable[Ack]) -> list[str]:
     """The same for a store that is open."""
     found: list[str] = []
     expected: dict[str, list[Ack]] = defaultdict(list)

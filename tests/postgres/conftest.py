@@ -1,4 +1,4 @@
-"""Workbenches on stores in PostgreSQL."""
+"""Workbenches on stores in PostgreSQL, the workers of the crash tests, and servers of a test's own."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,7 +6,10 @@ import pytest
 
 from onrecord.stores.postgres import PostgresStore
 from onrecord.testing.tools import Workbench
-from tests.postgres.servers import Stores
+from tests.crash.conftest import chance, nursery
+from tests.postgres.servers import Server, Stores, running
+
+__all__ = ["chance", "nursery"]
 
 
 class Bench(Workbench):
@@ -40,3 +43,16 @@ def make_bench() -> Iterator[Callable[[str], Bench]]:
 def bench(postgres: Stores, make_bench: Callable[[str], Bench]) -> Bench:
     """A workbench on an empty store."""
     return make_bench(postgres.empty_store())
+
+
+@pytest.fixture
+def url(postgres: Stores) -> str:
+    """An empty store on the server that the whole run shares."""
+    return postgres.empty_store()
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server that a test may do anything to."""
+    with running() as server:
+        yield server

@@ -67,6 +67,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes a process has started and that live."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            # The name of a process stands in parentheses and may have any letters; what follows it does not.
+            after_name = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+            if int(after_name.split()[1]) == pid:
+                found.append(int(entry.name))
+    return found
+
+
 class Site:
     """A directory the server's user can reach, with the binaries in reach too. Holds any number of servers."""
 
@@ -174,7 +186,13 @@ class Server:
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """As a machine dies: at once, and nobody is told."""
+        """As a machine dies: every process at once, also those that are stopped, and nobody is told."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGSTOP)  # it starts no more
+            for child in children_of(self.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:

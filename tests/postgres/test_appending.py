@@ -16,6 +16,7 @@ from onrecord.errors import IdReused, InvalidInput, LeaseLost, LogMoved, Outcome
 from onrecord.stores.postgres import PostgresStore, connections
 from onrecord.stores.postgres.append import Attempt
 from onrecord.stores.postgres.connections import Connection, Connections
+from onrecord.stores.postgres.packets import exchange
 from onrecord.testing import derived
 from onrecord.testing.keeping import HOLDER, OTHER
 from tests.postgres.conftest import Bench
@@ -28,6 +29,10 @@ def packets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     sent: list[str] = []
     pipeline, execute = Connection.pipeline, Connection.execute
 
+    def one_exchange(*words: Any) -> Any:
+        sent.append("pipeline")
+        return exchange(*words)
+
     def one_packet(self: Connection) -> Any:
         sent.append("pipeline")
         return pipeline(self)
@@ -37,6 +42,7 @@ def packets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             sent.append("statement")
         return execute(self, *words, **options)
 
+    monkeypatch.setattr(connections, "exchange", one_exchange)
     monkeypatch.setattr(Connection, "pipeline", one_packet)
     monkeypatch.setattr(Connection, "execute", one_statement)
     return sent
@@ -394,3 +400,27 @@ def test_together_each_hears_its_own_answer(bench, held):
     assert isinstance(moved.exception(30), LogMoved)
     assert isinstance(reused.exception(30), IdReused)
     assert bench.store.head(session).position == 4
+
+
+def test_a_pooler_that_forgets_what_was_prepared_costs_a_try(bench, postgres):
+    """Behind a pooler a connection may not know a statement it was told before: another one is used, and nothing is lost."""
+    session = bench.open()
+    bench.add(session, "item.added")
+    for connection in bench.store._connections._idle:
+        connection.execute("DEALLOCATE ALL")
+    bench.add(session, "item.added")
+    assert bench.positions(session) == [1, 2, 3]
+
+
+def test_a_list_by_name_is_planned_by_what_is_asked(bench, packets):
+    """A prefix that fits nearly everything and one that fits nothing need different plans: neither is prepared."""
+    for number in range(20):
+        bench.open(f"name{number}")
+    for _ in range(8):
+        assert len(bench.store.heads(prefix="name", limit=50)) == 20
+        assert len(bench.store.heads(prefix="name1")) == 11
+    for connection in bench.store._connections._idle:
+        rows = connection.execute(
+            "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%%id_prefix%%' OR statement LIKE '%%name >= %%'"
+        ).fetchall()
+        assert rows == []

@@ -337,6 +337,12 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
             yield from open_records(page)
             after = page[-1].position
 
+    def follow(self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None) -> Iterator[Event]:
+        """The log, in order, and then what is appended, as it comes; it ends at `upto`, or never."""
+        from onrecord.session.following import follow
+
+        return follow(self, after, upto, kinds)
+
     def event(self, position: int) -> Event:
         """The event at one position."""
         found = self.store.read(self.id, after=position - 1, upto=position) if position > 0 else []

@@ -21,6 +21,7 @@ from onrecord.views.facts import TEXT_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from onrecord.session.copying import Copied
     from onrecord.session.retention import Policy, Swept
 
 METADATA_LIMIT = 16 * 1024
@@ -168,6 +169,15 @@ class Records:
         # The slice first: a crash in between wastes a part of the budget, and never spends it twice.
         event = parent.record("budget.sliced", {"child": name, "limits": budget}, id=f"slice/{name}")
         return self.create(name, budget=budget, parent={"session": parent.id, "position": event.position}, **options)
+
+    def copy(self, name: str, to: Records, *, rename: str | None = None, into: str | None = None) -> list[Copied]:
+        """Copy a session to another store, verified before and after; or add what is new to the copy that is there.
+
+        Those it was forked from come along where they are missing. Name and project stay unless others are given.
+        """
+        from onrecord.session.copying import Copier
+
+        return Copier(self.store, to.store).copy(self.find(name).session, name=rename, project=into)
 
     def sweep(self, policy: Policy | None = None, *, dry_run: bool = False) -> Iterator[Swept]:
         """Apply the retention policy to every session of the store."""

@@ -8,6 +8,7 @@ another connection before the work is done once more.
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import time
 from threading import Condition
@@ -20,7 +21,8 @@ from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper
 
 from onrecord.errors import InvalidInput, OutcomeUnknown, StoreBusy
-from onrecord.stores.postgres.meanings import Unsure, may_pass, meaning, state_of
+from onrecord.stores.postgres.meanings import NOT_PREPARED, Unsure, may_pass, meaning, state_of
+from onrecord.stores.postgres.packets import Prepared, exchange, statement_of
 from onrecord.stores.statements import queries
 
 if TYPE_CHECKING:
@@ -39,11 +41,16 @@ PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 1.0
 
 QUERIES = {name: text.encode() for name, text in queries("postgres").items()}
+_PLANNED_ANEW = frozenset({"heads_by_name"})
+"""Which index serves best depends on the values: a short prefix fits nearly all sessions, a long one nearly none."""
+_STATEMENTS = {name: statement_of(text, anew=name in _PLANNED_ANEW) for name, text in QUERIES.items()}
+
+# The driver tells its log of every connection that is lost, and without a handler that is the user's terminal. What a
+# lost connection means is said here, by an error or by going on.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 Row = tuple[Any, ...]
 Answer = TypeVar("Answer")
-_PLANNED_ANEW = frozenset({"heads_by_name"})
-"""Which index serves best depends on the values: a short prefix fits nearly all sessions, a long one nearly none."""
 _GAVE_UP_WAITING = "SyncRepWaitForLSN"
 
 # Always the same types, whatever the values: else a statement would be prepared anew for every size of a number.
@@ -57,6 +64,7 @@ class Connection(psycopg.Connection[Row]):
     """A connection that remembers what the server said beside its answers."""
 
     unsure = False
+    prepared: Prepared
 
     def notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
         """Note when a commit went on without its standby: it counts as done for nobody but this server."""
@@ -73,6 +81,7 @@ def open_connection(conninfo: str) -> Connection:
     """A connection of its own, outside of any pool."""
     connection = Connection.connect(conninfo, autocommit=True, context=_Context())
     connection.add_notice_handler(connection.notice)
+    connection.prepared = Prepared()
     return connection
 
 
@@ -130,14 +139,14 @@ class Connections:
         """Every row of a named query's answer, in a transaction of its own."""
         return self.run(lambda connection: self.fetch(connection, name, values))
 
-    def fetch(self, connection: Connection, name: str, values: Mapping[str, Any]) -> list[Row]:
+    def fetch(self, connection: Connection, name: str, values: dict[str, Any]) -> list[Row]:
         """One statement as one transaction, in one round trip."""
         connection.unsure = False
-        with connection.pipeline():
-            self.begin(connection)
-            cursor = self.send(connection, name, values)
+        tenant = {"tenant": self.tenant}
+        steps = ((_STATEMENTS["begin"], tenant), (_STATEMENTS[name], tenant | values))
+        rows = exchange(connection, connection.prepared, steps)
         connection.sure()
-        return cursor.fetchall() if cursor.description else []
+        return rows
 
     def begin(self, connection: Connection) -> None:
         """The first statement of every transaction."""
@@ -145,8 +154,7 @@ class Connections:
 
     def send(self, connection: Connection, name: str, values: Mapping[str, Any]) -> psycopg.Cursor[Row]:
         """A named statement of ours, inside of a transaction."""
-        prepare = name not in _PLANNED_ANEW
-        return connection.execute(QUERIES[name], {"tenant": self.tenant, **values}, prepare=prepare, binary=True)
+        return connection.execute(QUERIES[name], {"tenant": self.tenant, **values}, prepare=True, binary=True)
 
     @contextlib.contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
@@ -179,8 +187,8 @@ class Connections:
             if connection is None:
                 connection = open_connection(self._place.conninfo)
             yield connection
-        except BaseException:
-            if connection is not None and not _is_whole(connection):
+        except BaseException as problem:
+            if connection is not None and (not _is_whole(connection) or state_of(problem) == NOT_PREPARED):
                 connection.close()
             raise
         finally:

@@ -1,7 +1,8 @@
 """Places: what a PostgreSQL URL says to us and what it says to libpq.
 
-`tenant` is ours and is taken out before libpq sees the URL; everything else is libpq's, several hosts included. What it
-does not say is set so that a lost server is noticed in seconds and that of several hosts the one is found that writes.
+`tenant` and `notify` are ours and are taken out before libpq sees the URL; everything else is libpq's, several hosts
+included. What it does not say is set so that a lost server is noticed in seconds and that of several hosts the one is
+found that writes.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _DEFAULTS = {
     "tcp_user_timeout": str(SILENT_MILLISECONDS),
 }
 
+_SWITCH = {"off": False, "on": True}
+
 
 class Place(NamedTuple):
     """Where a store is, and whose sessions are meant."""
@@ -41,6 +44,8 @@ class Place(NamedTuple):
     """For people: without a password."""
     anywhere: bool
     """Whether a server that only reads will do."""
+    notify: bool
+    """Whether followers are woken by what is written here."""
 
 
 def place_of(url: str, tenant: str | None = None) -> Place:
@@ -50,10 +55,13 @@ def place_of(url: str, tenant: str | None = None) -> Place:
         raise InvalidInput(f"{parts.scheme}:// is no PostgreSQL URL", hint="postgresql://user@host/database")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     chosen = check_name(options.pop("tenant", "") or tenant or DEFAULT_TENANT, "tenant")
+    notify = options.pop("notify", "off")
+    if notify not in _SWITCH:
+        raise InvalidInput(f"notify is on or off, not {notify!r:.20}")
     words = {name: value for name, value in _DEFAULTS.items() if name not in options} | options
     conninfo = urlunsplit((SCHEMES[0], parts.netloc, parts.path, urlencode(words, quote_via=quote), ""))
     shown = _without_password(parts.netloc, parts.path, options, chosen)
-    return Place(conninfo, chosen, shown, words["target_session_attrs"] not in _WRITERS)
+    return Place(conninfo, chosen, shown, words["target_session_attrs"] not in _WRITERS, _SWITCH[notify])
 
 
 def _without_password(netloc: str, path: str, options: dict[str, str], tenant: str) -> str:

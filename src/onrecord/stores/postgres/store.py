@@ -21,10 +21,12 @@ from onrecord.stores.postgres.queue import Appender
 from onrecord.stores.postgres.rows import MOMENT_BITS, head_of, records_of
 from onrecord.stores.postgres.search import Searcher
 from onrecord.stores.postgres.upkeep import describe
+from onrecord.stores.postgres.waking import Waker
 from onrecord.stores.refusals import not_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from onrecord.log.events import Draft, Record
     from onrecord.log.head import Head
@@ -54,6 +56,7 @@ class PostgresStore:
         self._appender = Appender(self._connections, self._payloads, self._now)
         self._leases = Leases(self._connections, self._now)
         self._searcher = Searcher(self._connections, self.read)
+        self._waker = Waker(self._connections, self.place, self._secret)
         _STORES.add(self)
 
     def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
@@ -62,7 +65,9 @@ class PostgresStore:
     def append(
         self, session: str, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None = None
     ) -> list[Receipt]:
-        return self._appender.append(Request(session, drafts, expect, lease))
+        receipts = self._appender.append(Request(session, drafts, expect, lease))
+        self._waker.wake(session)
+        return receipts
 
     def read(
         self,
@@ -198,6 +203,9 @@ class PostgresStore:
     def tidy(self) -> None:
         """Drop the tenant's snapshots: what `onrecord doctor --fix` may do."""
         self._connections.ask("drop_every_snapshot")
+
+    def waking(self, session: str) -> AbstractContextManager[Callable[[float], None]]:
+        return self._waker.waking(session)
 
     def close(self) -> None:
         self._connections.close()
