@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench import append, gate, processes, reading  # noqa: E402 - the path above makes this a program of its own
+from bench import append, gate, processes, reading, rollout, rollout_server  # noqa: E402 - the path above makes this a program of its own
 from bench.report import Figure, keep, show  # noqa: E402 - as above
 
 BENCHES = {
@@ -25,6 +25,10 @@ BENCHES = {
     "writers": processes.writers,
     "cold_start": processes.cold_start,
     "gate": gate.decision,
+    "rollout": rollout.trajectories,
+    "rollout_log": rollout.on_record,
+    "rollout_recovery": rollout.recovery,
+    "rollout_server": rollout_server.load,
     "growth": append.growth,
 }
 

@@ -32,9 +32,10 @@ from onrecord.stores import statements
 from onrecord.stores.sqlite import SQLiteStore, connection, writer
 from onrecord.stores.sqlite.gate import Gate
 from onrecord.stores.sqlite.restore import restore
-from tests.crash.disks import READ, Disk, Step
+from tests.crash.dying import dying_at
 from tests.crash.ledger import Ack, complaints_about
 from tests.crash.nursery import Pipes
+from tests.crash.rollout_script import Hasty, RolloutPlayer
 from tests.crash.script import Forgetful, Player
 
 CLONE_NEWNS = 0x00020000
@@ -289,25 +290,10 @@ def hold_and_write(pipes: Pipes, path: str, session: str, seconds: float) -> Non
 
 def play_the_script(pipes: Pipes, path: str, kill_at: int, level: str, forgetful: bool) -> None:
     """Play the script of turns; die by SIGKILL at the k-th SQL statement, or at the k-th write or sync of the disk."""
-    seen = 0
-
-    def one_more(*_details: object) -> bool:
-        nonlocal seen
-        seen += 1
-        if seen == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return True
-
-    def count_steps(step: Step) -> None:
-        if step.what != READ:
-            one_more()
-
-    if level == "statement":
-        apsw.connection_hooks.append(lambda made: made.set_exec_trace(one_more))
-    with Disk(count_steps if level == "disk" else None):
+    with dying_at(kill_at, level) as seen:
         records = Records(SQLiteStore(path))
         (Forgetful if forgetful else Player)(records).play(lambda number: pipes.say("done", number))
-        pipes.say("steps", seen)
+        pipes.say("steps", seen())
         os._exit(0)
 
 
@@ -318,28 +304,13 @@ def make_or_upgrade(
 
     With `careless`, wrong on purpose: the steps of a migration are not one transaction.
     """
-    seen = 0
-
-    def one_more(*_details: object) -> bool:
-        nonlocal seen
-        seen += 1
-        if seen == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return True
-
-    def count_steps(step: Step) -> None:
-        if step.what != READ:
-            one_more()
-
     if sql:
         use_schema(sql, version)
     if careless:
         connection._migrate = migrate_carelessly  # type: ignore[assignment]  # only the names of arguments differ
-    if level == "statement":
-        apsw.connection_hooks.append(lambda made: made.set_exec_trace(one_more))
-    with Disk(count_steps if level == "disk" else None):
+    with dying_at(kill_at, level) as seen:
         SQLiteStore(path)
-        pipes.say("steps", seen)
+        pipes.say("steps", seen())
         os._exit(0)
 
 
@@ -355,6 +326,14 @@ def use_schema(sql: str, version: int) -> None:
     """From now on this process is an onrecord with other SQL files, up to this version of the schema."""
     statements.SQL = sql
     connection.SCHEMA_VERSION = version
+
+
+def play_a_rollout(pipes: Pipes, path: str, kill_at: int, level: str, hasty: bool) -> None:
+    """Play the script of a rollout; die by SIGKILL at the k-th SQL statement, or at the k-th write or sync of the disk."""
+    with dying_at(kill_at, level) as seen:
+        (Hasty if hasty else RolloutPlayer)(Records(SQLiteStore(path))).play(lambda number: pipes.say("done", number))
+        pipes.say("steps", seen())
+        os._exit(0)
 
 
 def open_as_nobody(pipes: Pipes, path: str) -> None:

@@ -71,10 +71,10 @@ UPCASTERS: dict[tuple[str, int], Callable[[Any], Any]] = {}
 
 def encode_payload(data: object) -> bytes:
     """The canonical bytes of a payload, or one clear error."""
-    return _written(data)[1]
+    return written(data)[1]
 
 
-def _written(data: object) -> tuple[Any, bytes]:
+def written(data: object) -> tuple[Any, bytes]:
     """A payload as every reader will get it, and its canonical bytes."""
     try:
         value = _plain(data, NESTING_LIMIT)
@@ -151,7 +151,7 @@ def seal(
     known = KINDS.get(kind)
     if known is not None:
         check_payload(known, data)
-    data, payload = _written(data)  # views keep parts of it: what every reader will get, not the caller's own objects
+    data, payload = written(data)  # views keep parts of it: what every reader will get, not the caller's own objects
     version = known.version if known else 1
     return Draft(id, kind, version, at, by, run, because, salt, payload, commit_to(salt, payload), data)
 

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from onrecord.log.codec import decode_payload
+from onrecord.log.packed import MARKS
 
 _words = re.compile(r"[^\W_]+").findall  # runs of what str.isalnum accepts
 _PLAIN = bytes(code if chr(code).isalnum() else 0x20 for code in range(128)) + bytes(128)
 
 
 def text_of(data: Any) -> str:
-    """Every string value inside a payload, one per line; keys are not content."""
+    """Every string value inside a payload, one per line; keys are not content, nor are packed numbers."""
     found: list[str] = []
     _collect(data, found)
     return "\n".join(found)
@@ -21,7 +22,8 @@ def text_of(data: Any) -> str:
 
 def _collect(value: Any, found: list[str]) -> None:
     if isinstance(value, str):
-        found.append(value)
+        if not value.startswith(MARKS):
+            found.append(value)
     elif isinstance(value, dict):
         for inner in value.values():
             _collect(inner, found)

@@ -148,8 +148,7 @@ def _begin(session: Session, fingerprint: str | None, base: int | None, rollback
     if answer is not None:
         return Turn(session, None, base, answer)
     _check_base(lane, base, rollback)
-    if session._whole.spend.budget:  # noqa: SLF001 - as in `_own_lane`
-        _check_budget(session)
+    refuse_exhausted(session)
     data = {"base": base, "turn": lane["turns"] + 1} | ({"fingerprint": fingerprint} if fingerprint else {})
     begun = session.append(session.draft("turn.begun", data, id=id), fenced=True)[0]
     return Turn(session, begun, base)
@@ -196,8 +195,7 @@ def _make_ready(session: Session) -> None:
         raise TurnConflict(
             f"turn {lane['open']['turn']} of {session.agent!r} is still open", hint="commit or abort it first"
         )
-    if session._whole.spend.budget:  # noqa: SLF001 - as in `_own_lane`
-        _check_budget(session)
+    refuse_exhausted(session)
 
 
 def _own_lane(session: Session) -> Lane:
@@ -276,6 +274,12 @@ def _check_base(lane: Lane, base: int, rollback: int) -> None:
             hint=f"build on {lane['last_commit']}, or allow it with rollback={discarded}" if base in bases else None,
             last_commit=lane["last_commit"],
         )
+
+
+def refuse_exhausted(session: Session) -> None:
+    """Stop a session whose budget is used up; `session` has just read all there is."""
+    if session._whole.spend.budget:  # noqa: SLF001 - the hot path: most sessions have none
+        _check_budget(session)
 
 
 def _check_budget(session: Session) -> None:

@@ -32,6 +32,7 @@ _PHASES = "onrecord.surfaces.cli.phases"
 _PROVE = "onrecord.surfaces.cli.prove"
 _RECORD = "onrecord.surfaces.cli.record"
 _RETAIN = "onrecord.surfaces.cli.retain"
+_ROLLOUT = "onrecord.surfaces.cli.rollout"
 _RUN = "onrecord.surfaces.cli.run"
 _SESSIONS = "onrecord.surfaces.cli.sessions"
 _SHOW = "onrecord.surfaces.cli.show"
@@ -123,6 +124,27 @@ NOTE_FORMS = ("markdown", "pr", "issue", "json", "terminal")
 
 _LIST = (
     Option("--status", "only those in this state", "STATUS", choices=STATUSES, many=True), ALL_PROJECTS, LIMIT,
+)  # fmt: skip
+
+_PROXY = (
+    Option("--upstream", "serve: the inference engine", "URL"),
+    Option("--tokenizer", "serve: a directory with tokenizer.json and tokenizer_config.json", "DIR"),
+    Option("--dialect", "serve: what the engine speaks (sglang)", "DIALECT",
+           choices=("sglang", "vllm", "vllm-completions")),
+    Option("--abort-policy", "serve: what becomes of an aborted turn (retry)", "POLICY",
+           choices=("retry", "continue", "pass", "503")),
+    Option("--retries", "serve: how often an aborted turn is asked again (8)", "N"),
+    Option("--host", "serve: where to listen (127.0.0.1); elsewhere a token is needed", "HOST"),
+    Option("--port", "serve: the port (8700); 0 takes a free one", "PORT"),
+    Option("--token-file", "serve: a file with the token clients must send (or ONRECORD_ROLLOUT_TOKEN)", "FILE"),
+    Option("--allow-host", "serve: another name clients may call this host by", "NAME", many=True),
+    Option("--matcher", "serve: how messages are compared with those on record (strict)", "MATCHER",
+           choices=("strict", "loose_tool_call", "role_content_only")),
+    Option("--max-rollback", "serve: how many generated turns a request may discard (1)", "N"),
+    Option("--max-trim-tokens", "serve: how many trailing ids an engine may render anew (0)", "N"),
+    Option("--turns-limit", "serve: how many turns may be under way", "N"),
+    Option("--lease-seconds", "serve: after how long of silence another machine may go on", "SECONDS"),
+    Option("--timeout", "serve: how long a generation may take", "SECONDS"),
 )  # fmt: skip
 
 VERBS: tuple[Verb, ...] = (
@@ -297,6 +319,15 @@ VERBS: tuple[Verb, ...] = (
     Verb(KEEP, "import", "FILE", "Take in a bundle, verified before anything is written", _MOVING,
          Option("--as", "under another name", "NEW"), Option("--update", "add what is new to a session that is here"),
          function="import_session", example="onrecord import fix-invite-403.onrecord"),
+    Verb(KEEP, "rollout", "serve|export [NAME...]",
+         "Serve the proxy that records rollouts; write their training samples to one file", _ROLLOUT, *_PROXY,
+         Option("--to", "the file: .parquet, .safetensors or .npz", "FILE"),
+         Option("--turns", "a sample per turn (else one per session)"),
+         Option("--max-seq-len", "leave out turns from the end until a sample has at most so many tokens", "N"),
+         Option("--all", "every session of the store that has turns with token ids", short="-a"),
+         Option("--force", "replace the file"),
+         Option("--agent", "whose lane it is (or ONRECORD_AGENT; else policy)", "AGENT"), takes=("WORDS...",),
+         example="onrecord rollout export task-17 task-18 --to samples.parquet"),
     Verb(KEEP, "copy", "FROM TO", "Copy sessions to another store, or add what is new to the copies there", _COPIES,
          Option("--session", "only this one, and those it was forked from (else every session)", "NAME", many=True,
                 short="-s"),
