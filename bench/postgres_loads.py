@@ -6,7 +6,6 @@ import json
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -23,17 +22,18 @@ PAGE = 50
 WRITER = """
 import json, sys, time, onrecord
 from bench.workload import turns
-url, name, agent, begin, seconds = *sys.argv[1:4], float(sys.argv[4]), float(sys.argv[5])
+url, name, agent, seconds = *sys.argv[1:4], float(sys.argv[4])
 session = onrecord.connect(url, project="bench").open(name, agent=agent)
 stock = turns(50)
 session.record_turn(stock[0])
-time.sleep(max(0, begin - time.time()))
-samples, end = [], begin + seconds
-while time.time() < end:
+print("ready", flush=True)
+sys.stdin.readline()
+samples, end = [], time.perf_counter() + seconds
+while time.perf_counter() < end:
     start = time.perf_counter()
     session.record_turn(stock[len(samples) % 50])
     samples.append(time.perf_counter() - start)
-print(json.dumps({"count": len(samples), "worst": max(samples, default=0)}))
+print(json.dumps({"count": len(samples), "worst": max(samples)}))
 """
 RESUME = """
 import sys, time
@@ -113,22 +113,28 @@ def writers(place: Place, size: Size) -> list[Figure]:
 
 
 def _race(place: Place, kind: str, count: int, seconds: float) -> Iterator[dict[str, float]]:
-    begin = time.time() + 1.5 + count * 0.25
+    """Start all of them, let them go at once when the last one is ready, and collect what each got done."""
     if kind.startswith("raw"):
         command = [sys.executable, "-m", "bench.postgres_peer", place.admin]
-        words = [[f"raw-{count}-{n}", str(begin), str(seconds)] for n in range(count)]
+        words = [[f"raw-{count}-{n}"] for n in range(count)]
     else:
         command = [sys.executable, "-c", WRITER, place.url]
         own = kind.startswith("own")
-        words = [
-            [f"own-{count}-{n}" if own else f"one-{count}", f"w{n}", str(begin), str(seconds)] for n in range(count)
-        ]
-    started = [subprocess.Popen([*command, *one], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for one in words]
+        words = [[f"own-{count}-{n}" if own else f"one-{count}", f"w{n}"] for n in range(count)]
+    started = [
+        subprocess.Popen([*command, *one, str(seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for one in words
+    ]
     for process in started:
-        out, problem = process.communicate(timeout=300)
-        if process.returncode:
-            raise SystemExit(problem.decode())
-        yield json.loads(out)
+        assert process.stdout is not None
+        if process.stdout.readline() != "ready\n":
+            raise SystemExit("a writer did not start")
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in started:
+        yield json.loads(process.communicate(timeout=300)[0])
 
 
 def resume(place: Place, size: Size) -> list[Figure]:
