@@ -107,6 +107,7 @@ def settings_page() -> str:
             "|---|---|",
             "| `store` | one file in `$XDG_DATA_HOME/onrecord/` |",
             "| `project` | the repository of the working directory |",
+            "| `auto_register` | false; true lets a hook open a session for an agent that has none |",
             "| `stealth` | false; true keeps STATE.md and NOTE.md out of the repository, beside the store |",
             *policy,
             "",

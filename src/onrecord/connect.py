@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onrecord.log.store import Store
     from onrecord.session.records import Records
     from onrecord.session.retention import Policy
+    from onrecord.stores.sqlite.glance import Linked
     from onrecord.views.present import Present
 
 STORE_VARIABLE = "ONRECORD_STORE"
@@ -30,7 +31,7 @@ PROFILE_BYTES = 256 * 1024
 """How much of a profile's file is read."""
 _SQLITE_OPTIONS = ("durability",)
 _POSTGRES_SCHEMES = ("postgresql", "postgres")
-_SETTINGS = {"store": str, "project": str, "retention": dict, "stealth": bool}
+_SETTINGS = {"store": str, "project": str, "retention": dict, "stealth": bool, "auto_register": bool}
 
 
 def connect(url: str | None = None, *, project: str | None = None) -> Records:
@@ -147,6 +148,19 @@ def glance(url: str | None, project: str, name: str | None) -> Present | None:
     return look(file, project, name)
 
 
+def glance_linked(url: str | None, link: str) -> Linked | None:
+    """Whose conversation a link is, quickly, and what the gate needs to know; None where only the whole way can tell.
+
+    A store that is not there has nobody's.
+    """
+    file = store_file(url)
+    if file is None:
+        return None
+    from onrecord.stores.sqlite.glance import Linked, look_linked
+
+    return look_linked(file, link) if os.access(file, os.F_OK) else Linked()
+
+
 def restore(backup: str, url: str | None = None, *, check: Callable[[Records], None]) -> str | None:
     """Put a backup in the store's place once `check` accepts its sessions; returns where the store of before is now."""
     file = store_file(url)
@@ -204,7 +218,7 @@ def config_path() -> str:
 
 
 def settings() -> dict[str, Any]:
-    """The user's settings: `store`, `project`, `stealth`, and a table `retention`."""
+    """The user's settings: `store`, `project`, `stealth`, `auto_register`, and a table `retention`."""
     try:
         with open(config_path(), "rb") as file:
             text = file.read()

@@ -13,7 +13,8 @@
     │   ├── IllegalTransition · SessionClosed · SessionPaused · SessionErased · SessionHeld
     │   ├── LeaseHeld · LeaseLost
     │   ├── TurnConflict · EffectUnknown
-    │   └── TrajectoryMoved · SessionFrozen · SessionRetired
+    │   ├── TrajectoryMoved · SessionFrozen · SessionRetired
+    │   └── ConversationHeld · NotRestored
     ├── BudgetExhausted
     ├── CompactionFailed
     ├── TokenMismatch · AssemblyFailed
@@ -208,6 +209,20 @@ class SessionRetired(Conflict):
 
     code = "session_retired"
     hint = "start another session"
+
+
+class ConversationHeld(Conflict):
+    """Another living process has the agent's conversation."""
+
+    code = "conversation_held"
+    retryable = True
+    pids: list[int]
+
+
+class NotRestored(Conflict):
+    """The agent's conversation could not be gone on with, and nothing else was wanted."""
+
+    code = "not_restored"
 
 
 class BudgetExhausted(OnrecordError):

@@ -59,6 +59,18 @@ def identity_of(pid: int) -> dict[str, Any]:
     return identity() | {"pid": pid, "started": started(pid)}
 
 
+def program_of(pid: int) -> tuple[str, int]:
+    """What a process runs (the short name of its program) and its parent; ("", 0) where that cannot be told."""
+    try:
+        name, _, rest = _read(f"/proc/{pid}/stat").partition(b"(")[2].rpartition(b")")
+        return name.decode(errors="replace"), int(rest.split()[1])
+    except (OSError, IndexError, ValueError):
+        if os.access("/proc/self/stat", os.F_OK):
+            return "", 0
+    parent, _, path = _ask("ps", "-o", "ppid=,comm=", "-p", str(pid)).strip().partition(" ")
+    return (os.path.basename(path.strip()), int(parent)) if parent.isdigit() else ("", 0)
+
+
 def is_gone(holder: dict[str, Any]) -> bool:
     """Whether a holder is certainly gone: it lived on this machine and its process is not there any more."""
     if holder.get("host") != os.uname().nodename:
@@ -68,7 +80,8 @@ def is_gone(holder: dict[str, Any]) -> bool:
     if holder.get("boot") != boot_id():
         return True
     pid = holder.get("pid")
-    return not isinstance(pid, int) or started(pid) != holder.get("started")
+    now = started(pid) if isinstance(pid, int) else None
+    return now is None or now != holder.get("started")
 
 
 def _pid_space() -> str:

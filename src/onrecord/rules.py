@@ -160,7 +160,7 @@ def signature_of_command(command: Sequence[str]) -> str:
 
 def decide(request: ToolRequest, present: Present, now: int, gone: Gone) -> Verdict:
     """The verdict on a request. Pure: what is known of other processes is brought by `gone`."""
-    if request.act not in (EDIT, RUN) or _is_ours(request):
+    if request.act not in (EDIT, RUN) or is_ours(request):
         return Verdict(ALLOW)
     for verdict in refusals(request, present, now, gone):
         if present.gates.refusals.get(verdict.ground, 0) >= REFUSALS_LIMIT:
@@ -179,7 +179,8 @@ def refusals(request: ToolRequest, present: Present, now: int, gone: Gone) -> It
                 yield verdict
 
 
-def _is_ours(request: ToolRequest) -> bool:
+def is_ours(request: ToolRequest) -> bool:
+    """Whether a request only runs onrecord's own commands or writes its own files."""
     if request.act == EDIT:
         return bool(request.paths) and all(_is_own_file(path) for path in request.paths)
     programs = [_program(command) for command in request.commands]

@@ -11,7 +11,21 @@ from onrecord.surfaces.cli.verbs import VERBS, shown
 pytestmark = pytest.mark.every_store
 
 # The tests of these verbs are in files of their own.
-ELSEWHERE = {"demo", "store", "doctor", "export", "import", "backup", "completion", "gate"}
+ELSEWHERE = {
+    "demo",
+    "store",
+    "doctor",
+    "export",
+    "import",
+    "backup",
+    "completion",
+    "gate",
+    "start",
+    "adopt",
+    "handoff",
+    "mirror",
+    "restore",
+}
 
 
 def test_a_bare_command_teaches_a_newcomer_and_makes_nothing(command):

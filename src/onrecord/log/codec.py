@@ -25,6 +25,7 @@ from json import decoder, encoder
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import DamagedLog, InvalidInput, TooLarge
+from onrecord.log import names
 from onrecord.log.events import KINDS, Draft, Event, Kind, Record
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ PAYLOAD_LIMIT = 64 * 1024 * 1024
 """The largest payload of one event, in bytes."""
 BATCH_LIMIT = 10_000
 """The most events of one append."""
-ID_LIMIT = 200
-"""The longest event id, in characters."""
+ID_LIMIT = names.ID_LIMIT
 BY_LIMIT = 64
 """The longest actor, in characters."""
 KIND_LIMIT = 64

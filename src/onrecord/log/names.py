@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from onrecord.errors import InvalidName
+from onrecord.errors import InvalidInput, InvalidName
 
 NAME_LIMIT = 64
 """The longest name of a session or agent, in characters."""
+
+ID_LIMIT = 200
+"""The longest event id, in characters."""
+LINK_PREFIX = "link/"
+"""Events whose id begins like this can be found without knowing their session: `Store.linked`."""
 
 _ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -44,3 +49,11 @@ def make_event_id(milliseconds: int, randomness: bytes) -> str:
 def is_ulid(text: str) -> bool:
     """Whether a text has the form of an id of ours."""
     return len(text) == ULID_LENGTH and all(letter in _CROCKFORD for letter in text)
+
+
+def link_id(vendor: str, vendor_id: str) -> str:
+    """The id of the event that puts a vendor's conversation on record; `Store.linked` finds sessions by it."""
+    id_ = f"{LINK_PREFIX}{vendor}/{vendor_id}"
+    if not vendor or "/" in vendor or not vendor_id or len(id_) > ID_LIMIT or not id_.isprintable():
+        raise InvalidInput(f"{vendor_id!r:.80} is no id of a conversation", hint="it is the vendor's own session id")
+    return id_

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from onrecord.log import names
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from contextlib import AbstractContextManager
@@ -18,8 +20,7 @@ if TYPE_CHECKING:
 
 PAGE_LIMIT = 1_000
 """The most sessions of one page of a list."""
-LINK_PREFIX = "link/"
-"""Events whose id begins like this can be found without knowing their session: `Store.linked`."""
+LINK_PREFIX = names.LINK_PREFIX
 LEASE_SECONDS = 300.0
 """How long a silent holder keeps a lane."""
 

@@ -15,6 +15,7 @@ class Conducted(Protocol):
     """A session, as the chapters see it."""
 
     agent: str
+    run: int | None
     clock: Callable[[], float]
 
     @property

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from onrecord.log.items import Item
@@ -168,10 +168,20 @@ class Vendor(Protocol):
     """How its makers write it."""
     programs: Sequence[str]
     """What it is called on PATH."""
-    capabilities: Capabilities
+    context_moment: str
+    """At which moment (`hooks.START` or `hooks.PROMPT`) the brief is injected: the first whose answer is kept."""
+    context_lasts: bool
+    """What was injected is part of the conversation when that is resumed; where not, it is told again."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What its program can do."""
 
     def home(self, env: Mapping[str, str]) -> Path:
         """Its config home, overrides included."""
+
+    def home_env(self, home: str) -> dict[str, str]:
+        """What makes `home` its config home: `self.home(env | self.home_env(home)) == Path(home)`."""
 
     def start(self, request: Request) -> Launch:
         """How to begin a conversation."""
@@ -195,7 +205,19 @@ class Vendor(Protocol):
         """Every conversation in this home."""
 
     def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
-        """What was added since the mark, at most about `limit` bytes; whole records only."""
+        """What was added since the mark, at most about `limit` bytes; whole records only. Nothing: the end."""
+
+    def place_at(self, path: Path, env: Mapping[str, str]) -> Place | None:
+        """The conversation that a file holds, wherever the file is; None when it holds none of this vendor."""
+
+    def parse(self, raw: str) -> Entry:
+        """A record that was kept word for word, read again; what `read` makes of it."""
+
+    def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
+        """What was said in a conversation, each item with the number of the entry it comes from.
+
+        Repeated and patched records are merged, and every call is answered at most once.
+        """
 
     def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed as it is."""
@@ -219,16 +241,31 @@ class Vendor(Protocol):
         """The files `setup` merges into, for USER_SCOPE or PROJECT_SCOPE."""
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """Our hooks in the vendor's form: what is merged into its JSON, or the text of a plugin file."""
+        """Our hooks in the vendor's form: what is merged into its JSON, or the text of a plugin file.
+
+        `command` runs onrecord (an absolute program, perhaps with arguments); `hook VENDOR EVENT` is added to it.
+        """
+
+    def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
+        """What keeps the hooks in this file from being called, for instance that nobody has trusted them yet."""
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """The event before a tool runs and a payload it comes with: an edit, so that `setup --check` can try it."""
 
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-        """A hook's payload in our words."""
+        """A hook's payload in our words.
+
+        Its `hook_event_name` is the vendor's; where the vendor leaves it out, the caller sets it from its arguments.
+        """
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
         """Our answer in the vendor's words."""
 
     def tool_request(self, call: HookCall, agent: str) -> ToolRequest | None:
-        """What the tool is about to do, for the gate; None where there is nothing to gate."""
+        """What the tool is about to do, for the gate, or did; None where there is nothing to gate.
+
+        Its paths are absolute, or as given where the call names no directory: only the caller knows the project.
+        """
 
     interrupt_keys: Sequence[str]
     """tmux keys that interrupt its present turn."""
@@ -238,7 +275,12 @@ class Vendor(Protocol):
     """Regular expressions: what its screen shows when it waits for a permission."""
 
 
-VENDORS = ("claude", "codex", "gemini", "copilot", "cursor", "opencode", "qwen")
+_MODULES = {
+    "claude": "onrecord.vendors.claude", "codex": "onrecord.vendors.codex", "gemini": "onrecord.vendors.gemini",
+    "copilot": "onrecord.vendors.copilot", "cursor": "onrecord.vendors.cursor",
+    "opencode": "onrecord.vendors.opencode", "qwen": "onrecord.vendors.qwen",
+}  # fmt: skip
+VENDORS = tuple(_MODULES)
 """Known vendors; each is a module of this room with a `VENDOR`."""
 
 
@@ -248,9 +290,9 @@ def vendor(name: str) -> Vendor:
 
     from onrecord.errors import InvalidInput
 
-    if name not in VENDORS:
+    if name not in _MODULES:
         raise InvalidInput(f"no vendor is named {name!r}", hint=f"one of {', '.join(VENDORS)}")
-    found: Vendor = import_module(f"onrecord.vendors.{name}").VENDOR
+    found: Vendor = import_module(_MODULES[name]).VENDOR
     return found
 
 
@@ -258,4 +300,4 @@ def vendor_of(command: str) -> str | None:
     """Which vendor's program a command is, by its last part; None for another program."""
     program = command.rpartition("/")[2]
     return {"claude": "claude", "codex": "codex", "gemini": "gemini", "copilot": "copilot", "cursor-agent": "cursor",
-            "agent": "cursor", "opencode": "opencode", "qwen": "qwen"}.get(program)  # fmt: skip
+            "agent": "cursor", "cursor": "cursor", "opencode": "opencode", "qwen": "qwen"}.get(program)  # fmt: skip

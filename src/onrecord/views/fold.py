@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Record
     from onrecord.views.view import View
 
-VIEWS_VERSION = "whole.4"
+VIEWS_VERSION = "whole.5"
 """Changes whenever a fold changes its meaning, so that older snapshots are not taken up."""
 
 DIGEST_BYTES = 32
@@ -76,6 +76,12 @@ class Whole:
     def position(self) -> int:
         """The last event that is folded in."""
         return self.head.position
+
+    def interruption(self) -> dict[str, Any] | None:
+        """Why work stopped last; None once it went on: the session was resumed, or that agent runs again."""
+        stop = self.lifecycle.interruption
+        agent = self.roster.agents.get(stop["by"]) if stop and stop.get("vendor") else None
+        return None if stop and agent and agent.get("last_joined_at", 0) > stop["at"] else stop
 
     def apply(self, event: Event) -> None:
         """Fold one more event in."""

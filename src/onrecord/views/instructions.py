@@ -1,8 +1,8 @@
 """The instructions: the short block an agent needs to keep the record. One text for every domain.
 
-It stands between two markers with the hash of its content, so that it can be found, renewed and never doubled. In a
-Jinja2 template it is a variable, `{{ onrecord_instructions }}`; `placed` puts it into a text that lost it, so that no
-override of a template can drop it.
+It stands between two markers with its version and the hash of its content, so that it can be found, renewed and never
+doubled, and what somebody changed in it is noticed. In a Jinja2 template it is a variable,
+`{{ onrecord_instructions }}`; `placed` puts it into a text that lost it, so that no override of a template can drop it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_BLOCK = re.compile(r"<!-- onrecord:instructions [0-9a-f]{8} -->\n.*?<!-- onrecord:instructions end -->\n?", re.DOTALL)
+BLOCK_VERSION = 1
+"""Changes with the form of the block; its text may change without it."""
+_BLOCK = re.compile(
+    r"<!-- onrecord:instructions (?:\d+ )?([0-9a-f]{8}) -->\r?\n(.*?)"
+    r"\r?\n?<!-- onrecord:instructions end -->(?:\r?\n)?",
+    re.DOTALL,
+)
 _BASICS = """\
 This work is kept on record by onrecord. If it isn't on record, it didn't happen.
 - First: `onrecord continue`. It says where to go on, what is verified (reuse it) and what was rejected (do not retry).
@@ -35,8 +41,9 @@ def block(profile: dict[str, Any] | None = None) -> str:
         parts.append(_PHASES.format(name=profile["name"], phases=phases))
         parts += [f"- {line.strip()}" for line in profile["instructions"].splitlines() if line.strip()]
     text = "\n".join(parts)
-    digest = sha256(text.encode()).hexdigest()[:8]
-    return f"<!-- onrecord:instructions {digest} -->\n{text}\n<!-- onrecord:instructions end -->\n"
+    return (
+        f"<!-- onrecord:instructions {BLOCK_VERSION} {_digest(text)} -->\n{text}\n<!-- onrecord:instructions end -->\n"
+    )
 
 
 def placed(text: str, wanted: str) -> str:
@@ -48,3 +55,45 @@ def placed(text: str, wanted: str) -> str:
     first = found[0]
     after = _BLOCK.sub("", text[first.end() :])
     return text[: first.start()] + wanted + after
+
+
+def has_block(text: str) -> bool:
+    """Whether a text has a block of ours."""
+    return _BLOCK.search(text) is not None
+
+
+def is_changed(text: str) -> bool:
+    """Whether somebody changed what stands in a block: its hash is another one than its marker says."""
+    return any(_digest(found[2].replace("\r\n", "\n")) != found[1] for found in _BLOCK.finditer(text))
+
+
+def installed(text: str | None, wanted: str) -> str:
+    """A file's text with the wanted block: where one stood, or at the end behind one line break; None is no file."""
+    if text is None:
+        return wanted
+    if "\r\n" in text:
+        wanted = wanted.replace("\n", "\r\n")
+    found = list(_BLOCK.finditer(text))
+    if not found:
+        return f"{text}{_line_end(text)}{wanted}"
+    first = found[0]
+    return text[: first.start()] + wanted + _BLOCK.sub("", text[first.end() :])
+
+
+def removed(text: str) -> str | None:
+    """The text without the block and the line break before it; None where nothing else was ever in it."""
+    found = _BLOCK.search(text)
+    if found is None:
+        return text
+    if found.span() == (0, len(text)):
+        return None
+    before, end = text[: found.start()], _line_end(text)
+    return removed(before.removesuffix(end) + text[found.end() :])
+
+
+def _line_end(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:8]

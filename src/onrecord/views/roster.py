@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
 
 LINK_FIELDS = (
-    "reason", "cwd", "home", "worktree", "branch", "revision", "transcript", "process", "verified",
+    "reason", "cwd", "home", "worktree", "branch", "revision", "transcript", "process", "verified", "via", "briefed",
 )  # fmt: skip
 """What may be said of a conversation besides its id. The first and the last word on each are kept."""
 
@@ -19,9 +19,12 @@ class Roster(View):
     """Agents by id. An agent that joined and has not left is here, unless its process turns out to be gone.
 
     `links` are an agent's vendor conversations in the order they became its present one; ids rotate, the chain stays.
+    `waits` is what an agent needs a person for; whatever it does next shows that it waits no more.
     """
 
-    KINDS: ClassVar = frozenset({"agent.joined", "agent.located", "agent.left"})
+    KINDS: ClassVar = frozenset(
+        {"agent.joined", "agent.located", "agent.left", "attention.needed", "attention.given", "tool.used"}
+    )
 
     def __init__(self) -> None:
         self.agents: dict[str, dict[str, Any]] = {}
@@ -32,8 +35,11 @@ class Roster(View):
             event.by,
             {
                 "joined_at": event.at, "runs": 0, "run": 0, "here": False, "vendor": None, "process": None, "links": [],
+                "waits": None,
             },
         )  # fmt: skip
+        waiting = {"message": str(data.get("message") or ""), "position": event.position, "at": event.at}
+        agent["waits"] = waiting if event.kind == "attention.needed" else None
         if event.kind == "agent.joined":
             agent["runs"] += 1
             agent.update(run=event.run, here=True, process=data.get("process"), last_joined_at=event.at)

@@ -33,6 +33,13 @@ def revision_of(folder: Path) -> dict[str, Any] | None:
     }
 
 
+def stands_at(folder: Path) -> dict[str, str]:
+    """Only which revision and branch a worktree stands at; what is not known is left out."""
+    revision = (_git(folder, "rev-parse", "--verify", "-q", "HEAD") or b"").decode().strip()
+    branch = (_git(folder, "symbolic-ref", "-q", "--short", "HEAD") or b"").decode(errors="replace").strip()
+    return {name: value for name, value in (("revision", revision), ("branch", branch)) if value}
+
+
 def changed_files(root: Path) -> list[str]:
     """Files that differ from the revision, new ones included, as paths below the root; not those onrecord writes."""
     told = _git(root, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")

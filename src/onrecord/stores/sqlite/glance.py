@@ -18,6 +18,7 @@ from onrecord.views.present import BODIES, KINDS, PRESENT_VERSION, STARTS_ANEW, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 TAIL_LIMIT = 1_000
@@ -31,6 +32,30 @@ _ID_LENGTH = 26
 
 def look(path: str, project: str, name: str | None) -> Present | None:
     """The present of a session, or None where a glance cannot tell."""
+    found: Present | None = _at(path, lambda connection: _look(connection, project, name))
+    return found
+
+
+def look_linked(path: str, link: str) -> Linked | None:
+    """Whose conversation a link is, and the present of that session; None where a glance cannot tell."""
+    found: Linked | None = _at(path, lambda connection: _look_linked(connection, link))
+    return found
+
+
+class Linked:
+    """Whose a conversation is. Without a session: nobody's, for certain."""
+
+    __slots__ = ("agent", "present", "session")
+
+    def __init__(self, session: str = "", agent: str = "", present: Present | None = None) -> None:
+        self.session = session
+        self.agent = agent
+        self.present = present
+        """None where a glance cannot tell."""
+
+
+def _at(path: str, look: Callable[[apsw.Connection], Any]) -> Any:
+    """One look through one connection, or None."""
     refuse_old_library()
     path = os.path.realpath(path)
     if not os.access(path, os.F_OK):
@@ -43,11 +68,19 @@ def look(path: str, project: str, name: str | None) -> Present | None:
                 return None
             # One transaction, so that head, snapshot and tail are of one moment.
             connection.execute("BEGIN")
-            return _look(connection, project, name)
+            return look(connection)
         finally:
             connection.close()
     except (apsw.Error, StoreError, ValueError, KeyError, TypeError):
         return None  # whoever goes the whole way finds out what it is
+
+
+def _look_linked(connection: apsw.Connection, link: str) -> Linked:
+    rows: list[Any] = connection.execute(QUERIES["glance_by_link"], (link, PRESENT_VERSION)).fetchall()
+    if not rows:
+        return Linked()
+    *row, session, agent = rows[0]
+    return Linked(session, agent, _present(connection, row))
 
 
 def _look(connection: apsw.Connection, project: str, name: str | None) -> Present | None:
@@ -57,7 +90,11 @@ def _look(connection: apsw.Connection, project: str, name: str | None) -> Presen
         rows = connection.execute(QUERIES["glance_by_id"], (None, name.upper(), PRESENT_VERSION)).fetchall()
     if len(rows) != 1:
         return None
-    number, called, status, position, forked_at, kept, digest, body = rows[0]
+    return _present(connection, rows[0])
+
+
+def _present(connection: apsw.Connection, row: Any) -> Present | None:
+    number, called, status, position, forked_at, kept, digest, body = row
     if kept is None:
         if forked_at or position > TAIL_LIMIT:
             return None

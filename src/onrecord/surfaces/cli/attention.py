@@ -40,9 +40,14 @@ def needs(session: Session, here: Presence) -> list[str]:
     if views.head.status not in LIVE:
         return []
     found: list[str] = []
-    stop = views.lifecycle.interruption
-    if views.head.status == PAUSED and stop:
+    stop = views.interruption()
+    if stop and (views.head.status == PAUSED or stop.get("vendor")):
         found.append(f"stopped: {stop.get('cause', 'unknown')}")
+    found += [
+        f"{name} waits: {agent['waits']['message']}"
+        for name, agent in views.roster.agents.items()
+        if agent["waits"] and agent["here"]
+    ]
     found += [f"effect {key} may have happened" for key in unknown_effects(session, here)]
     alive = {lease.lane for lease in here.working}
     for agent, lane in views.lanes.lanes.items():

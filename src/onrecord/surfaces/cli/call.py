@@ -229,8 +229,8 @@ def _unknown(verb: Verb, flag: str, known: list[str]) -> UsageError:
 def _placed(verb: Verb, words: list[str]) -> dict[str, str]:
     """Positional words by their names; an optional one is filled only when there are enough words for the others."""
     takes = verb.takes
-    if takes and takes[-1].endswith("..."):
-        if not words:
+    if takes and takes[-1].strip("[]").endswith("..."):
+        if not words and not takes[-1].startswith("["):
             raise _missing(verb, verb.usage)
         return {}
     needed = sum(not name.startswith("[") for name in takes)

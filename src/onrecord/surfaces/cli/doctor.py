@@ -59,16 +59,22 @@ def doctor(call: Call) -> int:
         return _answer(call, checks, facts)
     if file is not None and not file.exists():
         checks.append(Check("file", "info", f"{file} is not there yet", "onrecord open NAME makes it"))
-        return _answer(call, checks, facts)
+        return _answer(call, [*checks, *_agents(None)], facts)
     if file is not None:
         checks += [*_permissions(file, fix=fix), _disk(file)]
     try:
         records = call.records()
         facts = _describe(records.store)
-        checks += [*_store(records.store, facts, fix=fix), *_sessions(records)]
+        checks += [*_store(records.store, facts, fix=fix), *_sessions(records), *_agents(records)]
     except OnrecordError as problem:
         checks.append(Check("opening", "wrong", problem.message, problem.hint))
     return _answer(call, checks, facts)
+
+
+def _agents(records: Records | None) -> list[Check]:
+    from onrecord.surfaces.cli.doctor_agents import agents
+
+    return agents(records)
 
 
 def _programs() -> list[Check]:

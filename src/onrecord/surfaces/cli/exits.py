@@ -54,6 +54,8 @@ BY_ERROR = {
     "lease_held": BUSY,
     "log_moved": BUSY,
     "outcome_unknown": BUSY,
+    "conversation_held": BUSY,
+    "not_restored": REFUSED,
     "conflict": REFUSED,
     "name_taken": REFUSED,
     "id_reused": REFUSED,

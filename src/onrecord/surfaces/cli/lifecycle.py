@@ -8,6 +8,7 @@ from onrecord.errors import IllegalTransition
 from onrecord.log.head import ACTIVE, ARCHIVED, CLOSED, LIVE, OPEN, PAUSED, RESUMED
 from onrecord.surfaces.cli import state_file
 from onrecord.surfaces.cli.call import whole_number
+from onrecord.surfaces.cli.exits import UsageError
 from onrecord.surfaces.cli.notes import tell_saved
 from onrecord.surfaces.cli.place import look_around
 from onrecord.surfaces.cli.shapes import session_data
@@ -30,8 +31,13 @@ def pause(call: Call) -> int:
 
 
 def resume(call: Call) -> int:
-    """Go on after a pause; with --reopen, after a close."""
+    """Go on after a pause; with --reopen, after a close. A session that has agents goes on with theirs."""
     session = call.session()
+    if any(agent["links"] for agent in session.views.roster.agents.values()):
+        from onrecord.surfaces.cli.agents_resume import resume_agents
+
+        return resume_agents(call, session, lambda: _take_up(call, session))
+    _refuse_agents_options(call)
     live, reopen = (OPEN, ACTIVE, RESUMED), "reopen" in call
     if reopen and session.head.status == PAUSED:
         reopen = False  # going on is what was asked for, and a pause needs no reopening
@@ -46,6 +52,28 @@ def resume(call: Call) -> int:
     look_around(call, session)
     state_file.after(call, session)
     return done
+
+
+def _take_up(call: Call, session: Session) -> None:
+    """The session's own step, before an agent of it goes on; nothing where it goes on already."""
+    if session.status in (PAUSED, CLOSED, ARCHIVED):
+        try:
+            session.resume(call.get("reason") or "", reopen="reopen" in call and session.status != PAUSED)
+        except IllegalTransition as refusal:
+            refusal.hint = _way(session) or refusal.hint
+            raise
+        if session.views.phases.profile:
+            session.start_work("Session resumed")
+    look_around(call, session)
+    state_file.after(call, session)
+
+
+def _refuse_agents_options(call: Call) -> None:
+    for option in ("prompt", "policy", "print", "wait"):
+        if option in call:
+            raise UsageError(
+                f"--{option} is for a session that has a coding agent's conversation", hint="onrecord start begins one"
+            )
 
 
 def close(call: Call) -> int:

@@ -18,8 +18,8 @@ _TAKES_VALUE = frozenset({"--store", "--project", "--session", "-s", "--agent", 
 """Options that may stand before the verb and are followed by a value."""
 
 
-_HASTY = "gate"
-"""The verb that runs before every tool call of every agent."""
+_HASTY = ("gate", "hook")
+"""The verbs that run before every tool call of every agent."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from onrecord.surfaces.cli.failures import report
 
         status = report(problem, words)
-    if arguments is None and split(words)[0] == _HASTY:
+    if arguments is None and split(words)[0] in _HASTY:
         _end(status)
     return status
 
@@ -51,6 +51,10 @@ def _run(words: list[str]) -> int:
 
         sys.stdout.write(f"onrecord {__version__}\n")
         return 0
+    if words[:1] == ["hook"] and not {"-h", "--help"}.intersection(words):
+        from onrecord.surfaces.hook.process import main as hook
+
+        return hook(words[1:])
     verb, rest = split(words)
     from onrecord.surfaces.cli.verbs import find
 

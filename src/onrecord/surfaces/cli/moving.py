@@ -101,7 +101,15 @@ def _markdown(session: Session) -> Iterator[bytes]:
 
 
 def import_session(call: Call) -> int:
-    """Take in a bundle."""
+    """Take in a bundle, or a vendor's conversations."""
+    from onrecord.vendors.port import VENDORS
+
+    if call.positional["FILE"] in VENDORS:
+        from onrecord.surfaces.cli.agents_import import import_vendor
+
+        return import_vendor(call)
+    if "WHAT" in call.positional or any(name in call for name in ("all", "session", "agent")):
+        raise UsageError(f"{call.positional['FILE']!r} is no vendor", hint=f"a bundle, or {', '.join(VENDORS)}")
     path = Path(call.positional["FILE"]).expanduser()
     if not path.is_file():
         raise UsageError(f"there is no file {path}")

@@ -96,6 +96,19 @@ def _turn(data: dict[str, Any]) -> str:
     return f"{len(items)} items: {lines}"
 
 
+def _located(data: dict[str, Any]) -> str:
+    told = " and told the brief" if (data.get("briefed") or {}).get("lines") else ""
+    return (
+        f"{data.get('vendor')} {data.get('vendor_id')}" + (f", {data['reason']}" if data.get("reason") else "") + told
+    )
+
+
+def _used(data: dict[str, Any]) -> str:
+    code = data.get("exit_code")
+    what = data.get("command") or ", ".join(map(str, data.get("paths") or ()))
+    return f"{data.get('tool')}: {what}" + (f" (exit {code})" if code is not None else "")
+
+
 def _begun(data: dict[str, Any]) -> str:
     return f"turn {data.get('turn', '?')}, based on {data.get('base', 0)}"
 
@@ -152,6 +165,13 @@ def _evidence(data: dict[str, Any]) -> str:
     return f"{how} {data.get('kind')} {data.get('id')}: {what}"
 
 
+def _kept(data: dict[str, Any]) -> str:
+    """A part of a mirrored conversation is named and counted; it is far too long to be told."""
+    if "lines" in data and "vendor_id" in data:
+        return f"{len(data['lines'])} records of {data.get('vendor')} {data['vendor_id']}"
+    return f"prompt: {data['prompt']}" if "prompt" in data else _generic(data)
+
+
 def _tokens(data: dict[str, Any]) -> str:
     from onrecord.log.packed import count_packed
 
@@ -174,6 +194,10 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], str]] = {
     "session.forked": lambda data: f"{data.get('name')}, from position {(data.get('parent') or {}).get('position')}",
     "session.renamed": lambda data: f"{data.get('was')} -> {data.get('name')}",
     "agent.joined": _joined,
+    "agent.located": _located,
+    "tool.used": _used,
+    "payload.kept": _kept,
+    "attention.needed": lambda data: str(data.get("message")),
     "turn.begun": _begun,
     "turn.recorded": _turn,
     "item.added": lambda data: item_line(data.get("item") or {}),

@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_AGENTS_IMPORT = "onrecord.surfaces.cli.agents_import"
+_AGENTS_START = "onrecord.surfaces.cli.agents_start"
 _ATTEMPTS = "onrecord.surfaces.cli.attempts"
 _BACKUPS = "onrecord.surfaces.cli.backups"
 _COPIES = "onrecord.surfaces.cli.copies"
@@ -24,6 +26,7 @@ _EVIDENCE = "onrecord.surfaces.cli.evidence"
 _FACTS = "onrecord.surfaces.cli.facts"
 _FINDINGS = "onrecord.surfaces.cli.findings"
 _GUIDE = "onrecord.surfaces.cli.guide"
+_HOOK = "onrecord.surfaces.hook.process"
 _LIFECYCLE = "onrecord.surfaces.cli.lifecycle"
 _MOVING = "onrecord.surfaces.cli.moving"
 _NOTES = "onrecord.surfaces.cli.notes"
@@ -35,6 +38,7 @@ _RETAIN = "onrecord.surfaces.cli.retain"
 _ROLLOUT = "onrecord.surfaces.cli.rollout"
 _RUN = "onrecord.surfaces.cli.run"
 _SESSIONS = "onrecord.surfaces.cli.sessions"
+_SETUP = "onrecord.surfaces.cli.setup"
 _SHOW = "onrecord.surfaces.cli.show"
 _STATE_FILE = "onrecord.surfaces.cli.state_file"
 _STORES = "onrecord.surfaces.cli.stores"
@@ -84,8 +88,9 @@ class Verb:
         """Whether the function gets the words as they are, unparsed."""
 
     def all_options(self) -> tuple[Option, ...]:
-        """Its own options and those of every verb."""
-        return (*self.options, *EVERYWHERE)
+        """Its own options and those of every verb, unless it has another one of that name."""
+        own = {option.flag for option in self.options}
+        return (*self.options, *(option for option in EVERYWHERE if option.flag not in own))
 
 
 EVERYWHERE = (
@@ -106,9 +111,14 @@ YES = Option("--yes", "do it without asking", short="-y")
 ID = Option("--id", "an id of your own: the same command again records nothing twice", "ID")
 BECAUSE = Option("--because", "the position in the log it comes from", "POSITION")
 DRY_RUN = Option("--dry-run", "only say what would happen")
+PROMPT = Option("--prompt", "run it headless with this prompt", "TEXT", short="-p")
+HEADLESS = Option("--headless", "run it headless; the prompt is read from standard input")
+WAIT = Option("--wait", "when a limit stops it, park the session until the limit ends and go on by itself")
+WHOSE = Option("--agent", "which agent (else the only one that has a conversation)", "AGENT")
 
-START, RECORD, READ, LIFE, PROVE, KEEP, TOOL = (
-    "Start and find", "Put on record", "Read", "Lifecycle", "Prove", "Keep and move", "The command itself",
+START, RECORD, READ, LIFE, AGENTS, PROVE, KEEP, TOOL = (
+    "Start and find", "Put on record", "Read", "Lifecycle", "Coding agents", "Prove", "Keep and move",
+    "The command itself",
 )  # fmt: skip
 STATUSES = ("open", "active", "paused", "resumed", "closed", "archived", "erased")
 LABELS = ("verified", "rejected", "open", "blocked")
@@ -274,9 +284,12 @@ VERBS: tuple[Verb, ...] = (
 
     Verb(LIFE, "pause", "[NAME]", "Stop for now; no process is held", _LIFECYCLE, REASON, SESSION, AGENT,
          example='onrecord pause --reason "rate limit until 14:00"'),
-    Verb(LIFE, "resume", "[NAME]", "Go on after a pause; --reopen: after a close", _LIFECYCLE,
-         Option("--reopen", "go on with a session that was closed or archived"), REASON, SESSION, AGENT,
-         example="onrecord resume fix-invite-403"),
+    Verb(LIFE, "resume", "[NAME]", "Go on after a pause, with its agent's conversation; --reopen: after a close",
+         _LIFECYCLE, Option("--reopen", "go on with a session that was closed or archived"), PROMPT,
+         Option("--policy", "allow (else): begin anew from the note if it cannot be restored; must; never", "POLICY",
+                choices=("must", "allow", "never")),
+         Option("--print", "print the command that resumes the agent, and do nothing"), WAIT, YES, REASON, SESSION,
+         AGENT, example="onrecord resume fix-invite-403"),
     Verb(LIFE, "close", "[NAME]", "End a session and keep its record", _LIFECYCLE,
          Option("--anyway", "close it although its note is incomplete, and record why", "REASON"), REASON, SESSION,
          AGENT, example="onrecord close fix-invite-403 --reason fixed"),
@@ -288,6 +301,28 @@ VERBS: tuple[Verb, ...] = (
          Option("--at", "up to this position (else all of it)", "POSITION"), SESSION, AGENT,
          example="onrecord fork fix-invite-403 try-b --at 41"),
 
+    Verb(AGENTS, "start", "VENDOR [-- ARGUMENTS...]",
+         "Start a coding agent under a session's name: claude, codex, gemini, copilot, cursor, opencode or qwen",
+         _AGENTS_START, Option("--name", "the session (else one is made from directory and time)", "NEW"), PROMPT,
+         HEADLESS, Option("--objective", "what a new session is for", "TEXT", short="-o"), WAIT, SESSION,
+         Option("--agent", "its name in the session (else the vendor's)", "AGENT"), takes=("WORDS...",),
+         function="start_agent", example="onrecord start claude --name fix-invite-403"),
+    Verb(AGENTS, "adopt", "VENDOR", "Attach an agent that is running already; without --pid or --id, list them",
+         _AGENTS_START, Option("--pid", "its process", "PID"), Option("--id", "its conversation's id", "ID"),
+         Option("--name", "the session (else one is made from the id)", "NEW"), SESSION,
+         Option("--agent", "its name in the session (else the vendor's)", "AGENT"), takes=("WORDS...",),
+         example="onrecord adopt claude --pid 4242 --name fix-invite-403"),
+    Verb(AGENTS, "handoff", "[NAME]", "Let another vendor's agent go on from the note and a cited extract",
+         _AGENTS_START, Option("--to", "who goes on", "VENDOR"), PROMPT, HEADLESS, WAIT, SESSION,
+         Option("--agent", "its name in the session (else the vendor's)", "AGENT"),
+         example="onrecord handoff fix-invite-403 --to codex"),
+    Verb(AGENTS, "mirror", "[NAME]", "Take in what agents' conversations have more than the record", _AGENTS_IMPORT,
+         Option("--follow", "go on until the agent has ended, or Ctrl-C", short="-f"), SESSION, WHOSE,
+         example="onrecord mirror fix-invite-403"),
+    Verb(AGENTS, "restore", "[NAME]", "Put a mirrored conversation back where the agent's program can resume it",
+         _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (else the one it was in)", "DIR"), DRY_RUN, YES,
+         SESSION, WHOSE, example="onrecord restore fix-invite-403 --cwd ~/src/invites"),
+
     Verb(PROVE, "gate", "[override RULE]", "Say whether a tool call may go on; override lets a refusal pass", _GATE,
          Option("--tool", "the tool, in the agent's own words", "TOOL"),
          Option("--path", "a file it is about to change", "PATH", many=True),
@@ -298,6 +333,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--call", "the call's id: the same call again records nothing twice", "ID"),
          Option("--strict-gate", "deny when the gate itself fails (or ONRECORD_STRICT_GATE)"), REASON, SESSION, AGENT,
          takes=("[OVERRIDE]", "[RULE]"), example="onrecord gate --tool Edit --path src/auth.py --json"),
+    Verb(PROVE, "hook", "VENDOR [EVENT]", "Answer a coding agent's hook: its payload comes on standard input", _HOOK,
+         example="onrecord hook claude PreToolUse < payload.json"),
     Verb(PROVE, "verify", "[NAME]", "Re-derive the chain and say where it breaks, if it does", _PROVE,
          Option("--checkpoint", "also against a checkpoint kept outside the store", "FILE"),
          Option("--all", "every session of the store", short="-a"), SESSION, example="onrecord verify --all"),
@@ -316,9 +353,14 @@ VERBS: tuple[Verb, ...] = (
          Option("--dialect", "of --format messages", "DIALECT", choices=DIALECTS),
          Option("--force", "replace the file"), SESSION, function="export_session",
          example="onrecord export fix-invite-403 --out fix-invite-403.onrecord"),
-    Verb(KEEP, "import", "FILE", "Take in a bundle, verified before anything is written", _MOVING,
-         Option("--as", "under another name", "NEW"), Option("--update", "add what is new to a session that is here"),
-         function="import_session", example="onrecord import fix-invite-403.onrecord"),
+    Verb(KEEP, "import", "FILE | VENDOR [PATH|ID]",
+         "Take in a bundle, verified before anything is written; or a vendor's conversations (none named: list them)",
+         _MOVING, Option("--as", "under another name", "NEW"),
+         Option("--update", "add what is new to a session that is here"),
+         Option("--all", "every conversation of the vendor that began in this directory", short="-a"),
+         Option("--session", "the session a conversation goes into (else one is opened for each)", "NAME", short="-s"),
+         Option("--agent", "the agent whose conversation it is (else the vendor's name)", "AGENT"),
+         takes=("FILE", "[WHAT]"), function="import_session", example="onrecord import fix-invite-403.onrecord"),
     Verb(KEEP, "rollout", "serve|export [NAME...]",
          "Serve the proxy that records rollouts; write their training samples to one file", _ROLLOUT, *_PROXY,
          Option("--to", "the file: .parquet, .safetensors or .npz", "FILE"),
@@ -351,6 +393,14 @@ VERBS: tuple[Verb, ...] = (
          Option("--all", "erase everything the session says"), REASON, YES, SESSION, AGENT,
          example='onrecord erase fix-invite-403 --position 7 --reason "a password"'),
 
+    Verb(TOOL, "setup", "[VENDOR...]", "Put hooks and instructions into the files of coding agents, or out of them",
+         _SETUP, Option("--project", "into this project's files (the default)"),
+         Option("--user", "into the user's files, for every project"),
+         Option("--check", "run the hooks that are set up and say whether they answer"),
+         Option("--remove", "take our part out again; the rest stays as it is"), DRY_RUN,
+         Option("--print", "show what would be put where, and touch nothing"),
+         Option("--force", "also where somebody changed our part"), takes=("[WORDS...]",),
+         example="onrecord setup claude codex --project"),
     Verb(TOOL, "version", "", "Show the version", _GUIDE, example="onrecord version"),
     Verb(TOOL, "completion", "SHELL", "Print the completion script of bash, zsh or fish", _COMPLETION,
          example='eval "$(onrecord completion bash)"'),
@@ -363,8 +413,8 @@ VERBS: tuple[Verb, ...] = (
 )  # fmt: skip
 
 ALIASES = {
-    "ls": "list", "new": "open", "start": "open", "status": "show", "events": "log", "find": "search",
-    "grep": "search", "unarchive": "resume", "release": "hold", "rm": "erase", "delete": "erase", "restore": "backup",
+    "ls": "list", "new": "open", "status": "show", "events": "log", "find": "search",
+    "grep": "search", "unarchive": "resume", "release": "hold", "rm": "erase", "delete": "erase",
     "mv": "rename", "check": "verify", "exec": "run", "attempts": "attempt", "findings": "finding",
     "turn": "record", "cp": "copy", "sync": "copy",
 }  # fmt: skip

@@ -199,6 +199,13 @@ SELECT number, name, status, s.position, forked_at, snapshots.position, snapshot
 FROM heads AS s LEFT JOIN snapshots ON session = number AND view = ?3
 WHERE project = ?1 AND status IN ('open', 'active', 'paused', 'resumed') LIMIT 2
 
+-- glance_by_link: the same of the session that has a conversation on record, a live one first; and whose it is
+SELECT number, name, status, s.position, forked_at, snapshots.position, snapshots.hash, body, s.id, by
+FROM events AS e JOIN sessions AS s ON number = e.key >> 32
+    LEFT JOIN snapshots ON session = number AND view = ?2
+WHERE e.id = ?1 AND e.id >= 'link/' AND e.id < 'link0'
+ORDER BY status NOT IN ('open', 'active', 'paused', 'resumed'), e.at DESC, s.id DESC LIMIT 1
+
 -- glance_at_tail: the event a snapshot ends with, and what follows it of some kinds, with the payloads of some of those
 SELECT key & 0xFFFFFFFF, kind, at, by, run, because, hash, encoding,
     CASE WHEN kind IN (SELECT value FROM json_each(?4)) THEN payload END

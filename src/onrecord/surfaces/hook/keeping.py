@@ -1,0 +1,35 @@
+"""What is kept when a conversation is about to end or to forget: its transcript, and the files made from the log."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from onrecord.errors import OnrecordError
+from onrecord.surfaces.hook.trouble import note
+
+if TYPE_CHECKING:
+    from onrecord.session.handle import Session
+    from onrecord.vendors.hooks import HookCall
+
+MIRROR_SECONDS = 2.0
+"""How long a hook takes in a transcript; what is left is taken the next time, or by whoever started the agent."""
+
+
+def keep_transcript(session: Session, call: HookCall) -> None:
+    """Take what the conversation has more than the record, for a while. What goes wrong here costs no answer."""
+    from onrecord.vendors.mirroring import mirror
+
+    try:
+        mirror(session, call.vendor, call.vendor_id, os.environ, seconds=MIRROR_SECONDS)
+    except (OnrecordError, OSError) as problem:
+        note(f"the transcript could not be kept: {type(problem).__name__}: {problem}", call)
+
+
+def refresh_files(session: Session) -> None:
+    """STATE.md and NOTE.md as they would be after a command; what was written between the fences is taken in."""
+    from onrecord.surfaces.cli import state_file
+    from onrecord.surfaces.cli.call import Call
+    from onrecord.surfaces.cli.verbs import find
+
+    state_file.after(Call(find("note"), ["--quiet"]), session)

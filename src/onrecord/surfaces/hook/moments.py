@@ -1,0 +1,178 @@
+"""The moments of an agent's life other than its tools: start, prompt, compaction, stop, end, and when it waits."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onrecord import machine
+from onrecord.errors import IdReused, OnrecordError
+from onrecord.log.head import LIVE
+from onrecord.surfaces.hook import keeping, stopping, telling
+from onrecord.surfaces.hook.registering import SPAWN_VARIABLE, is_another, is_same, process_of, registered
+from onrecord.surfaces.hook.whose import owner
+from onrecord.vendors.hooks import COMPACT, END, NOTICE, PROMPT, START, STOP, HookAnswer
+from onrecord.work.project import find_worktree
+from onrecord.work.revisions import stands_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onrecord.session.handle import Session
+    from onrecord.vendors.hooks import HookCall
+    from onrecord.vendors.port import Vendor
+
+MESSAGE_WIDTH = 300
+
+
+def start(vendor: Vendor, call: HookCall) -> HookAnswer:
+    """Put the conversation on record as the agent's present one, and tell it where the work stands."""
+    process = process_of(call)
+    session = registered(call, process)
+    if session is None:
+        return HookAnswer()
+    with Closing(session):
+        return started(session, vendor, call, process)
+
+
+def started(session: Session, vendor: Vendor, call: HookCall, process: dict[str, Any] | None) -> HookAnswer:
+    """Another hook may say the same at the same moment: what it recorded is read, and nothing is said twice."""
+    try:
+        return _started(session, vendor, call, process)
+    except IdReused:
+        session.refresh()
+        return _started(session, vendor, call, process)
+
+
+def _started(session: Session, vendor: Vendor, call: HookCall, process: dict[str, Any] | None) -> HookAnswer:
+    known = session.views.roster.link(call.vendor, call.vendor_id)
+    if known is None and is_another(session, call, process):
+        return HookAnswer()
+    notice = ""
+    before = known["last"].get("process") if known else None
+    if isinstance(before, dict) and not is_same(before, process) and not machine.is_gone(before):
+        notice = f"onrecord: process {before.get('pid')} has this conversation open too; their turns will mix"
+    if session.head.status in LIVE:
+        _join(session, call, process)
+    said, briefed = telling.context(session, vendor, call)
+    if session.head.status in LIVE:
+        session.locate(
+            call.vendor, call.vendor_id, reason=call.reason, home=str(vendor.home(os.environ)), process=process,
+            transcript=call.transcript, via="hook", briefed=briefed, **_where(call),
+        )  # fmt: skip
+    return HookAnswer(context=said, notice=notice)
+
+
+def _join(session: Session, call: HookCall, process: dict[str, Any] | None) -> None:
+    """A run begins, unless the process that started this agent said so already."""
+    agent = session.views.roster.agents.get(session.agent)
+    if agent and agent["here"] and not (agent["process"] and machine.is_gone(agent["process"])):
+        return
+    spawn = os.environ.get(SPAWN_VARIABLE)
+    session.arrive(process, vendor=call.vendor, via="hook", **({"spawn": spawn} if spawn else {}))
+
+
+def _where(call: HookCall) -> dict[str, Any]:
+    worktree = find_worktree(os.curdir)
+    return {"cwd": call.cwd or os.getcwd(), "worktree": worktree, **stands_at(Path(worktree))}
+
+
+def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
+    """Somebody spoke to the agent: it waits for nobody. Where its start was not seen, this is the start."""
+    session = owner(call)
+    if session is None:
+        return start(vendor, call)
+    with Closing(session):
+        known = session.views.roster.link(call.vendor, call.vendor_id)
+        if known is None or known["last"].get("via") != "hook":
+            return started(session, vendor, call, process_of(call))
+        said, briefed = telling.context(session, vendor, call)
+        if session.head.status in LIVE:
+            session.go_on()
+            if briefed is not None:
+                session.locate(call.vendor, call.vendor_id, briefed=briefed)
+        return HookAnswer(context=said)
+
+
+def _on_record(call: HookCall) -> Session | None:
+    """The session that has this very conversation on record: not that of an agent which started this one as a tool."""
+    session = owner(call)
+    if session is not None and session.views.roster.link(call.vendor, call.vendor_id) is None:
+        with Closing(session):
+            return None
+    return session
+
+
+def compact(_vendor: Vendor, call: HookCall) -> HookAnswer:
+    """What the conversation is about to forget is kept: its transcript, the note; it will be told the brief again."""
+    session = _on_record(call)
+    if session is not None:
+        with Closing(session):
+            keeping.refresh_files(session)
+            telling.forget(session, call)
+            keeping.keep_transcript(session, call)
+    return HookAnswer()
+
+
+def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
+    """The agent wants to stop: if it leaves something undone it is told so, once."""
+    session = _on_record(call)
+    if session is None:
+        return HookAnswer()
+    with Closing(session):
+        if session.head.status not in LIVE:
+            return HookAnswer()
+        session.go_on()
+        answer = stopping.nudge(session, vendor, call)
+        keeping.keep_transcript(session, call)
+        return answer
+
+
+def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
+    """The conversation ended: its last part is kept, where the code stands is noted, and the agent has left."""
+    session = _on_record(call)
+    if session is None:
+        return HookAnswer()
+    with Closing(session):
+        agent = session.views.roster.agents.get(session.agent)
+        link = session.views.roster.link(call.vendor, call.vendor_id)
+        if session.head.status in LIVE and agent and agent["links"][-1] is link:
+            session.locate(call.vendor, call.vendor_id, transcript=call.transcript, **_where(call))
+        # Who joined it, says that it left: the process that started an agent outlives it and tells how it ended.
+        if agent and agent["here"] and not call.stays and is_same(agent["process"], process_of(call)):
+            session.depart(call.reason)
+        keeping.keep_transcript(session, call)
+    return HookAnswer()
+
+
+def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
+    """The agent waits for a person."""
+    session = _on_record(call)
+    if session is not None:
+        with Closing(session):
+            message = (call.message or call.event)[:MESSAGE_WIDTH]
+            agent = session.views.roster.agents.get(session.agent) or {}
+            if session.head.status in LIVE and (agent.get("waits") or {}).get("message") != message:
+                session.wait(message)
+    return HookAnswer()
+
+
+class Closing:
+    """Let go of the session's store at the end; an answer is not lost because that fails."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_problem: object) -> None:
+        with suppress(OnrecordError):
+            self.session.store.close()
+
+
+MOMENTS: dict[str, Callable[[Vendor, HookCall], HookAnswer]] = {
+    START: start, PROMPT: prompt, COMPACT: compact, STOP: stop, END: end, NOTICE: notice,
+}  # fmt: skip

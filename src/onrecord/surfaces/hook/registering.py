@@ -1,0 +1,132 @@
+"""A conversation is put on record: by its id, by the process it goes on in, or (if the user wants that) by itself."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from onrecord import machine
+from onrecord.errors import NameTaken
+from onrecord.log.head import LIVE
+from onrecord.log.names import NAME_LIMIT, check_name
+from onrecord.surfaces.hook.whose import AGENT_VARIABLE, SESSION_VARIABLE, opened, owner
+from onrecord.vendors.hooks import START, STARTUP
+
+if TYPE_CHECKING:
+    from onrecord.session.handle import Session
+    from onrecord.session.records import Records
+    from onrecord.vendors.hooks import HookCall
+
+AUTO_VARIABLE = "ONRECORD_AUTO"
+SPAWN_VARIABLE = "ONRECORD_SPAWN"
+SESSIONS_LOOKED_AT = 20
+"""In how many live sessions of the project an agent is looked for by its process."""
+NAMES_TRIED = 100
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox"})
+SHELLS_PASSED = 4
+"""How many shells may stand between an agent and its hook."""
+_SAME = ("host", "boot", "space", "pid", "started")
+
+
+def process_of(call: HookCall) -> dict[str, Any] | None:
+    """The agent's process: as it says itself, else the nearest ancestor of the hook that is no shell."""
+    pid = call.pid
+    if pid is None:
+        pid = os.getppid()
+        for _shell in range(SHELLS_PASSED):
+            name, parent = machine.program_of(pid)
+            if name not in SHELLS or parent <= 1:
+                break
+            pid = parent
+    identity = machine.identity_of(pid)
+    return identity if pid > 1 and identity["started"] else None
+
+
+def registered(call: HookCall, process: dict[str, Any] | None) -> Session | None:
+    """The session of a conversation that begins or goes on; None where it is nobody's and nobody is to have it."""
+    session = owner(call)
+    if session is not None or os.environ.get(SESSION_VARIABLE):
+        return session
+    from onrecord.connect import connect, settings, store_file
+
+    file = store_file()
+    auto = os.environ.get(AUTO_VARIABLE, "") not in ("", "0") or bool(settings().get("auto_register"))
+    there = file is None or os.access(file, os.F_OK)
+    if not there and not auto:
+        return None
+    records = connect()
+    rotated = call.moment == START and call.reason != STARTUP
+    found = _by_process(records, call, process) if there and rotated else None
+    if found is None and auto:
+        found = _by_itself(records, call)
+    if found is None:
+        records.close()
+    return found
+
+
+def _by_process(records: Records, call: HookCall, process: dict[str, Any] | None) -> Session | None:
+    """After a rotation the id is new and the process is not: the agent that is in it goes on under the new id."""
+    if process is None:
+        return None
+    for head in records.sessions(status=LIVE, limit=SESSIONS_LOOKED_AT):
+        session = records.get(head.session)
+        for agent, about in session.views.roster.agents.items():
+            last = about["links"][-1] if about["links"] else None
+            if last and last["vendor"] == call.vendor and is_same(last["last"].get("process"), process):
+                return records.get(head.session, agent=agent)
+    return None
+
+
+def is_same(one: Any, other: dict[str, Any] | None) -> bool:
+    """Whether two identities are the same process."""
+    return isinstance(one, dict) and other is not None and all(one.get(name) == other.get(name) for name in _SAME)
+
+
+def is_another(session: Session, call: HookCall, process: dict[str, Any] | None) -> bool:
+    """Whether this conversation runs beside the agent's own, in another process: then it does not take its place.
+
+    A tool of an agent may start another agent, which inherits the environment.
+    """
+    agent = session.views.roster.agents.get(session.agent)
+    last = agent["links"][-1] if agent and agent["links"] else None
+    if last is None or (last["vendor"], last["id"]) == (call.vendor, call.vendor_id):
+        return False
+    there = last["last"].get("process")
+    return (
+        isinstance(there, dict) and process is not None and not is_same(there, process) and not machine.is_gone(there)
+    )
+
+
+def _by_itself(records: Records, call: HookCall) -> Session | None:
+    """A session that is named after the project's directory and the day; one that has ended gets a successor."""
+    from datetime import UTC, datetime
+
+    folder = os.path.basename(records.project.rstrip("/")) or "work"
+    day = datetime.fromtimestamp(records.clock(), UTC).strftime("%Y-%m-%d")
+    stem = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in folder).strip("-") or "work"
+    for number in range(1, NAMES_TRIED):
+        ending = f"-{day}" + (f"-{number}" if number > 1 else "")
+        name = check_name(stem[: NAME_LIMIT - len(ending)] + ending)
+        agent = _free_name(records, name, call)
+        try:
+            return records.create(name, agent=agent)
+        except NameTaken:
+            head = records.find(name)  # of an agent before, or of one that starts in this very moment
+            if head.status in LIVE:
+                return records.get(head.session, agent=agent)
+    return None
+
+
+def _free_name(records: Records, name: str, call: HookCall) -> str:
+    """The vendor's name, or with a number where an agent of that name is at work."""
+    known = records.store.heads(project=records.project, name=name, limit=1)
+    if not known:
+        return os.environ.get(AGENT_VARIABLE) or call.vendor
+    agents = opened(records, known[0].session, call).views.roster.agents
+    for number in range(1, NAMES_TRIED):
+        agent = call.vendor + (f"-{number}" if number > 1 else "")
+        process = (agents.get(agent) or {}).get("process")
+        busy = agent in agents and agents[agent]["here"] and not (process and machine.is_gone(process))
+        if not busy:
+            return agent
+    return call.vendor

@@ -1,0 +1,86 @@
+"""What a conversation is told of the record: the brief once, and when it goes on later only what is new since."""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from onrecord.log.head import LIVE
+from onrecord.vendors.fencing import ABOUT, fence
+from onrecord.vendors.hooks import CLEARED, COMPACTED, PROMPT, START
+
+if TYPE_CHECKING:
+    from onrecord.session.handle import Session
+    from onrecord.vendors.hooks import HookCall
+    from onrecord.vendors.port import Vendor
+
+NOTHING_TOLD = {"position": 0, "run": 0, "lines": []}
+_FIXED_LINES = 3
+"""Name, objective and next action; what follows are groups of entries, each under its title."""
+_KEY_LENGTH = 8
+
+
+def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict[str, Any] | None]:
+    """The text to inject at this moment, fenced, and what to put on record about it.
+
+    There is none where the conversation knows the record as it stands.
+    """
+    if call.moment != vendor.context_moment:
+        return "", None
+    link = session.views.roster.link(call.vendor, call.vendor_id)
+    told: dict[str, Any] = (link["last"].get("briefed") if link else None) or NOTHING_TOLD
+    run = session.views.roster.agents.get(session.agent, {}).get("run", 0)
+    if not vendor.context_lasts and (call.moment == START or told.get("run") != run):
+        told = NOTHING_TOLD  # what was injected before went with the process
+    forgot = call.moment == START and call.reason in (CLEARED, COMPACTED)
+    if call.moment == PROMPT and told["lines"] and told.get("run") == run:
+        return "", None  # within a run the agent moves the record itself
+    lines = session.brief().splitlines()
+    keys = [_key(line) for line in lines[1:]]
+    if told["lines"] and not forgot:
+        if set(keys) == set(told["lines"]):
+            return "", None
+        preface, text = f"The record of your session moved on since you read it. {ABOUT}", _news(lines, told["lines"])
+    else:
+        preface, text = f"{_who(session)} {ABOUT}", "\n".join(lines)
+    said = fence(text, about=preface, limit=vendor.capabilities.context_bytes)
+    return said, {"position": session.head.position, "run": run, "lines": keys} if said else None
+
+
+def forget(session: Session, call: HookCall) -> None:
+    """The conversation is about to lose what it was told."""
+    link = session.views.roster.link(call.vendor, call.vendor_id)
+    if link is not None and link["last"].get("briefed") and session.head.status in LIVE:
+        session.locate(call.vendor, call.vendor_id, briefed=dict(NOTHING_TOLD))
+
+
+def _who(session: Session) -> str:
+    """What an agent needs to know to use the command: these words are ours, the record's text is inside the fence."""
+    named = os.environ.get("ONRECORD_SESSION") and os.environ.get("ONRECORD_AGENT")
+    options = "" if named else f" --session {session.name} --agent {session.agent}"
+    return (
+        f"You work in the onrecord session {session.name} as agent {session.agent}. "
+        f"`onrecord continue{'' if named else f' {session.name}'}` says where to go on; "
+        f"record what you find with `onrecord finding state`, `onrecord run -- COMMAND` and `onrecord next`"
+        f"{f' (each with{options})' if options else ''}."
+    )
+
+
+def _news(lines: list[str], known: list[str]) -> str:
+    """The lines that were not told before, each entry under its title; how many do not hold any more."""
+    shown, title = [], ""
+    for number, line in enumerate(lines[1:], start=1):
+        if number >= _FIXED_LINES and not line.startswith("- "):
+            title = line
+        elif _key(line) not in known:
+            shown += [title, line] if title else [line]
+            title = ""
+    gone = len(set(known) - {_key(line) for line in lines[1:]})
+    if gone:
+        shown.append(f"({gone} of the lines you read before do not stand any more: onrecord show --brief)")
+    return "\n".join([lines[0], *shown])
+
+
+def _key(line: str) -> str:
+    return sha256(line.encode(errors="surrogatepass")).hexdigest()[:_KEY_LENGTH]

@@ -1,0 +1,139 @@
+"""Before and after a tool: the gate, which a plain yes passes with one glance; then what ran, and what it changed."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from onrecord.rules import ALLOW, EDIT, READ, RUN, decide, is_ours
+from onrecord.surfaces.hook.whose import at_a_glance, owner
+from onrecord.vendors.hooks import HookAnswer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onrecord.rules import ToolRequest, Verdict
+    from onrecord.session.handle import Session
+    from onrecord.surfaces.hook.process import Pending
+    from onrecord.vendors.hooks import HookCall
+    from onrecord.vendors.port import Vendor
+    from onrecord.views.findings import Findings
+
+ADVICE_BYTES = 1_024
+"""The most that is injected before a tool runs."""
+COMMAND_WIDTH = 2_000
+"""How much of a command is kept with a tool that ran, in characters."""
+PATHS_KEPT = 50
+
+
+def before_tool(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
+    """Whether the tool may run. A plain yes reads a little and writes nothing; anything else is on record."""
+    request = _request(vendor, call, call.vendor)
+    if request is None or request.act not in (EDIT, RUN):
+        return HookAnswer()
+    seen = at_a_glance(call)
+    if seen.nobody:
+        return HookAnswer()
+    if seen.present is not None:
+        from onrecord import machine
+
+        request.agent = seen.agent
+        verdict = decide(request, seen.present, time.time_ns() // 1000, machine.is_gone)
+        if verdict.plain:
+            return HookAnswer()
+        # Whatever becomes of putting it on record, this is the answer.
+        pending.say(_answer(verdict))
+    session = owner(call)
+    if session is None:
+        return HookAnswer()
+    request.agent = session.agent
+    try:
+        return _answer(session.gate(request))
+    except Exception as problem:
+        if seen.present is None:
+            _note_failure(session, request, problem)
+            raise
+        from onrecord.surfaces.hook.trouble import note
+
+        note(f"a verdict could not be recorded: {type(problem).__name__}: {problem}", call)
+        return _answer(verdict)
+    finally:
+        session.store.close()
+
+
+def _request(vendor: Vendor, call: HookCall, agent: str) -> ToolRequest | None:
+    """What the tool does, with its paths as findings write them: from the top of the worktree."""
+    request = vendor.tool_request(call, agent)
+    if request is not None and request.paths:
+        from onrecord.work.project import find_worktree
+
+        top = find_worktree(os.curdir)
+        request.paths = tuple(_from(top, path) for path in request.paths)
+    return request
+
+
+def _from(top: str, path: str) -> str:
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.relpath(os.path.join(os.path.realpath(folder), name), top)
+
+
+def _answer(verdict: Verdict) -> HookAnswer:
+    if verdict.decision == ALLOW:
+        from onrecord.vendors.fencing import fence
+
+        return HookAnswer(context=fence(verdict.advice, limit=ADVICE_BYTES) if verdict.advice else "")
+    reason = f"onrecord: {verdict.reason}. To clear it: {verdict.clear}"
+    return HookAnswer(decision=verdict.decision, reason=reason)
+
+
+def _note_failure(session: Session, request: ToolRequest, problem: Exception) -> None:
+    try:
+        from onrecord.session.gating import failure
+
+        failure(session, request, problem)
+    except Exception:  # noqa: BLE001 - what cannot be recorded is noted beside the store
+        return
+
+
+def after_tool(vendor: Vendor, call: HookCall) -> HookAnswer:
+    """Put on record what ran and how it ended; where it changed code that findings rest on, look which are stale."""
+    request = _request(vendor, call, call.vendor)
+    if request is None or request.act == READ or is_ours(request):
+        return HookAnswer()  # looking changes nothing, and what onrecord itself does is on record
+    seen = at_a_glance(call)
+    session = None if seen.nobody else owner(call)
+    if session is None:
+        return HookAnswer()
+    try:
+        from contextlib import suppress
+
+        from onrecord.errors import IdReused
+        from onrecord.log.head import LIVE
+
+        if session.head.status not in LIVE:
+            return HookAnswer()
+        with suppress(IdReused):  # the same call was told before, in other words
+            session.used_tool(
+                call.tool, request.act, call=call.call, command=_command(call) if request.act == RUN else None,
+                exit_code=call.exit_code,
+                paths=list(request.paths[:PATHS_KEPT]) or None, vendor=call.vendor,
+            )  # fmt: skip
+        if request.act == EDIT and _rests_on(session.views.findings, request):
+            from onrecord.work.project import find_worktree
+            from onrecord.work.surveying import survey
+
+            survey(session, find_worktree(os.curdir))
+    finally:
+        session.store.close()
+    return HookAnswer()
+
+
+def _command(call: HookCall) -> str | None:
+    given = next((call.tool_input[name] for name in ("command", "cmd", "script") if name in call.tool_input), None)
+    if isinstance(given, list):
+        given = " ".join(str(word) for word in given)
+    return given[:COMMAND_WIDTH] if isinstance(given, str) else None
+
+
+def _rests_on(findings: Findings, request: ToolRequest) -> bool:
+    anchored = {anchor["path"] for anchor in findings.anchors().values()}
+    return not anchored.isdisjoint(request.paths)

@@ -1,0 +1,325 @@
+"""What vendors have in common: ids checked before they become part of a path, arguments, JSON-line transcripts.
+
+The hook path loads this module, so everything heavier is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import re
+
+from onrecord.errors import InvalidInput
+from onrecord.vendors.hooks import START
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from onrecord.log.items import Item
+    from onrecord.vendors.endings import End
+    from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, Mark, Place, Request
+
+UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+SAFE_CONTEXT = 8_000
+"""How many bytes of context are injected where a vendor states no limit."""
+HOOK_SECONDS = 10
+"""How long a vendor waits for our hook before it goes on without it; the hook itself is done much earlier."""
+NAME_LIMIT = 128
+"""The longest display name we pass on, in characters."""
+
+
+class Base:
+    """The methods of the port that most vendors do alike; each module says the rest."""
+
+    name = ""
+    title = ""
+    programs: Sequence[str] = ()
+    context_moment = START
+    context_lasts = True
+    interrupt_keys: Sequence[str] = ()
+    exit_keys: Sequence[str] = ()
+    prompt_patterns: Sequence[str] = ()
+    id_form = UUID
+    home_variable = ""
+    """What overrides its config home; empty: nothing does."""
+    home_below = ""
+    """Where below the overriding directory the home is."""
+    own_flags: Sequence[str] = ()
+    """Flags that choose the conversation: these are ours to give, not the user's."""
+
+    def is_id(self, vendor_id: object) -> bool:
+        """Whether this can be an id of the vendor's: nothing else ever becomes part of a path or an argument."""
+        return isinstance(vendor_id, str) and re.fullmatch(self.id_form, vendor_id) is not None
+
+    def checked_id(self, vendor_id: object) -> str:
+        """The id, or a clear error."""
+        if not isinstance(vendor_id, str) or not self.is_id(vendor_id):
+            raise InvalidInput(
+                f"{vendor_id!r:.80} is no id of a {self.title} conversation", hint="it is the vendor's own session id"
+            )
+        return vendor_id
+
+    def checked_extra(self, request: Request) -> list[str]:
+        """The user's arguments, unless they choose a conversation themselves."""
+        for word in request.extra:
+            flag = word.partition("=")[0]
+            if flag in self.own_flags:
+                raise InvalidInput(
+                    f"{flag} chooses the conversation, which onrecord does itself",
+                    hint="leave it out; onrecord start begins one, onrecord resume goes on with one",
+                )
+        return list(request.extra)
+
+    def program(self, request: Request) -> str:
+        """What is run."""
+        return request.program or self.programs[0]
+
+    def obtain_id(self, request: Request) -> str | None:
+        """No id can be had before the start, or the start itself takes ours."""
+        return None
+
+    def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
+        """Nothing on disk tells which process holds which conversation; the hook and the stream do."""
+        return None
+
+    def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
+        """Hooks that are set up are called."""
+        return []
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """As Claude Code and those who took its shape over send it."""
+        about = {"tool_name": "Write", "tool_input": {"file_path": "a.txt", "content": "a"}, "tool_use_id": "check"}
+        return "PreToolUse", {"session_id": vendor_id, "hook_event_name": "PreToolUse", **about}
+
+    def home_env(self, home: str) -> dict[str, str]:
+        """The variable that leads to this home."""
+        whole = home.removesuffix(f"/{self.home_below}") if self.home_below else home
+        return {self.home_variable: whole} if self.home_variable else {}
+
+    def place_at(self, path: Path, env: Mapping[str, str]) -> Place | None:
+        """By its path, where it is in this home; else by what its first records say."""
+        from onrecord.vendors.port import Place
+
+        real = path.resolve()
+        for place in self.places(env):
+            if _resolved(place.path) == real:
+                return place
+        if not path.is_file():
+            return None
+        from onrecord.vendors.jsonl import first_record
+
+        first = first_record(str(path), lambda record: self.is_whole(record) and self.is_id(_id_in(record)))
+        return None if first is None else Place(str(_id_in(first)), str(path), "", _cwd_in(first))
+
+    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+        """Every conversation in this home."""
+        raise NotImplementedError
+
+    # Transcripts of JSON lines
+
+    def entry(self, raw: str, record: dict[str, Any]) -> Entry:
+        """One record as an entry."""
+        raise NotImplementedError
+
+    def is_whole(self, record: dict[str, Any]) -> bool:
+        """Whether this is a record of its own and not a piece of one."""
+        return "type" in record
+
+    def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
+        """What was added to a file of JSON lines."""
+        from onrecord.vendors import jsonl
+
+        return jsonl.read(place.path, mark, limit, self._translate, self.is_whole)
+
+    def parse(self, raw: str) -> Entry:
+        """A line that was kept, read again."""
+        from onrecord.vendors.jsonl import Found, records_of
+
+        found, _torn = records_of(raw.encode(), self.is_whole)
+        return self._translate(found[0] if len(found) == 1 else Found(raw, None))
+
+    def _translate(self, found: Any) -> Entry:
+        from onrecord.log.items import check_item
+        from onrecord.vendors.port import Entry
+
+        if found.record is None:
+            return Entry(found.raw, "", known=False)
+        try:
+            entry = self.entry(found.raw, found.record)
+            for item in entry.items:
+                check_item(item)
+        except (TypeError, ValueError, AttributeError, KeyError, LookupError, RecursionError, InvalidInput):
+            # A record in a form nobody has seen: it is kept word for word, and says nothing we could vouch for.
+            return Entry(found.raw, text(found.record.get("type")), known=False)
+        return entry
+
+    def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
+        """A later record with the id of an earlier one says it more fully, in the earlier one's place."""
+        said: dict[str, tuple[int, Sequence[Item]]] = {}
+        for number, entry in enumerate(entries):
+            said[entry.id or f"#{number}"] = number, entry.items
+        return answered_once(said.values())
+
+    def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
+        """Another process that holds the conversation."""
+        from onrecord.vendors.port import Hazard
+
+        return [
+            Hazard(
+                "in_use", f"process {pid} has {place.vendor_id} open; two writers would mix their turns",
+                "end that process, or attach to it", (), fatal=True,
+            )
+            for pid in self.holders(place, env)
+        ]  # fmt: skip
+
+    def holders(self, place: Place, env: Mapping[str, str]) -> Iterable[int]:
+        """Which processes have the conversation open, as far as files tell."""
+        return ()
+
+    def mend(self, hazard: Hazard, place: Place, env: Mapping[str, str]) -> None:
+        """Another process is its owner's to end."""
+        raise InvalidInput(f"{hazard.code} is not ours to mend", hint=hazard.fix)
+
+    def expires_at(self, place: Place, env: Mapping[str, str]) -> float | None:
+        """No retention is documented."""
+        return None
+
+    # Streams
+
+    def ending(self, record: dict[str, Any]) -> End:
+        """What a record of the JSON stream says about the end of the run."""
+        raise NotImplementedError
+
+    def classify(self, lines: Sequence[str], status: int | None) -> Interruption:
+        """Why a run stopped."""
+        from onrecord.vendors.endings import classify
+
+        return classify(lines, status, self.ending)
+
+    def stream_id(self, line: str) -> str | None:
+        """The id in a line of the JSON stream, under the names vendors use."""
+        from onrecord.vendors.endings import record_in
+
+        record = record_in(line) or {}
+        found = next(
+            (record[name] for name in ("session_id", "sessionId", "sessionID", "thread_id") if name in record), None
+        )
+        return found if self.is_id(found) else None
+
+    def absent(self, place: Place, env: Mapping[str, str]) -> None:
+        """Refuse to put a conversation where one of its id is kept already."""
+        from onrecord.errors import Conflict
+
+        if there := self.find(place.vendor_id, env):
+            raise Conflict(f"{self.title} has the conversation {place.vendor_id} already, in {there.path}",
+                           hint="nothing was replaced; resume it as it is")  # fmt: skip
+
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+        """Where a conversation is kept."""
+        raise NotImplementedError
+
+
+def home_of(env: Mapping[str, str], override: str, below: str) -> Path:
+    """A config home: where the override says, or below the user's."""
+    from pathlib import Path
+
+    if chosen := env.get(override, ""):
+        return Path(chosen)
+    return user_home(env) / below
+
+
+def user_home(env: Mapping[str, str]) -> Path:
+    """The user's own directory."""
+    from pathlib import Path
+
+    return Path(env["HOME"]) if env.get("HOME") else Path.home()
+
+
+def _resolved(path: str) -> Path:
+    from pathlib import Path
+
+    return Path(path).resolve()
+
+
+def _id_in(record: dict[str, Any]) -> object:
+    """The conversation's id under the names vendors use in their first records."""
+    inner = [one for name in ("payload", "data") if isinstance(one := record.get(name), dict)]
+    for about in (record, *inner):
+        for name in ("sessionId", "session_id", "sessionID"):
+            if name in about:
+                return about[name]
+    return next((one["id"] for one in inner if "id" in one), None)
+
+
+def _cwd_in(record: dict[str, Any]) -> str:
+    inner = [one for name in ("payload", "data", "context") if isinstance(one := record.get(name), dict)]
+    return next((found for about in (record, *inner) if (found := text(about.get("cwd")))), "")
+
+
+def dashed(path: str) -> str:
+    """A directory as Claude Code and Qwen Code write it into a name: whatever is no letter or digit is a dash."""
+    return re.sub(r"[^A-Za-z0-9]", "-", path)
+
+
+def _flags(words: Sequence[str]) -> Sequence[str]:
+    """The words that may be flags: those before the dashes that end them."""
+    return words[: list(words).index("--")] if "--" in words else words
+
+
+def has(words: Sequence[str], *flags: str) -> bool:
+    """Whether a command line has one of these flags, with or without a value behind an equals sign."""
+    return any(word.partition("=")[0] in flags for word in _flags(words))
+
+
+def valued(words: Sequence[str], *flags: str) -> str | None:
+    """The value of a flag; an empty text where it stands without one, None where it is not there."""
+    words = _flags(words)
+    for index, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        if flag in flags:
+            if equals:
+                return value
+            following = words[index + 1] if index + 1 < len(words) else ""
+            return "" if following.startswith("-") else following
+    return None
+
+
+def named(name: str) -> str:
+    """A display name as one printable line."""
+    return "".join(letter if letter.isprintable() else " " for letter in name).strip()[:NAME_LIMIT]
+
+
+def text(value: object) -> str:
+    """A field that should be a text."""
+    return value if isinstance(value, str) else ""
+
+
+def settings_at(path: Path) -> dict[str, Any]:
+    """A vendor's settings; nothing where they are missing or no JSON (some vendors allow comments in theirs)."""
+    import json
+
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def answered_once(said: Iterable[tuple[int, Sequence[Item]]]) -> list[tuple[int, Item]]:
+    """Items without second answers to a call: some vendors write a result twice, in two places."""
+    answered: set[object] = set()
+    kept = []
+    for number, items in said:
+        for item in items:
+            if item.get("role") == "tool":
+                if item.get("call") in answered:
+                    continue
+                answered.add(item.get("call"))
+            kept.append((number, item))
+    return kept
+
+
+def prompted(prompt: str, flag: str, long: str) -> list[str]:
+    """A prompt as the value of a flag; one that looks like a flag itself is tied to it."""
+    return [f"{long}={prompt}"] if prompt.startswith("-") else [flag, prompt]

@@ -1,0 +1,283 @@
+"""The hook dialect Claude Code began and others took over: how its payloads are read and answered.
+
+Each vendor says where it differs in a `Dialect`. This is on the path of every tool call: it imports nothing it can do
+without, and whatever a payload holds, it never fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+
+from onrecord.vendors.base import Base
+from onrecord.vendors.hooks import (
+    AFTER_TOOL,
+    BEFORE_TOOL,
+    CLEARED,
+    COMPACT,
+    COMPACTED,
+    END,
+    FORKED,
+    NOTICE,
+    OTHER,
+    PROMPT,
+    RESUMED,
+    START,
+    STARTUP,
+    STOP,
+    HookAnswer,
+    HookCall,
+    Reply,
+    paths_of,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from onrecord.rules import ToolRequest
+
+MOMENTS_OF = {
+    "SessionStart": START, "UserPromptSubmit": PROMPT, "PreToolUse": BEFORE_TOOL, "PostToolUse": AFTER_TOOL,
+    "PostToolUseFailure": AFTER_TOOL, "PreCompact": COMPACT, "Stop": STOP, "SessionEnd": END, "Notification": NOTICE,
+}  # fmt: skip
+SOURCES = {
+    "startup": STARTUP, "new": STARTUP, "resume": RESUMED, "clear": CLEARED, "compact": COMPACTED, "fork": FORKED,
+}  # fmt: skip
+NO_REASON = "refused by onrecord"
+"""Some vendors take a refusal without a reason for a mistake, and go on."""
+GOES_ON = frozenset({"clear", "resume"})
+"""Why a conversation ends although its process stays."""
+NO_ATTENTION = frozenset({"auth_success"})
+"""Notices that nobody has to answer."""
+OUTPUT_LIMIT = 64 * 1024
+"""How much of a tool's output a hook call carries, in characters; the end tells how it went."""
+EXIT_CODE = r"(?i)(?:exit(?:ed)?(?: with)?(?: exit)?[ _-]?(?:code|status)|status code)\D{0,3}?(-?\d{1,9})\b"
+PATCHED = r"(?m)^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$"
+SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
+SHELL_TOOLS = frozenset({"bash", "shell", "run_shell_command", "exec_command", "local_shell", "terminal"})
+
+
+class Dialect:
+    """Where a vendor differs from the shape."""
+
+    __slots__ = ("asks", "context_in", "id_env", "moments", "pid_env", "vendor")
+
+    def __init__(
+        self, vendor: str, *, moments: Mapping[str, str] = MOMENTS_OF, id_env: str = "", pid_env: str = "",
+        asks: bool = True, context_in: Sequence[str] = (START, PROMPT, BEFORE_TOOL, AFTER_TOOL),
+    ) -> None:  # fmt: skip
+        self.vendor = vendor
+        self.moments = moments
+        """The vendor's words for the moments."""
+        self.id_env = id_env
+        """The variable that has the conversation's id where a payload lacks it."""
+        self.pid_env = pid_env
+        self.asks = asks
+        """Whether a hook may hand the question to a person; where not, "ask" becomes "deny", never "allow"."""
+        self.context_in = context_in
+        """The moments at which text for the model is taken."""
+
+
+def parse(dialect: Dialect, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
+    """A payload in our words; what is missing or of another type is empty."""
+    event = word(payload, "hook_event_name")
+    moment = dialect.moments.get(event, OTHER)
+    if moment == NOTICE and word(payload, "notification_type") in NO_ATTENTION:
+        moment = OTHER
+    tool = word(payload, "tool_name")
+    code, output = outcome(tool, payload, failed=event.endswith("Failure")) if moment == AFTER_TOOL else (None, "")
+    return HookCall(
+        dialect.vendor,
+        moment,
+        word(payload, "session_id") or env.get(dialect.id_env, ""),
+        event=event,
+        cwd=word(payload, "cwd"),
+        transcript=word(payload, "transcript_path"),
+        reason=reason_of(moment, payload),
+        prompt=word(payload, "prompt"),
+        tool=tool,
+        tool_input=mapping(payload.get("tool_input")),
+        call=word(payload, "tool_call_id", "tool_use_id"),
+        exit_code=code,
+        output=output,
+        pid=number(env.get(dialect.pid_env, "")),
+        payload=payload,
+        **about(moment, payload),
+    )
+
+
+def about(moment: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """What else there is to say at a stop, an end or a notice."""
+    if moment == STOP:
+        return {"nudged": payload.get("stop_hook_active") is True}
+    if moment == END:
+        return {"stays": word(payload, "reason") in GOES_ON}
+    return {"message": word(payload, "message", "title", "notification_type")} if moment == NOTICE else {}
+
+
+def reply(dialect: Dialect, call: HookCall, answer: HookAnswer) -> Reply:
+    """An answer in the shape; an empty one is no output at all."""
+    said: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    if answer.context and call.moment in dialect.context_in:
+        own["additionalContext"] = answer.context
+    if answer.decision and call.moment == BEFORE_TOOL:
+        own["permissionDecision"] = decision_of(dialect, answer)
+        own["permissionDecisionReason"] = answer.reason or NO_REASON
+    elif answer.decision and call.moment == STOP:
+        said = {"decision": "block", "reason": answer.reason or NO_REASON}
+    if own:
+        said["hookSpecificOutput"] = {"hookEventName": call.event, **own}
+    if answer.notice:
+        said["systemMessage"] = answer.notice
+    return Reply(json.dumps(said) if said else "")
+
+
+def decision_of(dialect: Dialect, answer: HookAnswer) -> str:
+    """The decision, in words this vendor knows."""
+    return "ask" if answer.decision == "ask" and dialect.asks else "deny"
+
+
+def tool_request(call: HookCall, agent: str) -> ToolRequest | None:
+    """What the tool is about to do, or did. Paths are absolute (from the call's directory)."""
+    if call.moment not in (BEFORE_TOOL, AFTER_TOOL) or not call.tool:
+        return None
+    from onrecord.rules import EDIT, ToolRequest, act_of
+
+    paths = paths_of(call.tool_input)
+    commands = commands_in(call)
+    if call.tool.casefold() in ("apply_patch", "patch", "applypatch"):
+        paths = paths + patched_paths(call.tool_input)
+        commands = []
+    act = act_of(call.tool, has_path=bool(paths), has_command=bool(commands))
+    if act == EDIT:
+        commands = []
+    return ToolRequest(
+        agent, act, paths=[absolute(path, call.cwd) for path in paths], commands=commands, tool=call.tool,
+        call=call.call,
+    )  # fmt: skip
+
+
+def commands_in(call: HookCall) -> list[tuple[str, ...]]:
+    """The simple commands a shell tool is given, as text or as an argument list."""
+    from onrecord.rules import commands_of
+
+    given = next((call.tool_input[name] for name in ("command", "cmd", "script") if name in call.tool_input), None)
+    if isinstance(given, list):
+        words = [one for one in given if isinstance(one, str)]
+        if len(words) > 2 and os.path.basename(words[0]) in SHELLS and words[1].startswith("-"):  # noqa: PLR2004 - shell, flag, text
+            given = words[-1]
+        else:
+            return [tuple(words)] if words else []
+    return commands_of(given) if isinstance(given, str) and given.strip() else []
+
+
+def patched_paths(tool_input: dict[str, Any]) -> list[str]:
+    """The files a patch in Codex's form changes."""
+    texts = [one for one in tool_input.values() if isinstance(one, str) and "*** " in one]
+    return [path for text in texts for path in re.findall(PATCHED, text)]
+
+
+def absolute(path: str, cwd: str) -> str:
+    """A path as an absolute one, without dots on the way."""
+    return os.path.normpath(os.path.join(cwd, path)) if cwd else path
+
+
+def outcome(tool: str, payload: dict[str, Any], *, failed: bool = False) -> tuple[int | None, str]:
+    """How a command ended and what it wrote, as far as the payload tells."""
+    response = next((payload[name] for name in ("tool_response", "tool_result", "error") if name in payload), None)
+    text = said_by(response)
+    if tool.casefold() not in SHELL_TOOLS:
+        return None, text
+    code = stated_code(response)
+    if code is None and (found := re.search(EXIT_CODE, text)):
+        code = int(found[1])
+    if code is None and not failed and isinstance(response, dict) and "stdout" in response:
+        # Claude Code calls this hook only for commands that succeeded, except where it reads the status its own way.
+        code = None if response.get("interrupted") or response.get("returnCodeInterpretation") else 0
+    return code, text
+
+
+def stated_code(response: object) -> int | None:
+    """An exit code that stands in a field of its own."""
+    if not isinstance(response, dict):
+        return None
+    for name in ("exit_code", "exitCode"):
+        if isinstance(value := response.get(name), int) and not isinstance(value, bool):
+            return value
+    return stated_code(response.get("metadata"))
+
+
+def said_by(response: object) -> str:
+    """The text of a tool's response, whatever its form."""
+    if isinstance(response, str):
+        return response[-OUTPUT_LIMIT:]
+    if isinstance(response, list):
+        return "\n".join(filter(None, map(said_by, response)))[-OUTPUT_LIMIT:]
+    if isinstance(response, dict):
+        names = ("stdout", "stderr", "output", "llmContent", "text", "textResultForLlm", "content", "error", "message")
+        return "\n".join(filter(None, (said_by(response[name]) for name in names if name in response)))[-OUTPUT_LIMIT:]
+    return ""
+
+
+def reason_of(moment: str, payload: dict[str, Any]) -> str:
+    """Why a conversation is there, or why it ended."""
+    if moment == START:
+        return SOURCES.get(word(payload, "source"), STARTUP)
+    return word(payload, "reason") if moment == END else ""
+
+
+def word(payload: dict[str, Any], *names: str) -> str:
+    """The first of these fields that is a text."""
+    return next((value for name in names if isinstance(value := payload.get(name), str) and value), "")
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """A tool's input as a dict; some send it as JSON text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {"input": value}
+    return value if isinstance(value, dict) else {}
+
+
+def number(text: str) -> int | None:
+    """A process id."""
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def hook_entries(
+    command: Sequence[str], vendor: str, events: Mapping[str, str | None], timeout: int | None = None
+) -> dict[str, list[dict[str, Any]]]:
+    """Our entry under each event: matcher groups with one command, as the shape has them."""
+    import shlex
+
+    entries = {}
+    for event, matcher in events.items():
+        hook: dict[str, Any] = {"type": "command", "command": shlex.join([*command, "hook", vendor, event])}
+        if timeout is not None:
+            hook["timeout"] = timeout
+        entries[event] = [({"matcher": matcher} if matcher is not None else {}) | {"hooks": [hook]}]
+    return entries
+
+
+class Shaped(Base):
+    """A vendor whose hooks have the shape."""
+
+    dialect: Dialect
+
+    def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
+        """A payload in our words."""
+        return parse(self.dialect, payload, env)
+
+    def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
+        """Our answer in the shape."""
+        return reply(self.dialect, call, answer)
+
+    def tool_request(self, call: HookCall, agent: str) -> ToolRequest | None:
+        """What the tool is about to do."""
+        return tool_request(call, agent)

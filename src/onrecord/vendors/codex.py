@@ -1,0 +1,348 @@
+"""OpenAI Codex: an id from its app server before the start, resume by id from anywhere, one rollout file per thread.
+
+Without `--no-daemon` the terminal program hands its work to a shared server that goes on after a kill; we always give
+the flag. `exec` silently skips hooks it was not told to trust, and silently begins anew when a *name* is unknown.
+"""
+
+from __future__ import annotations
+
+from onrecord.vendors.base import SAFE_CONTEXT, has, home_of, named, text
+from onrecord.vendors.claude_shaped import Dialect, Shaped, hook_entries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from onrecord.log.items import Item
+    from onrecord.vendors.endings import End
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, Place, Request, Vendor
+
+EVENTS = {
+    "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": None, "PostToolUse": None, "PreCompact": None,
+    "Stop": None, "SessionEnd": None,
+}  # fmt: skip
+ID_SECONDS = 60.0
+"""How long the app server may take to give an id."""
+LINES_KNOWN = frozenset({
+    "session_meta", "event_msg", "turn_context", "world_state", "token_usage_record", "compacted", "ghost_snapshot",
+})  # fmt: skip
+ROLLOUT = r"rollout-(\d{4})-(\d{2})-(\d{2})T\d{2}-\d{2}-\d{2}-"
+
+
+class Codex(Shaped):
+    """OpenAI Codex."""
+
+    name = "codex"
+    title = "OpenAI Codex"
+    dialect = Dialect("codex", asks=False)
+    programs: Sequence[str] = ("codex",)
+    home_variable = "CODEX_HOME"
+    own_flags: Sequence[str] = ("--last", "resume", "fork", "exec")
+    interrupt_keys: Sequence[str] = ("Escape",)
+    exit_keys: Sequence[str] = ("C-c", "C-c")
+    prompt_patterns: Sequence[str] = (
+        r"Would you like to (run the following command|make the following edits)", r"Allow command\?",
+        r"Yes, (proceed|just this once)", r"Press enter to confirm", r"Hooks need review",
+    )  # fmt: skip
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Ids by its app server; it keeps a second writer off itself."""
+        from onrecord.vendors.port import Capabilities
+
+        return Capabilities(
+            chooses_id=False, obtains_id=True, names=False, resumes_elsewhere=True, refuses_second_writer=True,
+            headless=True, forks=True, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
+            verified=True,
+        )  # fmt: skip
+
+    def home(self, env: Mapping[str, str]) -> Path:
+        """Its config home."""
+        return home_of(env, "CODEX_HOME", ".codex")
+
+    def start(self, request: Request) -> Launch:
+        """Begin; a thread that was obtained is begun by resuming it."""
+        return self._launch(request, request.vendor_id)
+
+    def resume(self, request: Request) -> Launch:
+        """Go on by id; a missing id ends with status 1."""
+        return self._launch(request, self.checked_id(request.vendor_id))
+
+    def _launch(self, request: Request, vendor_id: str | None) -> Launch:
+        from onrecord.vendors.port import Launch
+
+        extra = self.checked_extra(request)
+        chosen = ["resume"] if vendor_id is not None else []
+        thread = [self.checked_id(vendor_id)] if vendor_id is not None else []
+        program = self.program(request)
+        if not request.headless:
+            prompt = [request.prompt] if request.prompt else []
+            dashes = ["--"] if request.prompt.startswith("-") else []
+            argv = [
+                program,
+                *([] if has(extra, "--no-daemon") else ["--no-daemon"]),
+                *chosen,
+                *extra,
+                *dashes,
+                *thread,
+                *prompt,
+            ]
+            return Launch(argv, {}, request.cwd, warnings=self.warnings(argv, request.env))
+        argv = [program, "exec", *chosen]
+        if not has(extra, "--json"):
+            argv.append("--json")
+        if not has(extra, "--skip-git-repo-check") and not _in_repository(request.cwd):
+            argv.append("--skip-git-repo-check")
+        argv += [*extra, *thread, "-"]  # the dash: the prompt comes on standard input, whatever it begins with
+        said = self.warnings(argv, request.env)
+        if not has(argv, "--dangerously-bypass-hook-trust") and not self.trusts_hooks(request.env):
+            said.append(
+                "codex exec skips hooks it was not told to trust, silently: start codex once and accept them, "
+                "or pass --dangerously-bypass-hook-trust"
+            )
+        return Launch(argv, {}, request.cwd, stdin=request.prompt, warnings=said)
+
+    def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
+        """Hooks that nobody accepted are skipped without a word."""
+        if self.trusts_hooks(env, path):
+            return []
+        return [f"codex does not trust the hooks in {path} yet and skips them: start codex once and accept them"]
+
+    def trusts_hooks(self, env: Mapping[str, str], path: Path | None = None) -> bool:
+        """Whether its settings hold the trust in some hook, or in one of this file."""
+        import tomllib
+
+        try:
+            settings = tomllib.loads((self.home(env) / "config.toml").read_text(encoding="utf-8"))
+            states = settings["hooks"]["state"].items()
+            return any("trusted_hash" in state and key.startswith(f"{path}:" if path else "") for key, state in states)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return False
+
+    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        """A shared server, and resumes that begin anew."""
+        said = []
+        headless = bool({"exec", "e"} & set(command[1:3]))
+        if not headless and not has(command, "--no-daemon"):
+            said.append("codex without --no-daemon works in a shared server that goes on after a kill")
+        if has(command, "--last"):
+            said.append("codex resume --last begins a new conversation where there is none; resume by id")
+        if "resume" in command:
+            behind = [word for word in command[list(command).index("resume") + 1 :] if not word.startswith("-")]
+            if not any(map(self.is_id, behind)):
+                said.append("codex resume by name takes the newest namesake, or begins anew; resume by id")
+        return said
+
+    def obtain_id(self, request: Request) -> str | None:
+        """Ask its app server for a thread and name it, which writes it down; None if that cannot be done in time."""
+        import json
+        import time
+
+        from onrecord.errors import NotFound
+        from onrecord.vendors.processes import helper, read_line
+
+        name = named(request.name) or "onrecord"
+        deadline = time.monotonic() + ID_SECONDS
+        try:
+            with helper([self.program(request), "app-server"], request.env, request.cwd) as server:
+
+                def ask(number: int, method: str, **params: Any) -> dict[str, Any]:
+                    tell({"id": number, "method": method, "params": params})
+                    while line := read_line(server, deadline):
+                        answer = json.loads(line)
+                        if isinstance(answer, dict) and answer.get("id") == number and "method" not in answer:
+                            result: dict[str, Any] = answer["result"]
+                            return result
+                    raise EOFError
+
+                def tell(message: dict[str, Any]) -> None:
+                    if server.stdin is not None:
+                        server.stdin.write(json.dumps(message).encode() + b"\n")
+                        server.stdin.flush()
+
+                ask(1, "initialize", clientInfo={"name": "onrecord", "title": "onrecord", "version": "1"})
+                tell({"method": "initialized"})
+                thread = ask(2, "thread/start", cwd=request.cwd)["thread"]["id"]
+                ask(3, "thread/name/set", threadId=thread, name=name)
+        except FileNotFoundError:
+            raise NotFound(f"{self.program(request)} is not on PATH", hint="install it, or name the program") from None
+        except (OSError, ValueError, KeyError, TypeError, EOFError):  # also TimeoutError, and an error for an answer
+            return None
+        return thread if self.is_id(thread) else None
+
+    # Where conversations are
+
+    def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
+        """By the lock a process holds on its thread; several locks (after /new) tell nothing for certain."""
+        from onrecord.vendors.processes import family, lock_holders
+
+        pids = set(family(pid))
+        held = [
+            path.stem
+            for path in (self.home(env) / "thread-writer-locks").glob("*.lock")
+            if self.is_id(path.stem) and pids.intersection(lock_holders(path))
+        ]
+        return held[0] if len(held) == 1 else None
+
+    def holders(self, place: Place, env: Mapping[str, str]) -> Sequence[int]:
+        """Who holds the thread's lock."""
+        from onrecord.vendors.processes import lock_holders
+
+        if not self.is_id(place.vendor_id):
+            return ()
+        return lock_holders(self.home(env) / "thread-writer-locks" / f"{place.vendor_id}.lock")
+
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+        """Under the day it was begun, or among the archived."""
+        if not self.is_id(vendor_id):
+            return None
+        home = self.home(env)
+        for pattern in (
+            f"sessions/*/*/*/rollout-*-{vendor_id}.jsonl",
+            f"archived_sessions/rollout-*-{vendor_id}.jsonl",
+        ):
+            if found := sorted(home.glob(pattern)):
+                return self._place(found[0], vendor_id, home)
+        return None
+
+    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+        """Every thread of every day."""
+        home = self.home(env)
+        for path in sorted(home.glob("sessions/*/*/*/rollout-*.jsonl")):
+            if self.is_id(vendor_id := path.stem[-36:]):
+                yield self._place(path, vendor_id, home)
+
+    def _place(self, path: Path, vendor_id: str, home: Path) -> Place:
+        from onrecord.vendors.jsonl import first_record
+        from onrecord.vendors.port import Place
+
+        first = first_record(str(path), lambda record: record.get("type") == "session_meta") or {}
+        about = first.get("payload")
+        return Place(vendor_id, str(path), str(home), text(about.get("cwd")) if isinstance(about, dict) else "")
+
+    def is_whole(self, record: dict[str, Any]) -> bool:
+        """A line has a type and a payload."""
+        return isinstance(record.get("type"), str) and "payload" in record
+
+    def entry(self, raw: str, record: dict[str, Any]) -> Entry:
+        """Response items are what the model saw and said; events repeat it for the screen."""
+        from onrecord.vendors.port import Entry
+
+        kind = text(record.get("type"))
+        given = record.get("payload")
+        payload: dict[str, Any] = given if isinstance(given, dict) else {}
+        items: list[Item] = []
+        known = kind in LINES_KNOWN
+        if kind == "response_item":
+            items, known = _response(payload)
+            kind = f"{kind}/{text(payload.get('type'))}"
+        elif kind == "event_msg":
+            kind = f"{kind}/{text(payload.get('type'))}"
+        elif kind == "compacted" and text(payload.get("message")):
+            items = [{"role": "system", "content": payload["message"]}]
+        return Entry(
+            raw, kind, text(payload.get("id")) if items else "", "", text(record.get("timestamp")), items, known
+        )
+
+    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
+        """Under the day it was begun, word for word: it resumes from any directory."""
+        import json
+        import re
+        from itertools import chain
+        from pathlib import Path
+
+        from onrecord.errors import InvalidInput
+        from onrecord.vendors.jsonl import write_new
+
+        vendor_id = self.checked_id(place.vendor_id)
+        self.absent(place, env)
+        name = Path(place.path).name
+        day = re.fullmatch(f"{ROLLOUT}{vendor_id}\\.jsonl", name)
+        if day is None:
+            first = next(entries, "{}")
+            entries = chain([first], entries)
+            at = text(json.loads(first).get("timestamp"))[:19].replace(":", "-")
+            name = f"rollout-{at}-{vendor_id}.jsonl"
+            day = re.fullmatch(f"{ROLLOUT}{vendor_id}\\.jsonl", name)
+        if day is None:
+            raise InvalidInput("the mirrored thread does not begin with its time", hint="import it again")
+        path = self.home(env) / "sessions" / day[1] / day[2] / day[3] / name
+        write_new(path, entries)
+        return self._place(path, vendor_id, self.home(env))
+
+    def ending(self, record: dict[str, Any]) -> End:
+        """The end of a turn, or its failure."""
+        from onrecord.vendors.endings import End, text_in
+
+        kind = record.get("type")
+        if kind == "turn.completed":
+            return End(ok=True)
+        if kind in ("turn.failed", "error"):
+            return End(False, text_in(record.get("error")) or text_in(record.get("message")))  # noqa: FBT003 - the field is named ok
+        return End()
+
+    # Hooks
+
+    def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
+        """Hooks are JSON; servers stand in its TOML."""
+        from onrecord.vendors.port import USER_SCOPE, HookFile
+
+        home = self.home(env) if scope == USER_SCOPE else root / ".codex"
+        told = home / "AGENTS.md" if scope == USER_SCOPE else root / "AGENTS.md"
+        return [HookFile(home / "hooks.json", "hooks"), HookFile(told, "instructions"),
+                HookFile(home / "config.toml", "mcp")]  # fmt: skip
+
+    def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
+        """What is merged into hooks.json."""
+        return {"hooks": hook_entries(command, self.name, EVENTS)}
+
+
+def _in_repository(cwd: str) -> bool:
+    from pathlib import Path
+
+    here = Path(cwd)
+    return any((folder / ".git").exists() for folder in (here, *here.parents))
+
+
+def _response(payload: dict[str, Any]) -> tuple[list[Item], bool]:
+    """What one response item says, and whether its type is known."""
+    kind = payload.get("type")
+    call = text(payload.get("call_id")) or text(payload.get("id"))
+    if kind == "message":
+        role = {"developer": "system"}.get(text(payload.get("role")), text(payload.get("role")))
+        return [{"role": role, "content": _words(payload.get("content"))}], True
+    if kind in ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call"):
+        given = payload.get("arguments", payload.get("input", payload.get("action")))
+        name = text(payload.get("name")) or str(kind)
+        calls = [{"id": call, "name": name, "arguments": _arguments(given)}]
+        return [{"role": "assistant", "content": "", "tool_calls": calls}], True
+    if kind in ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output"):
+        output = payload.get("output")
+        return [{"role": "tool", "call": call, "content": _words(output)}], True
+    return [], kind in ("reasoning", "web_search_call", "compaction", "ghost_snapshot", "other")
+
+
+def _words(content: Any) -> Any:
+    if isinstance(content, dict):
+        content = content.get("content", "")
+    if isinstance(content, list) and all(
+        isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
+    ):
+        return "\n".join(part["text"] for part in content)
+    return content if isinstance(content, str | list) else str(content or "")
+
+
+def _arguments(given: object) -> object:
+    import json
+
+    if not isinstance(given, str):
+        return given
+    try:
+        return json.loads(given)
+    except (ValueError, RecursionError):
+        return given
+
+
+VENDOR: Vendor = Codex()

@@ -1,0 +1,370 @@
+"""GitHub Copilot CLI: ids of ours at the start, resume by id from anywhere, one folder of events per conversation.
+
+It lets two processes write one conversation, so we look at its lock files first. Its hooks answer at the top level.
+"""
+
+from __future__ import annotations
+
+import json
+
+from onrecord.vendors.base import HOOK_SECONDS, SAFE_CONTEXT, Base, has, home_of, named, prompted, text, valued
+from onrecord.vendors.claude_shaped import (
+    NO_REASON,
+    OUTPUT_LIMIT,
+    about,
+    mapping,
+    outcome,
+    reason_of,
+    tool_request,
+    word,
+)  # fmt: skip
+from onrecord.vendors.hooks import (
+    AFTER_TOOL,
+    BEFORE_TOOL,
+    COMPACT,
+    END,
+    NOTICE,
+    OTHER,
+    PROMPT,
+    START,
+    STOP,
+    HookCall,
+    Reply,
+)  # fmt: skip
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from onrecord.log.items import Item
+    from onrecord.rules import ToolRequest
+    from onrecord.vendors.endings import End
+    from onrecord.vendors.hooks import HookAnswer
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, Place, Request, Vendor
+
+MOMENTS_OF = {
+    "sessionStart": START, "userPromptSubmitted": PROMPT, "preToolUse": BEFORE_TOOL, "postToolUse": AFTER_TOOL,
+    "agentStop": STOP, "sessionEnd": END, "preCompact": COMPACT, "notification": NOTICE,
+    "SessionStart": START, "UserPromptSubmit": PROMPT, "PreToolUse": BEFORE_TOOL, "PostToolUse": AFTER_TOOL,
+    "Stop": STOP, "SessionEnd": END, "PreCompact": COMPACT, "Notification": NOTICE,
+}  # fmt: skip
+"""It calls hooks under its own words with its own payload, and under Claude's words with Claude's."""
+EVENTS = ("sessionStart", "userPromptSubmitted", "preToolUse", "postToolUse", "agentStop", "sessionEnd", "preCompact")
+SHAPES = (
+    ("toolResult", "postToolUse"), ("toolName", "preToolUse"), ("stopReason", "agentStop"), ("source", "sessionStart"),
+    ("prompt", "userPromptSubmitted"), ("reason", "sessionEnd"),
+)  # fmt: skip
+"""Its own payloads do not name their event; these fields tell."""
+SILENT = frozenset({
+    "session.start", "session.resume", "session.shutdown", "session.usage_record", "session.idle", "session.error",
+    "session.info", "session.warning", "session.model_change", "session.truncation", "session.compaction_start",
+    "session.compaction_complete", "session.title_changed", "session.mode_changed", "session.plan_changed",
+    "hook.start", "hook.end", "assistant.turn_start", "assistant.turn_end", "assistant.intent", "assistant.reasoning",
+    "assistant.usage", "tool.execution_start", "tool.user_requested", "abort", "skill.invoked", "subagent.started",
+    "subagent.completed", "subagent.failed", "subagent.selected",
+})  # fmt: skip
+CLOCK_SLACK = 2.0
+"""Seconds by which a lock file may seem older than the process that made it."""
+
+
+class Copilot(Base):
+    """GitHub Copilot CLI."""
+
+    name = "copilot"
+    title = "GitHub Copilot CLI"
+    programs: Sequence[str] = ("copilot",)
+    context_lasts = False
+    home_variable = "COPILOT_HOME"
+    own_flags: Sequence[str] = ("--session-id", "--resume", "--continue", "--name", "--connect")
+    interrupt_keys: Sequence[str] = ("Escape", "Escape")
+    exit_keys: Sequence[str] = ("C-c", "C-c")
+    prompt_patterns: Sequence[str] = (
+        r"Do you want to (run this command|edit|create|allow|use)", r"Confirm folder trust", r"Do you trust the files",
+    )  # fmt: skip
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Ids of ours, from anywhere; no guard against a second writer."""
+        from onrecord.vendors.port import Capabilities
+
+        return Capabilities(
+            chooses_id=True, obtains_id=False, names=True, resumes_elsewhere=True, refuses_second_writer=False,
+            headless=True, forks=False, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
+            verified=True,
+        )  # fmt: skip
+
+    def home(self, env: Mapping[str, str]) -> Path:
+        """Its config home."""
+        return home_of(env, "COPILOT_HOME", ".copilot")
+
+    def start(self, request: Request) -> Launch:
+        """Begin under our id."""
+        chosen = [f"--session-id={self.checked_id(request.vendor_id)}"] if request.vendor_id is not None else []
+        if name := named(request.name):
+            chosen.append(f"--name={name}")
+        return self._launch(request, chosen)
+
+    def resume(self, request: Request) -> Launch:
+        """Go on by id; unlike --session-id, a missing one ends with status 1."""
+        return self._launch(request, [f"--resume={self.checked_id(request.vendor_id)}"])
+
+    def _launch(self, request: Request, chosen: list[str]) -> Launch:
+        from onrecord.vendors.port import Launch
+
+        extra = self.checked_extra(request)
+        argv = [self.program(request), *chosen]
+        if request.headless and not has(extra, "--output-format"):
+            argv += ["--output-format", "json"]
+        argv += extra
+        if request.headless or request.prompt:
+            argv += prompted(request.prompt, *(("-p", "--prompt") if request.headless else ("-i", "--interactive")))
+        return Launch(argv, {}, request.cwd, warnings=self.warnings(argv, request.env))
+
+    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        """Flags that wait for a person or take another conversation than was meant."""
+        said = []
+        free = has(command, "--allow-all-tools", "--allow-all", "--yolo", "--allow-tool") or env.get(
+            "COPILOT_ALLOW_ALL"
+        )
+        if not free:
+            said.append("copilot without --allow-all-tools stops for permissions (or refuses tools, with -p)")
+        if has(command, "--continue"):
+            said.append("copilot --continue takes the most recent conversation of any directory; resume by id")
+        resumed = valued(command, "--resume")
+        if resumed is not None and not self.is_id(resumed):
+            said.append("copilot --resume without a whole id opens a picker or takes a namesake; resume by id")
+        return said
+
+    # Where conversations are
+
+    def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
+        """By the lock file a process keeps in the folder of its conversation."""
+        from onrecord.vendors.processes import family
+
+        folder = self.home(env) / "session-state"
+        held = {
+            path.parent.name
+            for one in family(pid)
+            for path in folder.glob(f"*/inuse.{one}.lock")
+            if self.is_id(path.parent.name) and _is_held(path, one)
+        }
+        return held.pop() if len(held) == 1 else None
+
+    def holders(self, place: Place, env: Mapping[str, str]) -> Iterator[int]:
+        """Running processes with a lock file in its folder."""
+        if not self.is_id(place.vendor_id):
+            return
+        for path in sorted((self.home(env) / "session-state" / place.vendor_id).glob("inuse.*.lock")):
+            pid = path.name.split(".")[1]
+            if pid.isdigit() and _is_held(path, int(pid)):
+                yield int(pid)
+
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+        """In the folder of its id."""
+        if not self.is_id(vendor_id):
+            return None
+        home = self.home(env)
+        path = home / "session-state" / vendor_id / "events.jsonl"
+        return self._place(path, home) if path.is_file() else None
+
+    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+        """Every conversation with events."""
+        home = self.home(env)
+        for path in sorted((home / "session-state").glob("*/events.jsonl")):
+            if self.is_id(path.parent.name):
+                yield self._place(path, home)
+
+    def _place(self, path: Path, home: Path) -> Place:
+        from onrecord.vendors.port import Place
+
+        return Place(path.parent.name, str(path), str(home), _workspace(path.parent / "workspace.yaml").get("cwd", ""))
+
+    def is_whole(self, record: dict[str, Any]) -> bool:
+        """An event has a type, data and an id."""
+        return {"type", "data", "id"} <= record.keys()
+
+    def entry(self, raw: str, record: dict[str, Any]) -> Entry:
+        """Messages and results have items; the rest is bookkeeping."""
+        from onrecord.vendors.port import Entry
+
+        kind = text(record.get("type"))
+        given = record.get("data")
+        data: dict[str, Any] = given if isinstance(given, dict) else {}
+        items = _items(kind, data)
+        return Entry(
+            raw, kind, text(record.get("id")), text(record.get("parentId")), text(record.get("timestamp")), items,
+            bool(items) or kind in SILENT or kind in SPOKEN,
+        )  # fmt: skip
+
+    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
+        """A folder of its id with the events and the little file that says where it belongs."""
+        import os
+        from itertools import chain
+
+        from onrecord.vendors.jsonl import write_new
+
+        vendor_id = self.checked_id(place.vendor_id)
+        self.absent(place, env)
+        first = next(entries, "{}")
+        begun = self.parse(first).at
+        path = self.home(env) / "session-state" / vendor_id / "events.jsonl"
+        workspace = path.with_name("workspace.yaml")
+        if not workspace.exists():
+            about = {
+                "id": vendor_id, "cwd": os.path.realpath(cwd), "client_name": "github/cli", "user_named": False,
+                "summary_count": 0, "fork_count": 0, "created_at": begun, "updated_at": begun,
+            }  # fmt: skip
+            # A JSON text is a YAML text as well.
+            write_new(workspace, [f"{name}: {json.dumps(value)}" for name, value in about.items()])
+        write_new(path, chain([first], entries))  # last: a conversation without its events is none
+        return self._place(path, self.home(env))
+
+    def ending(self, record: dict[str, Any]) -> End:
+        """The result record, and errors on the way."""
+        from onrecord.vendors.endings import End, text_in
+
+        if record.get("type") == "result":
+            ok = record.get("exitCode") == 0
+            return End(ok, "" if ok else text_in(record.get("error")))
+        if record.get("type") in ("session.error", "model.call_failure", "error"):
+            return End(
+                None, text_in(record.get("data")) or text_in(record.get("error")) or text_in(record.get("message"))
+            )
+        return End()
+
+    # Hooks
+
+    def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
+        """A hook file of our own."""
+        from onrecord.vendors.port import USER_SCOPE, HookFile
+
+        if scope == USER_SCOPE:
+            home = self.home(env)
+            return [HookFile(home / "hooks" / "onrecord.json", "hooks"),
+                    HookFile(home / "copilot-instructions.md", "instructions"),
+                    HookFile(home / "mcp-config.json", "mcp")]  # fmt: skip
+        return [HookFile(root / ".github" / "hooks" / "onrecord.json", "hooks"),
+                HookFile(root / "AGENTS.md", "instructions")]  # fmt: skip
+
+    def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
+        """The whole of our hook file."""
+        import shlex
+
+        return {
+            "version": 1,
+            "hooks": {
+                event: [{"type": "command", "bash": shlex.join([*command, "hook", self.name, event]),
+                         "timeoutSec": HOOK_SECONDS}]
+                for event in EVENTS
+            },
+        }  # fmt: skip
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """An edit, in its words: the event stands in the command only."""
+        return "preToolUse", {"sessionId": vendor_id, "toolName": "create", "toolArgs": {"path": "a.txt"}}
+
+    def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
+        """A payload of either kind in our words."""
+        event = word(payload, "hook_event_name") or next((event for name, event in SHAPES if name in payload), "")
+        moment = MOMENTS_OF.get(event, OTHER)
+        tool = word(payload, "toolName", "tool_name")
+        result = payload.get("toolResult", payload.get("tool_result", payload.get("tool_response")))
+        code, output = outcome(tool, {"tool_response": result}) if moment == AFTER_TOOL else (None, "")
+        return HookCall(
+            self.name,
+            moment,
+            word(payload, "sessionId", "session_id"),
+            event=event,
+            cwd=word(payload, "cwd"),
+            transcript=word(payload, "transcriptPath", "transcript_path"),
+            reason=reason_of(moment, payload),
+            prompt=word(payload, "prompt", "initialPrompt", "initial_prompt"),
+            tool=tool,
+            tool_input=mapping(payload.get("toolArgs", payload.get("tool_input"))),
+            call=word(payload, "toolCallId", "tool_use_id"),
+            exit_code=code,
+            output=output[-OUTPUT_LIMIT:],
+            payload=payload,
+            **about(moment, payload),
+        )
+
+    def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
+        """Everything at the top level: nested context is not injected."""
+        said: dict[str, Any] = {}
+        if answer.context and call.moment in (START, PROMPT, BEFORE_TOOL, AFTER_TOOL):
+            said["additionalContext"] = answer.context
+        if answer.decision and call.moment == BEFORE_TOOL:
+            said["permissionDecision"] = "ask" if answer.decision == "ask" else "deny"
+            said["permissionDecisionReason"] = answer.reason or NO_REASON
+        elif answer.decision and call.moment == STOP:
+            said |= {"decision": "block", "reason": answer.reason or NO_REASON}
+        return Reply(json.dumps(said) if said else "")
+
+    def tool_request(self, call: HookCall, agent: str) -> ToolRequest | None:
+        """What the tool is about to do."""
+        return tool_request(call, agent)
+
+
+SPOKEN = frozenset({"user.message", "system.message", "assistant.message", "tool.execution_complete"})
+
+
+def _items(kind: str, data: dict[str, Any]) -> list[Item]:
+    if kind in ("user.message", "system.message"):
+        return [{"role": kind.partition(".")[0], "content": text(data.get("content"))}]
+    if kind == "assistant.message":
+        asked = [one for one in data.get("toolRequests") or () if isinstance(one, dict)]
+        calls = [
+            {"id": one.get("toolCallId"), "name": one.get("name"), "arguments": one.get("arguments")} for one in asked
+        ]
+        return [{"role": "assistant", "content": text(data.get("content"))} | ({"tool_calls": calls} if calls else {})]
+    if kind == "tool.execution_complete":
+        given = data.get("result") if data.get("success") else data.get("error")
+        about: dict[str, Any] = given if isinstance(given, dict) else {}
+        words = (
+            text(given)
+            or text(about.get("content"))
+            or text(about.get("message"))
+            or text(about.get("textResultForLlm"))
+        )
+        item: Item = {"role": "tool", "call": data.get("toolCallId"), "content": words}
+        return [item if data.get("success") else item | {"error": True}]
+    return []
+
+
+def _is_held(lock: Path, pid: int) -> bool:
+    """Whether the process that made a lock file is still there: one that began later has only inherited the number."""
+    from onrecord.vendors.processes import began_at, is_alive
+
+    began = began_at(pid) if is_alive(pid) else None
+    try:
+        return began is not None and began <= lock.stat().st_mtime + CLOCK_SLACK
+    except OSError:
+        return False
+
+
+def _workspace(path: Path) -> dict[str, str]:
+    """The plain lines of its YAML: one name and one value each."""
+    about = {}
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            name, colon, value = line.partition(": ")
+            if colon and name.isidentifier():
+                about[name] = _scalar(value.strip())
+    except (OSError, ValueError):
+        return {}
+    return about
+
+
+def _scalar(value: str) -> str:
+    if value.startswith('"'):
+        try:
+            return str(json.loads(value))
+        except ValueError:
+            return value
+    quoted = len(value) > 1 and value[0] == value[-1] == "'"
+    return value[1:-1].replace("''", "'") if quoted else value
+
+
+VENDOR: Vendor = Copilot()

@@ -1,0 +1,437 @@
+"""Gemini CLI: ids of ours at the start, resume by id in the same directory only, one growing file per conversation.
+
+Three of its habits harm conversations, and are dealt with here:
+
+- A resume leaves a stub file; the next start of another conversation takes the stub for a broken one and deletes every
+  file of that id. So retention is switched off (with consent) and stubs are moved aside before a resume.
+- Context given at SessionStart is put in front of the prompt, and turns that begin with such context are left out of
+  the history on resume. So the brief is given at BeforeAgent, where it follows the prompt as a part of its own.
+- It starts itself anew in a child that survives a kill of the parent. So that is switched off.
+"""
+
+from __future__ import annotations
+
+import json
+
+from onrecord.vendors.base import SAFE_CONTEXT, has, prompted, settings_at, text, user_home, valued
+from onrecord.vendors.claude_shaped import NO_REASON, Dialect, Shaped, hook_entries
+from onrecord.vendors.hooks import (
+    AFTER_TOOL,
+    BEFORE_TOOL,
+    END,
+    NOTICE,
+    PROMPT,
+    START,
+    STOP,
+    Reply,
+)  # fmt: skip
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from onrecord.log.items import Item
+    from onrecord.vendors.endings import End
+    from onrecord.vendors.hooks import HookAnswer, HookCall
+    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, Place, Request, Vendor
+
+MOMENTS_OF = {
+    "SessionStart": START, "BeforeAgent": PROMPT, "BeforeTool": BEFORE_TOOL, "AfterTool": AFTER_TOOL,
+    "AfterAgent": STOP, "SessionEnd": END, "Notification": NOTICE,
+}  # fmt: skip
+"""PreCompress is none of them: it is called before every request, whether anything is compressed or not."""
+EVENTS = {
+    "SessionStart": None, "BeforeAgent": None, "BeforeTool": "*", "AfterTool": "*", "AfterAgent": None,
+    "SessionEnd": None, "Notification": None,
+}  # fmt: skip
+HOOK_MILLISECONDS = 10_000
+LEFT_OUT = ("<hook_context>", "<session_context>", "/", "?")
+"""User turns that begin so are left out of the history on resume."""
+MESSAGES = {"user": "user", "gemini": "assistant"}
+NOTES = frozenset({"info", "error", "warning"})
+RETENTION_DAYS = 30
+UNITS = {"h": 3_600, "d": 86_400, "w": 604_800, "m": 2_592_000}
+PROMPT_LIMIT = 100_000
+"""A longer prompt goes over standard input: an argument cannot be much longer."""
+
+
+class Gemini(Shaped):
+    """Gemini CLI."""
+
+    name = "gemini"
+    title = "Gemini CLI"
+    programs: Sequence[str] = ("gemini",)
+    context_moment = PROMPT
+    dialect = Dialect(
+        "gemini", moments=MOMENTS_OF, id_env="GEMINI_SESSION_ID", asks=False, context_in=(PROMPT, AFTER_TOOL)
+    )
+    id_form = r"[A-Za-z0-9][A-Za-z0-9_-]{7,127}"
+    home_variable = "GEMINI_CLI_HOME"
+    home_below = ".gemini"
+    own_flags: Sequence[str] = (
+        "--session-id",
+        "--resume",
+        "-r",
+        "--session-file",
+        "--delete-session",
+        "--list-sessions",
+    )
+    interrupt_keys: Sequence[str] = ("Escape",)
+    exit_keys: Sequence[str] = ("C-c", "C-c")
+    prompt_patterns: Sequence[str] = (
+        r"Allow execution", r"Apply this change\?", r"Yes, allow once", r"Action Required", r"Do you trust this folder",
+    )  # fmt: skip
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Ids of ours; one directory."""
+        from onrecord.vendors.port import Capabilities
+
+        return Capabilities(
+            chooses_id=True, obtains_id=False, names=False, resumes_elsewhere=False, refuses_second_writer=False,
+            headless=True, forks=False, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
+            verified=True,
+        )  # fmt: skip
+
+    def home(self, env: Mapping[str, str]) -> Path:
+        """Its config home, below the one the override names."""
+        from pathlib import Path
+
+        return (Path(env["GEMINI_CLI_HOME"]) if env.get("GEMINI_CLI_HOME") else user_home(env)) / ".gemini"
+
+    def start(self, request: Request) -> Launch:
+        """Begin under our id."""
+        chosen = ["--session-id", self.checked_id(request.vendor_id)] if request.vendor_id is not None else []
+        return self._launch(request, chosen, request.cwd)
+
+    def resume(self, request: Request) -> Launch:
+        """Go on by id, where it began: elsewhere it is not found."""
+        vendor_id = self.checked_id(request.vendor_id)
+        place = self.find(vendor_id, request.env)
+        return self._launch(request, ["-r", vendor_id], (place and place.cwd) or request.cwd)
+
+    def _launch(self, request: Request, chosen: list[str], cwd: str) -> Launch:
+        from onrecord.vendors.port import Launch
+
+        extra = self.checked_extra(request)
+        argv = [self.program(request), *chosen]
+        if request.headless and not has(extra, "-o", "--output-format"):
+            argv += ["-o", "stream-json"]
+        argv += extra
+        said = self.warnings([*argv, "-p"] if request.headless else argv, request.env)
+        if request.prompt.lstrip().startswith(LEFT_OUT):
+            said.append("gemini leaves a turn that begins like this prompt out of its history when it resumes")
+        stdin = None
+        if request.headless and len(request.prompt.encode("utf-8", "surrogatepass")) > PROMPT_LIMIT:
+            stdin = request.prompt
+        elif request.prompt:
+            argv += prompted(
+                request.prompt, *(("-p", "--prompt") if request.headless else ("-i", "--prompt-interactive"))
+            )
+        return Launch(argv, {"GEMINI_CLI_NO_RELAUNCH": "true"}, cwd, stdin=stdin, warnings=said)
+
+    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        """Flags that wait for a person, or begin something else than was meant."""
+        said = []
+        if not has(command, "-y", "--yolo", "--approval-mode"):
+            headless = has(command, "-p", "--prompt")
+            said.append(
+                "gemini -p without --yolo or --approval-mode is not offered tools that write or run commands"
+                if headless else "gemini without --yolo or --approval-mode stops for permissions"
+            )  # fmt: skip
+        resumed = valued(command, "-r", "--resume")
+        if resumed is not None and (not self.is_id(resumed) or resumed.isdigit() or resumed == "latest"):
+            said.append("gemini --resume latest (or an index) takes another conversation than meant, or begins anew")
+        return said
+
+    # Where conversations are
+
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+        """Names have eight letters of the id only, so the head of each is asked; a stub is not the conversation."""
+        if not self.is_id(vendor_id):
+            return None
+        home = self.home(env)
+        paths = sorted((home / "tmp").glob(f"*/chats/session-*-{vendor_id[:8]}.jsonl"))
+        found = [path for path in paths if _id_of(path) == vendor_id]
+        real = [path for path in found if not _is_stub(path)] or found
+        return self._place(real[0], vendor_id, home) if real else None
+
+    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+        """Every conversation of every project, once."""
+        home = self.home(env)
+        seen = set()
+        for path in sorted((home / "tmp").glob("*/chats/session-*.jsonl")):
+            vendor_id = _id_of(path)
+            if self.is_id(vendor_id) and vendor_id not in seen:
+                seen.add(vendor_id)
+                if place := self.find(vendor_id, env):
+                    yield place
+
+    def _place(self, path: Path, vendor_id: str, home: Path) -> Place:
+        from onrecord.vendors.port import Place
+
+        folder = path.parent.parent
+        try:
+            cwd = (folder / ".project_root").read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            projects = settings_at(home / "projects.json").get("projects")
+            slugs = projects if isinstance(projects, dict) else {}
+            cwd = next((text(root) for root, slug in slugs.items() if slug == folder.name), "")
+        return Place(vendor_id, str(path), str(home), cwd)
+
+    def is_whole(self, record: dict[str, Any]) -> bool:
+        """A head, a message, or a patch."""
+        return _is_whole(record)
+
+    def entry(self, raw: str, record: dict[str, Any]) -> Entry:
+        """A message has items; a patch repeats messages, see `items`."""
+        from onrecord.vendors.port import Entry
+
+        if "$set" in record:
+            return Entry(raw, "$set")
+        if "projectHash" in record:
+            return Entry(raw, "header", at=text(record.get("startTime")))
+        kind = text(record.get("type"))
+        return Entry(
+            raw, kind, text(record.get("id")), "", text(record.get("timestamp")), _message(record),
+            kind in MESSAGES or kind in NOTES,
+        )  # fmt: skip
+
+    def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
+        """Repeated messages count once, the fullest; a patch adds what was not said before and takes nothing back.
+
+        A resume patches the history with what is left of it; what was said before is on record all the same.
+        """
+        from onrecord.vendors.base import answered_once
+
+        said: dict[str, tuple[int, Sequence[Item]]] = {}
+        for number, entry in enumerate(entries):
+            if entry.kind == "$set":
+                for message in _patched(entry.raw):
+                    said.setdefault(text(message.get("id")), (number, _message(message)))
+            else:
+                said[entry.id or f"#{number}"] = number, entry.items
+        return answered_once(said.values())
+
+    def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
+        """Retention, stubs, half a line, turns it will leave out."""
+        from onrecord.vendors import jsonl
+        from onrecord.vendors.port import Hazard
+
+        found = super().hazards(place, env)
+        settings = self.home(env) / "settings.json"
+        if _retention(settings).get("enabled") is not False:
+            found.append(Hazard(
+                "retention", "after a resume, the next start of another conversation may delete this one",
+                f"set general.sessionRetention.enabled to false in {settings}", (str(settings),),
+            ))  # fmt: skip
+        real = self.find(place.vendor_id, env) or place
+        found += [
+            Hazard("stub", f"{stub} would make gemini delete the conversation", "move the stub aside", (stub,))
+            for stub in self._stubs(real)
+        ]
+        if _exists(real.path) and jsonl.unfinished_tail(real.path):
+            found.append(Hazard(
+                "torn_tail", "the last line is unfinished; the next record would be glued to it and lost",
+                "take the unfinished line off (it is kept beside the file)", (real.path,),
+            ))  # fmt: skip
+        if _exists(real.path) and (dropped := _left_out(real.path)):
+            found.append(Hazard(
+                "turns_left_out", f"gemini will leave {dropped} turns out of the history: they begin with hook context",
+                "nothing to do to the file; give what matters with the next prompt", (),
+            ))  # fmt: skip
+        return found
+
+    def _stubs(self, place: Place) -> list[str]:
+        from pathlib import Path
+
+        real = Path(place.path)
+        beside = (
+            sorted(real.parent.glob(f"session-*-{place.vendor_id[:8]}.jsonl")) if self.is_id(place.vendor_id) else []
+        )
+        return [str(path) for path in beside if path != real and _id_of(path) == place.vendor_id and _is_stub(path)]
+
+    def mend(self, hazard: Hazard, place: Place, env: Mapping[str, str]) -> None:
+        """Only what the hazard names."""
+        from pathlib import Path
+
+        from onrecord.vendors import jsonl
+
+        if hazard.code == "retention":
+            _switch_retention_off(self.home(env) / "settings.json")
+        elif hazard.code == "stub":
+            for stub in set(hazard.touches) & set(self._stubs(self.find(place.vendor_id, env) or place)):
+                Path(stub).rename(f"{stub}.onrecord-stub")
+        elif hazard.code == "torn_tail":
+            jsonl.cut_tail((self.find(place.vendor_id, env) or place).path)
+        elif hazard.code != "turns_left_out":
+            super().mend(hazard, place, env)
+
+    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
+        """Into the folder of `cwd`, which is entered into its list of projects where it is not yet."""
+        import os
+
+        from onrecord.vendors.gemini_projects import folder_for, in_project, name_of
+
+        vendor_id = self.checked_id(place.vendor_id)
+        self.absent(place, env)
+        from onrecord.vendors.jsonl import write_new
+
+        home, here = self.home(env), os.path.realpath(cwd)
+        name, entries = name_of(place.path, vendor_id, entries)
+        path = folder_for(here, home) / "chats" / name
+        write_new(path, (in_project(raw, here, moved=here != place.cwd) for raw in entries))
+        return self._place(path, vendor_id, home)
+
+    def expires_at(self, place: Place, env: Mapping[str, str]) -> float | None:
+        """By the retention its settings say, or the documented one."""
+        import re
+        from pathlib import Path
+
+        retention = _retention(self.home(env) / "settings.json")
+        age = re.fullmatch(r"(\d+)([hdwm])", str(retention.get("maxAge", f"{RETENTION_DAYS}d")))
+        if retention.get("enabled") is False or age is None or not _exists(place.path):
+            return None
+        return Path(place.path).stat().st_mtime + int(age[1]) * UNITS[age[2]]
+
+    def ending(self, record: dict[str, Any]) -> End:
+        """The result record, or errors on the way."""
+        from onrecord.vendors.endings import End, text_in
+
+        if record.get("type") == "result" or "status" in record:
+            ok = record.get("status") == "success"
+            return End(ok, "" if ok else text_in(record.get("error")) or text_in(record.get("status")))
+        if record.get("type") == "error" and record.get("severity") != "warning":
+            return End(None, text_in(record.get("message")) or text_in(record.get("error")))
+        if "response" in record and "session_id" in record:
+            return End(ok=not record.get("error"), error=text_in(record.get("error")))
+        return End(None, text_in(record.get("error")))
+
+    # Hooks
+
+    def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
+        """One settings file for hooks and servers."""
+        from onrecord.vendors.port import USER_SCOPE, HookFile
+
+        home = self.home(env) if scope == USER_SCOPE else root / ".gemini"
+        told = home / "GEMINI.md" if scope == USER_SCOPE else root / "GEMINI.md"
+        return [HookFile(home / "settings.json", "hooks"), HookFile(told, "instructions"),
+                HookFile(home / "settings.json", "mcp")]  # fmt: skip
+
+    def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
+        """What is merged into its settings; its timeouts are milliseconds."""
+        return {"hooks": hook_entries(command, self.name, EVENTS, HOOK_MILLISECONDS)}
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """An edit, in its words."""
+        about = {"tool_name": "write_file", "tool_input": {"file_path": "a.txt", "content": "a"}}
+        return "BeforeTool", {"session_id": vendor_id, "hook_event_name": "BeforeTool", **about}
+
+    def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
+        """A command that succeeded is told by what is missing: its response names an exit code only if it failed."""
+        call = super().parse_hook(payload, env)
+        if call.moment == AFTER_TOOL and call.tool == "run_shell_command" and call.exit_code is None:
+            told = "Process Group PGID:" in call.output and "Signal:" not in call.output
+            call.exit_code = 0 if told else None
+        return call
+
+    def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
+        """Refusals stand at the top level here; there is no "ask", so a question refuses and says why."""
+        if answer.decision and call.moment in (BEFORE_TOOL, STOP):
+            said = {"decision": "deny", "reason": answer.reason or NO_REASON}
+            return Reply(json.dumps(said | ({"systemMessage": answer.notice} if answer.notice else {})))
+        return super().reply(call, answer)
+
+
+def _exists(path: str) -> bool:
+    from pathlib import Path
+
+    return Path(path).is_file()
+
+
+def _id_of(path: Path) -> str:
+    from onrecord.vendors.jsonl import first_record
+
+    head = first_record(str(path), lambda record: "projectHash" in record) or {}
+    return text(head.get("sessionId"))
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    if "$set" in record or {"sessionId", "projectHash"} <= record.keys():
+        return True
+    return {"id", "timestamp", "type"} <= record.keys()
+
+
+def _lines(path: str, containing: bytes = b"") -> Iterator[dict[str, Any]]:
+    """The records of a file, one after the other."""
+    from onrecord.vendors.jsonl import records_in
+
+    return records_in(path, _is_whole, containing)
+
+
+def _is_stub(path: Path) -> bool:
+    """A file with a head and context, and not one message of its own."""
+    return not any(record.get("type") in MESSAGES for record in _lines(str(path)))
+
+
+def _left_out(path: str) -> int:
+    turns = {
+        text(record.get("id"))
+        for record in _lines(path, LEFT_OUT[0].encode())
+        if record.get("type") == "user" and _first_words(record).startswith(LEFT_OUT[0])
+    }
+    return len(turns)
+
+
+def _first_words(record: dict[str, Any]) -> str:
+    content = record.get("content")
+    if isinstance(content, list):
+        content = next((part.get("text") for part in content if isinstance(part, dict)), "")
+    return text(content)
+
+
+def _message(record: dict[str, Any]) -> list[Item]:
+    from onrecord.vendors.parts import calls_of, items_of, result_of
+
+    role = MESSAGES.get(text(record.get("type")))
+    if role is None:
+        return []
+    items = items_of(role, record.get("content"))
+    calls = [call for call in record.get("toolCalls") or () if isinstance(call, dict)]
+    if calls and not any(item.get("tool_calls") for item in items):
+        said = items[-1] if items and items[-1]["role"] == role else {"role": role, "content": ""}
+        items = [item for item in items if item is not said] + [said | {"tool_calls": calls_of(calls)}]
+    for call in calls:
+        for part in call.get("result") or ():
+            if isinstance(part, dict) and isinstance(part.get("functionResponse"), dict):
+                items.append(result_of(part["functionResponse"]))
+    return items
+
+
+def _patched(raw: str) -> list[dict[str, Any]]:
+    patch = json.loads(raw)["$set"]
+    messages = patch.get("messages") if isinstance(patch, dict) else None
+    return [one for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
+
+
+def _retention(settings: Path) -> dict[str, Any]:
+    general = settings_at(settings).get("general")
+    retention = general.get("sessionRetention") if isinstance(general, dict) else None
+    return retention if isinstance(retention, dict) else {}
+
+
+def _switch_retention_off(path: Path) -> None:
+    from onrecord.errors import InvalidInput
+    from onrecord.vendors.jsonl import write_over
+
+    settings = settings_at(path)
+    if path.exists() and not settings and path.read_text(encoding="utf-8").strip() not in ("", "{}"):
+        raise InvalidInput(f"{path} is no plain JSON", hint="set general.sessionRetention.enabled to false by hand")
+    general = settings.get("general") if isinstance(settings.get("general"), dict) else {}
+    settings["general"] = {**(general or {}), "sessionRetention": {**_retention(path), "enabled": False}}
+    write_over(path, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
+
+
+VENDOR: Vendor = Gemini()

@@ -1,0 +1,304 @@
+"""Transcripts that are files of JSON lines: read as they grow, in bounded memory, and written back whole.
+
+Vendors append while we read, are killed in the middle of a line, glue their next record to half a line, and replace
+whole files. So: whole records only; a line that is cut off is counted and never rewritten; what is glued to it is
+still found; and a mark carries digests, so that a file that is not the one it was made on is noticed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from onrecord.errors import Conflict, NotFound
+from onrecord.vendors.port import Chunk, Entry, Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from io import BufferedReader
+
+PROBE = 4096
+"""How many bytes at the beginning, and before the mark, tell whether a file is still the same."""
+HEAD = 256 * 1024
+"""How far into a file its head is looked for, in bytes."""
+LINE_LIMIT = 64 * 1024 * 1024
+"""The longest line that is taken for a record, in bytes; a longer one counts as torn."""
+RECORD_START = re.compile(r'\{"')
+HALVES = re.compile(r"\\u[dD][89a-fA-F]")
+SALVAGE_TRIES = 5_000
+"""In how many places of a torn line a whole record is looked for."""
+
+Record = dict[str, Any]
+
+
+class Found(NamedTuple):
+    """A record of a line, and its own text."""
+
+    raw: str
+    record: Record | None
+    """None: JSON of another kind than an object, or nested too deeply to be understood."""
+
+
+def read(
+    path: str, mark: Mark | None, limit: int, translate: Callable[[Found], Entry], whole: Callable[[Record], bool]
+) -> Chunk:
+    """What was added to a file since the mark. `whole` knows a record of this vendor from a piece of one."""
+    if not Path(path).is_file():
+        raise NotFound(f"the transcript {path} is not there", hint="onrecord restore puts a mirrored one back")
+    with Path(path).open("rb") as file:
+        offset, rewritten = _begin(file, mark)
+        file.seek(offset)
+        entries: list[Entry] = []
+        torn = 0
+        start = offset
+        for line, ended in _lines(file):
+            if not ended and not _complete(line):
+                break  # its writer is not done, or died over it: the next read tells
+            found, broken = records_of(line, whole)
+            entries += [translate(one) for one in found]
+            torn += broken
+            offset += len(line)
+            if offset - start >= limit and (entries or torn):
+                break  # never with nothing in hand: an empty chunk means the end
+        return Chunk(entries, _mark(file, offset), torn=torn, rewritten=rewritten)
+
+
+def _begin(file: BufferedReader, mark: Mark | None) -> tuple[int, bool]:
+    if mark is None or mark.offset <= 0:
+        return 0, False
+    same = os.fstat(file.fileno()).st_size >= mark.offset
+    if same and isinstance(mark.extra, dict):
+        same = _mark(file, mark.offset).extra == mark.extra
+    return (mark.offset, False) if same else (0, True)
+
+
+def _mark(file: BufferedReader, offset: int) -> Mark:
+    digests = {}
+    for name, start in (("head", 0), ("tail", max(0, offset - PROBE))):
+        file.seek(start)
+        digests[name] = sha256(file.read(min(PROBE, offset - start))).hexdigest()[:32]
+    return Mark(offset, digests)
+
+
+def _lines(file: BufferedReader) -> Iterator[tuple[bytes, bool]]:
+    """Lines with their ends, and whether they have one. One that is too long comes in pieces, none of them a record."""
+    end = os.fstat(file.fileno()).st_size  # what is appended meanwhile is read next time
+    position = file.tell()
+    while position < end:
+        line = file.readline(min(LINE_LIMIT, end - position))
+        if not line:
+            return  # it was cut short just now
+        position += len(line)
+        yield line, line.endswith(b"\n") or len(line) >= LINE_LIMIT
+
+
+def _complete(line: bytes) -> bool:
+    """Whether a last line without an end is a whole record all the same: no object is the beginning of another."""
+    stripped = line.strip()
+    if not stripped.startswith(b"{") or not stripped.endswith(b"}"):
+        return False
+    try:
+        return isinstance(loads(stripped.decode()), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def records_of(line: bytes, whole: Callable[[Record], bool]) -> tuple[list[Found], int]:
+    """The whole records of a line, and how many pieces of it are none."""
+    text = line.decode("utf-8", "surrogateescape").strip("\r\n\t ")
+    if not text:
+        return [], 0
+    try:
+        return _accept(text, loads(text))
+    except RecursionError:
+        return [Found(text, None)], 0
+    except ValueError:
+        pass
+    found: list[Found] = []
+    torn = 0
+    position = 0
+    while position < len(text):
+        if text[position].isspace():
+            position += 1
+            continue
+        begun = _record_at(text, position)
+        if begun is None:
+            torn += 1
+            position = _glued(text, position + 1, whole)
+        else:
+            accepted, broken = _accept(text[position : begun[1]], begun[0])
+            found += accepted
+            torn += broken
+            position = begun[1]
+    return found, torn
+
+
+def _accept(text: str, value: Any) -> tuple[list[Found], int]:
+    if not _is_text(text):
+        return [], 1  # its bytes are no UTF-8: keeping it would mean changing it
+    if not isinstance(value, dict):
+        return [Found(text, None)], 0
+    return [Found(text, _clean(value) if HALVES.search(text) else value)], 0
+
+
+def _record_at(text: str, position: int) -> tuple[Record, int] | None:
+    try:
+        value, end = _DECODER.raw_decode(text, position)
+    except (ValueError, RecursionError):
+        return None
+    return (value, end) if isinstance(value, dict) else None
+
+
+def _glued(text: str, position: int, whole: Callable[[Record], bool]) -> int:
+    """Where a whole record goes on after a torn piece; the end if there is none."""
+    for tried, start in enumerate(RECORD_START.finditer(text, position)):
+        if tried >= SALVAGE_TRIES:
+            break
+        found = _record_at(text, start.start())
+        if found is not None and whole(found[0]):
+            return start.start()
+    return len(text)
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
+
+
+def loads(text: str) -> Any:
+    """JSON as the standard has it: no NaN, no infinity."""
+    return _DECODER.decode(text)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _clean(value: Any) -> Any:
+    """Half of a surrogate pair may stand escaped in JSON; a text of ours cannot hold it."""
+    if isinstance(value, str):
+        return value if _is_text(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_clean(one) for one in value]
+    if isinstance(value, dict):
+        return {_clean(name): _clean(one) for name, one in value.items()}
+    return value
+
+
+def first_record(path: str, whole: Callable[[Record], bool] = bool) -> Record | None:
+    """The first record of a file that `whole` accepts, among its first lines."""
+    try:
+        with Path(path).open("rb") as file:
+            for line, _ended in _lines(file):
+                for found in records_of(line, whole)[0]:
+                    if found.record is not None and whole(found.record):
+                        return found.record
+                if file.tell() > HEAD:
+                    return None
+    except OSError:
+        return None
+    return None
+
+
+def records_in(path: str, whole: Callable[[Record], bool], containing: bytes = b"") -> Iterator[Record]:
+    """Every whole record of the lines that contain some bytes, in bounded memory."""
+    with Path(path).open("rb") as file:
+        for line, _ended in _lines(file):
+            if containing in line:
+                yield from (found.record for found in records_of(line, whole)[0] if found.record is not None)
+
+
+def unfinished_tail(path: str) -> int:
+    """How many bytes come after the last line end of a file; 0: the next record gets a line of its own."""
+    with Path(path).open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        position = size
+        while position > 0:
+            step = min(PROBE * 16, position)
+            position -= step
+            file.seek(position)
+            end = file.read(step).rfind(b"\n")
+            if end >= 0:
+                position += end + 1
+                break
+        file.seek(position)
+        return size - position if file.read(PROBE).strip() else 0
+
+
+def cut_tail(path: str) -> None:
+    """Take the unfinished last line off a file, keeping it beside the file; a whole record only gets its line end."""
+    length = unfinished_tail(path)
+    if not length:
+        return
+    with Path(path).open("r+b") as file:
+        start = file.seek(0, os.SEEK_END) - length
+        file.seek(start)
+        if length <= LINE_LIMIT and _complete(file.read(length)):
+            file.write(b"\n")
+        else:
+            file.seek(start)
+            _write(Path(f"{path}.onrecord-torn-{start}"), iter(lambda: file.read(PROBE * 16), b""), replace=True)
+            file.truncate(start)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def glued_lines(path: str, whole: Callable[[Record], bool], start: bytes) -> int:
+    """How many lines hold a whole record behind a torn one; a record of this vendor begins with `start`."""
+    with Path(path).open("rb") as file:
+        return sum(
+            1
+            for line, _ended in _lines(file)
+            if line.find(start, 1) > 0 and (split := records_of(line, whole)) and split[1] and split[0]
+        )
+
+
+def repair(path: str, whole: Callable[[Record], bool]) -> None:
+    """Write a file anew with every whole record on a line of its own, keeping the old file beside it."""
+    target = Path(path)
+    kept = target.with_name(f"{target.name}.onrecord-before-repair")
+    kept.unlink(missing_ok=True)
+    kept.hardlink_to(target)
+    with target.open("rb") as file:
+        pieces = (found.raw.encode() + b"\n" for line, _ended in _lines(file) for found in records_of(line, whole)[0])
+        _write(target, pieces, replace=True)
+
+
+def write_new(path: Path, lines: Iterable[str]) -> None:
+    """Write a transcript that is not there yet, all or nothing; `Conflict` if it is."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _write(path, (line.encode() + b"\n" for line in lines), replace=False)
+
+
+def write_over(path: Path, text: str) -> None:
+    """Replace a small file of settings, all or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _write(path, iter([text.encode()]), replace=True)
+
+
+def _write(path: Path, pieces: Iterator[bytes], *, replace: bool) -> None:
+    scratch = path.with_name(f"{path.name}.onrecord-{os.getpid()}")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            scratch.replace(path)
+        else:
+            path.hardlink_to(scratch)  # fails if the file is there, which a rename would not
+    except FileExistsError:
+        raise Conflict(f"{path} is there already", hint="nothing was replaced; resume it as it is") from None
+    finally:
+        scratch.unlink(missing_ok=True)

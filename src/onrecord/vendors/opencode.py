@@ -1,0 +1,307 @@
+"""opencode: an id from its server before the start, resume by id in its own directory, conversations in SQLite.
+
+A resume from another directory runs the turn and never returns, so it is always told the conversation's own. Its hooks
+are a plugin; the one we write hands every event to our hook and acts on the answer.
+"""
+
+from __future__ import annotations
+
+import json
+
+from onrecord.vendors.base import SAFE_CONTEXT, has, named, prompted, text, user_home
+from onrecord.vendors.claude_shaped import NO_REASON, Dialect, Shaped
+from onrecord.vendors.hooks import AFTER_TOOL, BEFORE_TOOL, COMPACT, PROMPT, START, STOP, Reply
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from onrecord.log.items import Item
+    from onrecord.vendors.endings import End
+    from onrecord.vendors.hooks import HookAnswer, HookCall
+    from onrecord.vendors.port import Capabilities, Chunk, Entry, HookFile, Launch, Mark, Place, Request, Vendor
+
+MOMENTS_OF = {
+    "session.start": START, "chat.message": PROMPT, "tool.execute.before": BEFORE_TOOL,
+    "tool.execute.after": AFTER_TOOL, "session.idle": STOP, "session.compacted": COMPACT,
+}  # fmt: skip
+"""The words of our own plugin, after opencode's."""
+ID_SECONDS = 90.0
+"""How long its server may take to start and give an id."""
+SILENT_PARTS = frozenset({
+    "step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction", "subtask", "reasoning", "file",
+})  # fmt: skip
+
+
+class Opencode(Shaped):
+    """opencode."""
+
+    name = "opencode"
+    title = "opencode"
+    programs: Sequence[str] = ("opencode",)
+    context_lasts = False
+    dialect = Dialect("opencode", moments=MOMENTS_OF)
+    id_form = r"ses_[A-Za-z0-9]{1,64}"
+    own_flags: Sequence[str] = ("-s", "--session", "-c", "--continue", "--fork", "--dir")
+    interrupt_keys: Sequence[str] = ("Escape", "Escape")
+    exit_keys: Sequence[str] = ("C-c",)
+    prompt_patterns: Sequence[str] = (r"Permission required", r"Allow once")
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Ids by its server; one directory."""
+        from onrecord.vendors.port import Capabilities
+
+        return Capabilities(
+            chooses_id=False, obtains_id=True, names=True, resumes_elsewhere=False, refuses_second_writer=False,
+            headless=True, forks=True, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
+            verified=True,
+        )  # fmt: skip
+
+    def home(self, env: Mapping[str, str]) -> Path:
+        """Where its settings and plugins are."""
+        return _base(env, "XDG_CONFIG_HOME", ".config") / "opencode"
+
+    def database(self, env: Mapping[str, str]) -> Path:
+        """Where its conversations are."""
+        from pathlib import Path
+
+        folder = _base(env, "XDG_DATA_HOME", ".local/share") / "opencode"
+        return folder / Path(env["OPENCODE_DB"]) if env.get("OPENCODE_DB") else folder / "opencode.db"
+
+    def start(self, request: Request) -> Launch:
+        """Begin, in a conversation that was obtained if there is one."""
+        return self._launch(request, request.vendor_id, request.cwd)
+
+    def resume(self, request: Request) -> Launch:
+        """Go on by id, in its own directory."""
+        vendor_id = self.checked_id(request.vendor_id)
+        place = self.find(vendor_id, request.env)
+        return self._launch(request, vendor_id, (place and place.cwd) or request.cwd)
+
+    def _launch(self, request: Request, vendor_id: str | None, cwd: str) -> Launch:
+        from onrecord.vendors.port import Launch
+
+        extra = self.checked_extra(request)
+        chosen = ["-s", self.checked_id(vendor_id)] if vendor_id is not None else []
+        argv = [self.program(request)]
+        if not request.headless:
+            argv += [*chosen, *extra, *(prompted(request.prompt, "--prompt", "--prompt") if request.prompt else ())]
+            return Launch(argv, {}, cwd, warnings=self.warnings(argv, request.env))
+        argv += ["run", *chosen, "--dir", cwd]
+        if not has(extra, "--format"):
+            argv += ["--format", "json"]
+        if vendor_id is None and (name := named(request.name)):
+            argv += ["--title", name]
+        # A prompt in the arguments would arrive in quotes.
+        return Launch([*argv, *extra], {}, cwd, stdin=request.prompt, warnings=self.warnings(argv, request.env))
+
+    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        """What begins another conversation, or changes the prompt."""
+        said = []
+        if has(command, "-c", "--continue"):
+            said.append("opencode --continue begins a new conversation where there is none; resume by id")
+        if "run" in command[1:2] and " " in command[-1] and not command[-2].startswith("-"):
+            said.append("opencode run puts quotes around a prompt with spaces; give it on standard input")
+        if has(command, "-s", "--session") and "run" in command[1:2] and not has(command, "--dir"):
+            said.append("opencode run -s from another directory never returns; pass --dir with the conversation's own")
+        return said
+
+    def obtain_id(self, request: Request) -> str | None:
+        """Ask its server for a conversation; None if that cannot be done in time. The server is gone afterwards."""
+        import time
+
+        from onrecord.errors import NotFound
+        from onrecord.machine import entropy
+        from onrecord.vendors.processes import helper, read_line
+
+        deadline = time.monotonic() + ID_SECONDS
+        secret = entropy(16).hex()
+        env = {**request.env, "OPENCODE_SERVER_PASSWORD": secret, "OPENCODE_SERVER_USERNAME": "onrecord"}
+        argv = [self.program(request), "serve", "--hostname", "127.0.0.1", "--port", "0"]
+        try:
+            with helper(argv, env, request.cwd) as server:
+                url = ""
+                while not url and (line := read_line(server, deadline)):
+                    found = line.decode(errors="replace").partition("http://127.0.0.1:")[2].split()
+                    url = f"http://127.0.0.1:{int(found[0].rstrip('/'))}/session" if found else ""
+                made = _post(url, {"title": named(request.name)} if request.name else {}, secret, deadline)
+        except FileNotFoundError:
+            raise NotFound(f"{self.program(request)} is not on PATH", hint="install it, or name the program") from None
+        except (OSError, ValueError):  # also TimeoutError
+            return None
+        return made if isinstance(made, str) and self.is_id(made) else None
+
+    # Where conversations are
+
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+        """Among the rows of its database."""
+        from onrecord.vendors.opencode_rows import directory_of
+        from onrecord.vendors.port import Place
+
+        if not self.is_id(vendor_id):
+            return None
+        path = self.database(env)
+        cwd = directory_of(str(path), vendor_id)
+        return None if cwd is None else Place(vendor_id, str(path), str(self.home(env)), cwd)
+
+    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+        """Every conversation of its database."""
+        from onrecord.vendors.opencode_rows import directories
+        from onrecord.vendors.port import Place
+
+        path, home = str(self.database(env)), str(self.home(env))
+        for vendor_id, cwd in directories(path):
+            if self.is_id(vendor_id):
+                yield Place(vendor_id, path, home, cwd)
+
+    def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
+        """Rows that are new or changed."""
+        from onrecord.vendors.opencode_rows import read
+
+        return read(place.path, self.checked_id(place.vendor_id), mark, limit, self.parse)
+
+    def is_whole(self, record: dict[str, Any]) -> bool:
+        """A row of ours."""
+        return {"table", "row"} <= record.keys()
+
+    def entry(self, raw: str, record: dict[str, Any]) -> Entry:
+        """A part says something; messages and conversations are its frame."""
+        from onrecord.vendors.port import Entry
+
+        table, row = text(record.get("table")), record["row"]
+        at = _time(row.get("time_created"))
+        if table != "part":
+            return Entry(raw, table, text(row.get("id")), text(row.get("session_id")), at, (), table in _FRAMES)
+        data = json.loads(row["data"])
+        kind = text(data.get("type"))
+        items = _items(text(row.get("role")), data)
+        known = kind in SILENT_PARTS or kind in ("text", "tool")
+        return Entry(raw, f"part/{kind}", text(row.get("id")), text(row.get("message_id")), at, items, known)
+
+    def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
+        """Parts in the order of their ids, which rise with time; the last form of each."""
+        from onrecord.vendors.base import answered_once
+
+        latest = {
+            (entry.parent, entry.id): (number, entry.items)
+            for number, entry in enumerate(entries)
+            if entry.kind.startswith("part/")
+        }
+        return answered_once(latest[key] for key in sorted(latest))
+
+    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
+        """Insert its rows, if the database here has the very same form."""
+        import os
+
+        from onrecord.vendors.opencode_rows import put_back
+        from onrecord.vendors.port import Place
+
+        vendor_id = self.checked_id(place.vendor_id)
+        path, here = self.database(env), os.path.realpath(cwd)
+        self.absent(place, env)
+        put_back(str(path), vendor_id, entries, here)
+        return Place(vendor_id, str(path), str(self.home(env)), here)
+
+    def ending(self, record: dict[str, Any]) -> End:
+        """The last step, or an error."""
+        from onrecord.vendors.endings import End, text_in
+
+        part = record.get("part")
+        if record.get("type") == "error":
+            return End(ok=False, error=text_in(record.get("error")))
+        if record.get("type") == "step_finish" and isinstance(part, dict):
+            reason = part.get("reason")
+            return End(ok=True if reason == "stop" else None, error="token limit" if reason == "length" else "")
+        return End()
+
+    # Hooks
+
+    def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
+        """A plugin of our own."""
+        from onrecord.vendors.port import USER_SCOPE, HookFile
+
+        home = self.home(env) if scope == USER_SCOPE else root / ".opencode"
+        beside = home if scope == USER_SCOPE else root
+        return [HookFile(home / "plugin" / "onrecord.js", "plugin"), HookFile(beside / "AGENTS.md", "instructions"),
+                HookFile(beside / "opencode.json", "mcp")]  # fmt: skip
+
+    def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
+        """The text of the plugin."""
+        from pathlib import Path
+
+        plugin = Path(__file__).with_name("opencode_plugin.js").read_text(encoding="utf-8")
+        ours = json.dumps([*command, "hook", self.name])
+        return plugin.replace('["onrecord", "hook", "opencode"]', ours, 1)
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """An edit, as our plugin sends it."""
+        about = {"tool_name": "write", "tool_input": {"filePath": "a.txt", "content": "a"}, "tool_use_id": "check"}
+        return "tool.execute.before", {"session_id": "ses_" + vendor_id.replace("-", "")[:26], **about}
+
+    def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
+        """What our plugin sends."""
+        call = super().parse_hook(payload, env)
+        pid = payload.get("pid")
+        call.pid = pid if isinstance(pid, int) else None
+        return call
+
+    def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
+        """What our plugin takes: there is no "ask", so a question refuses and says why."""
+        said = {}
+        if answer.context and call.moment in (START, PROMPT, BEFORE_TOOL, AFTER_TOOL):
+            said["context"] = answer.context
+        if answer.decision and call.moment == BEFORE_TOOL:
+            said |= {"decision": "deny", "reason": answer.reason or NO_REASON}
+        return Reply(json.dumps(said) if said else "")
+
+
+_FRAMES = ("project", "session", "message")
+
+
+def _base(env: Mapping[str, str], override: str, below: str) -> Path:
+    from pathlib import Path
+
+    return Path(env[override]) if env.get(override) else user_home(env) / below
+
+
+def _post(url: str, body: dict[str, Any], secret: str, deadline: float) -> object:
+    import base64
+    import time
+    from urllib.request import ProxyHandler, Request, build_opener
+
+    token = base64.b64encode(f"onrecord:{secret}".encode()).decode()
+    headers = {"Content-Type": "application/json", "Authorization": f"Basic {token}"}
+    asked = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - always loopback, see the caller
+    with build_opener(ProxyHandler({})).open(asked, timeout=max(0.1, deadline - time.monotonic())) as answer:
+        made = json.load(answer)
+    return made.get("id") if isinstance(made, dict) else None
+
+
+def _time(milliseconds: object) -> str:
+    from datetime import UTC, datetime
+
+    if not isinstance(milliseconds, int):
+        return ""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _items(role: str, data: dict[str, Any]) -> list[Item]:
+    if data.get("type") == "text":
+        return [{"role": "assistant" if role == "assistant" else "user", "content": text(data.get("text"))}]
+    state = data.get("state")
+    if data.get("type") != "tool" or not isinstance(state, dict):
+        return []
+    call = text(data.get("callID"))
+    asked = {"id": call, "name": text(data.get("tool")), "arguments": state.get("input")}
+    items: list[Item] = [{"role": "assistant", "content": "", "tool_calls": [asked]}]
+    if state.get("status") == "completed":
+        items.append({"role": "tool", "call": call, "content": text(state.get("output"))})
+    elif state.get("status") == "error":
+        items.append({"role": "tool", "call": call, "content": text(state.get("error")), "error": True})
+    return items
+
+
+VENDOR: Vendor = Opencode()

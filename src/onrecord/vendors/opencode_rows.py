@@ -1,0 +1,146 @@
+"""opencode's database: a conversation's rows read as records, told apart by what changed, and put back."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import sqlite3
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from onrecord.errors import Conflict, InvalidInput, NotFound
+from onrecord.vendors.port import Chunk, Entry, Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TABLES = ("project", "session", "message", "part")
+OVERLAP = 2_000
+"""Milliseconds by which a row may seem older than one that was committed before it."""
+BUSY_SECONDS = 5.0
+
+Row = dict[str, Any]
+
+
+def _queries() -> dict[str, str]:
+    found = {}
+    for block in (Path(__file__).parent / "sql" / "opencode.sql").read_text(encoding="utf-8").split("\n\n-- ")[1:]:
+        title, _, statement = block.partition("\n")
+        found[title.partition(":")[0]] = statement.strip()
+    return found
+
+
+QUERIES = _queries()
+
+
+@contextmanager
+def opened(path: str, mode: str = "ro") -> Iterator[sqlite3.Connection]:
+    """A connection to the database; its own failures become ours."""
+    if not Path(path).is_file():
+        raise NotFound(f"opencode's database {path} is not there", hint="start opencode once; it makes it")
+    try:
+        with closing(sqlite3.connect(f"file:{quote(path)}?mode={mode}", uri=True, timeout=BUSY_SECONDS)) as connection:
+            connection.row_factory = sqlite3.Row
+            yield connection
+    except sqlite3.Error as error:
+        raise InvalidInput(
+            f"opencode's database {path} cannot be used: {error}", hint="is it of another version?"
+        ) from None
+
+
+def directories(path: str) -> Iterator[tuple[str, str]]:
+    """Every conversation and where it began."""
+    if Path(path).is_file():
+        with opened(path) as connection:
+            yield from [(str(row["id"]), str(row["directory"])) for row in connection.execute(QUERIES["sessions"])]
+
+
+def directory_of(path: str, vendor_id: str) -> str | None:
+    """Where a conversation began; None if it is not there."""
+    if not Path(path).is_file():
+        return None
+    with opened(path) as connection:
+        row = connection.execute(QUERIES["session"], (vendor_id,)).fetchone()
+        return None if row is None else str(row["directory"])
+
+
+def read(path: str, vendor_id: str, mark: Mark | None, limit: int, translate: Callable[[str], Entry]) -> Chunk:
+    """The rows that are new or changed since the mark. A row that changed comes again; the last form of it counts."""
+    since = mark.offset if mark else 0
+    seen: dict[str, str] = dict(mark.extra) if mark and isinstance(mark.extra, dict) else {}
+    entries: list[Entry] = []
+    size = 0
+    last = since
+    with opened(path) as connection:
+        for table, row in _changed(connection, vendor_id, max(0, since - OVERLAP), first=mark is None):
+            raw = json.dumps({"table": table, "row": row}, ensure_ascii=False, separators=(",", ":"))
+            key, digest = f"{table}/{row['id']}", sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            at = int(row["time_updated"])
+            if seen.get(key, "").partition("@")[0] == digest:
+                continue
+            if size >= limit and at > last:
+                break
+            seen[key] = f"{digest}@{at}"
+            entries.append(translate(raw))
+            size += len(raw)
+            if table != "project":
+                last = max(last, at)
+    # Older rows do not come up again unless they change; the conversation's own row always does.
+    kept = {
+        key: value
+        for key, value in seen.items()
+        if key.startswith("session/") or int(value.partition("@")[2]) >= last - OVERLAP
+    }
+    return Chunk(entries, Mark(last, kept))
+
+
+def _changed(connection: sqlite3.Connection, vendor_id: str, since: int, *, first: bool) -> Iterator[tuple[str, Row]]:
+    if first:
+        yield from (("project", dict(row)) for row in connection.execute(QUERIES["project"], (vendor_id,)))
+
+    def rows(rank: int, query: str, *given: object) -> Iterator[tuple[int, int, str, Row]]:
+        for row in connection.execute(QUERIES[query], given):
+            yield int(row["time_updated"]), rank, str(row["id"]), dict(row)
+
+    sources = (rows(1, "session", vendor_id), rows(2, "messages", vendor_id, since), rows(3, "parts", vendor_id, since))
+    for _at, rank, _id, row in heapq.merge(*sources, key=lambda one: one[:3]):
+        yield TABLES[rank], row
+
+
+def put_back(path: str, vendor_id: str, raws: Iterator[str], cwd: str) -> None:
+    """Insert a conversation's rows, all or none, into a database of the very same form."""
+    with opened(path, "rw") as connection:
+        columns = {
+            table: {str(row["name"]) for row in connection.execute(QUERIES["columns"], (table,))} for table in TABLES
+        }
+        connection.isolation_level = "IMMEDIATE"
+        with connection:
+            for raw in raws:
+                table, row = _row(raw, vendor_id, columns)
+                if table == "session":
+                    row["directory"] = cwd
+                elif table == "project":
+                    row["worktree"] = cwd
+                connection.execute(QUERIES[f"put_{table}"], row)
+            if connection.execute(QUERIES["session"], (vendor_id,)).fetchone() is None:
+                raise Conflict("the mirrored rows have no conversation among them", hint="import it again")
+
+
+def _row(raw: str, vendor_id: str, columns: dict[str, set[str]]) -> tuple[str, Row]:
+    record = json.loads(raw)
+    table, row = (record.get("table"), record.get("row")) if isinstance(record, dict) else (None, None)
+    if table not in TABLES or not isinstance(row, dict):
+        raise InvalidInput("a mirrored record is no row of opencode's", hint="import it again")
+    row.pop("role", None)
+    if set(row) != columns[table]:
+        differing = ", ".join(sorted(set(row) ^ columns[table]))
+        raise Conflict(
+            f"opencode's table {table} has another form here ({differing}); nothing was put back",
+            hint="use the version of opencode the conversation was mirrored from",
+        )
+    if row.get("session_id" if table in ("message", "part") else "id") != vendor_id and table != "project":
+        raise InvalidInput("a mirrored row belongs to another conversation", hint="import it again")
+    return table, row

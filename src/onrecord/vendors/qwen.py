@@ -1,0 +1,250 @@
+"""Qwen Code: ids of ours at the start, resume by id in the project's directory only, hooks in Claude's shape.
+
+After a kill in the middle of a line it glues its next record to the half line, and the resume after that silently
+begins with less history; so the tail is repaired before a resume.
+"""
+
+from __future__ import annotations
+
+from onrecord.vendors.base import SAFE_CONTEXT, dashed, has, home_of, prompted, text
+from onrecord.vendors.claude_shaped import Dialect, Shaped, hook_entries
+from onrecord.vendors.hooks import OTHER, PROMPT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from onrecord.vendors.endings import End
+    from onrecord.vendors.hooks import HookCall
+    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, Place, Request, Vendor
+
+EVENTS = {
+    "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
+    "PreCompact": None, "Stop": None, "SessionEnd": None,
+}  # fmt: skip
+SUBTYPES = frozenset({
+    "attribution_snapshot", "ui_telemetry", "file_history_snapshot", "slash_command", "chat_compression", "at_command",
+})  # fmt: skip
+RECORD_START = b'{"uuid":"'
+
+
+class Qwen(Shaped):
+    """Qwen Code."""
+
+    name = "qwen"
+    title = "Qwen Code"
+    dialect = Dialect("qwen", id_env="QWEN_CODE_SESSION_ID")
+    programs: Sequence[str] = ("qwen",)
+    context_lasts = False
+    home_variable = "QWEN_HOME"
+    own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session")
+    interrupt_keys: Sequence[str] = ("Escape",)
+    exit_keys: Sequence[str] = ("C-c", "C-c")
+    prompt_patterns: Sequence[str] = (
+        r"Allow execution",
+        r"Apply this change\?",
+        r"Yes, allow once",
+        r"Do you trust this",
+    )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Ids of ours; one directory."""
+        from onrecord.vendors.port import Capabilities
+
+        return Capabilities(
+            chooses_id=True, obtains_id=False, names=False, resumes_elsewhere=False, refuses_second_writer=False,
+            headless=True, forks=True, context_at_start="launch", context_bytes=SAFE_CONTEXT, blocks_tools=True,
+            verified=True,
+        )  # fmt: skip
+
+    def home(self, env: Mapping[str, str]) -> Path:
+        """Its config home."""
+        return home_of(env, "QWEN_HOME", ".qwen")
+
+    def start(self, request: Request) -> Launch:
+        """Begin under our id."""
+        chosen = ["--session-id", self.checked_id(request.vendor_id)] if request.vendor_id is not None else []
+        return self._launch(request, chosen, request.cwd)
+
+    def resume(self, request: Request) -> Launch:
+        """Go on by id, where it began: elsewhere it is not found."""
+        vendor_id = self.checked_id(request.vendor_id)
+        place = self.find(vendor_id, request.env)
+        return self._launch(request, ["-r", vendor_id], (place and place.cwd) or request.cwd)
+
+    def _launch(self, request: Request, chosen: list[str], cwd: str) -> Launch:
+        from onrecord.vendors.port import Launch
+
+        extra = self.checked_extra(request)
+        argv = [self.program(request), *chosen]
+        if request.headless and not has(extra, "-o", "--output-format"):
+            argv += ["-o", "stream-json"]
+        argv += extra
+        if request.prompt:
+            argv += prompted(
+                request.prompt, *(("-p", "--prompt") if request.headless else ("-i", "--prompt-interactive"))
+            )
+        return Launch(argv, {"QWEN_CODE_NO_RELAUNCH": "true"}, cwd, warnings=self.warnings(argv, request.env))
+
+    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        """Flags that wait for a person or begin something else than was meant."""
+        said = []
+        if not has(command, "-y", "--yolo", "--approval-mode"):
+            said.append("qwen without --yolo or --approval-mode stops for permissions")
+        if has(command, "-c", "--continue"):
+            said.append("qwen --continue begins a new conversation where there is none; resume by id")
+        return said
+
+    # Where conversations are
+
+    def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
+        """By the file each terminal process keeps; it may be a child of the one that was started."""
+        from onrecord.vendors.processes import conversation_of
+
+        found = conversation_of(pid, self.home(env) / "sessions")
+        return found if self.is_id(found) else None
+
+    def holders(self, place: Place, env: Mapping[str, str]) -> Iterable[int]:
+        """Running processes whose own file names the conversation."""
+        from onrecord.vendors.processes import holders_of
+
+        return holders_of(place.vendor_id, self.home(env) / "sessions")
+
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+        """In whichever project directory it is."""
+        if not self.is_id(vendor_id):
+            return None
+        home = self.home(env)
+        found = sorted((home / "projects").glob(f"*/chats/{vendor_id}.jsonl"))
+        return self._place(found[0], home) if found else None
+
+    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+        """Every conversation of every project."""
+        home = self.home(env)
+        for path in sorted((home / "projects").glob("*/chats/*.jsonl")):
+            if self.is_id(path.stem):
+                yield self._place(path, home)
+
+    def _place(self, path: Path, home: Path) -> Place:
+        from onrecord.vendors.jsonl import first_record
+        from onrecord.vendors.port import Place
+
+        first = first_record(str(path), lambda record: bool(record.get("cwd"))) or {}
+        return Place(path.stem, str(path), str(home), text(first.get("cwd")))
+
+    def is_whole(self, record: dict[str, Any]) -> bool:
+        """A record names itself and its conversation."""
+        return all(isinstance(record.get(name), str) for name in ("uuid", "sessionId", "type"))
+
+    def entry(self, raw: str, record: dict[str, Any]) -> Entry:
+        """Messages have items; snapshots and telemetry have none."""
+        from onrecord.vendors.parts import items_of
+        from onrecord.vendors.port import Entry
+
+        kind = text(record.get("type"))
+        message = record.get("message")
+        parts = message.get("parts") if isinstance(message, dict) else None
+        role = {"user": "user", "assistant": "assistant", "tool_result": "user"}.get(kind)
+        known = role is not None or (kind == "system" and record.get("subtype") in SUBTYPES)
+        return Entry(
+            raw, kind, text(record.get("uuid")), text(record.get("parentUuid")), text(record.get("timestamp")),
+            items_of(role, parts) if role else (), known,
+        )  # fmt: skip
+
+    def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
+        """A second writer; half a line; a record glued to half a line."""
+        from pathlib import Path
+
+        from onrecord.vendors import jsonl
+        from onrecord.vendors.port import Hazard
+
+        found = super().hazards(place, env)
+        if not Path(place.path).is_file():
+            return found
+        if jsonl.unfinished_tail(place.path):
+            found.append(Hazard(
+                "torn_tail", "the last line is unfinished; the next record would be glued to it and history lost later",
+                "take the unfinished line off (it is kept beside the file)", (place.path,), fatal=True,
+            ))  # fmt: skip
+        if jsonl.glued_lines(place.path, self.is_whole, RECORD_START):
+            found.append(Hazard(
+                "glued", "a record is glued to an unfinished one; everything before it would be missing after a resume",
+                "write every whole record on a line of its own (the old file is kept beside it)", (place.path,),
+                fatal=True,
+            ))  # fmt: skip
+        return found
+
+    def mend(self, hazard: Hazard, place: Place, env: Mapping[str, str]) -> None:
+        """Repair lines; never end somebody's process."""
+        from onrecord.vendors import jsonl
+
+        if hazard.code == "torn_tail":
+            jsonl.cut_tail(place.path)
+        elif hazard.code == "glued":
+            jsonl.repair(place.path, self.is_whole)
+        else:
+            super().mend(hazard, place, env)
+
+    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
+        """Into the project of `cwd`. It refuses records of another directory, so theirs becomes the new one."""
+        import os
+
+        from onrecord.vendors.jsonl import write_new
+
+        self.checked_id(place.vendor_id)
+        self.absent(place, env)
+        home = self.home(env)
+        here = os.path.realpath(cwd)
+        path = home / "projects" / dashed(here) / "chats" / f"{place.vendor_id}.jsonl"
+        write_new(path, (_moved(raw, place.cwd, here) for raw in entries))
+        return self._place(path, home)
+
+    def ending(self, record: dict[str, Any]) -> End:
+        """The result record."""
+        from onrecord.vendors.endings import End, text_in
+
+        if record.get("type") == "result":
+            failed = bool(record.get("is_error")) or record.get("subtype", "success") != "success"
+            return End(not failed, text_in(record.get("error")) or text_in(record.get("result")) if failed else "")
+        return End(None, text_in(record.get("error")))
+
+    # Hooks
+
+    def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
+        """One settings file for hooks and servers."""
+        from onrecord.vendors.port import USER_SCOPE, HookFile
+
+        home = self.home(env) if scope == USER_SCOPE else root / ".qwen"
+        told = home / "QWEN.md" if scope == USER_SCOPE else root / "QWEN.md"
+        return [HookFile(home / "settings.json", "hooks"), HookFile(told, "instructions"),
+                HookFile(home / "settings.json", "mcp")]  # fmt: skip
+
+    def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
+        """What is merged into its settings. No timeout: its unit is not documented, and our hook has its own."""
+        return {"hooks": hook_entries(command, self.name, EVENTS)}
+
+    def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
+        """It calls the prompt's hook after tools as well, with nothing in it; that is no prompt."""
+        call = super().parse_hook(payload, env)
+        call.prompt = text(payload.get("submitted_prompt")) or call.prompt
+        if call.moment == PROMPT and not call.prompt:
+            call.moment = OTHER
+        return call
+
+
+def _moved(raw: str, before: str, now: str) -> str:
+    import json
+
+    if not before or before == now:
+        return raw
+    record = json.loads(raw)
+    if isinstance(record, dict) and record.get("cwd") == before:
+        record["cwd"] = now
+        return json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+    return raw
+
+
+VENDOR: Vendor = Qwen()

@@ -1,0 +1,118 @@
+"""Which processes belong to an agent, and which one has a conversation: asked of /proc, never guessed by age or place.
+
+Everything an agent starts inherits the token of its start (`ONRECORD_SPAWN`), also what it puts into sessions and
+groups of its own: by it, what is left of a killed agent is found.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onrecord.machine import started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from onrecord.vendors.port import Vendor
+
+SPAWN_VARIABLE = "ONRECORD_SPAWN"
+END_SECONDS = 5.0
+"""How long processes have between being asked to end and being killed."""
+_LOOK = 0.05
+_LEADING_WORDS = 3
+"""A program is named by one of the first words of its command line: itself, or after an interpreter and its option."""
+
+
+def processes() -> Iterator[int]:
+    """The processes of this user, without this one. None where there is no /proc."""
+    try:
+        names = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - names are all it needs
+    except OSError:
+        return
+    own, user = os.getpid(), os.getuid()
+    for name in names:
+        with suppress(OSError):
+            if int(name) != own and os.stat(f"/proc/{name}").st_uid == user:  # noqa: PTH116 - as above
+                yield int(name)
+
+
+def words_of(pid: int) -> list[str]:
+    """The command line of a process; empty when it is gone or not ours to see."""
+    return [word.decode(errors="replace") for word in _read(pid, "cmdline").split(b"\0") if word]
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment a process was started with; empty when it is gone or not ours to see."""
+    pairs = (entry.decode(errors="surrogateescape").partition("=") for entry in _read(pid, "environ").split(b"\0"))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def spawned(token: str) -> list[int]:
+    """Everything alive that came from one start of an agent."""
+    wanted = f"{SPAWN_VARIABLE}={token}".encode()
+    return [pid for pid in processes() if wanted in _read(pid, "environ").split(b"\0") and started(pid) is not None]
+
+
+def end_spawned(token: str, *, grace: float = END_SECONDS) -> list[int]:
+    """End everything that came from one start: asked first, killed when it stays. Returns what there was."""
+    found = spawned(token)
+    _signal(found, signal.SIGTERM)
+    deadline = time.monotonic() + (grace if found else 0)
+    while time.monotonic() < deadline and spawned(token):
+        time.sleep(_LOOK)
+    deadline = time.monotonic() + END_SECONDS  # what hangs in the kernel cannot be waited for
+    while (rest := spawned(token)) and time.monotonic() < deadline:  # what was started in the meantime, too
+        found += [pid for pid in rest if pid not in found]
+        _signal(rest, signal.SIGKILL)
+        time.sleep(_LOOK)
+    return found
+
+
+def _signal(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def is_program_of(of: Vendor, words: list[str]) -> bool:
+    """Whether a command line runs a vendor's program, directly or by an interpreter."""
+    return any(os.path.basename(word) in of.programs for word in words[:_LEADING_WORDS])  # noqa: PTH119 - hundreds of them
+
+
+def writers(of: Vendor, vendor_id: str, env: Mapping[str, str]) -> list[int]:
+    """The living processes that have a conversation: their lock and pid files say so, or their command line does."""
+    found = []
+    for pid in processes():
+        words = words_of(pid)
+        if not is_program_of(of, words) or started(pid) is None:
+            continue
+        named = any(word == vendor_id or word.endswith(f"={vendor_id}") for word in words)
+        if named or of.locate(pid, {**env, **environment_of(pid)}) == vendor_id:
+            found.append(pid)
+    return found
+
+
+def running(of: Vendor) -> Iterator[int]:
+    """The living processes of a vendor's program."""
+    return (pid for pid in processes() if is_program_of(of, words_of(pid)) and started(pid) is not None)
+
+
+def directory_of(pid: int) -> str:
+    """Where a process stands; empty when that cannot be seen."""
+    try:
+        return str(Path(f"/proc/{pid}/cwd").readlink())
+    except OSError:
+        return ""
+
+
+def _read(pid: int, what: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{what}", "rb") as file:  # noqa: PTH123 - hundreds of them
+            return file.read()
+    except OSError:
+        return b""

@@ -1,0 +1,88 @@
+"""A store, a home and a directory of the test's own, with a program that behaves like Claude Code on PATH."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onrecord.connect import connect
+from onrecord.machine import started
+from onrecord.session.handle import Session
+from onrecord.session.records import Records
+from tests.cli.conftest import Command
+
+PRETENDER = Path(__file__).with_name("pretender.py")
+
+
+class Desk(Command):
+    """Runs `onrecord` beside a pretended Claude Code."""
+
+    def __init__(self, place: Path, bytecode: Path) -> None:
+        super().__init__(place, bytecode)
+        bin_ = place / "bin"
+        bin_.mkdir()
+        program = bin_ / "claude"
+        program.write_text(f"#!{sys.executable}\n" + PRETENDER.read_text())
+        program.chmod(0o755)
+        self.home = place / ".claude"
+        self.plan_file = place / "plan"
+        self.environment["PATH"] = f"{bin_}{os.pathsep}{self.environment['PATH']}"
+        self.environment["PRETENDER_PLAN"] = str(self.plan_file)
+        self.plan("answer")
+
+    def plan(self, *steps: str) -> None:
+        """What the next runs of the pretender do; the last step is for all further ones."""
+        self.plan_file.write_text("\n".join(steps))
+
+    def records(self) -> Records:
+        return connect(str(self.store), project=str(self.project))
+
+    def session(self, name: str) -> Session:
+        return self.records().get(name)
+
+    def links(self, name: str, agent: str = "claude") -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.session(name).views.roster.agents[agent]["links"]
+        return found
+
+    def transcripts(self) -> list[Path]:
+        return sorted(self.home.glob("projects/*/*.jsonl"))
+
+    def prompts(self) -> list[str]:
+        """Every prompt that reached a conversation, in order."""
+        lines = [line for path in self.transcripts() for line in path.read_text().splitlines()]
+        said = [json.loads(line) for line in lines]
+        return [one["message"]["content"] for one in said if one["type"] == "user"]
+
+    def interruptions(self, name: str) -> list[dict[str, Any]]:
+        return [event.data for event in self.session(name).events(kinds=("interruption.recorded",))]
+
+
+@pytest.fixture(scope="session")
+def bytecode(tmp_path_factory) -> Path:
+    """Compiled modules, kept for the whole run."""
+    place: Path = tmp_path_factory.mktemp("bytecode")
+    return place
+
+
+@pytest.fixture
+def desk(tmp_path, bytecode) -> Desk:
+    return Desk(tmp_path, bytecode)
+
+
+def until(met: Callable[[], Any], patience: float = 30.0) -> Any:
+    """Wait for something another process does; what it turned out to be."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        if found := met():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen in time")
+
+
+def gone(pid: int) -> bool:
+    return bool(until(lambda: started(pid) is None))

@@ -1,0 +1,249 @@
+"""Mirroring: a growing transcript is on record word for word, once, whoever takes it in and whatever happens."""
+
+import json
+import multiprocessing
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from onrecord import connect
+from onrecord.errors import InvalidInput, NotFound
+from onrecord.vendors import mirroring
+from onrecord.vendors.mirroring import kept, mirror, standing
+from onrecord.vendors.port import Place
+
+ID = "aaaaaaaa-0000-4000-8000-000000000001"
+
+
+class Conversation:
+    """A transcript of Claude Code that a test writes, and the session it is linked to."""
+
+    def __init__(self, place: Path) -> None:
+        self.store = place / "store.db"
+        self.path = place / "home" / "projects" / "-p" / f"{ID}.jsonl"
+        self.path.parent.mkdir(parents=True)
+        self.env = {"CLAUDE_CONFIG_DIR": str(place / "home"), "HOME": str(place)}
+        self.count = 0
+        self.session = connect(str(self.store), project="p").create("fix", agent="claude")
+        self.session.locate("claude", ID, reason="startup")
+
+    def write(self, *texts: str, end: str = "\n") -> None:
+        with self.path.open("a") as file:
+            for text in texts:
+                self.count += 1
+                record = {"type": "user", "uuid": f"u{self.count}", "sessionId": ID, "cwd": "/p",
+                          "message": {"role": "user", "content": text}}  # fmt: skip
+                file.write(json.dumps(record) + end)
+
+    def lines(self) -> list[str]:
+        return self.path.read_text().splitlines()
+
+    def mirror(self, **options):
+        return mirror(self.session, "claude", ID, self.env, **options)
+
+    def kept(self) -> list[str]:
+        return [one.raw for one in kept(self.session, "claude", ID)]
+
+
+@pytest.fixture
+def conversation(tmp_path) -> Conversation:
+    return Conversation(tmp_path)
+
+
+def test_what_grew_is_taken_and_nothing_twice(conversation):
+    """Incremental and idempotent: the mark is what the newest part on record says."""
+    conversation.write("one", "two")
+    assert conversation.mirror().records == 2
+    position = conversation.session.head.position
+    assert conversation.mirror().records == 0
+    assert conversation.session.refresh().head.position == position
+    conversation.write("three")
+    assert conversation.mirror().records == 1
+    assert conversation.kept() == conversation.lines()
+    (first, second) = conversation.session.events(kinds=("payload.kept",))
+    assert first.data["mark_after"] == second.data["mark_before"]
+    assert first.id == f"mirror/claude/{ID}/0/0"
+
+
+def test_torn_lines_are_counted_and_an_unfinished_one_is_waited_for(conversation):
+    """A line that is cut off is not kept and not rewritten; one that is still being written is read when it is whole."""
+    conversation.write("one")
+    with conversation.path.open("a") as file:
+        file.write('{"type": "user", "mess\n')
+    conversation.write("two", end="")
+    whole = conversation.path.read_bytes()
+    conversation.path.write_bytes(whole[:-10])
+    done = conversation.mirror()
+    assert (done.records, done.torn) == (1, 1)
+    conversation.path.write_bytes(whole + b"\n")
+    assert conversation.mirror().records == 1
+    assert len(conversation.kept()) == 2
+    assert conversation.path.read_bytes() == whole + b"\n"
+
+
+def test_a_file_that_was_replaced_begins_a_new_generation(conversation):
+    """The vendor rewrote its file: what is there now is taken anew, and what was there before stays on record."""
+    conversation.write("one", "two")
+    conversation.mirror()
+    conversation.path.unlink()
+    conversation.write("another", "one")
+    done = conversation.mirror()
+    assert (done.rewritten, done.records) == (True, 2)
+    assert conversation.kept() == conversation.lines()
+    everything = [
+        line for event in conversation.session.events(kinds=("payload.kept",)) for line in event.data["lines"]
+    ]
+    assert len(everything) == 4
+
+
+def follow(place: str, env: dict[str, str]) -> None:
+    session = connect(place, project="p").get("fix", agent="claude")
+    while not Path(env["DONE"]).exists():
+        mirror(session, "claude", ID, env)
+    mirror(session, "claude", ID, env)
+
+
+def test_many_who_mirror_at_once_take_everything_once(conversation, tmp_path, count):
+    """Hook, wrapper and person at the same time, on a file that grows: every record once, in order."""
+    conversation.write("begin")
+    env = conversation.env | {"DONE": str(tmp_path / "done")}
+    spawn = multiprocessing.get_context("spawn")
+    several = [spawn.Process(target=follow, args=(str(conversation.store), env)) for _ in range(3)]
+    for one in several:
+        one.start()
+    for number in range(count(60, 2000)):
+        conversation.write(*(f"{number}/{part}" for part in range(5)))
+        time.sleep(0.005)
+    (tmp_path / "done").touch()
+    for one in several:
+        one.join(60)
+        assert one.exitcode == 0
+    assert conversation.kept() == conversation.lines()
+
+
+def test_killed_in_the_middle_it_goes_on_where_it_was(conversation, count):
+    """SIGKILL at any moment: the next one takes the rest, and nothing is there twice or missing."""
+    conversation.write(*(f"record {number} " + "x" * 2000 for number in range(3000)))
+    code = (
+        "import sys; from onrecord import connect; from onrecord.vendors import mirroring\n"
+        "mirroring.CHUNK_BYTES = 20_000\n"
+        f"s = connect({str(conversation.store)!r}, project='p').get('fix', agent='claude')\n"
+        f"print('go', flush=True); mirroring.mirror(s, 'claude', {ID!r}, {conversation.env!r})\n"
+    )
+    for number in range(count(3, 50)):
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(0.02 * (number + 1))
+            process.kill()
+    partly = len(conversation.kept())
+    conversation.mirror()
+    assert partly <= 3000
+    assert conversation.kept() == conversation.lines()
+
+
+def test_a_large_transcript_needs_little_memory(conversation, count):
+    """Gigabyte files go through in pieces: the process stays small whatever the size of the file."""
+    line = json.dumps(
+        {"type": "user", "uuid": "u", "sessionId": ID, "message": {"role": "user", "content": "x" * 60_000}}
+    )
+    size = count(96, 1100) * 1024 * 1024
+    with conversation.path.open("w") as file:
+        while file.tell() < size:
+            file.write(line + "\n")
+    code = (
+        "import resource; from onrecord import connect; from onrecord.vendors.mirroring import kept, mirror\n"
+        f"s = connect({str(conversation.store)!r}, project='p').get('fix', agent='claude')\n"
+        f"done = mirror(s, 'claude', {ID!r}, {conversation.env!r})\n"
+        f"print(done.records, sum(1 for _ in kept(s, 'claude', {ID!r})), "
+        "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    records, again, megabytes = map(int, told)
+    assert records == again == size // (len(line) + 1) + 1
+    assert megabytes < 80
+
+
+def test_a_record_larger_than_an_event_may_be_is_kept_in_pieces(conversation, monkeypatch):
+    """One enormous record is on record whole, over several events of one commit."""
+    monkeypatch.setattr(mirroring, "PIECE_CHARACTERS", 1000)
+    conversation.write("small", "y" * 5500, "small again")
+    conversation.mirror()
+    assert conversation.kept() == conversation.lines()
+    assert all(
+        sum(map(len, event.data["lines"])) <= 1000 for event in conversation.session.events(kinds=("payload.kept",))
+    )
+    conversation.write("later")
+    assert conversation.mirror().records == 1
+
+
+def test_what_was_erased_is_not_brought_back(conversation):
+    """After an erasure the mirror goes on with what is new; the erased part stays erased, and that is known."""
+    conversation.write("my password is hunter2")
+    conversation.mirror()
+    position = standing(conversation.session, "claude", ID).position
+    conversation.session.erase("a password", positions=[position])
+    assert conversation.mirror().records == 0
+    conversation.write("later")
+    assert conversation.mirror().records == 1
+    assert "hunter2" not in json.dumps(conversation.kept())
+    assert mirroring.has_gaps(conversation.session, "claude", ID)
+
+
+def test_a_hook_gives_it_a_moment_and_the_next_one_goes_on(conversation, monkeypatch):
+    """Bounded in time: what was not reached is taken the next time."""
+    monkeypatch.setattr(mirroring, "CHUNK_BYTES", 100)
+    conversation.write(*(f"record {number}" for number in range(50)))
+    done = conversation.mirror(seconds=0)
+    assert (done.complete, done.records) == (False, 1)
+    while not conversation.mirror(seconds=0).complete:
+        pass
+    assert conversation.kept() == conversation.lines()
+
+
+def test_a_session_that_has_ended_is_left_alone(conversation):
+    """A closed session takes nothing more, and that is said instead of raised."""
+    conversation.write("one")
+    conversation.session.close()
+    assert conversation.mirror().why_not == "the session is closed"
+
+
+def test_only_linked_conversations_are_mirrored(conversation):
+    """An id that no link names is refused; a missing file is said."""
+    with pytest.raises(NotFound):
+        mirror(conversation.session, "claude", "bbbbbbbb-0000-4000-8000-000000000001", conversation.env)
+    assert conversation.mirror().why_not == "the vendor's file is not there"
+
+
+@pytest.mark.parametrize("hostile", ["../../etc/passwd", "a\nb", "x" * 300, "\x1b[2J", ""])
+def test_hostile_ids_become_no_path_and_no_event(conversation, hostile):
+    """T08: what is no id of a conversation is refused before a file is looked for, or simply not found."""
+    position = conversation.session.head.position
+    try:
+        conversation.session.locate("claude", hostile)
+    except InvalidInput:
+        assert conversation.session.refresh().head.position == position
+    else:
+        assert mirror(conversation.session, "claude", hostile, conversation.env).why_not
+
+
+def test_the_place_may_be_given(conversation, tmp_path):
+    """A hook knows the file: it need not be found by id."""
+    elsewhere = tmp_path / "elsewhere.jsonl"
+    conversation.write("one")
+    conversation.path.rename(elsewhere)
+    assert conversation.mirror(place=Place(ID, str(elsewhere), "", "")).records == 1
+
+
+def test_a_record_from_elsewhere_cannot_point_at_other_files(conversation, tmp_path):
+    """A path in the record is only believed where the file really holds the conversation."""
+    secret = tmp_path / "secret.jsonl"
+    secret.write_text('{"type": "user", "password": "hunter2"}\n')
+    conversation.session.locate("claude", ID, transcript=str(secret))
+    assert conversation.mirror().why_not == "the vendor's file is not there"
+    conversation.write("one")
+    assert conversation.mirror().path == str(conversation.path)
+    assert "hunter2" not in json.dumps(conversation.kept())

@@ -1,0 +1,193 @@
+"""Starting agents: on record before they run, linked by a chosen id, mirrored, and judged when they end."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onrecord import machine
+from tests.agents.conftest import gone, until
+
+
+def test_a_headless_run_is_on_record_from_its_id_to_its_end(desk):
+    """G12, A21, A25: the conversation is linked under an id chosen up front, mirrored, and its run has a number."""
+    done = desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
+    assert done.code == 0, done
+    assert '"result": "done"' in done.out
+    (link,) = desk.links("fix")
+    assert (link["vendor"], link["first"]["reason"], link["last"]["cwd"]) == ("claude", "startup", str(desk.project))
+    assert link["last"]["transcript"] == str(desk.transcripts()[0])
+    session = desk.session("fix")
+    joined = [event for event in session.events(kinds=("agent.joined",)) if event.by == "claude"]
+    assert len(joined[0].data["spawn"]) == 32
+    mirrored = [line for event in session.events(kinds=("payload.kept",)) for line in event.data.get("lines", [])]
+    assert mirrored == desk.transcripts()[0].read_text().splitlines()
+    assert not session.views.roster.agents["claude"]["here"]
+    assert desk.interruptions("fix") == []
+
+
+def test_what_an_agent_starts_knows_whose_it_is(desk, tmp_path):
+    """A hook and a command of the agent need not guess: session, agent, spawn token and store are in its environment."""
+    spy = tmp_path / "bin" / "claude"
+    spy.write_text(f"#!/bin/sh\nenv > {tmp_path}/seen\n" + 'exec "$(dirname "$0")/real" "$@"\n')
+    real = tmp_path / "bin" / "real"
+    real.write_bytes(Path(__file__).with_name("pretender.py").read_bytes())
+    real.write_text(f"#!{sys.executable}\n" + real.read_text())
+    real.chmod(0o755)
+    desk.ok("start", "claude", "--name", "fix", "--agent", "worker", "-p", "go")
+    seen = dict(line.split("=", 1) for line in (tmp_path / "seen").read_text().splitlines() if "=" in line)
+    session = desk.session("fix")
+    (joined,) = [event for event in session.events(kinds=("agent.joined",)) if event.by == "worker"]
+    assert (seen["ONRECORD_SESSION"], seen["ONRECORD_AGENT"]) == (session.id, "worker")
+    assert seen["ONRECORD_SPAWN"] == joined.data["spawn"]
+    assert seen["ONRECORD_STORE"].endswith(str(desk.store))
+
+
+@pytest.mark.parametrize(
+    ("step", "cause", "code"),
+    [("limit 3600", "usage_window", 1), ("die", "killed", 137), ("refuse", "refused", 1), ("no-end", "unknown", 1)],
+)  # fmt: skip
+def test_a_run_that_stopped_is_never_completed(desk, step, cause, code):
+    """G01 to G05, G09, G10: why a run stopped is on record with the reset time; the command does not succeed."""
+    desk.plan(step)
+    done = desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
+    assert done.code == code, done
+    (stop,) = desk.interruptions("fix")
+    assert stop["cause"] == cause
+    assert (stop["resets_at"] is not None) is (cause == "usage_window")
+    assert stop["prompt"]
+    assert "onrecord resume fix" in done.err
+
+
+def test_what_a_killed_agent_left_running_is_ended(desk, tmp_path):
+    """T12 and orphans: a tool's process in a session of its own does not outlive a killed agent."""
+    desk.plan(f"tool-then-die {tmp_path}/child")
+    assert desk.run("start", "claude", "--name", "fix", "-p", "go").code == 137
+    assert gone(int((tmp_path / "child").read_text()))
+
+
+def test_ending_the_wrapper_ends_the_agent_and_says_so(desk, tmp_path):
+    """SIGTERM to `onrecord start` ends the agent with it; the interruption is on record."""
+    desk.plan(f"hang {tmp_path}/pid")
+    with desk.started("start", "claude", "--name", "fix", "-p", "go", stdin=subprocess.DEVNULL) as wrapper:
+        pid = int(until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
+        wrapper.send_signal(signal.SIGTERM)
+        wrapper.communicate(timeout=30)
+    assert gone(pid)
+    assert [stop["cause"] for stop in desk.interruptions("fix")] == ["killed"]
+
+
+def test_a_flood_of_output_is_passed_on_whole_and_a_deaf_reader_stops_nobody(desk):
+    """T12: everything goes through in order; when nobody reads any more, the agent still runs to its end."""
+    desk.plan("flood 3000")
+    done = desk.run("start", "claude", "--name", "fix", "-p", "go")
+    assert len(done.out.splitlines()) == 3002
+    with desk.started("start", "claude", "--name", "other", "-p", "go", stdin=subprocess.DEVNULL) as wrapper:
+        wrapper.stdout.close()
+        assert wrapper.wait(30) == 0
+        wrapper.stderr.read()
+    assert desk.interruptions("other") == []
+
+
+def test_two_agents_of_one_vendor_in_one_directory_are_told_apart(desk):
+    """T02: each has its own conversation, though both ran in the same directory at the same time."""
+    pair = [
+        desk.started("start", "claude", "--name", "team", "--agent", agent, "-p", f"I am {agent}", stdin=subprocess.DEVNULL)
+        for agent in ("one", "two")
+    ]  # fmt: skip
+    for wrapper in pair:
+        out, err = wrapper.communicate(timeout=60)
+        assert wrapper.returncode == 0, (out, err)
+    for agent in ("one", "two"):
+        (link,) = desk.links("team", agent)
+        assert f"I am {agent}" in Path(link["last"]["transcript"]).read_text()
+    assert len(desk.transcripts()) == 2
+
+
+def test_two_terminals_do_not_have_one_agent(desk, tmp_path):
+    """A second start of the same agent is refused while the first one runs."""
+    desk.plan(f"hang {tmp_path}/pid")
+    with desk.started("start", "claude", "--name", "fix", "-p", "go", stdin=subprocess.DEVNULL) as wrapper:
+        until((tmp_path / "pid").exists)
+        error = desk.error("start", "claude", "--name", "fix", "-p", "again", code=7, kind="lease_held")
+        assert "fix" in error["message"] or "claude" in error["message"]
+        wrapper.send_signal(signal.SIGINT)
+        wrapper.communicate(timeout=30)
+    assert [stop["cause"] for stop in desk.interruptions("fix")] == ["user"]
+
+
+@pytest.mark.parametrize("name", ["../../etc", "a/b", "-x", "a b", "x" * 65, "\x1b[2J"])
+def test_hostile_names_start_nothing(desk, name):
+    """T08: a name that could be a path, an option or a terminal sequence is refused before anything runs."""
+    for words in (["--name", name], ["--name", "fix", "--agent", name]):
+        done = desk.run("start", "claude", f"{words[0]}={words[1]}", *words[2:], "-p", "go")
+        assert done.code == 2, done
+    assert desk.transcripts() == []
+
+
+def test_a_missing_program_is_one_clear_error_and_nothing_is_opened(desk):
+    """Where the vendor's program is not installed, no session is made."""
+    (desk.place / "bin" / "claude").unlink()
+    desk.environment["PATH"] = "/usr/bin:/bin"
+    error = desk.error("start", "claude", "--name", "fix", "-p", "go", code=4, kind="not_found")
+    assert "Claude Code" in error["message"]
+    assert desk.run("list").out == ""
+
+
+def test_without_a_terminal_an_interactive_start_says_what_to_do(desk):
+    """An interactive agent needs a terminal; -p is named."""
+    error = desk.error("start", "claude", "--name", "fix", code=2, kind="usage")
+    assert "-p" in error["hint"]
+
+
+def test_the_answer_as_json_is_one_envelope(desk):
+    """--json: the agent's stream is not mixed into the answer."""
+    data = desk.data("start", "claude", "--name", "fix", "-p", "go", kind="agent_run")
+    assert (data["state"], data["finished"], data["cause"], data["agent"]) == ("started", True, "finished", "claude")
+    assert json.dumps(data["vendor_id"]) in desk.transcripts()[0].read_text()
+
+
+def test_a_process_that_ended_before_it_was_looked_at_holds_nothing():
+    """An agent that is gone before its start time could be read is gone, and nobody waits for it."""
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+        about = machine.identity_of(process.pid)
+    assert about["started"] is None
+    assert machine.is_gone(about)
+
+
+CODEX = """
+import json, os, sys
+from pathlib import Path
+if sys.argv[1] != "exec":
+    sys.exit(1)  # no app server: an older program, or one that is not allowed to
+id_ = "01a1dde8-02a1-7892-85d5-b605ca9d0f82"
+print(json.dumps({"type": "thread.started", "thread_id": id_}), flush=True)
+said = {"timestamp": "2026-11-15T06:32:12.000Z", "type": "session_meta",
+        "payload": {"id": id_, "session_id": id_, "cwd": os.getcwd(), "timestamp": "2026-11-15T06:32:12.000Z"}}
+home = Path(os.environ["HOME"]) / ".codex/sessions/2026/11/15"
+home.mkdir(parents=True, exist_ok=True)
+with (home / f"rollout-2026-11-15T06-32-12-{id_}.jsonl").open("a") as file:
+    file.write(json.dumps(said) + "\\n")
+print(json.dumps({"type": "turn.completed", "usage": {}}), flush=True)
+"""
+
+
+def test_an_id_that_cannot_be_had_before_is_learned_from_the_stream(desk):
+    """T03: where neither we nor the vendor can name the conversation first, its stream does; never the newest file."""
+    decoy = (
+        desk.place / ".codex/sessions/2027/01/01/rollout-2027-01-01T00-00-00-01a1ddec-2375-7ee0-bade-e44cc4ed7f0c.jsonl"
+    )
+    decoy.parent.mkdir(parents=True)
+    decoy.write_text('{"type": "session_meta", "payload": {}}\n')
+    program = desk.place / "bin" / "codex"
+    program.write_text(f"#!{sys.executable}\n{CODEX}")
+    program.chmod(0o755)
+    data = desk.data("start", "codex", "--name", "fix", "-p", "go", kind="agent_run")
+    assert (data["vendor_id"], data["finished"]) == ("01a1dde8-02a1-7892-85d5-b605ca9d0f82", True)
+    (link,) = desk.links("fix", "codex")
+    assert Path(link["last"]["transcript"]).name.endswith(f"{link['id']}.jsonl")
+    assert (link["first"]["cwd"], link["first"]["reason"]) == (str(desk.project), "startup")

@@ -1,0 +1,217 @@
+"""An agent on the person's terminal: Ctrl-C is the agent's, and the terminal is given back as it was."""
+
+import os
+import pty
+import select
+import shlex
+import signal
+import termios
+import time
+
+import pytest
+
+from onrecord.machine import started
+from onrecord.vendors.mirroring import kept
+from tests.agents.conftest import until
+from tests.cli.conftest import SCRIPT
+
+
+class Terminal:
+    """`onrecord` on a terminal of its own, with a person at the keys."""
+
+    def __init__(self, desk, *words, shell=False):
+        self.pid, self.file = pty.fork()
+        if self.pid == 0:
+            os.chdir(desk.project)
+            if shell:
+                bash = ["bash", "--norc", "--noprofile", "-i"]
+                os.execve("/bin/bash", bash, desk.environment | {"PS1": "$ ", "HISTFILE": ""})
+            os.execve(SCRIPT, [str(SCRIPT), *words], desk.environment)
+        self.shown = ""
+        if shell:
+            self.keys(shlex.join([str(SCRIPT), *words]) + "\n")
+
+    def wait_for(self, text, patience=30.0):
+        deadline = time.monotonic() + patience
+        while text not in self.shown:
+            assert time.monotonic() < deadline, self.shown
+            self._read(0.2)
+        self.shown = self.shown.partition(text)[2]
+
+    def _read(self, seconds):
+        if select.select([self.file], [], [], seconds)[0]:
+            try:
+                self.shown += os.read(self.file, 65_536).decode(errors="replace")
+            except OSError:
+                return False
+        return True
+
+    def keys(self, text):
+        os.write(self.file, text.encode())
+
+    def end(self):
+        """Its exit status."""
+        deadline = time.monotonic() + 30
+        while self._read(0.2) and time.monotonic() < deadline:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                break
+        else:
+            _pid, status = os.waitpid(self.pid, 0)
+        os.close(self.file)
+        return os.waitstatus_to_exitcode(status)
+
+
+def test_a_person_talks_to_the_agent_and_it_is_on_record(desk):
+    """Interactive: keys reach the agent, Ctrl-C interrupts its turn and not the wrapper, and all is mirrored."""
+    terminal = Terminal(desk, "start", "claude", "--name", "fix")
+    terminal.wait_for("ready")
+    terminal.keys("hello\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("\x03")
+    terminal.wait_for("INTERRUPTED")
+    terminal.keys("still here\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    assert terminal.end() == 0
+    assert desk.prompts() == ["hello", "still here"]
+    assert desk.interruptions("fix") == []
+    (link,) = desk.links("fix")
+    session = desk.session("fix")
+    mirrored = [line for event in session.events(kinds=("payload.kept",)) for line in event.data["lines"]]
+    assert len(mirrored) == 4
+    assert link["last"]["transcript"] == str(desk.transcripts()[0])
+
+
+def test_resumed_on_a_terminal_it_is_verified_by_its_pid_file_and_growth(desk):
+    """The id is read from the agent's own pid file while it runs; the transcript grows: verified."""
+    desk.ok("start", "claude", "--name", "fix", "-p", "go")
+    terminal = Terminal(desk, "resume", "fix")
+    terminal.wait_for("ready")
+    time.sleep(0.5)
+    terminal.keys("hello\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    terminal.wait_for("verified: its id")
+    assert terminal.end() == 0
+    assert desk.prompts() == ["go", "hello"]
+    assert desk.links("fix")[0]["last"]["verified"] is True
+
+
+def test_a_conversation_in_which_nothing_was_said_is_begun_anew(desk):
+    """Left before the first prompt, the vendor has written nothing: that is the reason that is told."""
+    terminal = Terminal(desk, "start", "claude", "--name", "fix")
+    terminal.wait_for("ready")
+    terminal.keys("exit\n")
+    assert terminal.end() == 0
+    error = desk.error("resume", "fix", "--policy", "must", "-p", "go", code=10, kind="not_restored")
+    assert error["message"] == "not restored, because nothing was ever said in it"
+    assert desk.data("resume", "fix", "-p", "go", kind="resumption")["state"] == "fresh"
+
+
+def test_a_terminal_that_a_killed_agent_left_raw_is_restored(desk):
+    """SIGKILL in raw mode: the terminal is as it was before, and the kill is on record."""
+    terminal = Terminal(desk, "start", "claude", "--name", "fix")
+    terminal.wait_for("ready")
+    before = termios.tcgetattr(terminal.file)
+    terminal.keys("raw\n")
+    terminal.wait_for("RAW")
+    terminal.wait_for("interrupted (killed)")
+    assert termios.tcgetattr(terminal.file)[3] == before[3]
+    assert terminal.end() == 128 + signal.SIGKILL
+    assert [stop["cause"] for stop in desk.interruptions("fix")] == ["killed"]
+
+
+def test_a_closed_terminal_ends_the_agent_with_it(desk):
+    """The window is closed: nothing of the agent stays behind, and why is on record."""
+    terminal = Terminal(desk, "start", "claude", "--name", "fix")
+    terminal.wait_for("ready")
+    pid = until(lambda: desk.links("fix")[0]["last"].get("process"))["pid"]
+    os.close(terminal.file)
+    until(lambda: started(pid) is None)
+    os.waitpid(terminal.pid, 0)
+    assert [stop["cause"] for stop in desk.interruptions("fix")] == ["killed"]
+
+
+def test_an_agent_that_stops_itself_is_continued_with_the_wrapper(desk):
+    """Ctrl-Z: where no shell could bring it back, an agent that stopped itself goes on at once."""
+    terminal = Terminal(desk, "start", "claude", "--name", "fix")
+    terminal.wait_for("ready")
+    terminal.keys("stop\n")
+    time.sleep(0.5)
+    terminal.keys("hello\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    assert terminal.end() == 0
+
+
+def test_in_a_shell_a_stopped_agent_is_brought_back_with_fg(desk):
+    """Ctrl-Z under job control: the shell is there again, and `fg` brings back wrapper and agent."""
+    terminal = Terminal(desk, "start", "claude", "--name", "fix", shell=True)
+    terminal.wait_for("ready")
+    terminal.keys("stop\n")
+    terminal.wait_for("Stopped")
+    terminal.keys("echo here-$((40 + 2))\n")
+    terminal.wait_for("here-42")
+    terminal.keys("fg\n")
+    time.sleep(0.5)
+    terminal.keys("hello\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    terminal.keys("exit\n")
+    assert terminal.end() == 0
+    assert desk.prompts() == ["hello"]
+
+
+def test_a_hook_tells_the_conversation_where_no_file_does(desk):
+    """A program without pid files: the hook puts the id on record, and that verifies it."""
+    desk.ok("start", "claude", "--name", "fix", "-p", "go")
+    desk.environment |= {"PRETENDER_SECRETIVE": "1", "PRETENDER_HOOK": str(SCRIPT)}
+    terminal = Terminal(desk, "resume", "fix")
+    terminal.wait_for("ready")
+    terminal.keys("hello\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    terminal.wait_for("verified: its id")
+    assert terminal.end() == 0
+    assert desk.links("fix")[0]["last"]["via"] == "hook"
+
+
+def test_without_file_and_hook_it_is_said_to_be_unverified(desk):
+    """Only the growth of the transcript speaks for it: resumed, and honestly not called verified."""
+    desk.ok("start", "claude", "--name", "fix", "-p", "go")
+    desk.environment |= {"PRETENDER_SECRETIVE": "1"}
+    terminal = Terminal(desk, "resume", "fix")
+    terminal.wait_for("ready")
+    terminal.keys("hello\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    terminal.wait_for("not verified: no stream, hook or lock file named it, and its transcript grew")
+    assert terminal.end() == 0
+    assert desk.links("fix")[0]["last"]["verified"] is False
+
+
+@pytest.mark.parametrize("hooked", [True, False])
+def test_ids_rotate_and_the_chain_follows(desk, hooked):
+    """`/clear` begins another conversation in the same process: both are linked in order, and both are mirrored."""
+    if hooked:
+        desk.environment |= {"PRETENDER_HOOK": str(SCRIPT)}
+    terminal = Terminal(desk, "start", "claude", "--name", "fix")
+    terminal.wait_for("ready")
+    terminal.keys("before\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("/clear\n")
+    terminal.wait_for("CLEARED")
+    until(lambda: len(desk.links("fix")) == 2)
+    terminal.keys("after\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    assert terminal.end() == 0
+    first, second = desk.links("fix")
+    assert (first["first"]["reason"], second["first"]["reason"]) == ("startup", "cleared")
+    session = desk.session("fix")
+    said = [[one.raw for one in kept(session, "claude", link["id"])] for link in (first, second)]
+    assert [len(lines) for lines in said] == [2, 2]
+    assert "after" in said[1][0]
+    line = desk.ok("resume", "fix", "--print")
+    assert second["id"] in line

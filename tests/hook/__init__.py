@@ -1,0 +1,1 @@
+"""Hooks: the process every hook of every agent calls."""

@@ -1,0 +1,1 @@
+"""Setting up hooks in the files of agents, and taking them out again."""
