@@ -64,6 +64,8 @@ class Place(NamedTuple):
 
     url: str
     admin: str
+    another: Callable[[], Place]
+    """Makes another empty store on the same server."""
 
 
 def append(place: Place, size: Size) -> list[Figure]:
@@ -157,23 +159,27 @@ def resume(place: Place, size: Size) -> list[Figure]:
 
 
 def listing(place: Place, size: Size) -> list[Figure]:
-    """The newest 50 sessions, and the page after the first tenth, with few and with many sessions in the store."""
-    records = onrecord.connect(place.url, project="bench")
-    medians: list[list[float]] = []
+    """The newest 50 sessions, of all projects and of one, in stores of different sizes, looked at in turn."""
+    stores = {count: onrecord.connect(_filled(place.another(), count).url, project="bulk-7") for count in size.sessions}
+    found: dict[str, dict[int, list[float]]] = {"all projects": {}, "one project": {}}
+    for _round in range(201):
+        for count, records in stores.items():
+            for what, project in (("all projects", ""), ("one project", None)):
+                seconds = timed(partial(records.sessions, project=project, limit=PAGE))
+                found[what].setdefault(count, []).append(seconds)
+    few, many = size.sessions[0], size.sessions[-1]
     figures = []
-    made = 0
-    for count in size.sessions:
-        make_sessions(place, made, count)
-        made = count
-        newest = [timed(partial(records.sessions, project="", limit=PAGE)) * 1e3 for _ in range(51)]
-        project = [timed(partial(records.sessions, project="bulk-7", limit=PAGE)) * 1e3 for _ in range(51)]
-        medians.append([statistics.median(newest), statistics.median(project)])
-        name = f"newest {PAGE} of {count:,} sessions"
-        figures.append(Figure(name, medians[-1][0], " ms", detail=f"of one project {medians[-1][1]:.2f} ms"))
-    for what, few, many in zip(("all projects", "one project"), medians[0], medians[-1], strict=True):
-        name = f"a page of {size.sessions[-1]:,} sessions against {size.sessions[0]:,}, {what}"
-        figures.append(Figure(name, many / few, "x", 1.5))
+    for what, samples in found.items():
+        told = ", ".join(f"{count:,}: {statistics.median(one) * 1e3:.2f} ms" for count, one in samples.items())
+        name = f"page of {PAGE} of {many:,} sessions against {few:,}, {what}"
+        figures.append(Figure(name, ratio(samples[many], samples[few]), "x", 1.5, detail=told))
     return figures
+
+
+def _filled(place: Place, sessions: int) -> Place:
+    """Heads and names in bulk, without events: a list reads nothing else."""
+    _bulk(place, "sessions", 0, sessions)
+    return place
 
 
 def growth(place: Place, size: Size) -> list[Figure]:
@@ -214,11 +220,6 @@ def _measured(session: Session, stock: list[list[dict[str, object]]], count: int
 
 BULK_EVENTS = 100
 """How many events a session has that is made in bulk."""
-
-
-def make_sessions(place: Place, start: int, end: int) -> None:
-    """Heads and names in bulk, without events: a list reads nothing else."""
-    _bulk(place, "sessions", start, end)
 
 
 def make_events(place: Place, start: int, end: int) -> None:

@@ -10,6 +10,15 @@ SELECT set_config('onrecord.tenant', %(tenant)s, TRUE),
         TRUE
     )
 
+-- begin_planned: the same before a statement whose best plan does not depend on its values: it is planned once and not for every page
+SELECT set_config('onrecord.tenant', %(tenant)s, TRUE),
+    set_config(
+        'synchronous_commit',
+        CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply' ELSE 'on' END,
+        TRUE
+    ),
+    set_config('plan_cache_mode', 'force_generic_plan', TRUE)
+
 -- meta: the facts about this store
 SELECT name, value FROM onrecord.meta
 
