@@ -125,14 +125,16 @@ class Command:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     find = metafunc.definition.get_closest_marker
-    if "store_kind" in metafunc.fixturenames and find("every_store") and not find("on_file"):
-        metafunc.parametrize("store_kind", ["sqlite", "postgres"], scope="session")
+    if "store_kind" in metafunc.fixturenames:
+        # Every test says which: a fixture of the whole run that only some tests vary stays as the last one left it.
+        kinds = ["sqlite", "postgres"] if find("every_store") and not find("on_file") else ["sqlite"]
+        metafunc.parametrize("store_kind", kinds, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
-def store_kind() -> str:
+def store_kind(request: pytest.FixtureRequest) -> str:
     """Where the store is kept."""
-    return "sqlite"
+    return getattr(request, "param", "sqlite")
 
 
 @pytest.fixture(scope="session")
