@@ -183,39 +183,38 @@ def _filled(place: Place, sessions: int) -> Place:
 
 
 def growth(place: Place, size: Size) -> list[Figure]:
-    """Appends and reads in stores of different sizes; the rows around them are made in bulk."""
-    samples: dict[int, dict[str, list[float]]] = {}
-    figures = []
-    made = 0
+    """Appends and reads in stores of different sizes, in turn; the rows around them are made in bulk."""
+    stores = {count: _grown(place.another(), count) for count in size.events}
+    found: dict[str, dict[int, list[float]]] = {"append": {}, "read": {}, "find": {}}
     stock = turns(200)
-    for count in size.events:
-        make_events(place, made, count)
-        made = count
-        session = onrecord.connect(place.url, project="bench").open(f"grow-{count}")
-        found = samples[count] = _measured(session, stock, size.appends)
-        told = ", ".join(f"{name} {statistics.median(one) * 1e6:.0f} us" for name, one in found.items())
-        bytes_ = _size_of(place)
-        figures.append(
-            Figure(f"append in a store of {count:,} events", statistics.median(found["append"]) * 1e6, " us",
-                   detail=f"{told}; {bytes_ / count:,.0f} B per event on disk, {bytes_ / 1e9:.2f} GB")
-        )  # fmt: skip
-        session.leave()
-    first, last = samples[size.events[0]], samples[size.events[-1]]
-    for name in first:
-        what = f"{name} at {size.events[-1]:,} events against {size.events[0]:,}"
-        figures.append(Figure(what, ratio(last[name], first[name]), "x", 1.5))
+    for number in range(size.appends // 2):
+        for count, (session, old, _bytes) in stores.items():
+            calls: dict[str, Callable[[], object]] = {
+                "append": partial(session.record_turn, stock[number % 200], id=f"turn-{number}"),
+                "read": partial(session.store.read, old[number * 7919 % len(old)], limit=PAGE),
+                "find": partial(session.store.find, session.id, f"turn-{number // 2}"),
+            }
+            for name, call in calls.items():
+                found[name].setdefault(count, []).append(timed(call))
+    figures = []
+    for count, (_session, _old, bytes_) in stores.items():
+        medians = {name: statistics.median(samples[count]) * 1e6 for name, samples in found.items()}
+        told = ", ".join(f"{name} {median:.0f} us" for name, median in medians.items())
+        detail = f"{told}; {bytes_ / count:,.0f} B per event on disk, {bytes_ / 1e9:.2f} GB"
+        figures.append(Figure(f"append in a store of {count:,} events", medians["append"], " us", detail=detail))
+    few, many = size.events[0], size.events[-1]
+    for name, samples in found.items():
+        what = f"{name} at {many:,} events against {few:,}"
+        figures.append(Figure(what, ratio(samples[many], samples[few]), "x", 1.5))
     return figures
 
 
-def _measured(session: Session, stock: list[list[dict[str, object]]], count: int) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {"append": [], "read": [], "find": []}
-    old = session.store.heads(project="bulk", limit=1_000)
-    for number in range(count):
-        found["append"].append(timed(partial(session.record_turn, stock[number % 200], id=f"turn-{number}")))
-        other = old[number * 7919 % len(old)].session if old else session.id
-        found["read"].append(timed(partial(session.store.read, other, limit=PAGE)))
-        found["find"].append(timed(partial(session.store.find, session.id, f"turn-{number // 2}")))
-    return found
+def _grown(place: Place, events: int) -> tuple[Session, list[str], int]:
+    """A session to work in, ids of sessions to read, and the bytes of everything around them."""
+    make_events(place, 0, events)
+    session = onrecord.connect(place.url, project="bench").open("grow")
+    old = [head.session for head in session.store.heads(project="bulk", limit=1_000)]
+    return session, old, _size_of(place)
 
 
 BULK_EVENTS = 100
