@@ -1,5 +1,12 @@
+from tests.e2e.lab import Lab
 from tests.e2e.suite import AgentSuite
 
 
 class TestOpencode(AgentSuite):
     programs = ("opencode",)
+    can_be_nudged = False
+
+    def lose(self, lab: Lab, vendor_id: str) -> None:
+        """All conversations are in one database; one of them is deleted by the program itself."""
+        done = lab.run(["opencode", "session", "delete", vendor_id])
+        assert done.status == 0, done
