@@ -69,7 +69,7 @@ class Claude:
             "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
         })  # fmt: skip
         write_json(home / ".claude" / "settings.json", {
-            "permissions": {"defaultMode": "bypassPermissions"}, "skipDangerousModePermissionPrompt": True,
+            "permissions": {"allow": ["Bash", "Edit", "Write"]},
         })  # fmt: skip
 
     def environment(self, url: str) -> Mapping[str, str]:
@@ -109,7 +109,9 @@ class Codex:
             f'base_url = "{url}/v1"\nenv_key = "LAB_KEY"\nwire_api = "responses"\nsupports_websockets = false\n'
             "request_max_retries = 1\nstream_max_retries = 1\n"
             # Both would ask servers outside and, without a network, hold every run up for five seconds.
-            f"[features]\nplugins = false\n[analytics]\nenabled = false\n{trusted}",
+            f"[features]\nplugins = false\n[analytics]\nenabled = false\n{trusted}"
+            # What it would ask at the first start in a terminal: whether to read aloud, and whether to try a newer model.
+            '[tui]\nscreen_reader_detection_done = true\n[notice.model_migrations]\n"gpt-5.5" = "gpt-6-sol"\n',
             encoding="utf-8",
         )
 

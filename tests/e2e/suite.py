@@ -11,7 +11,8 @@ import pytest
 
 from tests.e2e.clis import Cli
 from tests.e2e.lab import Done, Lab
-from tests.e2e.modelserver import Received
+from tests.e2e.modelserver import Received, patiently
+from tests.e2e.terminal import Terminal
 from tests.e2e.wire import FENCED
 
 INSTALLING_TOO_SECONDS = 600
@@ -19,6 +20,9 @@ INSTALLING_TOO_SECONDS = 600
 
 UNDER_WAY = "[[shell touch under-way && sleep 600]]"
 """A tool that is running for as long as anybody looks."""
+
+WIPED = r"(?s)\A(?!.*magenta)"
+"""A screen on which the first conversation is no more."""
 
 SESSION = "paint"
 OBJECTIVE = "Find the colour of the shed"
@@ -84,6 +88,8 @@ def unknown_id(cli: Cli) -> str:
 class AgentSuite(ProgramSuite):
     """The program through onrecord, as a user runs it: set up once, then started, killed and resumed by our name."""
 
+    ready: ClassVar[str]
+    """What its screen shows when it takes a prompt."""
     can_be_nudged: ClassVar[bool] = True
     """Its hook can keep it from stopping."""
 
@@ -95,6 +101,11 @@ class AgentSuite(ProgramSuite):
 
     def accept_hooks(self, lab: Lab) -> None:
         """What a user has to do once so that the program runs the hooks it was given; nothing, for most."""
+
+    def begin_another(self, terminal: Terminal) -> None:
+        """Have it begin another conversation, as its users do; most wipe the screen then."""
+        terminal.say("/clear")
+        terminal.shows(WIPED)
 
     def lose(self, lab: Lab, vendor_id: str) -> None:
         """Take the vendor's own copy of a conversation away."""
@@ -144,6 +155,27 @@ class AgentSuite(ProgramSuite):
         assert (data["state"], data["verified"]) == ("resumed", True), data
         assert "The word is magenta." in lab.server.conversation()[-1].text
 
+    def test_a_new_id_in_the_same_terminal_is_followed(self, lab: Lab):
+        """I05, T04: after the program took a new id by itself, our name means the new conversation."""
+        agent = self.set_up(lab)
+        terminal = Terminal(lab, agent.command())
+        terminal.shows(self.ready)
+        terminal.say("The word is magenta. [[say violet]]")
+        terminal.shows(r"(?m)^\W*violet")
+        self.begin_another(terminal)
+        terminal.say("Another day. [[say ochre]]")
+        terminal.shows(r"(?m)^\W*ochre")
+        assert "magenta" not in lab.server.conversation()[-1].text
+        patiently(lambda: len(agent.chain()) > 1, "the new id is on record")
+        lab.room.clear()
+        first, second = agent.chain()
+        data = agent.resumed("What day was it? [[say done]]")
+        assert (data["state"], data["verified"], data["vendor_id"]) == ("resumed", True, second), data
+        last = lab.server.conversation()[-1].text
+        assert "Another day." in last
+        assert "magenta" not in last
+        assert agent.chain() == [first, second]
+
     def test_a_killed_agent_leaves_nothing_running(self, lab: Lab):
         """T12, H31: when the agent alone is killed, its death is on record and the tool it left behind is ended."""
         agent = self.set_up(lab)
@@ -165,8 +197,10 @@ class Agent:
         self.name = name
         self.vendor_id = ""
 
-    def command(self, prompt: str) -> list[str]:
-        return [sys.executable, "-m", "onrecord", "start", self.name, "--name", SESSION, "-o", OBJECTIVE, "-p", prompt]
+    def command(self, prompt: str = "") -> list[str]:
+        """Ours that starts it: headless with a prompt, else for a terminal."""
+        start = [sys.executable, "-m", "onrecord", "start", self.name, "--name", SESSION, "-o", OBJECTIVE]
+        return [*start, "-p", prompt] if prompt else start
 
     def start(self, prompt: str) -> Done:
         done = self.lab.run(self.command(prompt))
@@ -196,6 +230,10 @@ class Agent:
 
     def links(self) -> list[dict[str, Any]]:
         return [event["data"] for event in self.events() if event["kind"] == "agent.located"]
+
+    def chain(self) -> list[str]:
+        """Its conversations' ids, in the order they came up."""
+        return list(dict.fromkeys(link["vendor_id"] for link in self.links()))
 
     def process(self) -> int:
         """The agent's own process, as the record has it."""

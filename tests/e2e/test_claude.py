@@ -3,3 +3,4 @@ from tests.e2e.suite import AgentSuite
 
 class TestClaude(AgentSuite):
     programs = ("claude",)
+    ready = "auto mode on"

@@ -3,3 +3,4 @@ from tests.e2e.suite import AgentSuite
 
 class TestGemini(AgentSuite):
     programs = ("gemini",)
+    ready = "Type your message"

@@ -3,3 +3,4 @@ from tests.e2e.suite import AgentSuite
 
 class TestQwen(AgentSuite):
     programs = ("qwen",)
+    ready = "Type your message"
