@@ -104,8 +104,7 @@ class AgentSuite(ProgramSuite):
 
     def begin_another(self, terminal: Terminal) -> None:
         """Have it begin another conversation, as its users do; most wipe the screen then."""
-        terminal.say("/clear")
-        terminal.shows(WIPED)
+        terminal.command("/clear", WIPED)
 
     def lose(self, lab: Lab, vendor_id: str) -> None:
         """Take the vendor's own copy of a conversation away."""
@@ -167,6 +166,7 @@ class AgentSuite(ProgramSuite):
         terminal.shows(r"(?m)^\W*ochre")
         assert "magenta" not in lab.server.conversation()[-1].text
         patiently(lambda: len(agent.chain()) > 1, "the new id is on record")
+        lab.keeps(lab.cli(self.name), agent.chain()[1], "ochre")
         lab.room.clear()
         first, second = agent.chain()
         data = agent.resumed("What day was it? [[say done]]")

@@ -5,7 +5,7 @@ from tests.e2e.terminal import Terminal
 
 class TestOpencode(AgentSuite):
     programs = ("opencode",)
-    ready = "Ask anything"
+    ready = "commands"
     can_be_nudged = False
 
     def lose(self, lab: Lab, vendor_id: str) -> None:
@@ -14,5 +14,4 @@ class TestOpencode(AgentSuite):
         assert done.status == 0, done
 
     def begin_another(self, terminal: Terminal) -> None:
-        terminal.say("/new")
-        terminal.shows("Ask anything")
+        terminal.command("/new", "Ask anything")
