@@ -76,6 +76,7 @@ class Claude:
         return {
             "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1",
+            "CLAUDE_CODE_MAX_RETRIES": "1",
         }  # fmt: skip
 
     options = ("--output-format", "stream-json", "--verbose")
@@ -139,7 +140,7 @@ class Gemini:
         write_json(home / ".gemini" / "settings.json", {
             "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
             "privacy": {"usageStatisticsEnabled": False},
-            "general": {"disableAutoUpdate": True, "disableUpdateNag": True},
+            "general": {"disableAutoUpdate": True, "disableUpdateNag": True, "maxAttempts": 1},
             "model": {"name": "gemini-2.5-pro"},  # the default asks another model first, which one to ask
         })  # fmt: skip
         policy = home / ".gemini" / "policies" / "lab.toml"
@@ -237,7 +238,7 @@ class Qwen:
         write_json(home / ".qwen" / "settings.json", {
             "security": {"auth": {"selectedType": "openai"}, "folderTrust": {"enabled": False}},
             "privacy": {"usageStatisticsEnabled": False}, "general": {"disableAutoUpdate": True},
-            "tools": {"approvalMode": "yolo"},
+            "tools": {"approvalMode": "yolo"}, "model": {"generationConfig": {"maxRetries": 0}},
             # A second agent that reads every conversation, with tools, and would follow its orders a second time.
             "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
         })  # fmt: skip

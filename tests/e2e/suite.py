@@ -90,6 +90,8 @@ class AgentSuite(ProgramSuite):
 
     ready: ClassVar[str]
     """What its screen shows when it takes a prompt."""
+    forgets_the_unanswered: ClassVar[bool] = False
+    """It cannot resume a conversation in which the model never spoke."""
     can_be_nudged: ClassVar[bool] = True
     """Its hook can keep it from stopping."""
 
@@ -175,6 +177,22 @@ class AgentSuite(ProgramSuite):
         assert "Another day." in last
         assert "magenta" not in last
         assert agent.chain() == [first, second]
+
+    def test_a_limit_is_recorded_as_one(self, lab: Lab):
+        """G12: a run that a rate limit stopped is not finished; the limit is on record, and the session goes on after it."""
+        agent = self.set_up(lab)
+        done = agent.start("The word is magenta. [[fail rate_limit]]")
+        assert done.status != 0, "a run that stopped is no success"
+        stops = [event["data"]["cause"] for event in agent.events() if event["kind"] == "interruption.recorded"]
+        assert stops == ["rate_limit"], done
+        data = agent.resumed("Try again. [[say ochre]]")
+        assert data["finished"], data
+        if self.forgets_the_unanswered:
+            assert data["state"] == "fresh"
+            assert data["why"], "not restored, because ..."
+        else:
+            assert data["state"] == "resumed"
+            assert "The word is magenta." in lab.server.conversation()[-1].text
 
     def test_a_killed_agent_leaves_nothing_running(self, lab: Lab):
         """T12, H31: when the agent alone is killed, its death is on record and the tool it left behind is ended."""
