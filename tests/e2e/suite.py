@@ -92,7 +92,7 @@ class AgentSuite(ProgramSuite):
     """What its screen shows when it takes a prompt."""
     forgets_the_unanswered: ClassVar[bool] = False
     """It cannot resume a conversation in which the model never spoke."""
-    can_be_nudged: ClassVar[bool] = True
+    hears_nudges: ClassVar[bool] = True
     """Its hook can keep it from stopping."""
 
     def set_up(self, lab: Lab) -> "Agent":
@@ -144,7 +144,7 @@ class AgentSuite(ProgramSuite):
         last = lab.server.conversation()[-1].text
         assert "To clear it: onrecord attempt" in last
         nudges = [one["rule"] for one in decided if one["act"] == "stop"]
-        assert nudges == (["note"] if self.can_be_nudged else []), "once, and it may stop then"
+        assert nudges == (["note"] if self.hears_nudges else []), "once, and it may stop then"
 
     def test_a_lost_conversation_is_put_back_from_the_record(self, lab: Lab):
         """T07: when the vendor's own copy is gone, the record's copy is put back and resumed; nothing is invented."""

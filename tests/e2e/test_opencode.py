@@ -6,7 +6,7 @@ from tests.e2e.terminal import Terminal
 class TestOpencode(AgentSuite):
     programs = ("opencode",)
     ready = "commands"
-    can_be_nudged = False
+    hears_nudges = False
 
     def lose(self, lab: Lab, vendor_id: str) -> None:
         """All conversations are in one database; one of them is deleted by the program itself."""

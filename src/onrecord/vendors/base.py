@@ -262,13 +262,19 @@ def dashed(path: str) -> str:
     return re.sub(r"[^A-Za-z0-9]", "-", path)
 
 
+def _flags(words: Sequence[str]) -> Sequence[str]:
+    """The words that may be flags: those before the dashes that end them."""
+    return words[: list(words).index("--")] if "--" in words else words
+
+
 def has(words: Sequence[str], *flags: str) -> bool:
     """Whether a command line has one of these flags, with or without a value behind an equals sign."""
-    return any(word.partition("=")[0] in flags for word in words)
+    return any(word.partition("=")[0] in flags for word in _flags(words))
 
 
 def valued(words: Sequence[str], *flags: str) -> str | None:
     """The value of a flag; an empty text where it stands without one, None where it is not there."""
+    words = _flags(words)
     for index, word in enumerate(words):
         flag, equals, value = word.partition("=")
         if flag in flags:

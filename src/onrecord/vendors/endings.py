@@ -54,7 +54,8 @@ WORDS = {
     USER: r"interrupted by user|request interrupted|operation cancelled|user cancell?ed|aborted by user",
     REFUSED: (
         r"invalid api key|please run /login|not logged in|authentication|unauthorized|\b401\b|credit balance"
-        r"|no conversation found|no rollout found|session not found|no saved session|invalid session identifier"
+        r"|no conversation found|no previous sessions found|no rollout found|session not found|no saved session"
+        r"|invalid session identifier"
         r"|no session, task, or name matched|already in use|already exists|active writer|permission denied"
     ),
 }
@@ -185,6 +186,8 @@ def _time_of(found: re.Match[str], now: float) -> float | None:
     here = datetime.fromtimestamp(now, zone) if zone else datetime.fromtimestamp(now, UTC).astimezone()
     hour, half = int(found["hour"]), (found["half"] or "").replace(".", "").lower()
     if half:
+        if hour > NOON:
+            return None
         hour = hour % NOON + (NOON if half == "pm" else 0)
     elif found["minute"] is None and not found["month"]:
         return None  # a bare number is no time of day

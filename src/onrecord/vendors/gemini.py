@@ -364,11 +364,11 @@ def _is_whole(record: dict[str, Any]) -> bool:
     return {"id", "timestamp", "type"} <= record.keys()
 
 
-def _lines(path: str) -> Iterator[dict[str, Any]]:
+def _lines(path: str, containing: bytes = b"") -> Iterator[dict[str, Any]]:
     """The records of a file, one after the other."""
     from onrecord.vendors.jsonl import records_in
 
-    return records_in(path, _is_whole)
+    return records_in(path, _is_whole, containing)
 
 
 def _is_stub(path: Path) -> bool:
@@ -379,7 +379,7 @@ def _is_stub(path: Path) -> bool:
 def _left_out(path: str) -> int:
     turns = {
         text(record.get("id"))
-        for record in _lines(path)
+        for record in _lines(path, LEFT_OUT[0].encode())
         if record.get("type") == "user" and _first_words(record).startswith(LEFT_OUT[0])
     }
     return len(turns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from onrecord.vendors.base import SAFE_CONTEXT, has, named, text, user_home
+from onrecord.vendors.base import SAFE_CONTEXT, has, named, prompted, text, user_home
 from onrecord.vendors.claude_shaped import NO_REASON, Dialect, Shaped
 from onrecord.vendors.hooks import AFTER_TOOL, BEFORE_TOOL, COMPACT, PROMPT, START, STOP, Reply
 
@@ -88,7 +88,7 @@ class Opencode(Shaped):
         chosen = ["-s", self.checked_id(vendor_id)] if vendor_id is not None else []
         argv = [self.program(request)]
         if not request.headless:
-            argv += [*chosen, *extra, *(["--prompt", request.prompt] if request.prompt else [])]
+            argv += [*chosen, *extra, *(prompted(request.prompt, "--prompt", "--prompt") if request.prompt else ())]
             return Launch(argv, {}, cwd, warnings=self.warnings(argv, request.env))
         argv += ["run", *chosen, "--dir", cwd]
         if not has(extra, "--format"):

@@ -205,7 +205,7 @@ class Vendor(Protocol):
         """Every conversation in this home."""
 
     def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
-        """What was added since the mark, at most about `limit` bytes; whole records only."""
+        """What was added since the mark, at most about `limit` bytes; whole records only. Nothing: the end."""
 
     def place_at(self, path: Path, env: Mapping[str, str]) -> Place | None:
         """The conversation that a file holds, wherever the file is; None when it holds none of this vendor."""

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import Vendor
 
-GOES_ON = frozenset({"clear", "resume", "switch", "compact"})
-"""Vendors' words for the end of a conversation whose process stays."""
-NO_ATTENTION = frozenset({"auth_success"})
-"""Vendors' words for notices that nobody has to answer."""
 MESSAGE_WIDTH = 300
 
 
@@ -145,7 +141,7 @@ def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
         if session.head.status in LIVE and agent and agent["links"][-1] is link:
             session.locate(call.vendor, call.vendor_id, transcript=call.transcript, **_where(call))
         # Who joined it, says that it left: the process that started an agent outlives it and tells how it ended.
-        if agent and agent["here"] and call.reason not in GOES_ON and is_same(agent["process"], process_of(call)):
+        if agent and agent["here"] and not call.stays and is_same(agent["process"], process_of(call)):
             session.depart(call.reason)
         keeping.keep_transcript(session, call)
     return HookAnswer()
@@ -153,12 +149,10 @@ def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
 
 def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
     """The agent waits for a person."""
-    kind = call.payload.get("notification_type") or call.payload.get("notificationType")
-    session = None if kind in NO_ATTENTION else _on_record(call)
+    session = _on_record(call)
     if session is not None:
         with Closing(session):
-            said = call.payload.get("message") or call.payload.get("title") or kind or call.event
-            message = str(said)[:MESSAGE_WIDTH]
+            message = (call.message or call.event)[:MESSAGE_WIDTH]
             agent = session.views.roster.agents.get(session.agent) or {}
             if session.head.status in LIVE and (agent.get("waits") or {}).get("message") != message:
                 session.wait(message)
