@@ -80,7 +80,8 @@ def is_gone(holder: dict[str, Any]) -> bool:
     if holder.get("boot") != boot_id():
         return True
     pid = holder.get("pid")
-    return not isinstance(pid, int) or started(pid) != holder.get("started")
+    now = started(pid) if isinstance(pid, int) else None
+    return now is None or now != holder.get("started")
 
 
 def _pid_space() -> str:

@@ -105,6 +105,8 @@ def answer(transcript: Path, id_: str, prompt: str, plan: str) -> int:
         sys.stderr.write("Invalid API key · Please run /login\n")
         return 1
     say(type="system", subtype="init", session_id=id_, cwd=str(Path.cwd()))
+    if plan == "truncate":
+        transcript.write_text("")
     append(transcript, id_, "user", prompt)
     what, _, value = plan.partition(" ")
     if what == "limit":

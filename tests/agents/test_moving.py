@@ -170,3 +170,11 @@ def test_work_is_handed_to_another_agent_with_note_and_cited_extract(desk):
         event.data["prompt"] for event in desk.session("fix").events(kinds=("payload.kept",)) if "prompt" in event.data
     ]
     assert kept_prompts[-1] == "Write the fix"
+
+
+def test_what_a_hostile_conversation_says_does_not_act(desk):
+    """Control and bidi characters of a prompt reach no terminal, neither as a title nor in the log."""
+    converse(desk, "\x1b[2J\u202eevil\x07 prompt")
+    shown = desk.ok("import", "claude") + desk.ok("import", "claude", "--all") + desk.ok("list")
+    assert "evil" in shown
+    assert not set(shown) & {"\x1b", "\u202e", "\x07"}

@@ -39,6 +39,18 @@ def test_nothing_is_told_again_to_a_conversation_that_knows_it(killed):
     assert killed.prompts()[-1] == "Go on"
 
 
+def test_an_interruption_is_told_until_the_agent_runs_again(desk):
+    """G09, G10: the note and the overview say why it stopped and until when; once it went on, they do not any more."""
+    desk.plan("limit 7200", "answer")
+    desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
+    note = desk.ok("show", "fix", "--note")
+    assert "usage_window, until 20" in note
+    assert "stopped: usage_window" in desk.ok()
+    desk.ok("resume", "fix", "-p", "Go on")
+    assert "usage_window" not in desk.ok("show", "fix", "--note")
+    assert "stopped" not in desk.ok()
+
+
 def test_the_command_can_be_printed_instead(killed):
     """--print: one line for a shell, and nothing moves."""
     position = killed.session("fix").head.position
@@ -135,6 +147,19 @@ def test_a_silent_fresh_start_is_noticed(killed):
     assert done.code == 0, done
     assert "not restored, because another conversation came up" in done.err
     assert "onrecord-data nonce=" in killed.prompts()[-1] or any("onrecord-data" in one for one in killed.prompts())
+
+
+def test_a_transcript_that_was_cut_on_resume_is_noticed_and_not_lost(killed):
+    """T13: a program that empties the file is not called verified, and what was there before stays on record."""
+    before = killed.transcripts()[0].read_text().splitlines()
+    killed.plan("truncate")
+    data = killed.data("resume", "fix", "-p", "Go on", kind="resumption")
+    assert (data["state"], data["verified"]) == ("resumed", False)
+    assert "replaced its transcript" in data["why"]
+    kept = [
+        line for event in killed.session("fix").events(kinds=("payload.kept",)) for line in event.data.get("lines", ())
+    ]
+    assert all(line in kept for line in before)
 
 
 def test_never_means_a_fresh_one(killed):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from onrecord import machine
 from tests.agents.conftest import gone, until
 
 
@@ -147,3 +148,46 @@ def test_the_answer_as_json_is_one_envelope(desk):
     data = desk.data("start", "claude", "--name", "fix", "-p", "go", kind="agent_run")
     assert (data["state"], data["finished"], data["cause"], data["agent"]) == ("started", True, "finished", "claude")
     assert json.dumps(data["vendor_id"]) in desk.transcripts()[0].read_text()
+
+
+def test_a_process_that_ended_before_it_was_looked_at_holds_nothing():
+    """An agent that is gone before its start time could be read is gone, and nobody waits for it."""
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+        about = machine.identity_of(process.pid)
+    assert about["started"] is None
+    assert machine.is_gone(about)
+
+
+CODEX = """
+import json, os, sys
+from pathlib import Path
+if sys.argv[1] != "exec":
+    sys.exit(1)  # no app server: an older program, or one that is not allowed to
+id_ = "01a1dde8-02a1-7892-85d5-b605ca9d0f82"
+print(json.dumps({"type": "thread.started", "thread_id": id_}), flush=True)
+said = {"timestamp": "2026-11-15T06:32:12.000Z", "type": "session_meta",
+        "payload": {"id": id_, "session_id": id_, "cwd": os.getcwd(), "timestamp": "2026-11-15T06:32:12.000Z"}}
+home = Path(os.environ["HOME"]) / ".codex/sessions/2026/11/15"
+home.mkdir(parents=True, exist_ok=True)
+with (home / f"rollout-2026-11-15T06-32-12-{id_}.jsonl").open("a") as file:
+    file.write(json.dumps(said) + "\\n")
+print(json.dumps({"type": "turn.completed", "usage": {}}), flush=True)
+"""
+
+
+def test_an_id_that_cannot_be_had_before_is_learned_from_the_stream(desk):
+    """T03: where neither we nor the vendor can name the conversation first, its stream does; never the newest file."""
+    decoy = (
+        desk.place / ".codex/sessions/2027/01/01/rollout-2027-01-01T00-00-00-01a1ddec-2375-7ee0-bade-e44cc4ed7f0c.jsonl"
+    )
+    decoy.parent.mkdir(parents=True)
+    decoy.write_text('{"type": "session_meta", "payload": {}}\n')
+    program = desk.place / "bin" / "codex"
+    program.write_text(f"#!{sys.executable}\n{CODEX}")
+    program.chmod(0o755)
+    data = desk.data("start", "codex", "--name", "fix", "-p", "go", kind="agent_run")
+    assert (data["vendor_id"], data["finished"]) == ("01a1dde8-02a1-7892-85d5-b605ca9d0f82", True)
+    (link,) = desk.links("fix", "codex")
+    assert Path(link["last"]["transcript"]).name.endswith(f"{link['id']}.jsonl")
+    assert (link["first"]["cwd"], link["first"]["reason"]) == (str(desk.project), "startup")

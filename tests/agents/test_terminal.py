@@ -98,6 +98,17 @@ def test_resumed_on_a_terminal_it_is_verified_by_its_pid_file_and_growth(desk):
     assert desk.links("fix")[0]["last"]["verified"] is True
 
 
+def test_a_conversation_in_which_nothing_was_said_is_begun_anew(desk):
+    """Left before the first prompt, the vendor has written nothing: that is the reason that is told."""
+    terminal = Terminal(desk, "start", "claude", "--name", "fix")
+    terminal.wait_for("ready")
+    terminal.keys("exit\n")
+    assert terminal.end() == 0
+    error = desk.error("resume", "fix", "--policy", "must", "-p", "go", code=10, kind="not_restored")
+    assert error["message"] == "not restored, because nothing was ever said in it"
+    assert desk.data("resume", "fix", "-p", "go", kind="resumption")["state"] == "fresh"
+
+
 def test_a_terminal_that_a_killed_agent_left_raw_is_restored(desk):
     """SIGKILL in raw mode: the terminal is as it was before, and the kill is on record."""
     terminal = Terminal(desk, "start", "claude", "--name", "fix")

@@ -46,7 +46,7 @@ def test_reading_without_a_store_is_not_initialised(command, words):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "kind", "hint"),
+    ("words", "code", "named", "hint"),
     [
         (["show", "nothing"], 4, "session_not_found", "onrecord list"),
         (["at", "999"], 4, "event_not_found", ""),
@@ -76,10 +76,10 @@ def test_reading_without_a_store_is_not_initialised(command, words):
         (["list", "--store", "mysql://x/y"], 2, "invalid_input", ""),
     ],
 )  # fmt: skip
-def test_errors_have_code_and_hint(crowd, words, code, kind, hint):
+def test_errors_have_code_and_hint(crowd, words, code, named, hint):
     """Each refusal has its exit code, a stable kind, and a hint that names the next step where there is one."""
     env = {"ONRECORD_SESSION": "fix-invite-403"}
-    assert hint in crowd.error(*words, code=code, kind=kind, env=env)["hint"]
+    assert hint in crowd.error(*words, code=code, kind=named, env=env)["hint"]
 
 
 def test_a_lane_held_by_another_process_is_busy(working):

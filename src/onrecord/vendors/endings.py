@@ -43,7 +43,7 @@ WORDS = {
         r"|daily (?:quota|limit)|quota will reset|exhausted your (?:capacity|\w+ quota)|premium request"
     ),
     TOKENS: (
-        r"prompt is too long|context[ _](?:window|length)|maximum context|context_length_exceeded"
+        r"prompt (?:is|as) too long|context[ _](?:window|length)|maximum context|context_length_exceeded"
         r"|input token count|exceeds the maximum number of tokens|token limit|max_(?:output_)?tokens"
     ),
     OVERLOAD: r"overloaded|\b529\b|\b503\b|service unavailable|\bUNAVAILABLE\b|at capacity|high demand",

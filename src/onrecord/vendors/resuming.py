@@ -113,7 +113,10 @@ def plan(session: Session, agent: str, env: Mapping[str, str], here: str) -> Pla
         return drafted._replace(hazards=of.hazards(place, whole))
     missing = "its directory is another one, and this program looks for it there" if place else "its transcript is gone"
     if not standing(session, of.name, link["id"]).position:
-        return drafted._replace(lost=f"{missing}, and the record has no copy")
+        never = place is None and not about.get("transcript")
+        return drafted._replace(
+            lost="nothing was ever said in it" if never else f"{missing}, and the record has no copy"
+        )
     if has_gaps(session, of.name, link["id"]):
         return drafted._replace(lost=f"{missing}, and the record's copy is not whole: some of it was erased")
     notes.append(f"{missing}; the record's copy is put back first")
@@ -263,8 +266,6 @@ def _lost(planned: Plan, outcome: Outcome) -> str:
     """Why what came up is not the conversation; empty when it is, or when nothing speaks against it."""
     if outcome.came_up is not None and outcome.came_up != planned.vendor_id:
         return f"another conversation came up: {outcome.came_up}"
-    if outcome.rewritten:
-        return "the program replaced its transcript"
     if outcome.came_up == planned.vendor_id or outcome.grew or outcome.why.cause in (*LIMITS, USER, KILLED):
         return ""
     if outcome.status:
@@ -276,6 +277,8 @@ def _restored(run: Wrapped, planned: Plan, outcome: Outcome, mended: list[str]) 
     verified = outcome.came_up == planned.vendor_id and outcome.grew
     seen = "it came up" if outcome.came_up else "no stream, hook or lock file named it"
     grown = "its transcript grew" if outcome.grew else "nothing was added to it"
+    if outcome.rewritten:
+        grown = "the program replaced its transcript (what it was before is on record)"
     if run.session.refresh().head.status in LIVE:
         run.session.locate(planned.of.name, planned.vendor_id, verified=verified)
     return Resumed(planned.agent, RESTORED, verified, "" if verified else f"{seen}, and {grown}", outcome, mended)

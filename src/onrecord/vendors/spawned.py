@@ -65,7 +65,8 @@ def end_spawned(token: str, *, grace: float = END_SECONDS) -> list[int]:
     deadline = time.monotonic() + (grace if found else 0)
     while time.monotonic() < deadline and spawned(token):
         time.sleep(_LOOK)
-    while rest := spawned(token):  # what was started in the meantime, too
+    deadline = time.monotonic() + END_SECONDS  # what hangs in the kernel cannot be waited for
+    while (rest := spawned(token)) and time.monotonic() < deadline:  # what was started in the meantime, too
         found += [pid for pid in rest if pid not in found]
         _signal(rest, signal.SIGKILL)
         time.sleep(_LOOK)

@@ -14,7 +14,7 @@ from onrecord import machine
 from onrecord.errors import LeaseLost, OnrecordError
 from onrecord.log.names import make_ulid
 from onrecord.vendors import spawned
-from onrecord.vendors.hooks import CLEARED
+from onrecord.vendors.hooks import CLEARED, STARTUP
 from onrecord.vendors.mirroring import mirror, place_of, standing
 from onrecord.vendors.port import CRASH, FINISHED, KILLED, UNKNOWN, USER, Interruption
 from onrecord.vendors.running import run_headless, run_on_terminal
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 SESSION_VARIABLE, AGENT_VARIABLE = "ONRECORD_SESSION", "ONRECORD_AGENT"
 LOOK_SECONDS = 1.0
-"""How often a run's lock files, and what its hooks recorded, are looked at once its conversation is known."""
+"""How often a run's lock files, and what its hooks recorded, are looked at."""
+EAGER_SECONDS = 20.0
+"""For so long they are looked at all the time, until the conversation is known: a run may be short."""
 MIRROR_SECONDS = 5.0
 """How often a running agent's transcript is mirrored."""
 MIRROR_AT_MOST = 1.0
@@ -168,7 +170,7 @@ class _Looking:
         self.rewritten = False
         self.problems: list[str] = []
         self._pid = 0
-        self._looked = self._mirrored = self._renewed = time.monotonic()
+        self._began = self._looked = self._mirrored = self._renewed = time.monotonic()
         self._since = run.session.views.position
         self._place: Place | None = None
         self._mark: Mark | None = None
@@ -201,9 +203,10 @@ class _Looking:
     def tick(self) -> bool:
         """Now and then: lock files, what the hooks recorded, the mirror, the lease."""
         now = time.monotonic()
-        if self.came_up is None or now - self._looked >= LOOK_SECONDS:
+        eager = self.came_up is None and now - self._began < EAGER_SECONDS
+        if eager or now - self._looked >= LOOK_SECONDS:
             self._looked = now
-            self._look()
+            self.recording(self._look)
         if now - self._mirrored >= MIRROR_SECONDS:
             self.recording(lambda: self._mirror(MIRROR_AT_MOST))
             self._mirrored = time.monotonic()
@@ -217,7 +220,7 @@ class _Looking:
         seen = run.of.locate(self._pid, {**run.env, **self.launch.env})
         if seen:
             self._see(seen)
-        self.recording(self._hear_hooks)
+        self._hear_hooks()
 
     def _hear_hooks(self) -> None:
         """The conversations that hooks of this very run put on record."""
@@ -235,9 +238,9 @@ class _Looking:
             if self.wrong:
                 return
         if seen != self.current and not linked:
-            about = {"process": machine.identity_of(self._pid)} if self._pid else {}
-            rotated = {"reason": CLEARED} if self.current else {}
-            self._locate(seen, cwd=self.launch.cwd, home=self._home(), **about, **rotated)
+            about: dict[str, Any] = {"process": machine.identity_of(self._pid)} if self._pid else {}
+            about |= {"reason": CLEARED if self.current else STARTUP, "via": VIA, **self.run.survey(self.launch.cwd)}
+            self._locate(seen, cwd=self.launch.cwd, home=self._home(), **about)
         self.current = seen
         if seen not in self._had:
             self._had.append(seen)
@@ -251,7 +254,7 @@ class _Looking:
         """What cannot be recorded never ends the agent; it is told when the agent has ended."""
         try:
             return act()
-        except OnrecordError as problem:
+        except (OnrecordError, OSError) as problem:
             if str(problem) not in self.problems:
                 self.problems.append(str(problem))
             return None
@@ -278,11 +281,13 @@ class _Looking:
         self.recording(self._hear_hooks)
         self.recording(lambda: self._mirror(None))
         if self.current:
-            run = self.run
-            link = self.recording(lambda: run.session.views.roster.link(run.of.name, self.current or ""))
-            place = place_of(link, run.env) if link else None
-            about = {"transcript": place.path} if place else {}
-            self._locate(self.current, **about, **run.survey(self.launch.cwd))
+            about = self.recording(lambda: self._where(self.current or "")) or {}
+            self._locate(self.current, **about, **self.run.survey(self.launch.cwd))
+
+    def _where(self, vendor_id: str) -> dict[str, str]:
+        link = self.run.session.views.roster.link(self.run.of.name, vendor_id)
+        place = place_of(link, self.run.env) if link else None
+        return {"transcript": place.path} if place else {}
 
     def grew(self) -> bool:
         """Whether the expected conversation has more, in the same file, than when the run began."""

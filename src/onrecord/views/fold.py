@@ -77,6 +77,12 @@ class Whole:
         """The last event that is folded in."""
         return self.head.position
 
+    def interruption(self) -> dict[str, Any] | None:
+        """Why work stopped last; None once it went on: the session was resumed, or that agent runs again."""
+        stop = self.lifecycle.interruption
+        agent = self.roster.agents.get(stop["by"]) if stop and stop.get("vendor") else None
+        return None if stop and agent and agent.get("last_joined_at", 0) > stop["at"] else stop
+
     def apply(self, event: Event) -> None:
         """Fold one more event in."""
         try:

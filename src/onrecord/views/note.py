@@ -243,9 +243,10 @@ def _unsettled(whole: Whole) -> list[str]:
             entries.append(f"turn {lane['open']['turn']} of {agent} was begun at position {lane['open']['position']}")
     for key, effect in whole.effects.unfinished.items():
         entries.append(f"effect {key} was started at position {effect['position']} and has no result: find out first")
-    stop = whole.lifecycle.interruption
+    stop = whole.interruption()
     if stop:
-        until = f", until {stop['until']}" if stop.get("until") else ""
+        ends = stop.get("until") or (iso(int(stop["resets_at"] * 1e6)) if stop.get("resets_at") else "")
+        until = f", until {ends}" if ends else ""
         entries.append(f"interrupted at position {stop['position']}: {stop.get('cause', 'unknown')}{until}")
     return entries
 

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import AmbiguousName, LeaseHeld
-from onrecord.surfaces.cli import agents
+from onrecord.surfaces.cli import agents, state_file
 from onrecord.surfaces.cli.exits import UsageError
 from onrecord.surfaces.cli.shapes import session_data
 from onrecord.vendors import waiting
@@ -130,6 +130,7 @@ def _resume(call: Call, session: Session, ask: Ask) -> Resumed:
 
 def _tell(call: Call, session: Session, done: Resumed, *, final: bool = True) -> int:
     agents.tell_outcome(call, session, done.outcome)
+    state_file.after(call, session)
     kept = saved(session.views, call.now())
     if done.how == FRESH:
         call.output.note(f"{done.agent} began anew from the note, because {done.why}")

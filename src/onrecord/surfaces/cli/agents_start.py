@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
-from onrecord.errors import NotFound
+from onrecord.errors import NameTaken, NotFound
 from onrecord.log.head import LIVE, PAUSED
 from onrecord.log.names import check_name, is_ulid
-from onrecord.surfaces.cli import agents
+from onrecord.surfaces.cli import agents, state_file
 from onrecord.surfaces.cli.exits import UsageError
 from onrecord.surfaces.cli.shapes import session_data
 from onrecord.vendors import spawned
@@ -78,7 +78,12 @@ def _session(call: Call, agent: str) -> Session:
     if name is None:
         letters = "".join(one if one.isalnum() and one.isascii() else "-" for one in Path.cwd().name).strip("-")
         name = f"{letters[:40] or 'session'}-{time.strftime('%m%d-%H%M%S')}"
-    session = _found(records, name, agent) or records.create(name, agent=agent, objective=call.get("objective"))
+    session = _found(records, name, agent)
+    if session is None:
+        try:
+            session = records.create(name, agent=agent, objective=call.get("objective"))
+        except NameTaken:  # another process was quicker; both mean the same session
+            session = records.get(name, agent=agent)
     _go_on(session)
     return session
 
@@ -117,6 +122,7 @@ def _request(cwd: str, ask: Ask) -> Request:
 def finish(call: Call, session: Session, outcome: Outcome, state: str, **more: Any) -> int:
     """Tell how it ended, and wait for a limit to end if that was asked for."""
     agents.tell_outcome(call, session, outcome)
+    state_file.after(call, session)
     if "wait" in call and not outcome.finished:
         from onrecord.surfaces.cli.agents_resume import wait_and_resume
 

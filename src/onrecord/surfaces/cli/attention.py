@@ -40,8 +40,8 @@ def needs(session: Session, here: Presence) -> list[str]:
     if views.head.status not in LIVE:
         return []
     found: list[str] = []
-    stop = views.lifecycle.interruption
-    if views.head.status == PAUSED and stop:
+    stop = views.interruption()
+    if stop and (views.head.status == PAUSED or stop.get("vendor")):
         found.append(f"stopped: {stop.get('cause', 'unknown')}")
     found += [
         f"{name} waits: {agent['waits']['message']}"

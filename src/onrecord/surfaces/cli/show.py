@@ -112,7 +112,7 @@ def _views_data(views: Whole, now: int) -> dict[str, Any]:
         "findings": [views.findings.shown(one) for one in views.findings.findings.values()],
         "evidence": list(views.findings.evidence.values()), "scratch": facts.scratch, "metadata": facts.metadata,
         "lanes": {agent: new_lane() | lane for agent, lane in views.lanes.lanes.items()},
-        "roster": views.roster.agents, "lifecycle": views.lifecycle.steps, "interruption": views.lifecycle.interruption,
+        "roster": views.roster.agents, "lifecycle": views.lifecycle.steps, "interruption": views.interruption(),
         "budget": spend.budget, "used": spend.used(now), "remaining": spend.remaining(now), "usage": spend.total,
         "usage_by_model": spend.models, "usage_by_run": spend.runs, "erased": views.lifecycle.erased,
     }  # fmt: skip
