@@ -33,7 +33,7 @@ FULL = Size(
     events=(100_000, 1_000_000, 10_000_000),
 )  # fmt: skip
 SMALL = Size(
-    appends=400, seconds=2.0, writers=(1, 4, 16), resume=(10, 500), sessions=(1_000, 20_000), events=(20_000, 200_000)
+    appends=400, seconds=2.0, writers=(1, 4, 16), resume=(10, 500), sessions=(10_000, 50_000), events=(20_000, 200_000)
 )
 SETTINGS = (
     ("fsync", "on"), ("full_page_writes", "on"), ("shared_buffers", "1GB"), ("max_wal_size", "8GB"),
@@ -45,12 +45,17 @@ SETTINGS = (
 def place() -> Iterator[Place]:
     """A fresh store on a server of its own."""
     with running(SETTINGS) as server:
-        url = Stores(server).fresh_database()
-        admin = url.replace(f"//{APP}@", f"//{OWNER}@")
-        with psycopg.connect(admin, autocommit=True) as connection:
-            for statement in statements("raw_tables"):
-                connection.execute(statement)
-        yield Place(url, admin)
+        stores = Stores(server)
+
+        def fresh() -> Place:
+            url = stores.fresh_database()
+            admin = url.replace(f"//{APP}@", f"//{OWNER}@")
+            with psycopg.connect(admin, autocommit=True) as connection:
+                for statement in statements("raw_tables"):
+                    connection.execute(statement)
+            return Place(url, admin, fresh)
+
+        yield fresh()
 
 
 def chosen_size(arguments: argparse.Namespace) -> Size:

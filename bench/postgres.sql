@@ -36,16 +36,16 @@ VALUES ('default', %(session)s, %(position)s, %(id)s, 'turn.recorded', 1, %(at)s
 
 -- The rows in bulk have the shape and size of real ones, but no chain. Values: low and high number.
 
--- sessions: heads and names without events, a thousand projects, one second apart
+-- sessions: heads and names without events, a hundred projects, one second apart
 INSERT INTO onrecord.sessions
     (tenant, session, project, name, position, hash, run, status, title, opened_at, at, held, forked_at, moment, behind)
-SELECT 'default', '01' || lpad(to_hex(n), 24, '0'), 'bulk-' || n %% 1000, 'session-' || n, 1, sha256(n::text::bytea), 1, 'open',
+SELECT 'default', '01' || lpad(to_hex(n), 24, '0'), 'bulk-' || n %% 100, 'session-' || n, 1, sha256(n::text::bytea), 1, 'open',
     convert_to('The objective of session ' || n, 'UTF8'), 1, 1700000000000000 + n * 1000000, FALSE, 0,
     (1700000000000000 + n * 1000000) >> 20, FALSE
 FROM generate_series(%(low)s::bigint, %(high)s::bigint) AS n;
 
 INSERT INTO onrecord.names (tenant, project, name, session)
-SELECT 'default', 'bulk-' || n %% 1000, 'session-' || n, '01' || lpad(to_hex(n), 24, '0')
+SELECT 'default', 'bulk-' || n %% 100, 'session-' || n, '01' || lpad(to_hex(n), 24, '0')
 FROM generate_series(%(low)s::bigint, %(high)s::bigint) AS n;
 
 -- events: sessions of a hundred events each, a payload of 267 bytes that does not compress away

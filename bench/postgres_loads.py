@@ -6,7 +6,6 @@ import json
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -23,17 +22,18 @@ PAGE = 50
 WRITER = """
 import json, sys, time, onrecord
 from bench.workload import turns
-url, name, agent, begin, seconds = *sys.argv[1:4], float(sys.argv[4]), float(sys.argv[5])
+url, name, agent, seconds = *sys.argv[1:4], float(sys.argv[4])
 session = onrecord.connect(url, project="bench").open(name, agent=agent)
 stock = turns(50)
 session.record_turn(stock[0])
-time.sleep(max(0, begin - time.time()))
-samples, end = [], begin + seconds
-while time.time() < end:
+print("ready", flush=True)
+sys.stdin.readline()
+samples, end = [], time.perf_counter() + seconds
+while time.perf_counter() < end:
     start = time.perf_counter()
     session.record_turn(stock[len(samples) % 50])
     samples.append(time.perf_counter() - start)
-print(json.dumps({"count": len(samples), "worst": max(samples, default=0)}))
+print(json.dumps({"count": len(samples), "worst": max(samples)}))
 """
 RESUME = """
 import sys, time
@@ -64,6 +64,8 @@ class Place(NamedTuple):
 
     url: str
     admin: str
+    another: Callable[[], Place]
+    """Makes another empty store on the same server."""
 
 
 def append(place: Place, size: Size) -> list[Figure]:
@@ -113,22 +115,28 @@ def writers(place: Place, size: Size) -> list[Figure]:
 
 
 def _race(place: Place, kind: str, count: int, seconds: float) -> Iterator[dict[str, float]]:
-    begin = time.time() + 1.5 + count * 0.25
+    """Start all of them, let them go at once when the last one is ready, and collect what each got done."""
     if kind.startswith("raw"):
         command = [sys.executable, "-m", "bench.postgres_peer", place.admin]
-        words = [[f"raw-{count}-{n}", str(begin), str(seconds)] for n in range(count)]
+        words = [[f"raw-{count}-{n}"] for n in range(count)]
     else:
         command = [sys.executable, "-c", WRITER, place.url]
         own = kind.startswith("own")
-        words = [
-            [f"own-{count}-{n}" if own else f"one-{count}", f"w{n}", str(begin), str(seconds)] for n in range(count)
-        ]
-    started = [subprocess.Popen([*command, *one], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for one in words]
+        words = [[f"own-{count}-{n}" if own else f"one-{count}", f"w{n}"] for n in range(count)]
+    started = [
+        subprocess.Popen([*command, *one, str(seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for one in words
+    ]
     for process in started:
-        out, problem = process.communicate(timeout=300)
-        if process.returncode:
-            raise SystemExit(problem.decode())
-        yield json.loads(out)
+        assert process.stdout is not None
+        if process.stdout.readline() != "ready\n":
+            raise SystemExit("a writer did not start")
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in started:
+        yield json.loads(process.communicate(timeout=300)[0])
 
 
 def resume(place: Place, size: Size) -> list[Figure]:
@@ -151,23 +159,27 @@ def resume(place: Place, size: Size) -> list[Figure]:
 
 
 def listing(place: Place, size: Size) -> list[Figure]:
-    """The newest 50 sessions, and the page after the first tenth, with few and with many sessions in the store."""
-    records = onrecord.connect(place.url, project="bench")
-    medians: list[list[float]] = []
+    """The newest 50 sessions, of all projects and of one, in stores of different sizes, looked at in turn."""
+    stores = {count: onrecord.connect(_filled(place.another(), count).url, project="bulk-7") for count in size.sessions}
+    found: dict[str, dict[int, list[float]]] = {"all projects": {}, "one project": {}}
+    for _round in range(201):
+        for count, records in stores.items():
+            for what, project in (("all projects", ""), ("one project", None)):
+                seconds = timed(partial(records.sessions, project=project, limit=PAGE))
+                found[what].setdefault(count, []).append(seconds)
+    few, many = size.sessions[0], size.sessions[-1]
     figures = []
-    made = 0
-    for count in size.sessions:
-        make_sessions(place, made, count)
-        made = count
-        newest = [timed(partial(records.sessions, project="", limit=PAGE)) * 1e3 for _ in range(51)]
-        project = [timed(partial(records.sessions, project="bulk-7", limit=PAGE)) * 1e3 for _ in range(51)]
-        medians.append([statistics.median(newest), statistics.median(project)])
-        name = f"newest {PAGE} of {count:,} sessions"
-        figures.append(Figure(name, medians[-1][0], " ms", detail=f"of one project {medians[-1][1]:.2f} ms"))
-    for what, few, many in zip(("all projects", "one project"), medians[0], medians[-1], strict=True):
-        name = f"a page of {size.sessions[-1]:,} sessions against {size.sessions[0]:,}, {what}"
-        figures.append(Figure(name, many / few, "x", 1.5))
+    for what, samples in found.items():
+        told = ", ".join(f"{count:,}: {statistics.median(one) * 1e3:.2f} ms" for count, one in samples.items())
+        name = f"page of {PAGE} of {many:,} sessions against {few:,}, {what}"
+        figures.append(Figure(name, ratio(samples[many], samples[few]), "x", 1.5, detail=told))
     return figures
+
+
+def _filled(place: Place, sessions: int) -> Place:
+    """Heads and names in bulk, without events: a list reads nothing else."""
+    _bulk(place, "sessions", 0, sessions)
+    return place
 
 
 def growth(place: Place, size: Size) -> list[Figure]:
@@ -208,11 +220,6 @@ def _measured(session: Session, stock: list[list[dict[str, object]]], count: int
 
 BULK_EVENTS = 100
 """How many events a session has that is made in bulk."""
-
-
-def make_sessions(place: Place, start: int, end: int) -> None:
-    """Heads and names in bulk, without events: a list reads nothing else."""
-    _bulk(place, "sessions", start, end)
 
 
 def make_events(place: Place, start: int, end: int) -> None:

@@ -67,13 +67,15 @@ class RawWriter:
 
 
 def main() -> None:
-    """A writer process: URL, session, when to begin, for how many seconds."""
-    url, session, begin, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
+    """A writer process: URL, session, for how many seconds; it begins when it is told to."""
+    url, session, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
     writer = RawWriter(url, session)
     stock = payloads(50)
-    time.sleep(max(0, begin - time.time()))
+    print("ready", flush=True)
+    sys.stdin.readline()
     samples: list[float] = []
-    while time.time() < begin + seconds:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
         start = time.perf_counter()
         writer.append(stock[len(samples) % 50])
         samples.append(time.perf_counter() - start)

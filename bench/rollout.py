@@ -207,14 +207,15 @@ import json, sys, time, onrecord
 from onrecord.rollout.recording import open_rollout
 records = onrecord.connect(sys.argv[1], project="bench")
 samples, tokens = [], 0
-start = time.perf_counter()
+start, busy = time.perf_counter(), time.process_time()
 for number in range(int(sys.argv[2])):
     begin = time.perf_counter()
     rollout = open_rollout(records, f"rollout-{number}")
     samples.append(time.perf_counter() - begin)
     tokens += rollout.trajectory.length
     rollout.leave()
-print(json.dumps({"seconds": time.perf_counter() - start, "samples": samples, "tokens": tokens}))
+seconds, busy = time.perf_counter() - start, time.process_time() - busy
+print(json.dumps({"seconds": seconds, "busy": busy, "samples": samples, "tokens": tokens}))
 """
 
 
@@ -238,4 +239,7 @@ def recovery(place: Path, *, quick: bool) -> list[Figure]:
     median = statistics.median(told["samples"]) * 1e3
     slowest = max(told["samples"]) * 1e3
     detail = f"{sessions:,} rollouts of {count} turns in {told['seconds']:.1f} s, slowest {slowest:.0f} ms"
-    return [Figure("rollout taken up by a fresh process, median", median, " ms", detail=detail)]
+    return [
+        Figure("rollout taken up by a fresh process, median", median, " ms", detail=detail),
+        Figure("rollout taken up by a fresh process, processor time", told["busy"] / sessions * 1e3, " ms"),
+    ]

@@ -20,6 +20,7 @@ from typing import Any
 
 import httpx
 
+import onrecord
 from examples.rollout.engine import Engine
 from examples.rollout.running import Server, engine, proxy
 from examples.rollout.tokenizer import make
@@ -120,9 +121,12 @@ def _asked_at(turn: int) -> int:
 class Agent:
     """One agent: one session, its turns one after the other, asking again as long as it takes."""
 
-    def __init__(self, load: Load, url: str, number: int, trust: ssl.SSLContext) -> None:
+    def __init__(self, load: Load, urls: list[str], number: int, trust: ssl.SSLContext) -> None:
         self.load = load
-        self.client = httpx.AsyncClient(base_url=url, timeout=60, verify=trust, trust_env=False)
+        self.client = httpx.AsyncClient(timeout=60, verify=trust, trust_env=False)
+        self.urls = urls
+        """The proxies it knows. It stays with one as long as that answers."""
+        self.at = number % len(urls)
         self.number = number
         self.id = ""
         self.bodies: list[str] = []
@@ -143,12 +147,13 @@ class Agent:
         give_up = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                response = await self.client.post(path, json=body)
+                response = await self.client.post(self.urls[self.at] + path, json=body)
                 if response.status_code == 200:
                     return response
                 if response.status_code not in (409, 503):
                     raise RuntimeError(f"{path}: {response.status_code} {response.text[:300]}")
             except httpx.TransportError:
+                self.at = (self.at + 1) % len(self.urls)
                 if time.monotonic() > give_up:
                     raise
             self.load.asked_again += 1
@@ -156,7 +161,7 @@ class Agent:
 
     async def check(self, tokenizer: Path) -> list[str]:
         """Everything that is not as it must be, in words."""
-        record = (await self.client.get(f"/sessions/{self.id}?tokens=true")).json()
+        record = (await self.client.get(f"{self.urls[0]}/sessions/{self.id}?tokens=true")).json()
         wanted = expected(tokenizer, self.number, self.load.turns)
         records = record["records"]
         if len(records) != self.load.turns:
@@ -180,50 +185,76 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-async def _drive(
-    load: Load, place: Path, tokenizer: Path, *, upstream: str, port: int, options: tuple[str, ...]
-) -> None:
-    url = f"http://127.0.0.1:{port}"
+class Proxies:
+    """The proxies of a load, on one store: each on a port of its own, where it comes back after a kill."""
 
-    def start() -> Server:
-        return proxy(place / "store.db", upstream, tokenizer, "--port", str(port), *options, log=place / "proxy.log")
+    def __init__(self, place: Path, tokenizer: Path, upstream: str, count: int) -> None:
+        self.ports = [free_port() for _ in range(count)]
+        self.urls = [f"http://127.0.0.1:{port}" for port in self.ports]
+        self._words = (place / "store.db", upstream, tokenizer, "--port")
+        self._log = place / "proxy.log"
+        self._running = [self._start(port) for port in self.ports]
 
+    def _start(self, port: int) -> Server:
+        store, upstream, tokenizer, option = self._words
+        return proxy(store, upstream, tokenizer, option, str(port), log=self._log)
+
+    def kill(self, number: int) -> None:
+        """End one at once."""
+        self._running[number].kill()
+
+    def restart(self, number: int) -> None:
+        """Start one again that was killed."""
+        self._running[number] = self._start(self.ports[number])
+
+    def stop(self) -> list[int]:
+        """Ask all to end; the results are their exit statuses."""
+        return [each.stop() for each in self._running]
+
+
+async def _drive(load: Load, tokenizer: Path, proxies: Proxies) -> None:
     remember_what_is_missing("sniffio")
     trust = httpx.create_ssl_context(trust_env=False)
-    agents = [Agent(load, url, number, trust) for number in range(load.sessions)]
-    running = start()
-    try:
-        begin = time.perf_counter()
-        work = asyncio.gather(*(agent.run() for agent in agents))
-        while load.killed < load.kills:
-            await load.due.wait()
-            load.due.clear()
-            load.killed += 1
-            running.kill()
-            running = await asyncio.to_thread(start)
-        await work
-        load.seconds = time.perf_counter() - begin
-        for agent in agents:
-            load.problems += await agent.check(tokenizer)
-            await agent.client.aclose()
-    finally:
-        ended = await asyncio.to_thread(running.stop)
-        if ended:
-            load.problems.append(f"the proxy ended with {ended}")
+    agents = [Agent(load, proxies.urls, number, trust) for number in range(load.sessions)]
+    begin = time.perf_counter()
+    work = asyncio.gather(*(agent.run() for agent in agents))
+    restarts: dict[int, asyncio.Task[None]] = {}
+    work.add_done_callback(lambda _work: load.due.set())  # if agents give up there is nothing more to wait for
+    while load.killed < load.kills:
+        await load.due.wait()
+        load.due.clear()
+        number = load.killed % len(proxies.ports)
+        if number in restarts:
+            await restarts[number]
+        proxies.kill(number)
+        load.killed += 1
+        restarts[number] = asyncio.create_task(asyncio.to_thread(proxies.restart, number))
+    await asyncio.gather(work, *restarts.values())
+    load.seconds = time.perf_counter() - begin
+    for agent in agents:
+        load.problems += await agent.check(tokenizer)
+        await agent.client.aclose()
 
 
-def run_load(place: Path, *, sessions: int, turns: int, kills: int, options: tuple[str, ...] = ()) -> Load:
+def run_load(place: Path, *, sessions: int, turns: int, kills: int, proxies: int = 1) -> Load:
     """Run a load in this directory, with servers of its own."""
-    load, port, kept = Load(sessions, turns, kills), free_port(), place / "health.json"
+    load, kept = Load(sessions, turns, kills), place / "health.json"
     tokenizer = make(place / "tokenizer")
     with engine(tokenizer, "--abort-every", "10", "--update-every", "1", log=place / "engine.log") as upstream:
+        running = Proxies(place, tokenizer, upstream.url, proxies)
         # A process of its own: what it measures is how the proxy answers, not how busy the agents are.
-        probe = subprocess.Popen([sys.executable, "-c", PROBE, "127.0.0.1", str(port), str(kept)])
+        probe = subprocess.Popen([sys.executable, "-c", PROBE, "127.0.0.1", str(running.ports[0]), str(kept)])
         try:
-            asyncio.run(_drive(load, place, tokenizer, upstream=upstream.url, port=port, options=options))
+            asyncio.run(_drive(load, tokenizer, running))
         finally:
             probe.kill()
             probe.wait()
+            load.problems += [f"a proxy ended with {status}" for status in running.stop() if status]
         load.engine = httpx.get(f"{upstream.url}/stats", trust_env=False).json()
     load.health = json.loads(kept.read_text()) if kept.exists() else []
+    with onrecord.connect(str(place / "store.db")) as records:
+        for head in records.sessions(project="", limit=1_000):
+            commits = sum(1 for _ in records.get(head.session).events(kinds=("turn.committed",)))
+            if commits not in (0, turns):  # a session whose maker never heard of it has none
+                load.problems.append(f"{head.name} has {commits} commits in its log for {turns} turns")
     return load

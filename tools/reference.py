@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from onrecord import errors
-from onrecord.connect import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE
+from onrecord.connect import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
 from onrecord.log.events import KINDS
 from onrecord.session.retention import Policy
 from onrecord.surfaces.cli.exits import EXIT_CODES, exit_code_of
@@ -94,7 +94,8 @@ def settings_page() -> str:
             "",
             "| variable | meaning |",
             "|---|---|",
-            f"| `{STORE_VARIABLE}` | the store: a path, `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory:` |",
+            f"| `{STORE_VARIABLE}` | the store: a path, `sqlite:///x.db`, `postgresql://host/database`, `memory:` |",
+            f"| `{TENANT_VARIABLE}` | whose sessions are meant, of a store in PostgreSQL whose URL does not say |",
             f"| `{PROJECT_VARIABLE}` | the project, instead of the repository of the working directory |",
             f"| `{CONFIG_VARIABLE}` | the configuration file |",
             "| `ONRECORD_SESSION` | the session a command is about |",
@@ -124,8 +125,11 @@ def cli_page() -> str:
 
 
 def schema_page() -> str:
-    schema = (SOURCE / "stores" / "sql" / "sqlite" / "schema.sql").read_text()
-    return f"# Schema of the SQLite store\n\n```sql\n{schema.rstrip()}\n```"
+    parts = ["# Schemas"]
+    for name, store in (("SQLite", "sqlite"), ("PostgreSQL", "postgres")):
+        schema = (SOURCE / "stores" / "sql" / store / "schema.sql").read_text()
+        parts.append(f"## The {name} store\n\n```sql\n{schema.rstrip()}\n```")
+    return "\n\n".join(parts)
 
 
 def _onrecord(*arguments: str) -> str:

@@ -125,20 +125,20 @@ class Command:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     find = metafunc.definition.get_closest_marker
-    if "kind" in metafunc.fixturenames and find("every_store") and not find("on_file"):
-        metafunc.parametrize("kind", ["sqlite", "postgres"], scope="session")
+    if "store_kind" in metafunc.fixturenames and find("every_store") and not find("on_file"):
+        metafunc.parametrize("store_kind", ["sqlite", "postgres"], scope="session")
 
 
 @pytest.fixture(scope="session")
-def kind() -> str:
+def store_kind() -> str:
     """Where the store is kept."""
     return "sqlite"
 
 
 @pytest.fixture(scope="session")
-def stores(kind: str, request: pytest.FixtureRequest) -> "Stores | None":
+def stores(store_kind: str, request: pytest.FixtureRequest) -> "Stores | None":
     """The server with the stores, if they are not in files."""
-    return request.getfixturevalue("postgres") if kind == "postgres" else None
+    return request.getfixturevalue("postgres") if store_kind == "postgres" else None
 
 
 @pytest.fixture(scope="session")

@@ -14,12 +14,15 @@ LINK = re.compile(r"\]\(([^)#]+)\)")
 
 
 @pytest.mark.parametrize("name", EXECUTED)
-def test_examples_do_what_the_document_says(name, tmp_path, monkeypatch):
+def test_examples_do_what_the_document_says(name, request, tmp_path, monkeypatch):
     """Every example runs, in order, and prints exactly what is shown below it."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.delenv("ONRECORD_STORE", raising=False)
     monkeypatch.chdir(tmp_path)
-    blocks = FENCE.findall((ROOT / name).read_text())
+    text = (ROOT / name).read_text()
+    if "DATABASE_URL" in text:
+        monkeypatch.setenv("DATABASE_URL", request.getfixturevalue("postgres").fresh_database())
+    blocks = FENCE.findall(text)
     namespace: dict[str, object] = {"__name__": "document"}
     for number, (language, body) in enumerate(blocks):
         if language != "python":

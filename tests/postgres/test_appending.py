@@ -5,13 +5,14 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
 
-from onrecord.errors import InvalidInput, LeaseLost, OutcomeUnknown, StoreBusy
+from onrecord.errors import IdReused, InvalidInput, LeaseLost, LogMoved, OutcomeUnknown, StoreBusy
 from onrecord.stores.postgres import PostgresStore, connections
 from onrecord.stores.postgres.append import Attempt
 from onrecord.stores.postgres.connections import Connection, Connections
@@ -57,7 +58,7 @@ def test_the_ordinary_append_is_one_round_trip(bench, packets):
         packets.clear()
         bench.store.append(session, [bench.draft()])
         bench.store.append(
-            session, [bench.draft()], lease=lease, expect=bench.store._appender._standing(session).head.position
+            session, [bench.draft()], lease=lease, expect=bench.store._appender.remembered(session).head.position
         )
         bench.store.append(session, [bench.draft(), bench.draft("decision.made", {"text": "two"})], lease=lease)
         assert packets == ["pipeline"] * 3
@@ -152,7 +153,6 @@ def test_a_server_that_stays_away_is_told_honestly(monkeypatch):
         bench.teardown_method()
 
 
-@pytest.mark.timeout(300)
 def test_promise_4_connections_that_are_ended_lose_and_double_nothing(postgres, make_bench, count):
     """Writers whose connections are ended at random moments by the server append every event exactly once."""
     url = postgres.empty_store()
@@ -351,3 +351,76 @@ def test_what_postgresql_cannot_write_is_not_on_record(bench):
     assert bench.store.find(session, "\0") is None
     with pytest.raises(InvalidInput):
         bench.store.heads(name="\ud800")
+
+
+@pytest.fixture
+def held(bench, postgres):
+    """A session whose head row somebody holds while an append waits for it: further ones gather behind that."""
+    session = bench.open()
+    bench.add(session, "item.added")
+    with psycopg.connect(postgres.server.url(postgres.shared())) as holding, ThreadPoolExecutor(16) as threads:
+        holding.execute("SELECT 1 FROM onrecord.sessions WHERE session = %s FOR UPDATE", [session])
+        first = threads.submit(bench.store.append, session, [bench.draft(id="first")])
+        wait_until(lambda: len(waiting(postgres.server, "transactionid")) == 1)
+
+        def gather(*calls: Callable[[], Any]) -> list[Future[Any]]:
+            answers = [threads.submit(call) for call in calls]
+            wait_until(lambda: len(bench.store._appender._line(session).waiting) == len(calls))
+            holding.rollback()
+            assert first.result(30)[0].position == 3
+            return answers
+
+        yield session, gather
+    assert derived(bench.store.read(session)) == bench.store.head(session).hash
+
+
+def test_threads_at_one_log_share_a_commit(bench, held, packets):
+    """While one append is on its way, those of other threads gather, and go together in one packet."""
+    session, gather = held
+    drafts = [bench.draft(id=f"thread-{number}") for number in range(12)]
+    packets.clear()
+    answers = gather(*[partial(bench.store.append, session, [draft]) for draft in drafts])
+    written = {draft.id: answer.result(30)[0].position for draft, answer in zip(drafts, answers, strict=True)}
+    assert packets == ["pipeline"]
+    assert sorted(written.values()) == list(range(4, 16))
+    assert {record.id: record.position for record in bench.store.read(session, after=3)} == written
+
+
+def test_together_each_hears_its_own_answer(bench, held):
+    """A refusal among appends that went together reaches only the one whose it is."""
+    session, gather = held
+    append = bench.store.append
+    good, moved, reused, known = gather(
+        lambda: append(session, [bench.draft(id="good")]),
+        lambda: append(session, [bench.draft(id="late")], expect=1),
+        lambda: append(session, [bench.draft(id="first", data={"text": "another"})]),
+        lambda: append(session, [bench.draft(id="good")]),
+    )
+    assert sorted([good.result(30)[0].new, known.result(30)[0].new]) == [False, True]
+    assert isinstance(moved.exception(30), LogMoved)
+    assert isinstance(reused.exception(30), IdReused)
+    assert bench.store.head(session).position == 4
+
+
+def test_a_pooler_that_forgets_what_was_prepared_costs_a_try(bench, postgres):
+    """Behind a pooler a connection may not know a statement it was told before: another one is used, and nothing is lost."""
+    session = bench.open()
+    bench.add(session, "item.added")
+    for connection in bench.store._connections._idle:
+        connection.execute("DEALLOCATE ALL")
+    bench.add(session, "item.added")
+    assert bench.positions(session) == [1, 2, 3]
+
+
+def test_a_list_by_name_is_planned_by_what_is_asked(bench, packets):
+    """A prefix that fits nearly everything and one that fits nothing need different plans: neither is prepared."""
+    for number in range(20):
+        bench.open(f"name{number}")
+    for _ in range(8):
+        assert len(bench.store.heads(prefix="name", limit=50)) == 20
+        assert len(bench.store.heads(prefix="name1")) == 11
+    for connection in bench.store._connections._idle:
+        rows = connection.execute(
+            "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%%id_prefix%%' OR statement LIKE '%%name >= %%'"
+        ).fetchall()
+        assert rows == []

@@ -29,7 +29,7 @@ def test_promise_1_acknowledged_survives_kill_9_of_its_writer(
     url: str, nursery: Nursery, chance: random.Random, count: Callable[[int, int], int], writers: int
 ):
     """Whenever a writer is killed, every acknowledged event is there once, in order, without gaps, and the chain verifies."""
-    assert losses(nursery, url, chance, writers=writers, cycles=count(20, 1_000)) == []
+    assert losses(nursery, url, chance, writers=writers, cycles=count(12, 1_000)) == []
 
 
 def test_promise_1_control_an_ack_before_the_commit_is_caught(url: str, nursery: Nursery, chance: random.Random):

@@ -1,4 +1,4 @@
-"""The schema in PostgreSQL: it is the sum of its migrations, portable, ready for partitions, and migrated while clients work."""
+"""The schema in PostgreSQL: it is the sum of its migrations, portable, and migrated while clients work."""
 
 import re
 import threading
@@ -7,11 +7,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from onrecord.errors import StoreBusy, StoreError, StoreTooNew
+from onrecord.errors import StoreBusy, StoreError, StoreReadOnly, StoreTooNew
 from onrecord.stores import statements
 from onrecord.stores.postgres import PostgresStore, schema
 from onrecord.stores.postgres.places import place_of
-from onrecord.testing import StoreContract, derived
+from onrecord.testing import derived
 from tests.postgres.servers import APP, OWNER, Stores
 
 SQL = Path(statements.SQL) / "postgres"
@@ -133,38 +133,6 @@ def test_the_tenant_leads_every_key(postgres):
             assert columns[:2] == ["tenant", "session"], (table, columns)
 
 
-def partitioned(text: str) -> str:
-    """The schema with its large tables split by hash, as somebody with very many sessions would have it."""
-    for table in OF_SESSIONS:
-        begin = text.index(f"CREATE TABLE onrecord.{table} (")
-        end = text.index("\n);\n", begin)
-        parts = "".join(
-            f"\nCREATE TABLE onrecord.{table}_{part} PARTITION OF onrecord.{table}"
-            f" FOR VALUES WITH (MODULUS 4, REMAINDER {part});\n"
-            for part in range(4)
-        )
-        text = f"{text[:end]}\n) PARTITION BY HASH (tenant, session);\n{parts}{text[end + 4 :]}"
-    return text
-
-
-class TestPartitionedStore(StoreContract):
-    """The same schema, partitioned by hash, passes the same contract with the same statements."""
-
-    stores: Stores
-    database: str
-
-    @pytest.fixture(autouse=True, scope="class")
-    @classmethod
-    def _server(cls, postgres):
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            text = partitioned(statements.load("postgres", "schema.sql"))
-            cls.database = as_app(make_as(postgres, monkeypatch, text, schema.SCHEMA_VERSION))
-        cls.stores = postgres
-
-    def make_store(self):
-        return PostgresStore(f"{self.database}&tenant={self.stores.new_tenant()}", clock=self.clock)
-
-
 def test_clients_work_while_the_schema_is_migrated(first, monkeypatch, make_bench):
     """A client of the older schema appends all the time, before, during and after; a new one joins it in the same log."""
     with monkeypatch.context() as older:
@@ -212,3 +180,20 @@ def test_a_migration_that_was_cut_off_can_be_taken_again(first, monkeypatch, pos
     assert (done.before, done.after) == (1, schema.SCHEMA_VERSION)
     query = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
     assert postgres.server.execute(query, database=first.partition("?")[0].rpartition("/")[2]) == [(0,)]
+
+
+def test_a_store_is_made_and_migrated_by_an_ordinary_administrator(postgres, make_bench):
+    """No superuser is needed: a role that owns the database and may create roles makes the store and migrates it."""
+    url = postgres.empty_database()
+    database = url.partition("?")[0].rpartition("/")[2]
+    admin, roles = f"admin_{database}", schema.Roles(f"owner_{database}", f"app_{database}")
+    postgres.server.execute(f"CREATE ROLE {admin} LOGIN CREATEROLE", f"ALTER DATABASE {database} OWNER TO {admin}")
+    place = place_of(url.replace(f"//{OWNER}@", f"//{admin}@"))
+    assert schema.initialise(place, roles).roles == roles
+    assert schema.migrate(place).after == schema.SCHEMA_VERSION
+    app = url.replace(f"//{OWNER}@", f"//{roles.app}@")
+    bench = make_bench(app)
+    bench.add(bench.open(), "item.added")
+    with pytest.raises(StoreReadOnly) as refusal:
+        schema.migrate(place_of(app))
+    assert "the role that made the store" in refusal.value.hint

@@ -129,7 +129,6 @@ def calls(chance: random.Random, bench: Tenant, loot: Loot) -> Callable[[], Any]
     return chance.choice(choices)
 
 
-@pytest.mark.timeout(300)
 def test_promise_17_a_tenant_learns_nothing_of_another(worlds, count):
     """Whatever a tenant asks, with every id, name, word, content and lease of another, it hears what it would hear alone."""
     owner, inside, alone = worlds

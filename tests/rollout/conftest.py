@@ -1,4 +1,4 @@
-"""Rollouts run on every store that a process can have for itself."""
+"""Rollouts run on every store."""
 
 from pathlib import Path
 
@@ -6,13 +6,13 @@ import pytest
 
 import onrecord
 from onrecord.rollout.recording import Rollout, open_rollout
+from tests.stores import EVERY, url_of
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=EVERY)
 def records(request: pytest.FixtureRequest, tmp_path: Path):
     """The sessions of an empty store."""
-    url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/x.db"
-    with onrecord.connect(url, project="/project") as found:
+    with onrecord.connect(url_of(str(request.param), request, tmp_path), project="/project") as found:
         yield found
 
 

@@ -1,12 +1,17 @@
 """What engines say, read into one form; and what they are asked."""
 
+import contextlib
 import copy
 import json
+import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onrecord.errors import BadReply, InvalidInput
 from onrecord.rollout.engines import (
+    DIALECTS,
     SGLANG,
     VLLM,
     VLLM_COMPLETIONS,
@@ -357,3 +362,43 @@ def test_json_is_read_by_the_standard():
     for text in (b"NaN", b"[-Infinity]", b"{", json.dumps({"a": float("inf")}).encode()):
         with pytest.raises(ValueError, match=r"."):
             load_json(text)
+
+
+NUMBERS = st.integers(-5, 2**40) | st.floats() | st.booleans()
+ANYTHING = st.recursive(
+    st.none()
+    | NUMBERS
+    | st.text(max_size=5)
+    | st.sampled_from(["abort", "stop", "token_id:7", "token_id:99999999999"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "content", "id"]), inner),
+    max_leaves=5,
+)
+PLACES = [
+    ("id",), ("usage",), ("choices",), ("prompt_token_ids",), ("usage", "prompt_tokens"), ("usage", "completion_tokens"),
+    CHOICE, (*CHOICE, "message"), (*CHOICE, "finish_reason"), (*CHOICE, "logprobs"), (*CHOICE, "token_ids"),
+    (*CHOICE, "text"), (*CHOICE, "meta_info"), (*CHOICE, "weight_version"), (*CHOICE, "routed_experts"),
+    (*CHOICE, "prompt_token_ids"), (*META, "finish_reason"), (*META, "output_token_logprobs"), (*META, "weight_version"),
+    (*META, "output_token_logprobs", 0), (*META, "output_token_logprobs", 0, 0), (*META, "completion_tokens"),
+    (*CHOICE, "logprobs", "content"), (*CHOICE, "logprobs", "content", 0), (*CHOICE, "logprobs", "token_logprobs"),
+]  # fmt: skip
+
+
+@given(st.sampled_from(DIALECTS), st.lists(st.tuples(st.sampled_from(PLACES), ANYTHING), min_size=1, max_size=3))
+def test_no_reply_is_hostile_enough(dialect, changes):
+    """Whatever an engine says, it is refused as a bad reply or read into one that fits together; nothing else happens."""
+    body = {SGLANG: sglang_reply, VLLM: vllm_reply, VLLM_COMPLETIONS: completion_reply}[dialect]()
+    for path, value in changes:
+        with contextlib.suppress(KeyError, IndexError, TypeError):
+            body = changed(body, path, value)
+    try:
+        reply = read_reply(dialect, body, SENT)
+    except BadReply:
+        return
+    assert len(reply.output_ids) == len(reply.logprobs)
+    assert all(type(id_) is int and 0 <= id_ < 2**31 for id_ in reply.output_ids)
+    assert all(type(score) is float and math.isfinite(score) for score in reply.logprobs)
+    assert sum(length for _version, length in reply.weight_versions) in (0, len(reply.output_ids))
+    assert reply.finish in ("stop", "tool_calls", "length", "abort", "error")
+    assert reply.message is None or reply.message["role"]
+    assert isinstance(reply.abort_cause, str)
+    assert isinstance(reply.response_id, str)

@@ -1,43 +1,37 @@
 """A rollout on record: durable before it is answered, the same after a restart, handed over exactly once."""
 
+import json
+
 import pytest
 
 from onrecord.errors import (
     AssemblyFailed,
     BudgetExhausted,
-    Conflict,
     DamagedLog,
     InvalidInput,
     LeaseHeld,
     LeaseLost,
     OutcomeUnknown,
     PayloadErased,
-    SessionFrozen,
-    SessionNotFound,
     SessionPaused,
-    SessionRetired,
     TurnConflict,
 )
 from onrecord.log.packed import pack_floats, unpack_floats
 from onrecord.rollout.recording import Rollout, open_rollout, read_lane
-from onrecord.rollout.samples import digest_of
 from onrecord.rollout.turns import Reply, Request
-from tests.rollout.world import LETTERS, aborted, answer, assistant, calling, letters, tool, user, whole
-
-
-def play(rollout: Rollout, turns: int, messages=None):
-    """So many committed turns; returns the messages of the next request."""
-    messages = messages or [user("question")]
-    for number in range(turns):
-        intent = begin(rollout, messages)
-        text = f"answer {number}"
-        rollout.commit(intent, answer(text, response=f"body {number}", weight_versions=[("v1", len(text) + 1)]))
-        messages = [*messages, assistant(text), tool("result")]
-    return messages
-
-
-def begin(rollout: Rollout, messages):
-    return rollout.intend(rollout.prepare(Request(messages), LETTERS), model="m")
+from tests.rollout.world import (
+    LETTERS,
+    Letters,
+    aborted,
+    answer,
+    assistant,
+    begin,
+    calling,
+    letters,
+    play,
+    user,
+    whole,
+)
 
 
 def test_the_intent_is_on_record_before_the_engine_is_called(rollout):
@@ -248,6 +242,38 @@ def test_the_order_inside_a_message_survives_a_restart(records, rollout):
     )
 
 
+class WholeMessages(Letters):
+    """A template that writes every message out as it is."""
+
+    def message(self, message):
+        return letters(json.dumps(message))
+
+
+def test_whatever_a_template_writes_out_is_the_same_in_every_try(records, rollout):
+    """Even the order of a message's fields is the same for a first try, a retry and the next process."""
+    first = [{"role": "user", "name": "b", "content": "a"}, {"tool_call_id": "c", "content": "d", "role": "tool"}]
+    prompt = rollout.prepare(Request(first), WholeMessages()).prompt_ids
+    play(rollout, 3, first)
+    assert rollout.prepare(Request(first), WholeMessages()).prompt_ids == prompt
+    again = open_rollout(records, "task-17", takeover=True)
+    assert again.prepare(Request(first), WholeMessages()).prompt_ids == prompt
+
+
+def test_a_failed_call_on_record_leaves_the_view_where_it_was(rollout):
+    """An engine that cannot be reached moves neither version nor records; it is on record, and INFRA if nothing follows."""
+    messages = play(rollout, 1)
+    before = rollout.trajectory.head
+    rollout.fail(begin(rollout, messages), "connection refused")
+    assert rollout.trajectory.head == before
+    assert [(record.status, record.cause) for record in rollout.lane.standing()][1:] == [
+        ("INFRA", "connection refused")
+    ]
+    rollout.abort(begin(rollout, messages), aborted("half"))
+    rollout.fail(begin(rollout, messages), "connection refused")
+    assert [record.status for record in rollout.lane.standing()] == ["COMPLETED", "ABORTED"]
+    assert len(rollout.session.lane()["provisional"]) == 3, "the lane tells of every try"
+
+
 def test_starting_over_after_many_turns_agrees_with_the_lane(rollout):
     """Discarding more turns than a lane lists leaves lane, transcript and trajectory in agreement."""
     first = [user("question")]
@@ -356,111 +382,3 @@ def test_nonsense_on_record_is_told_as_damage(rollout, data):
     )
     with pytest.raises(DamagedLog):
         read_lane(session)
-
-
-# Hand-off
-
-
-def test_a_reader_that_crashes_gets_the_same_bytes(records, rollout):
-    """Frozen samples are the same for every reader, in this process and the next, until they are retired."""
-    messages = play(rollout, 3)
-    rollout.abort(begin(rollout, messages), aborted("half"))
-    frozen = rollout.freeze(merge=False, max_seq_len=10_000)
-    assert digest_of(rollout.samples()) == frozen.digest
-    assert rollout.freeze() == frozen, "freezing again changes nothing, whatever the options"
-    again = open_rollout(records, "task-17", takeover=True)
-    assert again.lane.frozen == frozen
-    assert digest_of(again.samples()) == frozen.digest
-    assert len(again.samples()) == frozen.samples == 4
-
-
-def test_a_frozen_rollout_takes_no_turn(rollout):
-    """After the freeze nothing is added: what the trainer reads is what there is."""
-    messages = play(rollout, 1)
-    late = rollout.prepare(Request(messages), LETTERS)
-    rollout.freeze()
-    with pytest.raises(SessionFrozen):
-        rollout.prepare(Request(messages), LETTERS)
-    with pytest.raises(SessionFrozen):
-        rollout.intend(late)
-
-
-def test_a_turn_under_way_is_not_frozen(rollout):
-    """Freezing waits for the turn that is under way."""
-    messages = play(rollout, 1)
-    begin(rollout, messages)
-    with pytest.raises(TurnConflict):
-        rollout.freeze()
-
-
-def test_only_the_right_digest_is_acknowledged(rollout):
-    """An acknowledgement names what was received; another digest, or nothing frozen, is a conflict."""
-    play(rollout, 1)
-    with pytest.raises(Conflict, match="not frozen"):
-        rollout.acknowledge("x")
-    frozen = rollout.freeze()
-    with pytest.raises(Conflict, match="digest"):
-        rollout.acknowledge("x")
-    with pytest.raises(Conflict, match="acknowledged"):
-        rollout.retire()
-    rollout.acknowledge(frozen.digest)
-    before = rollout.session.head.position
-    rollout.acknowledge(frozen.digest)
-    assert rollout.session.head.position == before, "acknowledging again changes nothing"
-
-
-@pytest.mark.parametrize("handed_over", [True, False])
-def test_a_retired_rollout_is_over_for_good(records, rollout, handed_over):
-    """Late requests get SessionRetired, from this process and every other, reopened or not; the id is never made anew."""
-    messages = play(rollout, 1)
-    late = rollout.prepare(Request(messages), LETTERS)
-    if handed_over:
-        rollout.acknowledge(rollout.freeze().digest)
-    rollout.retire("done", unacknowledged=not handed_over)
-    rollout.retire("again changes nothing")
-    identity = rollout.session.id
-    for step in (
-        lambda: rollout.prepare(Request(messages), LETTERS),
-        lambda: rollout.intend(late),
-        rollout.freeze,
-        rollout.samples,
-        lambda: open_rollout(records, "task-17"),
-        lambda: open_rollout(records, identity),
-        lambda: open_rollout(records, identity, create=False),
-    ):
-        with pytest.raises(SessionRetired):
-            step()
-    records.get("task-17").resume(reopen=True)
-    with pytest.raises(SessionRetired):
-        open_rollout(records, "task-17")
-    assert records.find("task-17").session == identity
-
-
-def test_retiring_meets_a_turn_under_way(records, rollout):
-    """A rollout retired by another handle while a turn is under way: its late reply is refused as retired."""
-    messages = play(rollout, 1)
-    intent = begin(rollout, messages)
-    other = Rollout(records.get("task-17", agent="policy"))
-    other.retire("deleted", unacknowledged=True)
-    with pytest.raises(SessionRetired):
-        rollout.commit(intent, answer("late"))
-    assert rollout.trajectory.num_assistant == 1
-
-
-def test_an_unknown_rollout_is_not_made_unasked(records):
-    """Without `create`, a name or id nobody knows is not found, and stays so."""
-    for name in ("nobody", "01M7FN78N1R2TETTBW07BQKY5H"):
-        with pytest.raises(SessionNotFound):
-            open_rollout(records, name, create=False)
-    assert records.sessions() == []
-
-
-def test_a_session_may_have_several_lanes(records):
-    """Two agents of one session are two trajectories; each sees its own turns alone."""
-    one = open_rollout(records, "duel", agent="red")
-    other = open_rollout(records, "duel", agent="blue")
-    play(one, 2)
-    play(other, 1)
-    assert read_lane(one.session, "red").trajectory == one.trajectory
-    assert read_lane(one.session, "blue").trajectory.num_assistant == 1
-    assert list(one.trajectory.records[0].output)[:6] == letters("answer")

@@ -253,6 +253,9 @@ def test_only_an_answer_is_committed(finish):
         trajectory.update_pretokenized_state(prepared, answer("b", finish))
     with pytest.raises(InvalidInput, match="message"):
         trajectory.update_pretokenized_state(prepared, Reply(None, [1], [-1.0], "stop"))
+    wrong: Any = "hello"
+    with pytest.raises(InvalidInput, match="JSON object"):
+        trajectory.update_pretokenized_state(prepared, Reply(wrong, [1], [-1.0], "stop"))
     assert trajectory.version == 0
 
 

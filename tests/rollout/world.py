@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from onrecord.rollout.recording import Intent, Rollout
 from onrecord.rollout.trajectory import LinearTrajectory, Policy, Prepared
 from onrecord.rollout.turns import ABORT, STOP, Joint, Record, Reply, Request, Tokenized
 
@@ -119,3 +120,19 @@ def whole(messages: Sequence[Message]) -> list[int]:
 def unmoved(trajectory: LinearTrajectory) -> tuple[object, ...]:
     """Everything a trajectory is, copied: to see afterwards that a refusal changed nothing."""
     return copy.deepcopy(trajectory._state())
+
+
+def play(rollout: Rollout, turns: int, messages: list[Message] | None = None) -> list[Message]:
+    """So many committed turns; returns the messages of the next request."""
+    messages = messages or [user("question")]
+    for number in range(turns):
+        intent = begin(rollout, messages)
+        text = f"answer {number}"
+        rollout.commit(intent, answer(text, response=f"body {number}", weight_versions=[("v1", len(text) + 1)]))
+        messages = [*messages, assistant(text), tool("result")]
+    return messages
+
+
+def begin(rollout: Rollout, messages: list[Message]) -> Intent:
+    """Prepare a request and put its intent on record."""
+    return rollout.intend(rollout.prepare(Request(messages), LETTERS), model="m")

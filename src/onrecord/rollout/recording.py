@@ -13,7 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.errors import Conflict, SessionClosed, SessionFrozen, SessionNotFound, SessionRetired, TurnConflict
+from onrecord.errors import (
+    Conflict,
+    InvalidInput,
+    SessionClosed,
+    SessionFrozen,
+    SessionNotFound,
+    SessionRetired,
+    TurnConflict,
+)
 from onrecord.log.names import is_ulid
 from onrecord.log.store import LEASE_SECONDS
 from onrecord.rollout.lane import LANE_KINDS, Lane, item_of, output_payload, prompt_payload
@@ -225,8 +233,10 @@ class Rollout:
     def freeze(self, **options: Any) -> Frozen:
         """Fix the samples for the trainer: from here on every reader gets the same bytes.
 
-        Options are those of `samples.assemble`, and are recorded. Freezing again changes nothing.
+        Options are `merge` and `max_seq_len` of `samples.assemble`, and are recorded. Freezing again changes nothing.
         """
+        if not options.keys() <= {"merge", "max_seq_len"}:
+            raise InvalidInput(f"samples are made with merge and max_seq_len, not {', '.join(sorted(options))}")
         if self.lane.retired is not None:
             raise _retired(self.session, self.lane.retired)
         if self.lane.frozen is None:

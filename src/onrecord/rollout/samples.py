@@ -71,8 +71,10 @@ def assemble(
 
     `max_seq_len` leaves out whole turns from the end first; a first turn that is too long by itself is cut.
     """
-    if max_seq_len is not None and (isinstance(max_seq_len, bool) or max_seq_len < 1):
-        raise InvalidInput(f"max_seq_len is at least 1, not {max_seq_len}")
+    if max_seq_len is not None and (type(max_seq_len) is not int or max_seq_len < 1):
+        raise InvalidInput(f"max_seq_len is a whole number from 1 up, not {max_seq_len!r:.80}")
+    if type(merge) is not bool:
+        raise InvalidInput(f"merge is true or false, not {merge!r:.80}")
     if not records:
         raise AssemblyFailed("there is no turn on record to make a sample of")
     _check_line(records)

@@ -347,11 +347,11 @@ def _last_ids(records: Sequence[Record], count: int) -> array[int]:
     while first and below < count:
         first -= 1
         below = records[-1].length - records[first].keep
-    # From a turn in the middle on, `keep` counts ids that are not here: shift by what stands before it.
+    # From a turn in the middle on, `keep` counts ids that are not here: shift by what stands before it. No turn after
+    # it keeps less than that, or the search above would have gone on.
     start = records[first].keep if first < len(records) else 0
     ids: array[int] = array("i")
     for record in records[first:]:
-        start = min(start, record.keep)
         del ids[record.keep - start :]
         ids.extend(record.prompt)
         ids.extend(record.output)
@@ -379,6 +379,8 @@ def _record(prepared: Prepared, reply: Reply, max_trim: int) -> Record:
     keep, prompt, origins = prepared.keep, prepared.tail, prepared.origins
     if reply.prompt_ids is not None:
         keep, prompt, origins = _as_seen(prepared, reply.prompt_ids, max_trim)
+    if not isinstance(reply.message, dict | None):
+        raise InvalidInput(f"a reply's message is a JSON object, not {type(reply.message).__name__}")
     message = None if reply.message is None else as_stored(reply.message)
     side = written([message, dict(reply.side_payloads)])[0][1]
     return Record(

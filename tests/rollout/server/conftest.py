@@ -30,11 +30,11 @@ def engine(tokenizer):
 
 @pytest.fixture
 def start(tmp_path, tokenizer, engine):
-    """Starts proxies on one store; `store` names another one."""
+    """Starts proxies on one store; `store` is the name of another one, or its URL."""
     running = []
 
     def start(*, store="store.db", upstream=None, with_tokenizer=None, **options):
-        records = onrecord.connect(str(tmp_path / store), project="rollouts")
+        records = onrecord.connect(store if "://" in store else str(tmp_path / store), project="rollouts")
         running.append(RunningProxy(records, with_tokenizer or tokenizer, upstream or engine.url, **options))
         return running[-1]
 

@@ -123,3 +123,12 @@ def test_a_load_with_kills(tmp_path, count):
     assert load.engine["weight_version"] > 1
     assert load.killed == 3
     assert load.health
+
+
+@pytest.mark.timeout(900)
+def test_agents_move_between_proxies(tmp_path, count):
+    """Two proxies share a store; whenever one is killed its agents go on with the other, and nothing is lost or doubled."""
+    load = run_load(tmp_path, sessions=count(10, 64), turns=count(8, 50), kills=count(2, 4), proxies=2)
+    assert load.problems == []
+    assert load.answered == load.sessions * load.turns
+    assert load.killed == load.kills

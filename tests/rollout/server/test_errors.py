@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 import onrecord
-from onrecord.errors import InvalidInput
+from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.rollout.server.answers import STATUSES
 from onrecord.rollout.server.settings import Settings
 from onrecord.rollout.tokens import TemplateTokenizer
 from onrecord.rollout.trajectory import Policy
@@ -224,6 +225,16 @@ def test_a_name_is_taken_once(proxy):
     """A name that is taken is 409."""
     proxy.new(name="task-17")
     assert code_of(proxy.http.post("/sessions", json={"name": "task-17"})) == (409, "name_taken")
+
+
+def test_every_status_is_of_an_error_there_is():
+    """The table of statuses knows only codes that errors have, so that a renamed error does not become a 500."""
+    found, seen = [OnrecordError], set()
+    while found:
+        error = found.pop()
+        seen.add(error.code)
+        found += error.__subclasses__()
+    assert set(STATUSES) <= seen
 
 
 # Who may come

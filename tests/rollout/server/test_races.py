@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from onrecord.stores.sqlite.writer import Writer
 from tests.rollout.server.places import USER, aborts, code_of, message_of, says, waits
 
 
@@ -193,3 +194,26 @@ def test_health_does_not_wait(start, engine, at_once):
     assert proxy.record(sessions[3])["turn_under_way"] is True
     engine.go_on.set()
     assert {each.result().status_code for each in asked} == {200}
+
+
+def test_turns_of_many_sessions_share_commits(start, engine, at_once, monkeypatch):
+    """Replies that arrive together are put on record together: fewer transactions than turns."""
+    proxy = start()
+    sessions = [proxy.new() for _ in range(12)]
+    engine.script.extend([waits(says("Fine."))] * 12)
+    asked = [at_once(proxy.chat, session, [USER]) for session in sessions]
+    for _ in sessions:
+        assert engine.arrived.acquire(timeout=20)
+    transactions: list[int] = []
+    real = Writer._transact
+
+    def slow(self, cursor, batch):
+        time.sleep(0.05)  # a disk that takes its time: whoever comes meanwhile is in the next transaction
+        transactions.append(len(batch))
+        return real(self, cursor, batch)
+
+    monkeypatch.setattr(Writer, "_transact", slow)
+    engine.go_on.set()
+    assert {each.result().status_code for each in asked} == {200}
+    assert sum(transactions) >= 12
+    assert len(transactions) < 12

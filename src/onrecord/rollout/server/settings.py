@@ -34,6 +34,8 @@ UPSTREAM_SECONDS = 600.0
 """How long a generation may take."""
 CONNECT_SECONDS = 10.0
 """How long an engine may take to accept a connection."""
+IDLE_SECONDS = 2.0
+"""How long an idle connection to an engine may be used again: engines close theirs after 5 s, even under a request."""
 DRAIN_SECONDS = 30
 """How long a proxy that is asked to stop waits for turns under way."""
 

@@ -10,7 +10,7 @@ import httpx
 
 from onrecord.errors import BadReply, UpstreamFailed
 from onrecord.rollout.engines import endpoint, load_json
-from onrecord.rollout.server.settings import CONNECT_SECONDS, REPLY_LIMIT, Settings
+from onrecord.rollout.server.settings import CONNECT_SECONDS, IDLE_SECONDS, REPLY_LIMIT, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,8 @@ class Upstream:
         if self._free:
             return self._free.pop()
         # An engine is where --upstream says, whatever proxies the environment names.
-        return httpx.AsyncClient(timeout=self._timeout, verify=self._trust, trust_env=False)
+        limits = httpx.Limits(keepalive_expiry=IDLE_SECONDS)
+        return httpx.AsyncClient(timeout=self._timeout, limits=limits, verify=self._trust, trust_env=False)
 
     async def ask(self, content: bytes) -> Any:
         """The engine's reply as JSON, or its refusal; `UpstreamFailed` when there is none, `BadReply` when it is none.

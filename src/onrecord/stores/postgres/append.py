@@ -2,13 +2,11 @@
 
 The store remembers where each log stood last, so the ordinary append is one round trip. If the log moved meanwhile, the
 store looks where it stands and tries again; after some tries, or when there is more to write than events, it takes the
-head row for itself first. Threads of one process take turns at a session instead of fighting for it.
+head row for itself first. `queue.py` decides what is appended together.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
@@ -20,7 +18,7 @@ from onrecord.stores.postgres.rows import blobs_of, columns_of, head_of, pack, v
 from onrecord.stores.refusals import lease_lost, log_moved, name_taken, not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from onrecord.log.events import Draft, Record
     from onrecord.log.head import Head
@@ -28,10 +26,8 @@ if TYPE_CHECKING:
     from onrecord.stores.payloads import Packed, Payloads
     from onrecord.stores.postgres.connections import Connection, Connections
 
-SESSIONS_REMEMBERED = 1_000
-"""Of so many sessions a store object remembers where their logs stood last."""
-TRIES = 3
-"""How often the store looks and tries again before it takes the head row for itself."""
+TRIES = 2
+"""How often the store tries, looking in between, before it takes the head row for itself."""
 
 
 class Request(NamedTuple):
@@ -58,58 +54,16 @@ class Request(NamedTuple):
 
 
 class Standing:
-    """What is remembered of one session. Its lock lets one thread at a time append to it."""
+    """What is remembered of one session."""
 
-    __slots__ = ("head", "lines", "lock")
+    __slots__ = ("crowded", "head", "lines")
 
     def __init__(self) -> None:
-        self.lock = Lock()
         self.head: Head | None = None
+        self.crowded = False
+        """Whether others were quicker every time of late: then whoever appends queues for the head row at once."""
         self.lines: tuple[list[str], list[int]] | None = None
         """The ancestors of a fork and the positions up to which their events are its own: these never change."""
-
-
-class Appender:
-    """Brings events into logs."""
-
-    def __init__(self, connections: Connections, payloads: Payloads, now: Callable[[], int | None]) -> None:
-        self._connections = connections
-        self._payloads = payloads
-        self._now = now
-        self._remembered: OrderedDict[str, Standing] = OrderedDict()
-        self._lock = Lock()
-
-    def append(self, request: Request) -> list[Receipt]:
-        """Append all drafts or none."""
-        if not request.drafts:
-            if not self._connections.ask("head", session=request.session):
-                raise not_found(request.session)
-            return []
-        standing = self._standing(request.session)
-        with standing.lock:
-            attempt = Attempt(self._connections, self._payloads, self._now(), request, standing)
-            return self._connections.run(attempt.work, attempt.recall)
-
-    def forget(self, session: str) -> None:
-        """A log was changed otherwise."""
-        with self._lock:
-            self._remembered.pop(session, None)
-
-    def start_anew(self) -> None:
-        """In a forked child: locks of other threads are nobody's any more."""
-        self._lock = Lock()
-        self._remembered.clear()
-
-    def _standing(self, session: str) -> Standing:
-        with self._lock:
-            standing = self._remembered.get(session)
-            if standing is None:
-                standing = self._remembered[session] = Standing()
-                if len(self._remembered) > SESSIONS_REMEMBERED:
-                    self._remembered.popitem(last=False)
-            else:
-                self._remembered.move_to_end(session)
-            return standing
 
 
 class Attempt:
@@ -134,8 +88,9 @@ class Attempt:
     def work(self, connection: Connection) -> list[Receipt]:
         """The ordinary way if possible, else the careful one."""
         standing, request = self._standing, self._request
-        head, known = standing.head, dict[str, Known]()
-        for _ in range(TRIES):
+        before = head = standing.head
+        known: dict[str, Known] = {}
+        for _ in range(0 if standing.crowded else TRIES):
             placed = self._placed(head, known)
             if placed is None:
                 head, known = self._look(connection)
@@ -152,6 +107,7 @@ class Attempt:
         with self._connections.transaction(connection):
             placed = self.under_lock(connection)
         standing.head = placed.head if placed.head.session == request.session else None
+        standing.crowded = before is not None and before.position != placed.head.position - len(placed.records)
         return placed.receipts
 
     def recall(self, connection: Connection) -> list[Receipt] | None:

@@ -21,7 +21,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper
 
 from onrecord.errors import InvalidInput, OutcomeUnknown, StoreBusy
-from onrecord.stores.postgres.meanings import Unsure, may_pass, meaning, state_of
+from onrecord.stores.postgres.meanings import NOT_PREPARED, Unsure, may_pass, meaning, state_of
 from onrecord.stores.postgres.packets import Prepared, exchange, statement_of
 from onrecord.stores.statements import queries
 
@@ -41,7 +41,11 @@ PAUSE_SECONDS = 0.02
 LONGEST_PAUSE_SECONDS = 1.0
 
 QUERIES = {name: text.encode() for name, text in queries("postgres").items()}
-_STATEMENTS = {name: statement_of(text) for name, text in QUERIES.items()}
+_PLANNED_ANEW = frozenset({"heads_by_name"})
+"""Which index serves best depends on the values: a short prefix fits nearly all sessions, a long one nearly none."""
+_PLANNED_ONCE = frozenset({"events", "events_backwards", "heads_newest", "heads_of_project"})
+"""Pages in the order of an index. PostgreSQL cannot know that a page is short, so it would plan each of them anew."""
+_STATEMENTS = {name: statement_of(text, anew=name in _PLANNED_ANEW) for name, text in QUERIES.items()}
 
 # The driver tells its log of every connection that is lost, and without a handler that is the user's terminal. What a
 # lost connection means is said here, by an error or by going on.
@@ -141,7 +145,8 @@ class Connections:
         """One statement as one transaction, in one round trip."""
         connection.unsure = False
         tenant = {"tenant": self.tenant}
-        steps = ((_STATEMENTS["begin"], tenant), (_STATEMENTS[name], tenant | values))
+        first = "begin_planned" if name in _PLANNED_ONCE else "begin"
+        steps = ((_STATEMENTS[first], tenant), (_STATEMENTS[name], tenant | values))
         rows = exchange(connection, connection.prepared, steps)
         connection.sure()
         return rows
@@ -185,8 +190,8 @@ class Connections:
             if connection is None:
                 connection = open_connection(self._place.conninfo)
             yield connection
-        except BaseException:
-            if connection is not None and not _is_whole(connection):
+        except BaseException as problem:
+            if connection is not None and (not _is_whole(connection) or state_of(problem) == NOT_PREPARED):
                 connection.close()
             raise
         finally:

@@ -48,10 +48,13 @@ class Leases:
                     return _lease(session, lane, rows[0])
 
         def recall(connection: Connection) -> Lease | None:
-            _name, epoch, held, since, until, _now = self._present(connection, where)
-            if epoch in tried and held == written:
-                return self.renew(Lease(session, lane, epoch, holder, since, until), seconds)
-            return None
+            _name, epoch, held, _since, _until, _now = self._present(connection, where)
+            if epoch not in tried or held != written:
+                return None
+            # Taken, and sure only with a commit after it: what a server has alone, a failover can lose.
+            again = {**where, "epoch": epoch, "span": int(seconds * 1e6)}
+            rows = self._connections.fetch(connection, "extend_lease", again)
+            return _lease(session, lane, rows[0]) if rows else None
 
         return self._connections.run(work, recall)
 

@@ -13,6 +13,8 @@ from onrecord.errors import (
     StoreReadOnly,
 )
 
+NOT_PREPARED = "26000"
+"""A pooler gave us a connection that has not prepared the statement."""
 _TRY_AGAIN = frozenset(
     {"40001",  # serialization failure
      "40003",  # it is unknown whether the statement completed
@@ -22,7 +24,7 @@ _TRY_AGAIN = frozenset(
      "57P03",  # the server starts up, or a standby is not ready
      "57P05",  # idle for too long
      "53300",  # too many connections
-     "26000",  # a pooler gave us a connection that has not prepared the statement
+     NOT_PREPARED,
      "08P01"}  # a pooler that lost its server
 )  # fmt: skip
 _READ_ONLY = "25006"
@@ -69,7 +71,7 @@ def meaning(problem: psycopg.Error, place: str) -> StoreError | InvalidInput:
     if state == "42501":
         return StoreReadOnly(
             f"this role may not do that in {place}: {said}",
-            hint="connect as the app role that `onrecord store init` made, or as a member of it",
+            hint="connect as the app role or a member of it; to migrate, as the role that made the store",
         )
     if state in ("55P03", "57014"):
         return StoreBusy(f"the store {place} was kept busy: {said}; nothing was written")

@@ -32,12 +32,14 @@ class Statement(NamedTuple):
 
     text: bytes
     names: tuple[str, ...]
+    anew: bool
+    """Whether it is planned anew for every set of values, and so is not prepared."""
 
 
-def statement_of(text: bytes) -> Statement:
+def statement_of(text: bytes, *, anew: bool = False) -> Statement:
     """A statement of a `.sql` file: each name becomes a number."""
     names = tuple(dict.fromkeys(name.decode() for name in _PLACE.findall(text)))
-    return Statement(_PLACE.sub(lambda found: b"$%d" % (names.index(found[1].decode()) + 1), text), names)
+    return Statement(_PLACE.sub(lambda found: b"$%d" % (names.index(found[1].decode()) + 1), text), names, anew)
 
 
 class Prepared(dict[tuple[bytes, tuple[int, ...]], bytes]):
@@ -54,6 +56,10 @@ def exchange(
     sent = 0
     for statement, values, transformer in bound:
         key = (statement.text, tuple(transformer.types or ()))
+        if statement.anew:
+            pgconn.send_query_params(statement.text, values, key[1], transformer.formats, pq.Format.BINARY)
+            sent += 1
+            continue
         name = prepared.get(key)
         if name is None:
             name = b"onrecord_%d" % (len(prepared) + len(fresh))

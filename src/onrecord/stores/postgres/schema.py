@@ -133,7 +133,7 @@ def _make_roles(connection: psycopg.Connection[Any], roles: Roles) -> None:
     for name, statement in ((roles.owner, "make_owner"), (roles.app, "make_app")):
         if connection.execute(_ADMIN["role"].encode(), {"name": name}).fetchone() is None:
             _run(connection, _ADMIN[statement], roles)
-    if connection.execute(_ADMIN["may_become"].encode(), {"name": roles.owner}).fetchone() != (True,):
+    if connection.execute(_ADMIN["is_superuser"].encode()).fetchone() != (True,):
         _run(connection, _ADMIN["join_owner"], roles)
 
 

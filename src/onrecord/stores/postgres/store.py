@@ -13,10 +13,11 @@ from weakref import WeakSet, finalize
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
 from onrecord.stores.payloads import PLAIN_SNAPSHOT, Payloads, pack_snapshot
 from onrecord.stores.postgres import schema, writing
-from onrecord.stores.postgres.append import Appender, Request
+from onrecord.stores.postgres.append import Request
 from onrecord.stores.postgres.connections import FIRST_SECONDS, Connections
 from onrecord.stores.postgres.leases import Leases
 from onrecord.stores.postgres.places import place_of
+from onrecord.stores.postgres.queue import Appender
 from onrecord.stores.postgres.rows import MOMENT_BITS, head_of, records_of
 from onrecord.stores.postgres.search import Searcher
 from onrecord.stores.postgres.upkeep import describe

@@ -10,8 +10,8 @@ CREATE ROLE {owner} NOLOGIN
 -- make_app: the role that stores connect as; without a password it cannot log in where one is asked for
 CREATE ROLE {app} LOGIN
 
--- may_become: whether this connection may act as the owner
-SELECT pg_catalog.pg_has_role(current_user, %(name)s, 'MEMBER')
+-- is_superuser: whether this connection may act as anybody
+SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user
 
 -- join_owner: let whoever makes the store act as its owner
 GRANT {owner} TO CURRENT_USER

@@ -10,6 +10,15 @@ SELECT set_config('onrecord.tenant', %(tenant)s, TRUE),
         TRUE
     )
 
+-- begin_planned: the same before a statement whose best plan does not depend on its values: it is planned once and not for every page
+SELECT set_config('onrecord.tenant', %(tenant)s, TRUE),
+    set_config(
+        'synchronous_commit',
+        CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply' ELSE 'on' END,
+        TRUE
+    ),
+    set_config('plan_cache_mode', 'force_generic_plan', TRUE)
+
 -- meta: the facts about this store
 SELECT name, value FROM onrecord.meta
 
@@ -204,20 +213,14 @@ ORDER BY moment DESC, at DESC, session DESC LIMIT %(limit)s
 
 -- heads_by_name: sessions of which the name, or the beginning of the name or of the id, is known; newest first
 SELECT session, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
-FROM onrecord.sessions AS s
-WHERE tenant = %(tenant)s AND session IN (
-        SELECT session FROM onrecord.sessions WHERE tenant = %(tenant)s AND name = %(name)s
-        UNION ALL
-        SELECT session FROM onrecord.sessions WHERE tenant = %(tenant)s AND name >= %(prefix)s AND name < %(prefix_end)s
-        UNION ALL
-        SELECT session FROM onrecord.sessions WHERE tenant = %(tenant)s AND session >= %(id_prefix)s AND session < %(id_prefix_end)s
-    )
-    AND (%(name)s::text IS NULL OR name = %(name)s)
+FROM onrecord.sessions
+WHERE tenant = %(tenant)s AND (%(name)s::text IS NULL OR name = %(name)s)
     AND (%(prefix)s::text IS NULL OR name >= %(prefix)s AND name < %(prefix_end)s
         OR session >= %(id_prefix)s AND session < %(id_prefix_end)s)
-    AND (%(project)s::text IS NULL OR project = %(project)s) AND (at, session) < (%(at)s, %(session)s)
+    AND (%(project)s::text IS NULL OR project = %(project)s)
+    AND moment <= %(moment)s AND (moment, at, session) < (%(moment)s, %(at)s, %(session)s)
     AND (%(statuses)s::text[] IS NULL OR status = ANY (%(statuses)s::text[]))
-ORDER BY at DESC, session DESC LIMIT %(limit)s
+ORDER BY moment DESC, at DESC, session DESC LIMIT %(limit)s
 
 -- children: the forks of a session, oldest first
 SELECT session, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at

@@ -1,0 +1,42 @@
+"""The proxy on a store that many machines share."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.rollout.server.places import USER, aborts, code_of, message_of, says
+from tests.stores import url_of
+
+
+def test_two_proxies_on_postgresql(start, engine, request, tmp_path):
+    """Turns, aborts, lanes, lost replies and the hand-off are the same as on a file."""
+    place = url_of("postgres", request, tmp_path)
+    here, there = start(store=place), start(store=place)
+    session = here.new(metadata={"task": 7})
+    engine.script.extend([aborts("Let me"), says("Fine.")])
+    first = here.chat(session, [USER])
+    messages = [USER, message_of(first), USER]
+    assert here.chat(session, [USER]).content == first.content
+    assert engine.prompts()[0] == engine.prompts()[1]
+    assert code_of(there.chat(session, messages)) == (409, "lease_held")
+    assert there.chat(session, messages, headers={"onrecord-takeover": "true"}).status_code == 200
+    assert code_of(here.chat(session, messages)) == (409, "lease_lost")
+    samples = there.http.post(f"/sessions/{session}/samples").json()
+    assert samples["samples"][0]["status"] == "COMPLETED"
+    assert there.record(session)["head"]["num_assistant"] == 2
+    there.http.post(f"/sessions/{session}/samples", json={"acknowledge": samples["digest"]}).raise_for_status()
+    assert here.http.get(f"/sessions/{session}").status_code == 410
+
+
+def test_many_sessions_on_postgresql(start, engine, request, tmp_path, count):
+    """Sessions side by side, with room for few of them in memory, lose nothing there either."""
+    proxy = start(store=url_of("postgres", request, tmp_path), memory_sessions=2)
+    sessions = [proxy.new() for _ in range(6)]
+
+    def converse(session):
+        messages = [USER]
+        for _turn in range(count(3, 30)):
+            messages += [message_of(proxy.chat(session, messages)), USER]
+        return messages[:-1]
+
+    with ThreadPoolExecutor(6) as threads:
+        for session, messages in zip(sessions, threads.map(converse, sessions), strict=True):
+            assert proxy.record(session)["messages"] == messages
