@@ -69,13 +69,14 @@ class Claude:
             "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
         })  # fmt: skip
         write_json(home / ".claude" / "settings.json", {
-            "permissions": {"defaultMode": "bypassPermissions"}, "skipDangerousModePermissionPrompt": True,
+            "permissions": {"allow": ["Bash", "Edit", "Write"]},
         })  # fmt: skip
 
     def environment(self, url: str) -> Mapping[str, str]:
         return {
             "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1",
+            "CLAUDE_CODE_MAX_RETRIES": "1",
         }  # fmt: skip
 
     options = ("--output-format", "stream-json", "--verbose")
@@ -109,7 +110,9 @@ class Codex:
             f'base_url = "{url}/v1"\nenv_key = "LAB_KEY"\nwire_api = "responses"\nsupports_websockets = false\n'
             "request_max_retries = 1\nstream_max_retries = 1\n"
             # Both would ask servers outside and, without a network, hold every run up for five seconds.
-            f"[features]\nplugins = false\n[analytics]\nenabled = false\n{trusted}",
+            f"[features]\nplugins = false\n[analytics]\nenabled = false\n{trusted}"
+            # What it would ask at the first start in a terminal: whether to read aloud, and whether to try a newer model.
+            '[tui]\nscreen_reader_detection_done = true\n[notice.model_migrations]\n"gpt-5.5" = "gpt-6-sol"\n',
             encoding="utf-8",
         )
 
@@ -137,7 +140,7 @@ class Gemini:
         write_json(home / ".gemini" / "settings.json", {
             "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
             "privacy": {"usageStatisticsEnabled": False},
-            "general": {"disableAutoUpdate": True, "disableUpdateNag": True},
+            "general": {"disableAutoUpdate": True, "disableUpdateNag": True, "maxAttempts": 1},
             "model": {"name": "gemini-2.5-pro"},  # the default asks another model first, which one to ask
         })  # fmt: skip
         policy = home / ".gemini" / "policies" / "lab.toml"
@@ -235,7 +238,7 @@ class Qwen:
         write_json(home / ".qwen" / "settings.json", {
             "security": {"auth": {"selectedType": "openai"}, "folderTrust": {"enabled": False}},
             "privacy": {"usageStatisticsEnabled": False}, "general": {"disableAutoUpdate": True},
-            "tools": {"approvalMode": "yolo"},
+            "tools": {"approvalMode": "yolo"}, "model": {"generationConfig": {"maxRetries": 0}},
             # A second agent that reads every conversation, with tools, and would follow its orders a second time.
             "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
         })  # fmt: skip

@@ -94,7 +94,9 @@ def node() -> Node:
         told = subprocess.run([own, "--version"], capture_output=True, text=True, check=False, timeout=PROBE_SECONDS)
         if int(told.stdout.strip().lstrip("v").partition(".")[0] or 0) >= OLDEST_NODE:
             return Node(Path(own), Path(npm).resolve())
-    raise CannotInstall(f"no Node {OLDEST_NODE} or newer; `./dev` installs one with the development tools")
+    raise RuntimeError(
+        f"no Node {OLDEST_NODE} or newer: the development tools have one, run `./dev test` to install them"
+    )
 
 
 def npm(tools: Node, *arguments: str, cwd: Path, seconds: float = INSTALL_SECONDS) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,8 @@ import pytest
 
 from tests.e2e.clis import Cli
 from tests.e2e.lab import Done, Lab
-from tests.e2e.modelserver import Received
+from tests.e2e.modelserver import Received, patiently
+from tests.e2e.terminal import Terminal
 from tests.e2e.wire import FENCED
 
 INSTALLING_TOO_SECONDS = 600
@@ -19,6 +20,9 @@ INSTALLING_TOO_SECONDS = 600
 
 UNDER_WAY = "[[shell touch under-way && sleep 600]]"
 """A tool that is running for as long as anybody looks."""
+
+WIPED = r"(?s)\A(?!.*magenta)"
+"""A screen on which the first conversation is no more."""
 
 SESSION = "paint"
 OBJECTIVE = "Find the colour of the shed"
@@ -84,8 +88,12 @@ def unknown_id(cli: Cli) -> str:
 class AgentSuite(ProgramSuite):
     """The program through onrecord, as a user runs it: set up once, then started, killed and resumed by our name."""
 
-    hears_nudges = True
-    """Whether a hook can keep it from stopping."""
+    ready: ClassVar[str]
+    """What its screen shows when it takes a prompt."""
+    forgets_the_unanswered: ClassVar[bool] = False
+    """It cannot resume a conversation in which the model never spoke."""
+    hears_nudges: ClassVar[bool] = True
+    """Its hook can keep it from stopping."""
 
     def set_up(self, lab: Lab) -> "Agent":
         done = lab.onrecord("setup", self.name, "--user", "--no-input")
@@ -96,8 +104,17 @@ class AgentSuite(ProgramSuite):
     def accept_hooks(self, lab: Lab) -> None:
         """What a user has to do once so that the program runs the hooks it was given; nothing, for most."""
 
+    def begin_another(self, terminal: Terminal) -> None:
+        """Have it begin another conversation, as its users do; most wipe the screen then."""
+        terminal.command("/clear", WIPED)
+
+    def lose(self, lab: Lab, vendor_id: str) -> None:
+        """Take the vendor's own copy of a conversation away."""
+        for file in lab.cli(self.name).files(lab.home, vendor_id):
+            file.unlink()
+
     def test_killed_it_is_resumed_by_our_name(self, lab: Lab):
-        """G05, G11, L04, T23: recorded, briefed, killed with everything around it, and resumed by our name: verified."""
+        """G05, A21, L04, T23: recorded, briefed, killed with everything around it, and resumed by our name: verified."""
         agent = self.set_up(lab)
         agent.killed_under_way("The word is magenta.")
         data = agent.resumed("Which word was it? [[say ochre]]")
@@ -112,7 +129,7 @@ class AgentSuite(ProgramSuite):
         assert "ochre" in kept
 
     def test_no_edit_while_an_attempt_is_running(self, lab: Lab):
-        """G08: what the agent's own attempt forbids is refused with the way to clear it, and allowed once it is settled."""
+        """What the agent's own attempt forbids is refused with the way to clear it, and allowed once it is settled."""
         agent = self.set_up(lab)
         early, late = lab.project / "early.txt", lab.project / "late.txt"
         done = agent.start(
@@ -127,22 +144,58 @@ class AgentSuite(ProgramSuite):
         last = lab.server.conversation()[-1].text
         assert "To clear it: onrecord attempt" in last
         nudges = [one["rule"] for one in decided if one["act"] == "stop"]
-        assert nudges == (["note"] if self.hears_nudges else []), "it is nudged once, and may stop then"
+        assert nudges == (["note"] if self.hears_nudges else []), "once, and it may stop then"
 
     def test_a_lost_conversation_is_put_back_from_the_record(self, lab: Lab):
-        """A21: when the vendor's own copy is gone, the record's copy is put back and resumed; nothing is invented."""
+        """T07: when the vendor's own copy is gone, the record's copy is put back and resumed; nothing is invented."""
         agent = self.set_up(lab)
         done = agent.start("The word is magenta. [[say noted]]")
         assert done.status == 0, done
-        for file in lab.cli(self.name).files(lab.home, agent.vendor_id):
-            for beside in file.parent.glob(f"{file.name}*"):
-                beside.unlink()
+        self.lose(lab, agent.vendor_id)
         data = agent.resumed("Which word was it? [[say ochre]]")
         assert (data["state"], data["verified"]) == ("resumed", True), data
         assert "The word is magenta." in lab.server.conversation()[-1].text
 
+    def test_a_new_id_in_the_same_terminal_is_followed(self, lab: Lab):
+        """After the program took a new id by itself, our name means the new conversation."""
+        agent = self.set_up(lab)
+        terminal = Terminal(lab, agent.command())
+        terminal.shows(self.ready)
+        terminal.say("The word is magenta. [[say violet]]")
+        terminal.shows(r"(?m)^\W*violet")
+        self.begin_another(terminal)
+        terminal.say("Another day. [[say ochre]]")
+        terminal.shows(r"(?m)^\W*ochre")
+        assert "magenta" not in lab.server.conversation()[-1].text
+        patiently(lambda: len(agent.chain()) > 1, "the new id is on record")
+        lab.keeps(lab.cli(self.name), agent.chain()[1], "ochre")
+        lab.room.clear()
+        first, second = agent.chain()
+        data = agent.resumed("What day was it? [[say done]]")
+        assert (data["state"], data["verified"], data["vendor_id"]) == ("resumed", True, second), data
+        last = lab.server.conversation()[-1].text
+        assert "Another day." in last
+        assert "magenta" not in last
+        assert agent.chain() == [first, second]
+
+    def test_a_limit_is_recorded_as_one(self, lab: Lab):
+        """G01, G09: a run that a rate limit stopped is not finished; the limit is on record, and the session goes on after it."""
+        agent = self.set_up(lab)
+        done = agent.start("The word is magenta. [[fail rate_limit]]")
+        assert done.status != 0, "a run that stopped is no success"
+        stops = [event["data"]["cause"] for event in agent.events() if event["kind"] == "interruption.recorded"]
+        assert stops == ["rate_limit"], done
+        data = agent.resumed("Try again. [[say ochre]]")
+        assert data["finished"], data
+        if self.forgets_the_unanswered:
+            assert data["state"] == "fresh"
+            assert data["why"], "not restored, because ..."
+        else:
+            assert data["state"] == "resumed"
+            assert "The word is magenta." in lab.server.conversation()[-1].text
+
     def test_a_killed_agent_leaves_nothing_running(self, lab: Lab):
-        """T12, H31: when the agent alone is killed, its death is on record and the tool it left behind is ended."""
+        """G05, G09: when the agent alone is killed, its death is on record and the tool it left behind is ended."""
         agent = self.set_up(lab)
         run = lab.start(agent.command(f"Begin. {UNDER_WAY}"))
         lab.appears("under-way")
@@ -162,8 +215,10 @@ class Agent:
         self.name = name
         self.vendor_id = ""
 
-    def command(self, prompt: str) -> list[str]:
-        return [sys.executable, "-m", "onrecord", "start", self.name, "--name", SESSION, "-o", OBJECTIVE, "-p", prompt]
+    def command(self, prompt: str = "") -> list[str]:
+        """Ours that starts it: headless with a prompt, else for a terminal."""
+        start = [sys.executable, "-m", "onrecord", "start", self.name, "--name", SESSION, "-o", OBJECTIVE]
+        return [*start, "-p", prompt] if prompt else start
 
     def start(self, prompt: str) -> Done:
         done = self.lab.run(self.command(prompt))
@@ -193,6 +248,10 @@ class Agent:
 
     def links(self) -> list[dict[str, Any]]:
         return [event["data"] for event in self.events() if event["kind"] == "agent.located"]
+
+    def chain(self) -> list[str]:
+        """Its conversations' ids, in the order they came up."""
+        return list(dict.fromkeys(link["vendor_id"] for link in self.links()))
 
     def process(self) -> int:
         """The agent's own process, as the record has it."""

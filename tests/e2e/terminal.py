@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -14,6 +14,7 @@ from tests.e2e.modelserver import patiently
 COLUMNS, ROWS = 160, 50
 COMMAND_SECONDS = 20
 SCREEN_SECONDS = 60.0
+TRIES, TRY_SECONDS = 4, 5.0
 KEY_SECONDS = 0.3
 """What a screen needs to follow a key."""
 
@@ -67,9 +68,25 @@ class Terminal:
 
     def say(self, text: str) -> None:
         """Type a text, see it on the screen, and send it: programs take a return that comes too early for a line end."""
-        self.type(text)
-        self.shows(re.escape(text[-20:]))
+        self.until(re.escape(text[-20:]), lambda: self.type(text))
         self.press("Enter")
+
+    def command(self, text: str, shows: str) -> None:
+        """Give the program a command of its own; a list of proposals may take the first return for itself."""
+        self.until(re.escape(text), lambda: self.type(text))
+        self.until(shows, lambda: self.press("Enter"))
+
+    def until(self, pattern: str, act: Callable[[], None]) -> None:
+        """Do something, and again if it was lost on a program that was busy, until the screen shows what it leads to."""
+        for _ in range(TRIES - 1):
+            act()
+            try:
+                self.shows(pattern, TRY_SECONDS)
+            except AssertionError:
+                continue
+            return
+        act()
+        self.shows(pattern)
 
     def choose(self, choice: str) -> None:
         """Go down a list until the mark stands before the choice, and take it."""

@@ -3,3 +3,4 @@ from tests.e2e.suite import AgentSuite
 
 class TestCopilot(AgentSuite):
     programs = ("copilot",)
+    ready = "/ commands"

@@ -1,5 +1,39 @@
+import re
+import uuid
+from pathlib import Path
+
+from tests.e2e.lab import Lab
 from tests.e2e.suite import AgentSuite
 
 
 class TestGemini(AgentSuite):
     programs = ("gemini",)
+    ready = "Type your message"
+    forgets_the_unanswered = True
+
+    def aged(self, lab: Lab, vendor_id: str) -> None:
+        """Let the conversation have begun long before this minute, which is part of its file's name."""
+        (file,) = lab.cli("gemini").files(lab.home, vendor_id)
+        file.rename(file.with_name(re.sub(r"\d{4}-\d\d-\d\dT\d\d-\d\d", "2026-01-01T00-00", file.name)))
+
+    def kept_files(self, lab: Lab, vendor_id: str) -> list[Path]:
+        files = lab.cli("gemini").files(lab.home, vendor_id)
+        return [file for file in files if "The word is magenta." in file.read_text()]
+
+    def test_by_itself_it_deletes_what_it_resumed(self, lab: Lab):
+        """The hazard is real: after a resume, the next start of another conversation deletes the resumed one."""
+        cli, ours, other = lab.cli("gemini"), str(uuid.uuid4()), str(uuid.uuid4())
+        lab.run(cli.start(ours, "The word is magenta. [[say noted]]"))
+        self.aged(lab, ours)
+        assert lab.run(cli.resume(ours, "Which word was it? [[say ochre]]")).status == 0
+        assert lab.run(cli.start(other, "Hello. [[say hello]]")).status == 0
+        assert self.kept_files(lab, ours) == []
+
+    def test_resumed_by_us_it_deletes_nothing(self, lab: Lab):
+        """T13: a conversation that we resume is still there after the next start of another one."""
+        agent = self.set_up(lab)
+        agent.start("The word is magenta. [[say noted]]")
+        self.aged(lab, agent.vendor_id)
+        assert agent.resumed("Which word was it? [[say ochre]]")["verified"]
+        assert lab.run(lab.cli("gemini").start(str(uuid.uuid4()), "Hello. [[say hello]]")).status == 0
+        assert self.kept_files(lab, agent.vendor_id)

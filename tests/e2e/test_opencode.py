@@ -1,6 +1,17 @@
+from tests.e2e.lab import Lab
 from tests.e2e.suite import AgentSuite
+from tests.e2e.terminal import Terminal
 
 
 class TestOpencode(AgentSuite):
     programs = ("opencode",)
+    ready = "commands"
     hears_nudges = False
+
+    def lose(self, lab: Lab, vendor_id: str) -> None:
+        """All conversations are in one database; one of them is deleted by the program itself."""
+        done = lab.run(["opencode", "session", "delete", vendor_id])
+        assert done.status == 0, done
+
+    def begin_another(self, terminal: Terminal) -> None:
+        terminal.command("/new", "Ask anything")

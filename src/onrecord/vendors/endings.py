@@ -39,7 +39,7 @@ SIGNALS = 64
 
 WORDS = {
     USAGE_WINDOW: (
-        r"usage limit|session limit|5-hour limit|weekly limit|hit your (?:\w+ )?limit|(?<!rate )limit reached"
+        r"usage limit|session limit|5-hour limit|weekly limit|hit your (?:\w+ )?limit|(?<!rate[ _-])limit reached"
         r"|daily (?:quota|limit)|quota will reset|exhausted your (?:capacity|\w+ quota)|premium request"
     ),
     TOKENS: (
