@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.cli.conftest import Command, Done, bytecode, command
+from tests.cli.conftest import Command, Done, bytecode, command, store_kind, stores
 
-__all__ = ["bytecode", "command"]
+__all__ = ["bytecode", "command", "store_kind", "stores"]
 
 
 class Agent:
