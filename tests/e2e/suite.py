@@ -106,7 +106,7 @@ class AgentSuite(ProgramSuite):
 
     def begin_another(self, terminal: Terminal) -> None:
         """Have it begin another conversation, as its users do; most wipe the screen then."""
-        terminal.command("/clear", WIPED)
+        terminal.say("/clear", WIPED)
 
     def lose(self, lab: Lab, vendor_id: str) -> None:
         """Take the vendor's own copy of a conversation away."""
@@ -161,11 +161,9 @@ class AgentSuite(ProgramSuite):
         agent = self.set_up(lab)
         terminal = Terminal(lab, agent.command())
         terminal.shows(self.ready)
-        terminal.say("The word is magenta. [[say violet]]")
-        terminal.shows(r"(?m)^\W*violet")
+        terminal.say("The word is magenta. [[say violet]]", r"(?m)^\W*violet")
         self.begin_another(terminal)
-        terminal.say("Another day. [[say ochre]]")
-        terminal.shows(r"(?m)^\W*ochre")
+        terminal.say("Another day. [[say ochre]]", r"(?m)^\W*ochre")
         assert "magenta" not in lab.server.conversation()[-1].text
         patiently(lambda: len(agent.chain()) > 1, "the new id is on record")
         lab.keeps(lab.cli(self.name), agent.chain()[1], "ochre")

@@ -66,14 +66,13 @@ class Terminal:
         """Press keys by tmux's names for them."""
         self._tmux("send-keys", "-t", "lab", *keys)
 
-    def say(self, text: str) -> None:
-        """Type a text, see it on the screen, and send it: programs take a return that comes too early for a line end."""
-        self.until(re.escape(text[-20:]), lambda: self.type(text))
-        self.press("Enter")
+    def say(self, text: str, shows: str) -> None:
+        """Type a text, see it on the screen, send it, and see what it leads to.
 
-    def command(self, text: str, shows: str) -> None:
-        """Give the program a command of its own; a list of proposals may take the first return for itself."""
-        self.until(re.escape(text), lambda: self.type(text))
+        A return that follows too soon is taken for a line end, or by a list of proposals for itself; so there may be more.
+        """
+        self.until(re.escape(text[-20:]), lambda: self.type(text))
+        time.sleep(KEY_SECONDS)
         self.until(shows, lambda: self.press("Enter"))
 
     def until(self, pattern: str, act: Callable[[], None]) -> None:

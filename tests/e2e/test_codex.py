@@ -20,6 +20,6 @@ class TestCodex(AgentSuite):
 
     def begin_another(self, terminal: Terminal) -> None:
         terminal.shows("Worked for")  # a command is refused as long as the turn's hooks run
-        terminal.command("/new", "Where should the new conversation run")
+        terminal.say("/new", "Where should the new conversation run")
         terminal.choose("Use current Git worktree")
         terminal.shows(WIPED)

@@ -14,4 +14,4 @@ class TestOpencode(AgentSuite):
         assert done.status == 0, done
 
     def begin_another(self, terminal: Terminal) -> None:
-        terminal.command("/new", "Ask anything")
+        terminal.say("/new", "Ask anything")
