@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -38,8 +37,8 @@ def calls(place: Path, *, quick: bool) -> list[Figure]:
     }  # fmt: skip
     named = linked | {"ONRECORD_SESSION": "long", "ONRECORD_AGENT": AGENT}
     here = str(place)
-    edit = {"tool_name": "Edit", "tool_input": {"file_path": os.path.join(here, "src/auth.py")}, "cwd": here}
-    run = {"tool_name": "Bash", "tool_input": {"command": "pytest -k new"}, "cwd": here}
+    edit: dict[str, Any] = {"tool_name": "Edit", "tool_input": {"file_path": f"{here}/src/auth.py"}, "cwd": here}
+    run: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": "pytest -k new"}, "cwd": here}
 
     def hook(event: str, number: int, env: dict[str, str] = linked, **about: Any) -> float:
         sent = payload(event, number, **about)
@@ -51,7 +50,9 @@ def calls(place: Path, *, quick: bool) -> list[Figure]:
         return timed(go)
 
     def bare() -> None:
-        subprocess.run([sys.executable, "-c", "import apsw, json"], input=b"", capture_output=True, env=linked, check=True)
+        subprocess.run(
+            [sys.executable, "-c", "import apsw, json"], input=b"", capture_output=True, env=linked, check=True
+        )
 
     samples: dict[str, list[float]] = {name: [] for name in ("bare", "edit", "run", "named", "nobody's", "after")}
     for number in range(rounds + 2):
@@ -59,7 +60,9 @@ def calls(place: Path, *, quick: bool) -> list[Figure]:
         samples["edit"].append(hook("PreToolUse", number, **edit))
         samples["run"].append(hook("PreToolUse", number, **run))
         samples["named"].append(hook("PreToolUse", number, named, **edit))
-        samples["nobody's"].append(hook("PreToolUse", number, **edit, session_id=f"bbbbbbbb-0000-4000-8000-{number:012}"))
+        samples["nobody's"].append(
+            hook("PreToolUse", number, **edit, session_id=f"bbbbbbbb-0000-4000-8000-{number:012}")
+        )
         samples["after"].append(hook("PostToolUse", number, **run, tool_response={"stdout": "", "stderr": ""}))
     detail = ", ".join(f"{name} {statistics.median(found) * 1e3:.1f} ms" for name, found in samples.items())
 

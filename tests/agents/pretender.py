@@ -40,9 +40,10 @@ def main(words: list[str]) -> int:
         return 1
     folder = re.sub("[^A-Za-z0-9]", "-", os.path.realpath(os.curdir))
     transcript = found[0] if found else HOME / "projects" / folder / f"{id_}.jsonl"
+    hook("SessionStart", id_, transcript, source="resume" if resumed else "startup")
     own = HOME / "sessions" / f"{os.getpid()}.json"
     own.parent.mkdir(parents=True, exist_ok=True)
-    own.write_text(json.dumps({"pid": os.getpid(), "sessionId": id_, "cwd": str(Path.cwd()), "procStart": began()}))
+    note_process(own, id_)
     try:
         if headless:
             return answer(transcript, id_, sys.stdin.read(), plan)
@@ -59,6 +60,24 @@ def next_step() -> str:
     if len(steps) > 1:
         Path(place).write_text("\n".join(steps[1:]))
     return steps[0]
+
+
+def note_process(own: Path, id_: str) -> None:
+    """The file that says which conversation this process has, unless it is to be a program without one."""
+    if not os.environ.get("PRETENDER_SECRETIVE"):
+        own.write_text(json.dumps({"pid": os.getpid(), "sessionId": id_, "cwd": str(Path.cwd()), "procStart": began()}))
+
+
+def hook(event: str, id_: str, transcript: Path, **about: str) -> None:
+    """Call onrecord's hook, if it is set up, as Claude Code does."""
+    command = os.environ.get("PRETENDER_HOOK")
+    if command:
+        payload = {"hook_event_name": event, "session_id": id_, "transcript_path": str(transcript),
+                   "cwd": str(Path.cwd()), **about}  # fmt: skip
+        subprocess.run(
+            [command, "hook", "claude", event], input=json.dumps(payload).encode(), stdout=subprocess.DEVNULL,
+            env=os.environ | {"CLAUDE_PID": str(os.getpid())}, check=True,
+        )  # fmt: skip
 
 
 def began() -> str:
@@ -113,23 +132,23 @@ def answer(transcript: Path, id_: str, prompt: str, plan: str) -> int:
 
 
 def talk(transcript: Path, id_: str, prompt: str | None) -> int:
-    interrupted = []
-    signal.signal(signal.SIGINT, lambda *_: interrupted.append(1))
+    signal.signal(signal.SIGINT, lambda *_: os.write(1, b"INTERRUPTED\n"))
     sys.stdout.write(f"ready {id_}\n")
     sys.stdout.flush()
     if prompt:
         append(transcript, id_, "user", prompt)
     while True:
-        if interrupted:
-            interrupted.clear()
-            sys.stdout.write("INTERRUPTED\n")
-            sys.stdout.flush()
-        try:
-            line = os.read(0, 4096).decode()
-        except InterruptedError:
-            continue
+        line = os.read(0, 4096).decode()
         if not line or line.strip() == "exit":
             return 0
+        if line.strip() == "/clear":
+            id_ = str(uuid.uuid4())
+            transcript = transcript.with_name(f"{id_}.jsonl")
+            note_process(HOME / "sessions" / f"{os.getpid()}.json", id_)
+            hook("SessionStart", id_, transcript, source="clear")
+            sys.stdout.write("CLEARED\n")
+            sys.stdout.flush()
+            continue
         if line.strip() == "raw":
             import tty
 

@@ -7,7 +7,10 @@ import signal
 import termios
 import time
 
+import pytest
+
 from onrecord.machine import started
+from onrecord.vendors.mirroring import kept
 from tests.agents.conftest import until
 from tests.cli.conftest import SCRIPT
 
@@ -113,3 +116,57 @@ def test_a_closed_terminal_ends_the_agent_with_it(desk):
     until(lambda: started(pid) is None)
     terminal.end()
     assert [stop["cause"] for stop in desk.interruptions("fix")] == ["killed"]
+
+
+def test_a_hook_tells_the_conversation_where_no_file_does(desk):
+    """A program without pid files: the hook puts the id on record, and that verifies it."""
+    desk.ok("start", "claude", "--name", "fix", "-p", "go")
+    desk.environment |= {"PRETENDER_SECRETIVE": "1", "PRETENDER_HOOK": str(SCRIPT)}
+    terminal = Terminal(desk, "resume", "fix")
+    terminal.wait_for("ready")
+    terminal.keys("hello\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    terminal.wait_for("verified: its id")
+    assert terminal.end() == 0
+    assert desk.links("fix")[0]["last"]["via"] == "hook"
+
+
+def test_without_file_and_hook_it_is_said_to_be_unverified(desk):
+    """Only the growth of the transcript speaks for it: resumed, and honestly not called verified."""
+    desk.ok("start", "claude", "--name", "fix", "-p", "go")
+    desk.environment |= {"PRETENDER_SECRETIVE": "1"}
+    terminal = Terminal(desk, "resume", "fix")
+    terminal.wait_for("ready")
+    terminal.keys("hello\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    terminal.wait_for("not verified: no stream, hook or lock file named it, and its transcript grew")
+    assert terminal.end() == 0
+    assert desk.links("fix")[0]["last"]["verified"] is False
+
+
+@pytest.mark.parametrize("hooked", [True, False])
+def test_ids_rotate_and_the_chain_follows(desk, hooked):
+    """`/clear` begins another conversation in the same process: both are linked in order, and both are mirrored."""
+    if hooked:
+        desk.environment |= {"PRETENDER_HOOK": str(SCRIPT)}
+    terminal = Terminal(desk, "start", "claude", "--name", "fix")
+    terminal.wait_for("ready")
+    terminal.keys("before\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("/clear\n")
+    terminal.wait_for("CLEARED")
+    until(lambda: len(desk.links("fix")) == 2)
+    terminal.keys("after\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    assert terminal.end() == 0
+    first, second = desk.links("fix")
+    assert (first["first"]["reason"], second["first"]["reason"]) == ("startup", "cleared")
+    session = desk.session("fix")
+    said = [[one.raw for one in kept(session, "claude", link["id"])] for link in (first, second)]
+    assert [len(lines) for lines in said] == [2, 2]
+    assert "after" in said[1][0]
+    line = desk.ok("resume", "fix", "--print")
+    assert second["id"] in line

@@ -9,7 +9,20 @@ import pytest
 from onrecord.surfaces.cli.verbs import VERBS, shown
 
 # The tests of these verbs are in files of their own.
-ELSEWHERE = {"demo", "doctor", "export", "import", "backup", "completion", "gate"}
+ELSEWHERE = {
+    "demo",
+    "doctor",
+    "export",
+    "import",
+    "backup",
+    "completion",
+    "gate",
+    "start",
+    "adopt",
+    "handoff",
+    "mirror",
+    "restore",
+}
 
 
 def test_a_bare_command_teaches_a_newcomer_and_makes_nothing(command):

@@ -32,7 +32,8 @@ class Said(NamedTuple):
     @property
     def context(self) -> str:
         """The text for the model, wherever the vendor wants it."""
-        return _found(self._json(), "additionalContext") or _found(self._json(), "context")
+        names = ("additionalContext", "additional_context", "context")
+        return next((said for name in names if (said := _found(self._json(), name))), "")
 
     @property
     def refusal(self) -> str:
@@ -138,6 +139,6 @@ def hooks(tmp_path, bytecode) -> Hooks:
 @pytest.fixture
 def session(hooks) -> Session:
     """A session that has the conversation of `hooks.claude` on record as the agent `solver`."""
-    made = hooks.records().create("fix-403", agent="solver", objective="Fix the 403 after invite acceptance")
+    made: Session = hooks.records().create("fix-403", agent="solver", objective="Fix the 403 after invite acceptance")
     made.locate("claude", CONVERSATION, reason="startup")
     return made

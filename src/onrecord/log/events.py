@@ -115,7 +115,7 @@ KINDS: dict[str, Kind] = _kinds(
     ("item.added", TRANSCRIPT, "One message, tool call or tool result of an open turn."),
     ("effect.started", TRANSCRIPT, "A side effect is about to happen."),
     ("effect.finished", TRANSCRIPT, "The side effect happened, or failed: result or error."),
-    ("tool.used", TRANSCRIPT, "A coding agent's tool ran: its command and exit code, the files it changed.", "tool act"),
+    ("tool.used", TRANSCRIPT, "An agent's tool ran: its command and exit code, the files it changed.", "tool act"),
     ("transcript.compacted", TRANSCRIPT, "A summary stands for a range of the transcript.", "summary upto"),
     ("attempt.started", DURABLE, "A run of a command is about to start.", "command signature"),
     ("attempt.settled", DURABLE, "The run ended: succeeded, failed or was abandoned.", "attempt outcome"),

@@ -20,6 +20,8 @@ __all__ = ["AgentVerbs", "link_id"]
 class AgentVerbs:
     """Locate an agent's conversation, record its runs, its tools, what it waits for and why it stopped."""
 
+    run: int | None
+
     def locate(self: Conducted, /, vendor: str, vendor_id: str, **about: Any) -> Event | None:
         """Put on record which vendor conversation this agent is in, and what is new about it; None if nothing is.
 

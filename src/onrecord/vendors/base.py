@@ -36,6 +36,7 @@ class Base:
     title = ""
     programs: Sequence[str] = ()
     context_moment = START
+    context_stays = True
     interrupt_keys: Sequence[str] = ()
     exit_keys: Sequence[str] = ()
     prompt_patterns: Sequence[str] = ()

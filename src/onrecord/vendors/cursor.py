@@ -203,6 +203,11 @@ class Cursor(Shaped):
             "hooks": {event: [{"command": shlex.join([*command, "hook", self.name, event])}] for event in EVENTS},
         }
 
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """An edit, in its words."""
+        about = {"tool_name": "Write", "tool_input": {"file_path": "a.txt"}, "tool_use_id": "check"}
+        return "preToolUse", {"conversation_id": vendor_id, "hook_event_name": "preToolUse", **about}
+
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
         """Its payloads name the conversation and the workspaces."""
         event = word(payload, "hook_event_name")

@@ -63,7 +63,10 @@ def _brief(value: Any) -> str:
 def handover(session: Session, link: dict[str, Any] | None, task: str) -> str:
     """The first prompt of the one who goes on: note and extract as data, then what to do."""
     before = f"{vendor(link['vendor']).title} as {link['agent']}" if link else "another agent"
-    parts = [f"You take over work that {before} did in the session {session.name}.", fence(session.note(), limit=NOTE_BYTES)]
+    parts = [
+        f"You take over work that {before} did in the session {session.name}.",
+        fence(session.note(), limit=NOTE_BYTES),
+    ]
     told = extract(session, link) if link else ""
     if told:
         about = f"The end of that conversation; [n] is its position in the record (`onrecord log {session.name}`)."

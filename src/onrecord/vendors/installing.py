@@ -180,9 +180,7 @@ def _files(of: Vendor, place: Place) -> list[HookFile]:
     return [file for file in of.files(place.scope, place.root, place.env) if file.what in MANAGED]
 
 
-def _change(
-    of: Vendor, file: HookFile, place: Place, step: Callable[[HookFile, str | None], str | None]
-) -> Change:
+def _change(of: Vendor, file: HookFile, place: Place, step: Callable[[HookFile, str | None], str | None]) -> Change:
     private = place.scope == USER_SCOPE
     before: bytes | None = None
     try:
@@ -210,7 +208,9 @@ def _text(content: bytes | None) -> str | None:
     try:
         return None if content is None else content.decode()
     except UnicodeDecodeError:
-        raise InvalidInput("the file is not UTF-8, and is not rewritten", hint="add by hand what --print shows") from None
+        raise InvalidInput(
+            "the file is not UTF-8, and is not rewritten", hint="add by hand what --print shows"
+        ) from None
 
 
 def _plugin(text: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from json.decoder import scanstring
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import Conflict, InvalidInput
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
     Edit = tuple[int, int, str]
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_PLAIN = re.compile(r"[-+.\w]+")
+_DECODER = json.JSONDecoder()
+_STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 _INDENT = re.compile(r"\{\r?\n([ \t]+)\"")
 BOM = "\ufeff"
 DEFAULT_INDENT = "  "
@@ -60,33 +60,29 @@ def parse(text: str) -> Node:
 
 
 def _has_comments(body: str) -> bool:
-    return re.search(r"^\s*(//|/\*)|,\s*(//|/\*)|[{\[]\s*(//|/\*)|[\"\w}\]]\s+//", body, re.MULTILINE) is not None
+    outside = _STRING.sub("", body)
+    return "//" in outside or "/*" in outside
 
 
 def _node(text: str, start: int) -> Node:
     opening = text[start]
-    if opening == '"':
-        value, end = scanstring(text, start + 1)
-        return Node(start, end, value, None)
     if opening not in "{[":
-        found = _PLAIN.match(text, start)
-        end = found.end() if found else start + 1
-        return Node(start, end, json.loads(text[start:end]), None)
+        value, end = _DECODER.raw_decode(text, start)
+        return Node(start, end, value, None)
     items: list[Item] = []
     at = _after_space(text, start + 1)
     while text[at] not in "}]":
         first, key = at, ""
         if opening == "{":
-            key, at = scanstring(text, at + 1)
+            key, at = _DECODER.raw_decode(text, at)
             at = _after_space(text, _after_space(text, at) + 1)
         node = _node(text, at)
         items.append(Item(first, key, node))
         at = _after_space(text, node.end)
         if text[at] == ",":
             at = _after_space(text, at + 1)
-    values = [item.node.value for item in items]
-    return Node(start, at + 1, dict(zip([item.key for item in items], values, strict=True)) if opening == "{" else values,
-                items)  # fmt: skip
+    members = {item.key: item.node.value for item in items}
+    return Node(start, at + 1, members if opening == "{" else [item.node.value for item in items], items)
 
 
 def _after_space(text: str, at: int) -> int:
@@ -95,7 +91,7 @@ def _after_space(text: str, at: int) -> int:
 
 
 def created(wanted: dict[str, Any]) -> str:
-    """The text of a file that has nothing but our part. What is no container comes last: so the file is known as ours."""
+    """The text of a file that has only our part. What is no container comes last: so the file is known as ours."""
     ordered = sorted(wanted.items(), key=lambda pair: not isinstance(pair[1], dict | list))
     return json.dumps(dict(ordered), indent=2, ensure_ascii=False) + "\n"
 
@@ -172,7 +168,9 @@ def _our_part(value: Any, ours: Ours) -> Any:
         found = {name: _our_part(one, ours) for name, one in value.items()}
         return {name: one for name, one in found.items() if one}
     if isinstance(value, list):
-        return [one if is_mine(one, ours) else part for one in value if is_mine(one, ours) or (part := _our_part(one, ours))]
+        return [
+            one if is_mine(one, ours) else part for one in value if is_mine(one, ours) or (part := _our_part(one, ours))
+        ]
     return None
 
 
@@ -225,9 +223,7 @@ def _take_out(text: str, node: Node, ours: Ours, edits: list[Edit]) -> bool:
         return False
     inside: list[Edit] = []
     is_list = isinstance(node.value, list)
-    going = [
-        (is_list and is_mine(item.node.value, ours)) or _take_out(text, item.node, ours, inside) for item in items
-    ]
+    going = [(is_list and is_mine(item.node.value, ours)) or _take_out(text, item.node, ours, inside) for item in items]
     if all(going):
         if text[node.start + 1] in "\r\n":
             return True

@@ -40,6 +40,7 @@ class Opencode(Shaped):
 
     name = "opencode"
     title = "opencode"
+    context_stays = False
     programs: Sequence[str] = ("opencode",)
     dialect = Dialect("opencode", moments=MOMENTS_OF)
     id_form = r"ses_[A-Za-z0-9]{1,64}"
@@ -230,6 +231,11 @@ class Opencode(Shaped):
         plugin = Path(__file__).with_name("opencode_plugin.js").read_text(encoding="utf-8")
         ours = json.dumps([*command, "hook", self.name])
         return plugin.replace('["onrecord", "hook", "opencode"]', ours, 1)
+
+    def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
+        """An edit, as our plugin sends it."""
+        about = {"tool_name": "write", "tool_input": {"filePath": "a.txt", "content": "a"}, "tool_use_id": "check"}
+        return "tool.execute.before", {"session_id": "ses_" + vendor_id.replace("-", "")[:26], **about}
 
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
         """What our plugin sends."""

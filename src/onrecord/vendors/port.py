@@ -170,6 +170,8 @@ class Vendor(Protocol):
     """What it is called on PATH."""
     context_moment: str
     """At which moment (`hooks.START` or `hooks.PROMPT`) the brief is injected: the first whose answer is kept."""
+    context_stays: bool
+    """Whether injected text becomes part of the conversation, so that a resumed one still has it."""
 
     @property
     def capabilities(self) -> Capabilities:

@@ -80,7 +80,7 @@ def _signal(pids: list[int], number: int) -> None:
 
 def is_program_of(of: Vendor, words: list[str]) -> bool:
     """Whether a command line runs a vendor's program, directly or by an interpreter."""
-    return any(os.path.basename(word) in of.programs for word in words[:_LEADING_WORDS])  # noqa: PTH119 - hundreds
+    return any(os.path.basename(word) in of.programs for word in words[:_LEADING_WORDS])  # noqa: PTH119 - hundreds of them
 
 
 def writers(of: Vendor, vendor_id: str, env: Mapping[str, str]) -> list[int]:

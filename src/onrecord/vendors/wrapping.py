@@ -161,6 +161,8 @@ class _Looking:
         self.launch = launch
         self.expected = vendor_id if resumed else None
         self.current = vendor_id
+        self._had = [vendor_id] if vendor_id else []
+        """The conversations of this run, in order: ids rotate, and what the one before gained last is kept too."""
         self.came_up: str | None = None
         self.wrong = False
         self.rewritten = False
@@ -237,6 +239,8 @@ class _Looking:
             rotated = {"reason": CLEARED} if self.current else {}
             self._locate(seen, cwd=self.launch.cwd, home=self._home(), **about, **rotated)
         self.current = seen
+        if seen not in self._had:
+            self._had.append(seen)
 
     def _home(self) -> str:
         return str(self.run.of.home({**self.run.env, **self.launch.env}))
@@ -256,9 +260,9 @@ class _Looking:
         self.recording(lambda: self.run.session.locate(self.run.of.name, vendor_id, **about))
 
     def _mirror(self, seconds: float | None) -> None:
-        if self.current:
-            done = mirror(self.run.session, self.run.of.name, self.current, self.run.env, seconds=seconds)
-            self.rewritten = self.rewritten or (done.rewritten and self.current == self.expected)
+        for vendor_id in self._had:
+            done = mirror(self.run.session, self.run.of.name, vendor_id, self.run.env, seconds=seconds)
+            self.rewritten = self.rewritten or (done.rewritten and vendor_id == self.expected)
 
     def _renew(self) -> None:
         session = self.run.session

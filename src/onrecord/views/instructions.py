@@ -1,8 +1,8 @@
 """The instructions: the short block an agent needs to keep the record. One text for every domain.
 
 It stands between two markers with its version and the hash of its content, so that it can be found, renewed and never
-doubled, and what somebody changed in it is noticed. In a Jinja2 template it is a variable, `{{ onrecord_instructions }}`; `placed` puts it into a text that lost it, so that no
-override of a template can drop it.
+doubled, and what somebody changed in it is noticed. In a Jinja2 template it is a variable,
+`{{ onrecord_instructions }}`; `placed` puts it into a text that lost it, so that no override of a template can drop it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 BLOCK_VERSION = 1
 """Changes with the form of the block; its text may change without it."""
 _BLOCK = re.compile(
-    r"<!-- onrecord:instructions (?:\d+ )?([0-9a-f]{8}) -->\r?\n(.*?)\r?\n?<!-- onrecord:instructions end -->(?:\r?\n)?",
+    r"<!-- onrecord:instructions (?:\d+ )?([0-9a-f]{8}) -->\r?\n(.*?)"
+    r"\r?\n?<!-- onrecord:instructions end -->(?:\r?\n)?",
     re.DOTALL,
 )
 _BASICS = """\
@@ -40,7 +41,9 @@ def block(profile: dict[str, Any] | None = None) -> str:
         parts.append(_PHASES.format(name=profile["name"], phases=phases))
         parts += [f"- {line.strip()}" for line in profile["instructions"].splitlines() if line.strip()]
     text = "\n".join(parts)
-    return f"<!-- onrecord:instructions {BLOCK_VERSION} {_digest(text)} -->\n{text}\n<!-- onrecord:instructions end -->\n"
+    return (
+        f"<!-- onrecord:instructions {BLOCK_VERSION} {_digest(text)} -->\n{text}\n<!-- onrecord:instructions end -->\n"
+    )
 
 
 def placed(text: str, wanted: str) -> str:

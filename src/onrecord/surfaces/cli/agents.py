@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.connect import PROJECT_VARIABLE, STORE_VARIABLE
 from onrecord.errors import AmbiguousName, NotFound
 from onrecord.surfaces.cli.exits import FAILED, UsageError
-from onrecord.vendors.port import VENDORS, vendor
+from onrecord.vendors.port import KILLED, USER, VENDORS, vendor
 from onrecord.vendors.wrapping import Ask, Wrapped
 from onrecord.views.render import iso
 from onrecord.work.project import find_project, find_worktree
@@ -115,7 +115,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
     """How a run ended, as data."""
     why = outcome.why
     return {
-        "status": outcome.status, "finished": outcome.finished, "cause": why.cause, "message": why.message,
+        "exit_status": outcome.status, "finished": outcome.finished, "cause": why.cause, "message": why.message,
         "resets_at": why.resets_at, "vendor_id": outcome.vendor_id, "orphans": outcome.orphans,
         "interruption": outcome.interruption.position if outcome.interruption else None,
         "problems": outcome.problems,
@@ -133,7 +133,8 @@ def tell_outcome(call: Call, session: Session, outcome: Outcome) -> None:
     if not outcome.finished:
         why = outcome.why
         until = f", until {iso(int(why.resets_at * 1e6))}" if why.resets_at else ""
-        about = f": {why.message.splitlines()[-1][:200]}" if why.message else ""
+        told = why.message and why.cause not in (KILLED, USER)  # what it said before is not why it was ended
+        about = f": {why.message.splitlines()[-1][:200]}" if told else ""
         call.output.note(f"it was interrupted ({why.cause}{until}){about}")
         call.output.note(f"onrecord resume {session.name} --agent {session.agent} goes on with it")
 

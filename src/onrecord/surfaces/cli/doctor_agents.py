@@ -73,7 +73,9 @@ def _agent(of: Vendor, links: list[tuple[Session, dict[str, Any]]], records: Rec
     counts = {scope: len(installing.installed_commands(of, place)) for scope, place in places.items()}
     there = [f"{count} for this {scope}" for scope, count in counts.items() if count]
     said.append(f"hooks: {', '.join(there)}" if there else "no hooks")
-    seen = [link["seen_at"] for _session, link in links if link["vendor"] == of.name and link["last"].get("via") == "hook"]
+    seen = [
+        link["seen_at"] for _session, link in links if link["vendor"] == of.name and link["last"].get("via") == "hook"
+    ]
     if there or seen:
         now = int(records.clock() * 1e6) if records is not None else 0
         said.append(f"last seen {ago(max(seen), now)}" if seen else "never seen to fire")

@@ -1,4 +1,4 @@
-"""`onrecord setup`: our hooks and a short block of instructions in the files of coding agents, and out of them again."""
+"""`onrecord setup`: our hooks and a short block of instructions in the files of coding agents, and out again."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def hook_command(call: Call | None = None) -> list[str]:
 
 def _print(call: Call, chosen: list[Vendor], place: Place, command: Sequence[str]) -> int:
     block = instructions()
-    data = [
+    data: list[dict[str, Any]] = [
         {
             "vendor": of.name,
             "files": [

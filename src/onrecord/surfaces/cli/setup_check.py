@@ -40,7 +40,9 @@ def check(call: Call, chosen: Sequence[Vendor], place: Place) -> int:
     """For each agent: are the hooks there, do they answer, are they trusted, are the instructions current?"""
     told = [_look(of, place) for of in chosen]
     if call.output.json:
-        call.output.envelope("setup_check", {"scope": place.scope, "ok": all(one["ok"] for one in told), "agents": told})
+        call.output.envelope(
+            "setup_check", {"scope": place.scope, "ok": all(one["ok"] for one in told), "agents": told}
+        )
     else:
         for one in told:
             style = "good" if one["ok"] else "bad"
@@ -94,7 +96,9 @@ def run_hook(of: Vendor, commands: Sequence[str]) -> Answer:
         if isinstance(answer, str):
             return Answer(works=False, said=answer)
     if ATTEMPT not in refused[1]:
-        return Answer(works=False, said=f"the hook does not refuse what it should (exit {refused[0]}: {refused[1]!r:.200})")
+        return Answer(
+            works=False, said=f"the hook does not refuse what it should (exit {refused[0]}: {refused[1]!r:.200})"
+        )
     if ATTEMPT in allowed[1] or allowed[0] != 0:
         return Answer(works=False, said=f"the hook refuses what it should allow (exit {allowed[0]})")
     return Answer(works=True, said="the hook answers: refuses an edit while an attempt is unresolved, allows it after")

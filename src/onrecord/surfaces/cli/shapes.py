@@ -98,7 +98,9 @@ def _turn(data: dict[str, Any]) -> str:
 
 def _located(data: dict[str, Any]) -> str:
     told = " and told the brief" if (data.get("briefed") or {}).get("lines") else ""
-    return f"{data.get('vendor')} {data.get('vendor_id')}" + (f", {data['reason']}" if data.get("reason") else "") + told
+    return (
+        f"{data.get('vendor')} {data.get('vendor_id')}" + (f", {data['reason']}" if data.get("reason") else "") + told
+    )
 
 
 def _used(data: dict[str, Any]) -> str:
@@ -163,6 +165,13 @@ def _evidence(data: dict[str, Any]) -> str:
     return f"{how} {data.get('kind')} {data.get('id')}: {what}"
 
 
+def _kept(data: dict[str, Any]) -> str:
+    """A part of a mirrored conversation is named and counted; it is far too long to be told."""
+    if "lines" in data and "vendor_id" in data:
+        return f"{len(data['lines'])} records of {data.get('vendor')} {data['vendor_id']}"
+    return f"prompt: {data['prompt']}" if "prompt" in data else _generic(data)
+
+
 def _generic(data: dict[str, Any]) -> str:
     for name in ("text", "reason", "cause", "steps", "name", "key", "summary"):
         if isinstance(data.get(name), str) and data[name]:
@@ -179,6 +188,7 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], str]] = {
     "agent.joined": _joined,
     "agent.located": _located,
     "tool.used": _used,
+    "payload.kept": _kept,
     "attention.needed": lambda data: str(data.get("message")),
     "turn.begun": _begun,
     "turn.recorded": _turn,

@@ -90,7 +90,7 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
         return HookAnswer(context=said)
 
 
-def compact(vendor: Vendor, call: HookCall) -> HookAnswer:
+def compact(_vendor: Vendor, call: HookCall) -> HookAnswer:
     """What the conversation is about to forget is kept: its transcript, the note; it will be told the brief again."""
     session = owner(call)
     if session is not None:
@@ -110,12 +110,12 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
         if session.head.status not in LIVE:
             return HookAnswer()
         session.go_on()
-        answer = stopping.nudge(session, call)
+        answer = stopping.nudge(session, vendor, call)
         keeping.keep_transcript(session, call)
         return answer
 
 
-def end(vendor: Vendor, call: HookCall) -> HookAnswer:
+def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
     """The conversation ended: its last part is kept, where the code stands is noted, and the agent has left."""
     session = owner(call)
     if session is None:
@@ -132,7 +132,7 @@ def end(vendor: Vendor, call: HookCall) -> HookAnswer:
     return HookAnswer()
 
 
-def notice(vendor: Vendor, call: HookCall) -> HookAnswer:
+def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
     """The agent waits for a person."""
     kind = call.payload.get("notification_type") or call.payload.get("notificationType")
     session = None if kind in NO_ATTENTION else owner(call)

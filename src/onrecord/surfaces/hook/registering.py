@@ -91,7 +91,9 @@ def is_another(session: Session, call: HookCall, process: dict[str, Any] | None)
     if last is None or (last["vendor"], last["id"]) == (call.vendor, call.vendor_id):
         return False
     there = last["last"].get("process")
-    return isinstance(there, dict) and process is not None and not is_same(there, process) and not machine.is_gone(there)
+    return (
+        isinstance(there, dict) and process is not None and not is_same(there, process) and not machine.is_gone(there)
+    )
 
 
 def _by_itself(records: Records, call: HookCall) -> Session | None:

@@ -12,6 +12,7 @@ from onrecord.views.attempts import RUNNING, status_of
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.vendors.hooks import HookCall
+    from onrecord.vendors.port import Vendor
 
 NUDGE_SECONDS = 600
 """After a nudge an agent is left alone for so long, whatever it does: no two nudges in a row can hold it."""
@@ -26,10 +27,13 @@ LOOKED_BACK = 200
 """How many tools that ran are looked through for this agent's own."""
 
 
-def nudge(session: Session, call: HookCall) -> HookAnswer:
+def nudge(session: Session, vendor: Vendor, call: HookCall) -> HookAnswer:
     """What is undone, as a refusal to stop; nothing when the agent was told before."""
     if call.payload.get("stop_hook_active"):
         return HookAnswer()  # it goes on already because a hook asked for it
+    heard = vendor.reply(call, HookAnswer(decision=DENY, reason="?"))
+    if not (heard.stdout or heard.stderr or heard.status):
+        return HookAnswer()  # this agent stops whatever a hook says
     undone = _attempt(session) or _note(session)
     if undone is None:
         return HookAnswer()

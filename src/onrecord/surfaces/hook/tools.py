@@ -104,19 +104,19 @@ def after_tool(vendor: Vendor, call: HookCall) -> HookAnswer:
     if session is None:
         return HookAnswer()
     try:
+        from contextlib import suppress
+
         from onrecord.errors import IdReused
         from onrecord.log.head import LIVE
 
         if session.head.status not in LIVE:
             return HookAnswer()
-        try:
+        with suppress(IdReused):  # the same call was told before, in other words
             session.used_tool(
                 call.tool, request.act, call=call.call, command=_command(call) if request.act == RUN else None,
                 exit_code=call.exit_code,
                 paths=list(request.paths[:PATHS_KEPT]) or None, vendor=call.vendor,
             )  # fmt: skip
-        except IdReused:
-            pass  # the same call was told before, in other words
         if request.act == EDIT and _rests_on(session.views.findings, request):
             from onrecord.work.project import find_worktree
             from onrecord.work.surveying import survey

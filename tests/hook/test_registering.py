@@ -1,0 +1,126 @@
+"""Whose call it is: the environment, the conversation's id, its process; never the directory; and by itself if wanted."""
+
+import subprocess
+import sys
+
+import pytest
+
+import onrecord
+from onrecord import machine
+from onrecord.connect import glance_linked
+from onrecord.log.names import link_id
+from onrecord.rules import ToolRequest, decide
+from onrecord.session.handle import SNAPSHOT_EVERY
+from onrecord.views.present import Present
+from tests.hook.conftest import CONVERSATION
+
+LINK = link_id("claude", CONVERSATION)
+
+
+def test_the_directory_alone_means_nothing(hooks):
+    """The project has one live session, and a conversation in it that nobody put on record: it is nobody's."""
+    session = hooks.records().create("fix-403", agent="solver", objective="Fix it")
+    session.start_attempt("pytest")
+    before = session.views.position
+    for event in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd", "Notification", "PreCompact"):
+        assert hooks.claude(event, source="startup").is_empty
+    assert hooks.edit().is_empty
+    assert hooks.ran("make").is_empty
+    assert session.views.position == before
+
+
+def test_two_agents_in_one_directory_are_told_apart(hooks):
+    """The same vendor twice in one directory: each call counts for the agent whose conversation it is."""
+    session = hooks.records().create("fix-403", agent="one")
+    session.locate("claude", CONVERSATION)
+    other = hooks.records().get("fix-403", agent="two")
+    other.locate("claude", "bbbbbbbb-0000-4000-8000-0000000000ad")
+    other.start_attempt("pytest")
+    assert hooks.edit().is_empty
+    about = {"tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
+    refused = hooks.claude("PreToolUse", session_id="bbbbbbbb-0000-4000-8000-0000000000ad", **about)
+    assert "attempt 1" in refused.refusal
+
+
+def test_the_environment_names_session_and_agent(hooks):
+    """A session by its id or name; without the agent's name, the conversation's or the vendor's counts."""
+    session = hooks.records().create("fix-403", agent="human", objective="Fix it")
+    for named in ("fix-403", session.id):
+        assert hooks.claude("SessionStart", {"ONRECORD_SESSION": named, "ONRECORD_AGENT": "solver"}, source="startup")
+    assert list(session.views.roster.agents) == ["solver"]
+    env = {"ONRECORD_SESSION": session.id}
+    hooks.claude("SessionStart", env, session_id="bbbbbbbb-0000-4000-8000-0000000000ad", source="startup")
+    assert list(session.views.roster.agents) == ["solver", "claude"]
+    assert hooks.edit(env={"ONRECORD_SESSION": "no-such-session", "ONRECORD_AGENT": "x"}).is_empty
+
+
+@pytest.mark.parametrize("how", ["environment", "settings"])
+def test_registering_by_itself(hooks, how, tmp_path):
+    """Where the user wants it, a session is opened that is named after the directory and the day; each agent has a name."""
+    env = {"ONRECORD_AUTO": "1"}
+    if how == "settings":
+        config = tmp_path / "config.toml"
+        config.write_text("auto_register = true\n")
+        env = {"ONRECORD_CONFIG": str(config)}
+    assert hooks.claude("SessionStart", env, source="startup").context
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as second:
+        beside = env | {"CLAUDE_PID": str(second.pid)}
+        hooks.claude("SessionStart", beside, session_id="bbbbbbbb-0000-4000-8000-0000000000ad", source="startup")
+        second.communicate(b"\n")
+    with hooks.records() as records:
+        (head,) = records.sessions()
+        assert head.name.startswith("project-20")
+        roster = records.get(head.session).views.roster
+        assert {name: len(agent["links"]) for name, agent in roster.agents.items()} == {"claude": 1, "claude-2": 1}
+        records.get(head.session).close("done")
+    hooks.claude("SessionStart", env, session_id="cccccccc-0000-4000-8000-0000000000ad", source="startup")
+    with hooks.records() as records:
+        assert {one.name for one in records.sessions()} == {head.name, f"{head.name}-2"}
+
+
+def test_a_glance_by_conversation_decides_like_the_whole_way(hooks, session):
+    """With and without a snapshot: the same agent, the same verdict; and nobody is certain to be nobody."""
+    place = str(hooks.store)
+    request = ToolRequest("solver", "edit", paths=["a.py"])
+    for round_ in range(2):
+        seen = glance_linked(place, LINK)
+        assert seen is not None
+        assert (seen.session, seen.agent) == (session.id, "solver")
+        assert seen.present is not None
+        for present in (seen.present, Present.of(session.views)):
+            assert decide(request, present, 0, machine.is_gone).decision == "allow"
+        session.start_attempt("pytest")
+        seen = glance_linked(place, LINK)
+        assert seen is not None
+        assert seen.present is not None
+        verdicts = [
+            decide(request, one, 0, machine.is_gone).as_data() for one in (seen.present, Present.of(session.views))
+        ]
+        assert verdicts[0] == verdicts[1]
+        assert verdicts[0]["decision"] == "deny"
+        session.settle_attempt(None, "succeeded")
+        for number in range(0 if round_ else SNAPSHOT_EVERY):
+            session.decide(f"decision {number}")
+    nobody = glance_linked(place, link_id("claude", "nobody"))
+    assert nobody is not None
+    assert (nobody.session, nobody.present) == ("", None)
+    missing = glance_linked(str(hooks.place / "missing.db"), LINK)
+    assert missing is not None
+    assert missing.session == ""
+    assert glance_linked("memory:", LINK) is None
+
+
+def test_a_live_session_comes_before_one_that_ended(hooks, session):
+    """A conversation that two sessions have on record is the live one's."""
+    with onrecord.connect(str(hooks.store), project="/elsewhere") as records:
+        later = records.create("later", agent="other")
+        later.locate("claude", CONVERSATION)
+        seen = glance_linked(str(hooks.store), LINK)
+        assert seen is not None
+        assert seen.agent == "other"
+        later.close("done")
+        seen = glance_linked(str(hooks.store), LINK)
+        assert seen is not None
+        assert seen.agent == "solver"
+        session.start_attempt("pytest")
+        assert "attempt 1" in hooks.edit().refusal

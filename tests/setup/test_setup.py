@@ -1,0 +1,197 @@
+"""`onrecord setup`: in, checked for real, again, and out; nothing of the user's is lost on the way."""
+
+import json
+import shlex
+import stat
+from pathlib import Path
+
+import pytest
+
+from onrecord.vendors.installing import Place, installed_commands
+from onrecord.vendors.port import PROJECT_SCOPE, USER_SCOPE, VENDORS, vendor
+
+SCOPES = (PROJECT_SCOPE, USER_SCOPE)
+
+
+def prepared(setup, name, scope):
+    """A user's own files where the vendor has its: settings with hooks of the user's, and instructions."""
+    of = vendor(name)
+    for file in of.files(scope, setup.project, setup.environment):
+        file.path.parent.mkdir(parents=True, exist_ok=True)
+        if file.what == "hooks":
+            file.path.write_bytes(b'{\r\n\t"mine": [1,2],\r\n\t"hooks": {"Mine": [{"command": "true"}]}\r\n}')
+        elif file.what == "instructions":
+            file.path.write_bytes(b"# Mine, without an end")
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("name", VENDORS)
+def test_in_checked_again_and_out(setup, name, scope):
+    """Beside the user's own hooks and words: the hook answers for real, twice changes nothing, removed is as before."""
+    prepared(setup, name, scope)
+    before = setup.tree()
+    where = f"--{scope}"
+    states = setup.states(name, where)
+    assert set(states.values()) <= {"changed", "added"}
+    assert set(setup.states(name, where).values()) == {"unchanged"}
+    place = Place(scope, setup.project, setup.environment)
+    assert installed_commands(vendor(name), place)
+    done = setup.run("setup", name, where, "--check")
+    assert "the hook answers" in done.out, done
+    assert (done.code == 0) is (name != "codex")
+    assert set(setup.states(name, where, "--remove").values()) <= {"changed", "removed"}
+    assert setup.tree() == before
+    assert set(setup.states(name, where, "--remove").values()) == {"unchanged"}
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_files_we_made_go_whole(setup, name):
+    """Where the vendor had no files, none is left; files of the user's home are private."""
+    before = setup.tree()
+    assert set(setup.states(name, "--user").values()) == {"added"}
+    for file in vendor(name).files(USER_SCOPE, setup.project, setup.environment):
+        if file.path.exists():
+            assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    setup.ok("setup", name, "--user", "--remove")
+    assert setup.tree() == before
+
+
+def test_without_names_those_that_are_installed(setup):
+    """A program on PATH or a home tells that an agent is there; none of either is an error that names them all."""
+    assert "name one" in setup.error("setup", code=2, kind="usage")["hint"]
+    programs = setup.place / "bin"
+    programs.mkdir()
+    (programs / "codex").write_text("#!/bin/sh\n")
+    (programs / "codex").chmod(0o755)
+    (setup.place / ".qwen").mkdir()
+    setup.environment["PATH"] += f":{programs}"
+    assert {key.split()[0] for key in setup.states()} == {"codex", "qwen"}
+
+
+def test_dry_run_and_print_touch_nothing(setup):
+    """A diff of what would change, or the text itself; no file is made."""
+    prepared(setup, "claude", PROJECT_SCOPE)
+    before = setup.tree()
+    diff = setup.ok("setup", "claude", "--dry-run")
+    assert "+<!-- onrecord:instructions" in diff
+    assert not [line for line in diff.splitlines() if line.startswith("-") and '"mine"' in line]
+    assert set(setup.states("claude", "--dry-run").values()) == {"would be changed"}
+    printed = setup.ok("setup", "claude", "opencode", "--print")
+    assert "onrecord hook claude PreToolUse" in printed
+    assert "export const Onrecord" in printed
+    assert setup.tree() == before
+
+
+def test_a_shared_file_keeps_its_block_while_somebody_reads_it(setup):
+    """Codex and opencode both read AGENTS.md: the block is there once, and goes with the last of them."""
+    setup.ok("setup", "codex", "opencode")
+    told = setup.project / "AGENTS.md"
+    assert told.read_text().count("onrecord:instructions end") == 1
+    setup.ok("setup", "codex", "--remove")
+    assert told.exists()
+    setup.ok("setup", "opencode", "--remove")
+    assert not told.exists()
+
+
+def test_a_block_that_somebody_changed_is_left_alone(setup):
+    """Neither renewed nor removed, until --force says so; the rest is done, and the exit code says that not all was."""
+    setup.ok("setup", "claude")
+    told = setup.project / "CLAUDE.md"
+    told.write_text(told.read_text().replace("Run things", "Please run things"))
+    changed = told.read_text()
+    for words in (["claude"], ["claude", "--remove"]):
+        data = setup.data("setup", *words, kind="setup", code=8)
+        (problem,) = [one for one in data["changes"] if one["problem"]]
+        assert (problem["what"], problem["state"]) == ("instructions", "left alone")
+        assert "--force" in problem["hint"]
+        assert told.read_text() == changed
+    setup.ok("setup", "claude", "--force")
+    assert "Please run" not in told.read_text()
+
+
+def test_a_plugin_that_somebody_changed_is_left_alone(setup):
+    """The same for a plugin file; one of another making under that name is never ours."""
+    setup.ok("setup", "opencode")
+    plugin = setup.project / ".opencode" / "plugin" / "onrecord.js"
+    plugin.write_text(plugin.read_text() + "\n// mine\n")
+    assert setup.states("opencode", "--remove", code=8)["opencode plugin"] == "left alone"
+    assert plugin.exists()
+    setup.ok("setup", "opencode", "--remove", "--force")
+    assert not plugin.exists()
+
+
+def test_a_file_with_comments_is_not_rewritten(setup):
+    """It says what to add by hand; the file stays as it is, and the other files are set up."""
+    settings = setup.project / ".gemini" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{\n  // mine\n  "ui": {}\n}\n')
+    data = setup.data("setup", "gemini", kind="setup", code=8)
+    assert {one["what"]: one["state"] for one in data["changes"]} == {"hooks": "left alone", "instructions": "added"}
+    assert "comments" in data["changes"][0]["problem"]
+    assert settings.read_text() == '{\n  // mine\n  "ui": {}\n}\n'
+
+
+def test_links_are_followed_and_modes_kept(setup):
+    """A settings file that is a link to elsewhere stays one, and what it leads to keeps its mode."""
+    real = setup.place / "dotfiles.json"
+    real.write_text("{}")
+    real.chmod(0o640)
+    link = setup.project / ".claude" / "settings.local.json"
+    link.parent.mkdir()
+    link.symlink_to(real)
+    setup.ok("setup", "claude")
+    assert link.is_symlink()
+    assert "onrecord hook claude" in real.read_text()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    setup.ok("setup", "claude", "--remove")
+    assert (link.is_symlink(), real.read_text()) == (True, "{}")
+    assert sorted(path.name for path in link.parent.iterdir()) == ["settings.local.json"]
+
+
+def test_hooks_that_nobody_trusts_yet_are_said(setup):
+    """Codex skips hooks without a word until somebody accepted them: setup, its check and the doctor say so."""
+    (setup.place / ".codex").mkdir()
+    done = setup.run("setup", "codex", "--user")
+    assert "does not trust the hooks" in done.err
+    assert "does not trust the hooks" in setup.run("setup", "codex", "--user", "--check").out
+    hooks = setup.place / ".codex" / "hooks.json"
+    state = f'[hooks.state."{hooks}:PreToolUse:0:0"]\ntrusted_hash = "sha256:00"\n'
+    (setup.place / ".codex" / "config.toml").write_text(state)
+    assert setup.run("setup", "codex", "--user", "--check").code == 0
+
+
+def test_a_check_that_fails_says_so(setup):
+    """Hooks that are not there, and a command that does not run, are told, with exit code 1."""
+    assert setup.run("setup", "claude", "--check").code == 1
+    setup.ok("setup", "claude")
+    settings = setup.project / ".claude" / "settings.local.json"
+    found = json.loads(settings.read_text())
+    entry = found["hooks"]["PreToolUse"][0]["hooks"][0]
+    entry["command"] = "/nowhere/onrecord hook claude PreToolUse"
+    settings.write_text(json.dumps(found))
+    data = setup.data("setup", "claude", "--check", kind="setup_check", code=1)
+    assert any("cannot be run" in line for line in data["agents"][0]["lines"])
+    entry["command"] = "/bin/true onrecord hook claude PreToolUse"
+    settings.write_text(json.dumps(found))
+    assert "does not refuse" in setup.run("setup", "claude", "--check").out
+
+
+@pytest.mark.parametrize(
+    "words", [["--user", "--project"], ["--check", "--remove"], ["--check", "--dry-run"], ["nobody"]]
+)
+def test_what_makes_no_sense_is_refused(setup, words):
+    """Ways that exclude one another, and agents nobody knows."""
+    before = setup.tree()
+    setup.error("setup", "claude", *words, code=2, kind="usage" if words != ["nobody"] else "invalid_input")
+    assert setup.tree() == before
+
+
+def test_a_name_with_spaces_in_the_path_is_quoted(setup):
+    """The command is one line for a shell: every part of it stays one word."""
+    setup.ok("setup", "claude")
+    place = Place(PROJECT_SCOPE, setup.project, setup.environment)
+    for command in installed_commands(vendor("claude"), place):
+        words = shlex.split(command)
+        assert Path(words[0]).is_absolute()
+        assert Path(words[0]).exists()
+        assert words[-3:-1] == ["hook", "claude"]
