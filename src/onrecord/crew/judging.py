@@ -1,7 +1,7 @@
 """What a supervisor does next: a pure function from what it sees to what it does.
 
-An agent that crashed is resumed; one that was restarted on purpose begins anew; one that hit a limit waits for its reset;
-one that keeps crashing is left alone and said to be degraded. An agent that finished its work is not started again.
+An agent that crashed is resumed; one that was restarted on purpose begins anew; one that hit a limit waits for its
+reset; one that keeps crashing is left alone and said to be degraded. One that finished its work is not started again.
 """
 
 from __future__ import annotations

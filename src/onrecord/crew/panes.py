@@ -1,7 +1,7 @@
 """Agents in tmux: a server of its own for each team, so that a person's tmux is left alone; a window for each agent.
 
-tmux is told exact names and literal arguments only. A pane stays when its program ends, so that what it said last can be
-read; a restart takes the same pane.
+tmux is told exact names and literal arguments only. A pane stays when its program ends, so that what it said last can
+be read; a restart takes the same pane.
 """
 
 from __future__ import annotations

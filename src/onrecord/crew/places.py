@@ -70,6 +70,7 @@ class Processes:
         return self.folder / f"{agent}.log"
 
     def start(self, spawn: Spawn) -> None:
+        """Run it, its output appended to its log."""
         self.folder.mkdir(parents=True, exist_ok=True)
         file = os.open(self.log(spawn.agent), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
@@ -81,10 +82,12 @@ class Processes:
             os.close(file)
 
     def pid(self, agent: str) -> int | None:
+        """The child, while it is there."""
         child = self._children.get(agent)
         return child.pid if child is not None and child.poll() is None else None
 
     def output(self, agent: str) -> str:
+        """The end of its log."""
         try:
             with self.log(agent).open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
@@ -93,12 +96,14 @@ class Processes:
             return ""
 
     def end(self, agent: str) -> None:
+        """End its group."""
         child = self._children.pop(agent, None)
         if child is not None and child.poll() is None:
             end_group(child.pid)
             child.wait()
 
     def close(self) -> None:
+        """End everybody."""
         for agent in list(self._children):
             self.end(agent)
 
