@@ -1,4 +1,4 @@
-"""What is wanted of a team, and what became of each agent: folded from the log, so that any supervisor can take over."""
+"""What is wanted of a team and what became of each agent, folded from the log: any supervisor can take over."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Wanted(View):
         self.agents: dict[str, dict[str, Any]] = {}
 
     def apply(self, event: Event) -> None:
+        """Fold one event in."""
         data = event.data or {}
         if event.kind == "team.formed":
             self.team, self.formed, self.dismissed = data.get("team"), event.position, False
@@ -57,17 +58,11 @@ class Wanted(View):
             }
 
     def _agent(self, name: str) -> dict[str, Any]:
-        return self.agents.setdefault(
-            name,
-            {
-                "starts": [], "joined": 0, "process": None, "spawn": None, "left": None, "known": False,
-                "interruption": None, "recalled": 0,
-            },
-        )  # fmt: skip
+        return self.agents.setdefault(name, _nobody())
 
     def agent(self, name: str) -> dict[str, Any]:
-        """What is known of an agent; an unknown one has nothing."""
-        return self.agents.get(name) or Wanted()._agent(name)
+        """What is known of an agent; of an unknown one, nothing."""
+        return self.agents.get(name) or _nobody()
 
     def seen(self, member: Member | None, name: str, *, alive: bool, ended_at: float) -> Seen:
         """An agent as the judgement needs it. `ended_at` is when its process was first found gone; 0: never was one."""
@@ -88,3 +83,10 @@ class Wanted(View):
     def members(self) -> dict[str, Member]:
         """Everybody who is wanted, by name."""
         return {member.id: member for member in Team.from_data(self.team).members()} if self.team else {}
+
+
+def _nobody() -> dict[str, Any]:
+    return {
+        "starts": [], "joined": 0, "process": None, "spawn": None, "left": None, "known": False, "interruption": None,
+        "recalled": 0,
+    }  # fmt: skip
