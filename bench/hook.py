@@ -12,6 +12,7 @@ from typing import Any
 import onrecord
 from bench.gate import AGENT, EVENTS, fill
 from bench.report import Figure, ratio, timed
+from onrecord.vendors.port import VENDORS, vendor
 
 CONVERSATION = "aaaaaaaa-0000-4000-8000-0000000000ad"
 COMMAND = [sys.executable, "-P", "-m", "onrecord", "hook", "claude"]
@@ -64,6 +65,8 @@ def calls(place: Path, *, quick: bool) -> list[Figure]:
             hook("PreToolUse", number, **edit, session_id=f"bbbbbbbb-0000-4000-8000-{number:012}")
         )
         samples["after"].append(hook("PostToolUse", number, **run, tool_response={"stdout": "", "stderr": ""}))
+    dialects = {name: _dialect(place, name, linked, rounds // 3) for name in VENDORS}
+    slowest = max(dialects, key=lambda name: statistics.median(dialects[name]))
     detail = ", ".join(f"{name} {statistics.median(found) * 1e3:.1f} ms" for name, found in samples.items())
 
     def against(name: str) -> float:
@@ -75,5 +78,23 @@ def calls(place: Path, *, quick: bool) -> list[Figure]:
         Figure("hook, plain allow of a run, the same", against("run"), "x", 2.0),
         Figure("hook, agent named by its environment, the same", against("named"), "x", 2.0),
         Figure("hook, a conversation that is nobody's, the same", against("nobody's"), "x", 2.0),
+        Figure(f"hook, the slowest of {len(VENDORS)} vendors", ratio(dialects[slowest], samples["bare"][2:]), "x", 2.0,
+               detail=slowest),
         Figure("hook, after a tool, durably on record, the same", against("after"), "x"),
-    ]
+    ]  # fmt: skip
+
+
+def _dialect(place: Path, name: str, env: dict[str, str], rounds: int) -> list[float]:
+    """A plain allow in one vendor's words."""
+    of = vendor(name)
+    event, sample = of.sample_hook("cccccccc-0000-4000-8000-0000000000ad")
+    sent = json.dumps(sample | {"cwd": str(place)}).encode()
+    with onrecord.connect(env["ONRECORD_STORE"], project="bench") as records:
+        call = of.parse_hook({"hook_event_name": event} | sample, {})
+        records.get("long", agent=AGENT).locate(name, call.vendor_id)
+
+    def go() -> None:
+        done = subprocess.run([*COMMAND[:-1], name, event], input=sent, capture_output=True, env=env, check=False)
+        assert (done.returncode, done.stdout) == (0, b""), done
+
+    return [timed(go) for _ in range(rounds + 2)][2:]

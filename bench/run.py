@@ -10,7 +10,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench import append, gate, hook, processes, reading  # noqa: E402 - the path above makes this a program of its own
+from bench import (  # noqa: E402 - the path above makes this a program of its own
+    append,
+    gate,
+    hook,
+    processes,
+    reading,
+    rollout,
+    rollout_server,
+)
 from bench.report import Figure, keep, show  # noqa: E402 - as above
 
 BENCHES = {
@@ -26,6 +34,10 @@ BENCHES = {
     "cold_start": processes.cold_start,
     "gate": gate.decision,
     "hook": hook.calls,
+    "rollout": rollout.trajectories,
+    "rollout_log": rollout.on_record,
+    "rollout_recovery": rollout.recovery,
+    "rollout_server": rollout_server.load,
     "growth": append.growth,
 }
 

@@ -1,10 +1,14 @@
 """How the tests are run: `--full` for the long form, Hypothesis profiles, and no silent skip in CI."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.postgres.servers import Stores
 
 FULL_TIMEOUT_SECONDS = 3600
 ALLOWED_SKIP = "cannot run here:"
@@ -35,6 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("full" if config.getoption("--full") else "ci")
+    config.addinivalue_line("markers", "every_store: run on PostgreSQL too")
+    config.addinivalue_line("markers", "on_file: about a store in a file, whatever `every_store` says")
     config.pluginmanager.register(NoSilentSkips(), "no-silent-skips")
 
 
@@ -59,6 +65,15 @@ def count(full: bool) -> Callable[[int, int], int]:
         return full_count if full else ci
 
     return choose
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["Stores"]:
+    """A PostgreSQL server for the whole run, started by the first test that wants it."""
+    from tests.postgres.servers import Stores, running
+
+    with running() as server:
+        yield Stores(server)
 
 
 class NoSilentSkips:

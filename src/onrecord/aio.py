@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self,
 
 from onrecord import machine
 from onrecord.session import effects
+from onrecord.session.following import POLL_SECONDS, Follower
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
 from onrecord.session.turns import Turn, told
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
     from onrecord.log.head import Head
     from onrecord.log.items import Item
+    from onrecord.session.copying import Copied
     from onrecord.session.retention import Policy, Swept
     from onrecord.views.fold import Whole
 
@@ -203,6 +205,19 @@ class AsyncSession(_Wrapper):
         async for event in _paged(self.sync.events(after, upto, kinds)):
             yield event
 
+    async def follow(
+        self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None
+    ) -> AsyncIterator[Event]:
+        """The log, in order, and then what is appended, as it comes."""
+        # A look lasts a moment and the wait between two is a coroutine's: a follower occupies no thread.
+        follower = Follower(self.sync, after, upto, kinds)
+        while True:
+            async for event in _paged(follower.look()):
+                yield event
+            if follower.done:
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
     async def refresh(self) -> Self:
         """Fold in what others appended."""
         await settled(self.sync.refresh)
@@ -327,6 +342,10 @@ class AsyncRecords(_Wrapper):
     async def child(self, parent: AsyncSession, name: str, **options: Any) -> AsyncSession:
         """A session under another one, with a slice of what is left of its budget."""
         return AsyncSession(await settled(partial(self.sync.child, parent.sync, name, **options)))
+
+    async def copy(self, name: str, to: AsyncRecords, **options: Any) -> list[Copied]:
+        """Copy a session to another store, or add what is new to the copy that is there."""
+        return await settled(partial(self.sync.copy, name, to.sync, **options))
 
     async def sweep(self, policy: Policy | None = None, *, dry_run: bool = False) -> AsyncIterator[Swept]:
         """Apply the retention policy to every session of the store."""

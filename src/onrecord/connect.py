@@ -9,7 +9,7 @@ import os
 import sys
 from types import ModuleType
 
-from onrecord.errors import InvalidInput, NotFound, StoreCorrupt
+from onrecord.errors import InvalidInput, NotFound, StoreCorrupt, StoreError
 from onrecord.work.project import find_project
 
 TYPE_CHECKING = False
@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 STORE_VARIABLE = "ONRECORD_STORE"
 PROJECT_VARIABLE = "ONRECORD_PROJECT"
 CONFIG_VARIABLE = "ONRECORD_CONFIG"
+TENANT_VARIABLE = "ONRECORD_TENANT"
 PROFILE_BYTES = 256 * 1024
 """How much of a profile's file is read."""
 _SQLITE_OPTIONS = ("durability",)
+_POSTGRES_SCHEMES = ("postgresql", "postgres")
 _SETTINGS = {"store": str, "project": str, "retention": dict, "stealth": bool, "auto_register": bool}
 
 
 def connect(url: str | None = None, *, project: str | None = None) -> Records:
-    """The sessions of a store: the default one, a path, `sqlite:///relative/x.db`, `sqlite:////abs/x.db`, `memory:`.
+    """The sessions of a store: the default one, a path, `sqlite:///relative/x.db`, `postgresql://host/db`, `memory:`.
 
     Without a URL, ONRECORD_STORE counts, then `store` in the configuration, then one file in the user's data
     directory. The project is what is given, ONRECORD_PROJECT, `project` in the configuration, or the repository of the
@@ -75,7 +77,62 @@ def open_store(url: str) -> Store:
 
         path, options = _sqlite_place(url) if scheme else (url, {})
         return SQLiteStore(os.path.expanduser(path), **options)
-    raise InvalidInput(f"no store is known for {scheme}://", hint="sqlite:///path/x.db, a path, or memory:")
+    if scheme in _POSTGRES_SCHEMES:
+        store: Store = _postgres().PostgresStore(url, tenant=os.environ.get(TENANT_VARIABLE))
+        return store
+    raise InvalidInput(
+        f"no store is known for {scheme}://",
+        hint="sqlite:///path/x.db, a path, postgresql://user@host/database, or memory:",
+    )
+
+
+def _postgres() -> ModuleType:
+    """The store in PostgreSQL and what belongs to it; its driver is an extra."""
+    try:
+        import onrecord.stores.postgres.store as found
+    except ImportError as problem:
+        if (problem.name or "").partition(".")[0] != "psycopg":
+            raise
+        raise StoreError(
+            "a store in PostgreSQL needs a driver that is not installed", hint='pip install "onrecord[postgres]"'
+        ) from None
+    return found
+
+
+def shown_url(url: str) -> str:
+    """A URL as it may be shown: without a password."""
+    if url.partition("://")[0] not in _POSTGRES_SCHEMES:
+        return url
+    from onrecord.stores.postgres.places import place_of
+
+    return place_of(url).shown
+
+
+def make_store(url: str, owner: str | None, app: str | None) -> dict[str, Any]:
+    """Make a store in a PostgreSQL database: roles, tables, policies and grants. One that is there is left as it is."""
+    schema, place = _schema_and_place(url)
+    roles = schema.Roles(owner or schema.OWNER, app or schema.APP)
+    return _told(schema.initialise(place, roles), place)
+
+
+def migrate_store(url: str) -> dict[str, Any]:
+    """Bring the schema of a store in PostgreSQL up to date while others work with it."""
+    schema, place = _schema_and_place(url)
+    return _told(schema.migrate(place), place)
+
+
+def _schema_and_place(url: str) -> tuple[Any, Any]:
+    if url.partition("://")[0] not in _POSTGRES_SCHEMES:
+        raise InvalidInput(
+            f"{shown_url(url)} is no store in PostgreSQL",
+            hint="a store in a file is made and upgraded by its first use",
+        )
+    return _postgres().schema, _postgres().place_of(url)
+
+
+def _told(done: Any, place: Any) -> dict[str, Any]:
+    roles: dict[str, Any] = done.roles._asdict()
+    return {"store": place.shown, "before": done.before, "schema": done.after} | roles
 
 
 def glance(url: str | None, project: str, name: str | None) -> Present | None:

@@ -13,11 +13,14 @@
     │   ├── IllegalTransition · SessionClosed · SessionPaused · SessionErased · SessionHeld
     │   ├── LeaseHeld · LeaseLost
     │   ├── TurnConflict · EffectUnknown
+    │   ├── TrajectoryMoved · SessionFrozen · SessionRetired
     │   └── ConversationHeld · NotRestored
     ├── BudgetExhausted
     ├── CompactionFailed
+    ├── TokenMismatch · AssemblyFailed
     ├── PayloadErased
     ├── DamagedLog · DamagedBundle
+    ├── TokenizationFailed · BadReply · UpstreamFailed · TurnAborted · ProxyBusy
     └── StoreError
         ├── StoreBusy · StoreFull · StoreReadOnly
         └── StoreTooNew · StoreCorrupt · StoreUnsafe · OutcomeUnknown
@@ -185,6 +188,29 @@ class EffectUnknown(Conflict):
     hint = "find out what happened, then settle_effect(key, result=...) or once(..., rerun_unknown=True)"
 
 
+class TrajectoryMoved(TurnConflict):
+    """A reply to a trajectory that has moved since the request was prepared; nothing changed."""
+
+    code = "trajectory_moved"
+    hint = "prepare the request again on the head this error carries"
+    retryable = True
+    head: dict[str, object]
+
+
+class SessionFrozen(Conflict):
+    """The session's samples were frozen for a trainer; it takes no more turns."""
+
+    code = "session_frozen"
+    hint = "read the samples and acknowledge them, or retire the session"
+
+
+class SessionRetired(Conflict):
+    """The session was handed to a trainer, or given up: it is over for good."""
+
+    code = "session_retired"
+    hint = "start another session"
+
+
 class ConversationHeld(Conflict):
     """Another living process has the agent's conversation."""
 
@@ -213,6 +239,20 @@ class CompactionFailed(OnrecordError):
     code = "compaction_failed"
 
 
+class TokenMismatch(OnrecordError):
+    """Token ids that do not go on from the ones on record; nothing changed."""
+
+    code = "token_mismatch"
+    hint = "send the prepared prompt ids to the engine, or allow more with max_trim_tokens"
+    index: int
+
+
+class AssemblyFailed(OnrecordError):
+    """No sample can be made of what is on record."""
+
+    code = "assembly_failed"
+
+
 class PayloadErased(OnrecordError):
     """The content that was asked for has been erased."""
 
@@ -231,6 +271,44 @@ class DamagedBundle(OnrecordError):
 
     code = "damaged_bundle"
     hint = "export it again from the store it came from"
+
+
+class TokenizationFailed(OnrecordError):
+    """Messages could not be turned into token ids that go on from those on record."""
+
+    code = "tokenization_failed"
+    first_mismatch: int
+
+
+class BadReply(OnrecordError):
+    """An inference engine answered with something that cannot be put on record token by token."""
+
+    code = "bad_reply"
+    hint = "check --dialect, and that the engine returns token ids and logprobs"
+
+
+class UpstreamFailed(OnrecordError):
+    """The inference engine could not be reached, or went silent."""
+
+    code = "upstream_failed"
+    hint = "check --upstream; the same request may be sent again"
+    retryable = True
+
+
+class TurnAborted(OnrecordError):
+    """The inference engine aborted the turn, and the client is to ask for it again."""
+
+    code = "turn_aborted"
+    hint = "send the same request again"
+    retryable = True
+
+
+class ProxyBusy(OnrecordError):
+    """The recording proxy has as many turns under way as it takes, or is about to stop."""
+
+    code = "proxy_busy"
+    hint = "send the same request again, a little later"
+    retryable = True
 
 
 class StoreError(OnrecordError):

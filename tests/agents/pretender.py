@@ -141,6 +141,9 @@ def talk(transcript: Path, id_: str, prompt: str | None) -> int:
         line = os.read(0, 4096).decode()
         if not line or line.strip() == "exit":
             return 0
+        if line.strip() == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+            continue
         if line.strip() == "/clear":
             id_ = str(uuid.uuid4())
             transcript = transcript.with_name(f"{id_}.jsonl")

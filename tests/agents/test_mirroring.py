@@ -236,3 +236,14 @@ def test_the_place_may_be_given(conversation, tmp_path):
     conversation.write("one")
     conversation.path.rename(elsewhere)
     assert conversation.mirror(place=Place(ID, str(elsewhere), "", "")).records == 1
+
+
+def test_a_record_from_elsewhere_cannot_point_at_other_files(conversation, tmp_path):
+    """A path in the record is only believed where the file really holds the conversation."""
+    secret = tmp_path / "secret.jsonl"
+    secret.write_text('{"type": "user", "password": "hunter2"}\n')
+    conversation.session.locate("claude", ID, transcript=str(secret))
+    assert conversation.mirror().why_not == "the vendor's file is not there"
+    conversation.write("one")
+    assert conversation.mirror().path == str(conversation.path)
+    assert "hunter2" not in json.dumps(conversation.kept())

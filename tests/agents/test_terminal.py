@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import shlex
 import signal
 import termios
 import time
@@ -18,13 +19,17 @@ from tests.cli.conftest import SCRIPT
 class Terminal:
     """`onrecord` on a terminal of its own, with a person at the keys."""
 
-    def __init__(self, desk, *words):
+    def __init__(self, desk, *words, shell=False):
         self.pid, self.file = pty.fork()
         if self.pid == 0:
             os.chdir(desk.project)
+            if shell:
+                bash = ["bash", "--norc", "--noprofile", "-i"]
+                os.execve("/bin/bash", bash, desk.environment | {"PS1": "$ ", "HISTFILE": ""})
             os.execve(SCRIPT, [str(SCRIPT), *words], desk.environment)
         self.shown = ""
-        self.before = termios.tcgetattr(self.file)
+        if shell:
+            self.keys(shlex.join([str(SCRIPT), *words]) + "\n")
 
     def wait_for(self, text, patience=30.0):
         deadline = time.monotonic() + patience
@@ -83,8 +88,7 @@ def test_resumed_on_a_terminal_it_is_verified_by_its_pid_file_and_growth(desk):
     desk.ok("start", "claude", "--name", "fix", "-p", "go")
     terminal = Terminal(desk, "resume", "fix")
     terminal.wait_for("ready")
-    until(lambda: desk.links("fix")[0]["last"].get("process"))
-    time.sleep(1.5)
+    time.sleep(0.5)
     terminal.keys("hello\n")
     terminal.wait_for("HEARD")
     terminal.keys("exit\n")
@@ -112,10 +116,40 @@ def test_a_closed_terminal_ends_the_agent_with_it(desk):
     terminal = Terminal(desk, "start", "claude", "--name", "fix")
     terminal.wait_for("ready")
     pid = until(lambda: desk.links("fix")[0]["last"].get("process"))["pid"]
-    os.kill(terminal.pid, signal.SIGHUP)
+    os.close(terminal.file)
     until(lambda: started(pid) is None)
-    terminal.end()
+    os.waitpid(terminal.pid, 0)
     assert [stop["cause"] for stop in desk.interruptions("fix")] == ["killed"]
+
+
+def test_an_agent_that_stops_itself_is_continued_with_the_wrapper(desk):
+    """Ctrl-Z: where no shell could bring it back, an agent that stopped itself goes on at once."""
+    terminal = Terminal(desk, "start", "claude", "--name", "fix")
+    terminal.wait_for("ready")
+    terminal.keys("stop\n")
+    time.sleep(0.5)
+    terminal.keys("hello\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    assert terminal.end() == 0
+
+
+def test_in_a_shell_a_stopped_agent_is_brought_back_with_fg(desk):
+    """Ctrl-Z under job control: the shell is there again, and `fg` brings back wrapper and agent."""
+    terminal = Terminal(desk, "start", "claude", "--name", "fix", shell=True)
+    terminal.wait_for("ready")
+    terminal.keys("stop\n")
+    terminal.wait_for("Stopped")
+    terminal.keys("echo here-$((40 + 2))\n")
+    terminal.wait_for("here-42")
+    terminal.keys("fg\n")
+    time.sleep(0.5)
+    terminal.keys("hello\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    terminal.keys("exit\n")
+    assert terminal.end() == 0
+    assert desk.prompts() == ["hello"]
 
 
 def test_a_hook_tells_the_conversation_where_no_file_does(desk):

@@ -51,7 +51,7 @@ def test_start_waits_through_one_limit_after_another(desk):
 
 def test_the_one_who_waits_may_die(desk):
     """Killed while it waits, it is simply begun again: everything it needs is on record, and no process was held."""
-    desk.plan("limit 6", "answer")
+    desk.plan("limit 8", "answer")
     assert desk.run("start", "claude", "--name", "fix", "-p", "Find the bug").code == 1
     with desk.started("resume", "fix", "--wait", stdin=subprocess.DEVNULL) as waiter:
         until(lambda: desk.session("fix").status == "paused")
@@ -129,6 +129,21 @@ def test_an_agent_that_outlived_its_wrapper_is_waited_for(desk, tmp_path):
     assert desk.prompts() == ["go"]
 
 
+def test_what_went_on_by_hand_is_not_issued_again(limited):
+    """A person resumed it meanwhile and it ended in order: the old prompt is not brought up any more."""
+    limited.ok("resume", "fix", "-p", "Something else")
+    done = limited.run("resume", "fix", "--wait")
+    assert (done.code, limited.prompts()) == (0, ["Find the bug", "Something else"])
+    assert "nothing to wait for" in done.out
+
+
+def test_waiting_answers_with_one_envelope(desk):
+    """--json: however many limits there were, there is one answer."""
+    desk.plan("limit 1", "limit 1", "answer")
+    data = desk.data("start", "claude", "--name", "fix", "--wait", "-p", "Find the bug", kind="resumption")
+    assert (data["finished"], data["verified"], data["status"]) == (True, True, "resumed")
+
+
 def test_a_stop_that_does_not_end_by_itself_is_not_waited_for(desk):
     """A refused login or a crash has no reset: waiting says so and ends."""
     desk.plan("refuse", "answer")
@@ -155,6 +170,23 @@ def test_where_no_reset_is_told_the_waits_grow(tmp_path):
         waits.append(stop.until - now[0])
         now[0] += 10
     assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+
+
+def test_a_reset_that_had_passed_when_it_was_told_is_not_believed_twice(tmp_path):
+    """A moment in the past means to go on at once; when the limit is still there then, the waits grow."""
+    from onrecord import connect
+
+    records = connect(str(tmp_path / "x.db"), project="p")
+    records.clock = lambda: 1_000_000.0
+    session = records.create("fix", agent="claude")
+    waits = []
+    for _ in range(4):
+        session.interrupted("usage_window", "limit", resets_at=999_000.0, vendor="claude", vendor_id="x")
+        stop = waiting.last_stop(session, "claude")
+        assert stop is not None
+        assert stop.until is not None
+        waits.append(stop.until - 1_000_000.0)
+    assert waits == [0, 5, 10, 20]
 
 
 def test_other_agents_are_not_paused_by_ones_limit(tmp_path):

@@ -1,4 +1,8 @@
-"""The command as a user runs it: the installed script, in a process of its own, on a store in a directory of its own."""
+"""The command as a user runs it: the installed script, in a process of its own, on a store of its own.
+
+What is marked `every_store` runs on a store in a file and on one in PostgreSQL, unless it is marked `on_file` too: then it
+is about the file. A command on PostgreSQL takes several times as long to start, so not every module is marked.
+"""
 
 import json
 import os
@@ -9,9 +13,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.postgres.servers import Stores
 
 SCRIPT = Path(sys.executable).with_name("onrecord")
 PATIENCE = 30
@@ -32,9 +39,10 @@ def as_json(words: tuple[str, ...]) -> list[str]:
 class Command:
     """Runs `onrecord` against one store and one project."""
 
-    def __init__(self, place: Path, bytecode: Path, project: Path | None = None) -> None:
+    def __init__(self, place: Path, bytecode: Path, project: Path | None = None, url: str = "") -> None:
         self.place = place
         self.store = place / "data" / "store.db"
+        self.url = url or str(self.store)
         self.project = project or place / "project"
         self.project.mkdir(exist_ok=True)
         keep = {
@@ -42,7 +50,7 @@ class Command:
         }
         self.environment = keep | {
             "HOME": str(place),
-            "ONRECORD_STORE": str(self.store),
+            "ONRECORD_STORE": self.url,
             "PYTHONPYCACHEPREFIX": str(bytecode),
             "COLUMNS": "100",
             "TERM": "xterm-256color",
@@ -115,6 +123,24 @@ class Command:
         return Done(os.waitstatus_to_exitcode(status), shown.decode(), "")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    find = metafunc.definition.get_closest_marker
+    if "kind" in metafunc.fixturenames and find("every_store") and not find("on_file"):
+        metafunc.parametrize("kind", ["sqlite", "postgres"], scope="session")
+
+
+@pytest.fixture(scope="session")
+def kind() -> str:
+    """Where the store is kept."""
+    return "sqlite"
+
+
+@pytest.fixture(scope="session")
+def stores(kind: str, request: pytest.FixtureRequest) -> "Stores | None":
+    """The server with the stores, if they are not in files."""
+    return request.getfixturevalue("postgres") if kind == "postgres" else None
+
+
 @pytest.fixture(scope="session")
 def bytecode(tmp_path_factory) -> Path:
     """Compiled modules, kept for the whole run: the tests start hundreds of processes."""
@@ -123,14 +149,15 @@ def bytecode(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def command(tmp_path, bytecode) -> Command:
-    return Command(tmp_path, bytecode)
+def command(tmp_path, bytecode, stores) -> Command:
+    return Command(tmp_path, bytecode, url=stores.empty_store() if stores else "")
 
 
 @pytest.fixture(scope="session")
-def template(tmp_path_factory, bytecode) -> Command:
+def template(tmp_path_factory, bytecode, stores) -> Command:
     """A store made once; the tests work on copies of it."""
-    command = Command(tmp_path_factory.mktemp("template"), bytecode)
+    url = stores.empty_store() if stores else ""
+    command = Command(tmp_path_factory.mktemp("template"), bytecode, url=url)
     command.ok("open", "fix-invite-403", "--objective", "Fix intermittent 403")
     command.ok("record", "--user", "Why the 403?", "--assistant", "Looking.", "--tool", "pytest=3 failed")
     command.ok("decide", "Reproduce before touching the middleware", "--why", "two fixes failed")
@@ -138,19 +165,24 @@ def template(tmp_path_factory, bytecode) -> Command:
     return command
 
 
+def copied(template: Command, place: Path, bytecode: Path, stores: "Stores | None") -> Command:
+    """The same project with a copy of the store."""
+    if stores:
+        return Command(place, bytecode, template.project, stores.copy_of(template.url))
+    shutil.copytree(template.store.parent, place / "data")
+    return Command(place, bytecode, template.project)
+
+
 @pytest.fixture
-def working(template, tmp_path, bytecode) -> Command:
+def working(template, tmp_path, bytecode, stores) -> Command:
     """A store with one live session that has a turn, a decision and a finding."""
-    shutil.copytree(template.store.parent, tmp_path / "data")
-    return Command(tmp_path, bytecode, project=template.project)
+    return copied(template, tmp_path, bytecode, stores)
 
 
 @pytest.fixture(scope="session")
-def crowd(template, tmp_path_factory, bytecode) -> Command:
+def crowd(template, tmp_path_factory, bytecode, stores) -> Command:
     """The same store with more sessions in other states; for tests that change nothing."""
-    place = tmp_path_factory.mktemp("crowd")
-    shutil.copytree(template.store.parent, place / "data")
-    command = Command(place, bytecode, project=template.project)
+    command = copied(template, tmp_path_factory.mktemp("crowd"), bytecode, stores)
     for words in (["open", "other"], ["open", "ended"], ["close", "ended"], ["open", "paused"], ["pause", "paused"]):
         command.ok(*words)
     return command

@@ -1,5 +1,9 @@
 """Attempts that onrecord does not launch, from the command line."""
 
+import pytest
+
+pytestmark = pytest.mark.every_store
+
 
 def test_start_and_succeed(command):
     """`attempt start` is RUNNING; `succeed` takes metrics and files that are there, and is told apart from what was captured."""

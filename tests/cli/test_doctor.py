@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from onrecord.stores.sqlite.connection import SCHEMA_VERSION
+
 
 def checks(command, *words, code=0):
     data = command.data("doctor", *words, kind="doctor", code=code)
@@ -21,7 +23,7 @@ def test_a_healthy_store(working):
     assert str(working.store) in found["store"]["value"]
     assert "to be indexed" in found["search"]["value"]
     assert data["store"]["sessions"] == 1
-    assert data["store"]["schema_version"] == 1
+    assert data["store"]["schema_version"] == SCHEMA_VERSION
     assert tuple(map(int, data["store"]["sqlite"].split("."))) >= (3, 51, 3)
 
 

@@ -73,7 +73,7 @@ def test_reading_without_a_store_is_not_initialised(command, words):
         (["decide", "x", "--session", "ended"], 10, "session_closed", "--reopen"),
         (["record", "--user", "x", "--session", "paused"], 10, "session_paused", "onrecord resume paused"),
         (["resume", "ended"], 10, "illegal_transition", "--reopen"),
-        (["list", "--store", "postgres://x/y"], 2, "invalid_input", ""),
+        (["list", "--store", "mysql://x/y"], 2, "invalid_input", ""),
     ],
 )  # fmt: skip
 def test_errors_have_code_and_hint(crowd, words, code, kind, hint):

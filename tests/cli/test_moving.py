@@ -11,6 +11,8 @@ import zstandard
 
 from tests.cli.conftest import Command
 
+pytestmark = pytest.mark.every_store
+
 
 @pytest.fixture
 def elsewhere(tmp_path_factory, bytecode) -> Command:
@@ -151,6 +153,7 @@ def test_a_bundle_may_go_through_a_pipe(working, elsewhere):
     assert elsewhere.data("import", str(file), kind="session")["state"] == "imported"
 
 
+@pytest.mark.on_file
 def test_backup_and_restore(working):
     """A backup is a whole store; restored, it is what it was, and the store of before is kept beside it."""
     file = working.place / "monday.db"
@@ -167,6 +170,7 @@ def test_backup_and_restore(working):
     assert sorted(path.name for path in working.place.glob("monday*")) == ["monday.db"]
 
 
+@pytest.mark.on_file
 def test_a_backup_replaces_no_file_unasked(working):
     """`backup` refuses an existing file; --force replaces it."""
     file = working.place / "b.db"
@@ -177,6 +181,7 @@ def test_a_backup_replaces_no_file_unasked(working):
     assert working.data("list", "--store", str(file), kind="sessions")
 
 
+@pytest.mark.on_file
 def test_a_restore_asks_and_refuses_damage(working):
     """A restore needs --yes without a terminal, and refuses a file that is no backup or does not verify."""
     file = working.place / "b.db"
@@ -199,6 +204,7 @@ def test_a_restore_asks_and_refuses_damage(working):
     assert [path.name for path in working.store.parent.iterdir() if "restor" in path.name] == []
 
 
+@pytest.mark.on_file
 def test_a_store_in_use_is_not_replaced(working):
     """While another process has the store open, a restore is refused with 7 and nothing changes."""
     file = working.place / "b.db"
@@ -216,6 +222,7 @@ def test_a_store_in_use_is_not_replaced(working):
     assert working.data("backup", "--restore", str(file), "--yes", kind="restore")["state"] == "restored"
 
 
+@pytest.mark.on_file
 def test_a_damaged_store_can_be_replaced(working):
     """A store that cannot even be opened is moved aside and the backup takes its place."""
     file = working.place / "b.db"
@@ -229,6 +236,7 @@ def test_a_damaged_store_can_be_replaced(working):
     assert working.data("verify", "--all", kind="verification")["ok"]
 
 
+@pytest.mark.on_file
 def test_a_restore_into_nothing_needs_no_question(working, elsewhere):
     """Where there is no store yet, a backup becomes it."""
     file = working.place / "b.db"

@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.every_store
+
 
 def test_the_only_live_session_is_meant(working):
     """Without a name the project's only live session is meant, whatever has ended beside it."""

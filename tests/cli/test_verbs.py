@@ -8,9 +8,12 @@ import pytest
 
 from onrecord.surfaces.cli.verbs import VERBS, shown
 
+pytestmark = pytest.mark.every_store
+
 # The tests of these verbs are in files of their own.
 ELSEWHERE = {
     "demo",
+    "store",
     "doctor",
     "export",
     "import",
@@ -252,6 +255,7 @@ def test_verify_and_checkpoint(working):
     assert working.data("verify", "--all", "--checkpoint", file, kind="verification")["ok"]
 
 
+@pytest.mark.on_file
 def test_a_checkpoint_finds_a_rolled_back_store(working):
     """When events that a checkpoint covers are gone, `verify` says so and exits with 1."""
     working.ok("backup", str(working.place / "old.db"))

@@ -25,7 +25,8 @@ from onrecord.errors import (
 from onrecord.log import head as heads
 from onrecord.log.codec import decode_payload
 from onrecord.log.store import Hit
-from onrecord.stores.sqlite import SQLiteStore, connection, gate, payloads, search, writer
+from onrecord.stores import payloads
+from onrecord.stores.sqlite import SQLiteStore, connection, gate, search, writer
 from onrecord.testing import derived
 from onrecord.testing.keeping import HOLDER
 from onrecord.testing.tools import Workbench

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from onrecord.connect import open_store
 from onrecord.log.codec import GENESIS, link
+from onrecord.log.store import Store
 from onrecord.session.handle import Session
-from onrecord.stores.sqlite import SQLiteStore
 from onrecord.stores.sqlite.append import POSITION_BITS, POSITION_MASK
 
 
@@ -39,14 +40,14 @@ def acks_in(lines: Iterable[str]) -> list[Ack]:
 
 def complaints(path: str, acks: Iterable[Ack]) -> list[str]:
     """Everything that is wrong: lost, doubled, moved or reordered events, gaps, a chain that does not verify."""
-    store = SQLiteStore(path)
+    store = open_store(path)
     try:
         return complaints_about(store, acks)
     finally:
         store.close()
 
 
-def complaints_about(store: SQLiteStore, acks: Iterable[Ack]) -> list[str]:
+def complaints_about(store: Store, acks: Iterable[Ack]) -> list[str]:
     """The same for a store that is open."""
     found: list[str] = []
     expected: dict[str, list[Ack]] = defaultdict(list)
@@ -76,7 +77,7 @@ def quick_complaints(path: str, acks: Iterable[Ack]) -> list[str]:
     try:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         heads: list[tuple[Any, ...]] = connection.execute(
-            "SELECT number, id, position, hash, parent, forked_at FROM sessions"
+            "SELECT number, id, position, hash, parent, forked_at FROM heads"
         ).fetchall()
         rows: list[tuple[Any, ...]] = connection.execute(
             "SELECT key, id, kind, v, at, by, run, because, payload_hash, hash FROM events ORDER BY key"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
-WORKERS = ("tests.crash.workers", "tests.crash.forkers")
+WORKERS = ("tests.crash.workers", "tests.crash.forkers", "tests.postgres.workers")
 PATIENCE_SECONDS = 60.0
 """No answer in this time is a failure of the test, never a result."""
 

@@ -11,6 +11,7 @@ import pytest
 
 from onrecord.errors import InvalidInput, OnrecordError, StoreFull, StoreTooNew
 from onrecord.session.records import Records
+from onrecord.stores import statements
 from onrecord.stores.sqlite import SQLiteStore, connection
 from tests.crash.disks import WRITE, Disk, Step
 from tests.crash.ledger import Ack, acks_in, complaints
@@ -134,7 +135,7 @@ def test_promise_13_a_restore_can_be_killed_at_any_step(nursery: Nursery, memory
 def next_version(tmp_path: Path) -> str:
     """The SQL files of an onrecord that is one schema ahead of this one."""
     sql = tmp_path / "sql"
-    shutil.copytree(connection._SQL, sql)
+    shutil.copytree(Path(statements.SQL) / "sqlite", sql / "sqlite")
     migration = (
         "CREATE TABLE novelties (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;\n"
         "INSERT INTO novelties SELECT id, name FROM sessions;\n"
@@ -142,8 +143,8 @@ def next_version(tmp_path: Path) -> str:
         "UPDATE sessions SET novelty = 'new';\n"
         "CREATE INDEX sessions_by_novelty ON sessions (novelty);\n"
     )
-    (sql / "migrations" / f"{connection.SCHEMA_VERSION + 1:04}_novelty.sql").write_text(migration)
-    with (sql / "schema.sql").open("a") as schema:
+    (sql / "sqlite" / "migrations" / f"{connection.SCHEMA_VERSION + 1:04}_novelty.sql").write_text(migration)
+    with (sql / "sqlite" / "schema.sql").open("a") as schema:
         schema.write("\n" + migration.replace("INSERT INTO novelties SELECT id, name FROM sessions;\n", ""))
     return str(sql)
 

@@ -12,7 +12,8 @@ from onrecord.errors import StoreBusy
 from onrecord.session import handle
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
-from onrecord.stores.sqlite import SQLiteStore, connection, payloads, scrub
+from onrecord.stores import payloads
+from onrecord.stores.sqlite import SQLiteStore, connection, scrub
 from tests.crash.disks import LOST, Disk, images
 from tests.crash.nursery import Nursery
 

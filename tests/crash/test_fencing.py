@@ -10,7 +10,7 @@ import pytest
 
 from onrecord.errors import LeaseHeld, LeaseLost
 from onrecord.log.events import Draft
-from onrecord.log.store import Lease, Receipt
+from onrecord.log.store import Lease, Receipt, Store
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
 from onrecord.stores.sqlite import SQLiteStore
@@ -23,7 +23,7 @@ AT_ONCE_SECONDS = 5.0
 FENCED = ("turn.begun", "item.added", "turn.committed", "turn.aborted", "turn.recorded", "agent.joined")
 
 
-def stale_events(store: SQLiteStore, session: str, lane: str = "main") -> list[str]:
+def stale_events(store: Store, session: str, lane: str = "main") -> list[str]:
     """Events of a run that come after a newer run has taken the lane."""
     newest, found = 0, []
     for record in store.read(session, kinds=FENCED):
@@ -115,9 +115,7 @@ def test_promise_9_nothing_stale_after_many_takeovers(
         assert heir.lease.epoch > left.epoch
         holder = heir
     assert refused > 100
-    store = both[0].store
-    assert isinstance(store, SQLiteStore)
-    assert stale_events(store, holder.id) == []
+    assert stale_events(both[0].store, holder.id) == []
     assert holder.verify().ok
 
 
@@ -179,7 +177,7 @@ def stop_outside_of_the_gate(worker: Worker, path: str, chance: random.Random) -
                 return
 
 
-def patiently_opened(store: SQLiteStore) -> Session:
+def patiently_opened(store: Store) -> Session:
     """The session, as soon as the lease of a holder that keeps silent has run out."""
     deadline = time.monotonic() + 30
     while True:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from onrecord.connect import open_store
 from onrecord.errors import LeaseHeld
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
@@ -19,7 +20,7 @@ WRITERS = 16
 
 def race(nursery: Nursery, path: str, seconds: float, *, gate: bool) -> tuple[list[int], int, float]:
     """How many turns each of 16 processes got done at the same time, all errors, and the longest wait of anybody."""
-    SQLiteStore(path).close()
+    open_store(path).close()
     workers = [
         nursery.start("write_until_told", path=path, session=f"session-{number}", gate=gate)
         for number in range(WRITERS)

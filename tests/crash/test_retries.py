@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from onrecord.connect import open_store
 from onrecord.log.events import Draft
 from onrecord.log.store import Receipt
 from onrecord.session.records import Records
@@ -19,7 +20,7 @@ THREADS = 8
 
 def prepared(path: str, letters: int) -> tuple[str, list[list[Draft]]]:
     """A session and batches of drafts for it: single events, several at once, a large one now and then."""
-    store = SQLiteStore(path)
+    store = open_store(path)
     session = Records(store).create("retries", agent="main")
     batches = [
         [
@@ -36,7 +37,7 @@ def prepared(path: str, letters: int) -> tuple[str, list[list[Draft]]]:
 
 def wrong_with(path: str, session: str, batches: list[list[Draft]], receipts: list[tuple[str, Receipt]]) -> list[str]:
     """Events that are there more or less often than once, and receipts for one event that differ."""
-    store = SQLiteStore(path)
+    store = open_store(path)
     records = store.read(session, after=1)
     store.close()
     found = []
@@ -59,10 +60,10 @@ def wrong_with(path: str, session: str, batches: list[list[Draft]], receipts: li
 
 
 def deliver_everything(
-    nursery: Nursery, path: str, deliveries: int, *, letters: int, forge: bool = False
+    nursery: Nursery, path: str, deliveries: int, *, letters: int, forge: bool = False, mail: str | None = None
 ) -> tuple[list[str], int]:
     session, batches = prepared(path, letters)
-    mail = f"{path}.mail"
+    mail = mail or f"{path}.mail"
     Path(mail).write_bytes(pickle.dumps((session, batches)))
     workers = [
         nursery.start(

@@ -1,4 +1,5 @@
 """What the worker processes of the crash tests do. Each function is a whole program: it opens the store afresh and speaks by pipe.
+A `path` is a file, or the URL of any store.
 
 A worker acknowledges with the line `ack SESSION POSITION ID`, written after the append returned. Programs that are wrong on
 purpose, for the negative controls, say so in their first line.
@@ -21,17 +22,20 @@ from typing import Any
 
 import apsw
 
+from onrecord.connect import open_store
 from onrecord.errors import LeaseLost, OnrecordError, StoreError, StoreFull
 from onrecord.log.events import Event
 from onrecord.log.store import Receipt
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
+from onrecord.stores import statements
 from onrecord.stores.sqlite import SQLiteStore, connection, writer
 from onrecord.stores.sqlite.gate import Gate
 from onrecord.stores.sqlite.restore import restore
-from tests.crash.disks import READ, Disk, Step
+from tests.crash.dying import dying_at
 from tests.crash.ledger import Ack, complaints_about
 from tests.crash.nursery import Pipes
+from tests.crash.rollout_script import Hasty, RolloutPlayer
 from tests.crash.script import Forgetful, Player
 
 CLONE_NEWNS = 0x00020000
@@ -66,7 +70,7 @@ def record_turn(pipes: Pipes, session: Session, number: int) -> None:
 
 def write_turns(pipes: Pipes, path: str, session: str, agent: str, form: str) -> None:
     """Open the session and add turns for ever, streamed or recorded."""
-    handle = Records(SQLiteStore(path)).open(session, agent=agent)
+    handle = Records(open_store(path)).open(session, agent=agent)
     add = stream_turn if form == "streamed" else record_turn
     pipes.say("ready")
     for number in count():
@@ -75,7 +79,7 @@ def write_turns(pipes: Pipes, path: str, session: str, agent: str, form: str) ->
 
 def write_turns_hastily(pipes: Pipes, path: str, session: str, agent: str, form: str) -> None:
     """Wrong on purpose: acknowledges each turn before it is committed."""
-    handle = Records(SQLiteStore(path)).open(session, agent=agent)
+    handle = Records(open_store(path)).open(session, agent=agent)
     pipes.say("ready")
     for number in count():
         id_ = f"{agent}/{os.getpid()}/{number}"
@@ -105,7 +109,7 @@ def cut_the_log_rudely(pipes: Pipes, path: str, session: str, agent: str, form: 
 
 def try_turns(pipes: Pipes, path: str, session: str, turns: int) -> None:
     """Wait for an order, then record turns with known ids; report each as acknowledged or refused, and wait to be killed."""
-    handle = Records(SQLiteStore(path)).open(session, takeover=True)
+    handle = Records(open_store(path)).open(session, takeover=True)
     handle.record_turn([{"role": "user", "content": "before"}])
     pipes.say("ready")
     pipes.order()
@@ -189,7 +193,7 @@ def deliver(pipes: Pipes, *, path: str, mail: str, seed: int, deliveries: int, t
 
     With `forge`, wrong on purpose: each delivery gets an id of its own, as if ids were not kept over a retry.
     """
-    store = SQLiteStore(path)
+    store = open_store(path)
     session, letters = pickle.loads(Path(mail).read_bytes())
     receipts: list[tuple[str, Receipt]] = []
 
@@ -221,7 +225,7 @@ def write_until_told(pipes: Pipes, path: str, session: str, gate: bool) -> None:
     """
     if not gate:
         Gate.enter = lambda *_arguments: False  # type: ignore[method-assign]  # taken out on purpose
-    handle = Records(SQLiteStore(path)).open(session)
+    handle = Records(open_store(path)).open(session)
     pipes.say("ready")
     pipes.order()
     done = errors = 0
@@ -257,14 +261,14 @@ def open_when_told(pipes: Pipes, path: str) -> None:
     """Wait for an order, open a store that may not exist yet, and record one fact in a session all openers share."""
     pipes.say("ready")
     pipes.order()
-    records = Records(SQLiteStore(path))
+    records = Records(open_store(path))
     session = records.open("everybody", agent=f"agent-{os.getpid()}")
     acknowledge(pipes, session.decide(f"process {os.getpid()} was here"))
 
 
 def hold_and_obey(pipes: Pipes, path: str, session: str, seconds: float) -> None:
     """Take the lane for some seconds; on each order add a turn and report it, or why not."""
-    handle = Records(SQLiteStore(path)).open(session, lease_seconds=seconds)
+    handle = Records(open_store(path)).open(session, lease_seconds=seconds)
     pipes.say("holds", handle.run)
     while pipes.order():
         try:
@@ -275,7 +279,7 @@ def hold_and_obey(pipes: Pipes, path: str, session: str, seconds: float) -> None
 
 def hold_and_write(pipes: Pipes, path: str, session: str, seconds: float) -> None:
     """Take the lane for some seconds and add turns as fast as possible until it is lost."""
-    handle = Records(SQLiteStore(path)).open(session, lease_seconds=seconds)
+    handle = Records(open_store(path)).open(session, lease_seconds=seconds)
     pipes.say("holds", handle.run)
     try:
         for number in count():
@@ -286,25 +290,10 @@ def hold_and_write(pipes: Pipes, path: str, session: str, seconds: float) -> Non
 
 def play_the_script(pipes: Pipes, path: str, kill_at: int, level: str, forgetful: bool) -> None:
     """Play the script of turns; die by SIGKILL at the k-th SQL statement, or at the k-th write or sync of the disk."""
-    seen = 0
-
-    def one_more(*_details: object) -> bool:
-        nonlocal seen
-        seen += 1
-        if seen == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return True
-
-    def count_steps(step: Step) -> None:
-        if step.what != READ:
-            one_more()
-
-    if level == "statement":
-        apsw.connection_hooks.append(lambda made: made.set_exec_trace(one_more))
-    with Disk(count_steps if level == "disk" else None):
+    with dying_at(kill_at, level) as seen:
         records = Records(SQLiteStore(path))
         (Forgetful if forgetful else Player)(records).play(lambda number: pipes.say("done", number))
-        pipes.say("steps", seen)
+        pipes.say("steps", seen())
         os._exit(0)
 
 
@@ -315,28 +304,13 @@ def make_or_upgrade(
 
     With `careless`, wrong on purpose: the steps of a migration are not one transaction.
     """
-    seen = 0
-
-    def one_more(*_details: object) -> bool:
-        nonlocal seen
-        seen += 1
-        if seen == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return True
-
-    def count_steps(step: Step) -> None:
-        if step.what != READ:
-            one_more()
-
     if sql:
         use_schema(sql, version)
     if careless:
         connection._migrate = migrate_carelessly  # type: ignore[assignment]  # only the names of arguments differ
-    if level == "statement":
-        apsw.connection_hooks.append(lambda made: made.set_exec_trace(one_more))
-    with Disk(count_steps if level == "disk" else None):
+    with dying_at(kill_at, level) as seen:
         SQLiteStore(path)
-        pipes.say("steps", seen)
+        pipes.say("steps", seen())
         os._exit(0)
 
 
@@ -344,14 +318,22 @@ def migrate_carelessly(made: apsw.Connection, path: str) -> None:
     """Wrong on purpose: takes the steps of a migration one by one, each its own transaction."""
     if not connection.is_current(made, path):
         reached = connection.versions(made)[1] + 1
-        made.execute(connection._load(f"migrations/{connection.migration_name(reached)}")).fetchall()
+        made.execute(statements.migration("sqlite", reached)).fetchall()
         made.execute(f"PRAGMA user_version = {reached}")
 
 
 def use_schema(sql: str, version: int) -> None:
     """From now on this process is an onrecord with other SQL files, up to this version of the schema."""
-    connection._SQL = sql
+    statements.SQL = sql
     connection.SCHEMA_VERSION = version
+
+
+def play_a_rollout(pipes: Pipes, path: str, kill_at: int, level: str, hasty: bool) -> None:
+    """Play the script of a rollout; die by SIGKILL at the k-th SQL statement, or at the k-th write or sync of the disk."""
+    with dying_at(kill_at, level) as seen:
+        (Hasty if hasty else RolloutPlayer)(Records(SQLiteStore(path))).play(lambda number: pipes.say("done", number))
+        pipes.say("steps", seen())
+        os._exit(0)
 
 
 def open_as_nobody(pipes: Pipes, path: str) -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 import onrecord
-from tests.cli.conftest import bytecode, command
+from tests.cli.conftest import bytecode, command, kind, stores
 
-__all__ = ["bytecode", "command"]
+__all__ = ["bytecode", "command", "kind", "stores"]
 
 
 @pytest.fixture(params=["memory", "sqlite"])

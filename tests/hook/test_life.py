@@ -130,8 +130,11 @@ def test_an_agent_inside_an_agent_does_not_take_its_place(hooks, session):
         session.start_attempt("pytest")
         about = {"tool_name": "Edit", "tool_input": {"file_path": "a.py"}, "session_id": SECOND}
         assert "attempt 1" in hooks.claude("PreToolUse", env, **about).refusal
+        for event in ("Stop", "Notification", "PreCompact", "SessionEnd"):
+            assert hooks.claude(event, env, session_id=SECOND, message="it waits").is_empty
         inner.communicate(b"\n")
     assert [link["id"] for link in solver(hooks)["links"]] == [CONVERSATION]
+    assert (solver(hooks)["here"], solver(hooks)["waits"]) == (True, None)
 
 
 def test_two_processes_in_one_conversation_are_told(hooks, session):

@@ -1,5 +1,8 @@
 """Whose call it is: the environment, the conversation's id, its process; never the directory; and by itself if wanted."""
 
+import json
+import os
+import shlex
 import subprocess
 import sys
 
@@ -11,6 +14,7 @@ from onrecord.connect import glance_linked
 from onrecord.log.names import link_id
 from onrecord.rules import ToolRequest, decide
 from onrecord.session.handle import SNAPSHOT_EVERY
+from onrecord.vendors.port import VENDORS, vendor
 from onrecord.views.present import Present
 from tests.hook.conftest import CONVERSATION
 
@@ -124,3 +128,35 @@ def test_a_live_session_comes_before_one_that_ended(hooks, session):
         assert seen.agent == "solver"
         session.start_attempt("pytest")
         assert "attempt 1" in hooks.edit().refusal
+
+
+def test_a_shell_between_agent_and_hook_is_not_the_agent(hooks, session):
+    """Vendors run hooks through a shell; the process on record is the agent's, which outlives the hook."""
+    sent = {"session_id": CONVERSATION, "cwd": str(hooks.project), "source": "startup"}
+    command = shlex.join([sys.executable, "-P", "-m", "onrecord", "hook", "codex", "SessionStart"])
+    env = hooks.environment | {"ONRECORD_SESSION": "fix-403", "ONRECORD_AGENT": "coder"}
+    nested = f"sh -c {shlex.quote(command + '; true')}; true"
+    subprocess.run(["sh", "-c", nested], input=json.dumps(sent), text=True, env=env, cwd=hooks.project, check=True)
+    (link,) = hooks.session().views.roster.agents["coder"]["links"]
+    assert link["last"]["process"] == machine.identity_of(os.getpid())
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_a_plain_yes_loads_next_to_nothing(hooks, name):
+    """The path of every tool call does without the modules that would cost more than the decision."""
+    of = vendor(name)
+    event, payload = of.sample_hook("00000000-0000-4000-8000-000000000000")
+    made = hooks.records().create("fix-403", agent="solver")
+    made.locate(name, of.parse_hook({"hook_event_name": event} | payload, {}).vendor_id)
+    look = (
+        "import sys; from onrecord.surfaces.hook.process import Pending, answer; pending = Pending(); "
+        f"answer([{name!r}, {event!r}], pending); assert pending.call.tool and not pending.reply.stdout; "
+        "print(*sorted(set(sys.modules) & {'typing', 'pathlib', 'subprocess', 'hashlib', 'threading', 'datetime', "
+        "'onrecord.session.handle', 'onrecord.vendors.port', 'onrecord.surfaces.cli.verbs'}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", look], input=json.dumps(payload), env=hooks.environment, cwd=hooks.project,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == []
+    assert hooks.trouble() == ""

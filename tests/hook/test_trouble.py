@@ -1,6 +1,7 @@
 """A hook never breaks its agent: whatever it is sent, whatever the store is in, however long things take."""
 
 import json
+import resource
 import shutil
 import stat
 import subprocess
@@ -169,6 +170,49 @@ def test_hooks_at_the_same_moment_lose_nothing(hooks, session, count):
     assert sorted(event.data["command"] for event in hooks.kinds("tool.used")) == sorted(
         f"make {number}" for number in range(many // 2)
     )
+    assert session.verify().ok
+
+
+def test_two_starts_at_the_same_moment_are_one(hooks, session, count):
+    """A vendor that calls the same hook from two settings files: one run, one link, and nothing went wrong."""
+    payload = {"session_id": "bbbbbbbb-0000-4000-8000-0000000000ad", "cwd": str(hooks.project), "source": "startup"}
+    env = {"ONRECORD_SESSION": "fix-403", "ONRECORD_AGENT": "twin"}
+    for _round in range(count(2, 20)):
+        running = [hooks.start("claude", "SessionStart", env) for _ in range(3)]
+        for process in running:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(payload).encode())
+            process.stdin.close()
+        for process in running:
+            with process:
+                assert process.wait(timeout=PATIENCE) == 0
+    agent = hooks.session().views.roster.agents["twin"]
+    assert (agent["runs"], len(agent["links"])) == (1, 1)
+    assert hooks.trouble() == ""
+
+
+def test_a_full_disk_is_answered_like_any_other_trouble(hooks, session):
+    """Where nothing more can be written a refusal is still one, though it is not on record; nothing is damaged."""
+    session.start_attempt("pytest")
+    full = 64 * 1024  # enough to read, and less than the schema alone takes up in the write-ahead log
+
+    def no_file_may_grow() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (full, full))
+
+    sent = {
+        "session_id": CONVERSATION,
+        "cwd": str(hooks.project),
+        "tool_name": "Edit",
+        "tool_input": {"file_path": "a"},
+    }
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "onrecord", "hook", "claude", "PreToolUse"], input=json.dumps(sent), text=True,
+        env=hooks.environment, cwd=hooks.project, capture_output=True, check=False, preexec_fn=no_file_may_grow,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "attempt 1" in done.stdout
+    assert hooks.kinds("gate.decided") == []
+    assert "could not be recorded" in hooks.trouble()
     assert session.verify().ok
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from onrecord.vendors.hooks import BEFORE_TOOL
+from onrecord.vendors.hooks import BEFORE_TOOL, START
 from onrecord.vendors.port import VENDORS as KNOWN
 from onrecord.vendors.port import vendor
 from tests.hook.conftest import VENDORS, payloads
@@ -26,25 +26,27 @@ def test_nothing_happens_outside_of_a_registered_session(hooks, name):
 
 @pytest.mark.parametrize("name", VENDORS)
 def test_a_recorded_life_is_followed(hooks, name):
-    """Started in a session: the conversation is on record with where it is, and the brief arrives once, fenced."""
+    """Started in a session: the conversation is on record with where it is, and the brief arrives once, fenced.
+
+    Where injected text goes with the process, it arrives once per start.
+    """
     hooks.records().create("fix-403", objective="Fix the 403 after invite acceptance")
     of, told = vendor(name), []
-    ids = {of.parse_hook({"hook_event_name": event} | payload, {}).vendor_id for event, payload in payloads(name)} - {
-        ""
-    }
-    first = next(iter(payloads(name)))
+    calls = [of.parse_hook({"hook_event_name": event} | payload, {}) for event, payload in payloads(name)]
+    ids = {call.vendor_id for call in calls}
+    starts = sum(call.moment == START for call in calls)
     for event, payload in payloads(name):
         said = hooks.send(name, event, payload | ({"cwd": str(hooks.project)} if "cwd" in payload else {}), NAMED)
         assert said.code == 0, (event, said)
         told += [(event, said.context or said.out)] if "Fix the 403" in said.out else []
-    assert hooks.trouble() == "", first
+    assert hooks.trouble() == ""
     links = hooks.session().views.roster.agents["solver"]["links"]
     assert {link["id"] for link in links} == ids
     for link in links:
         assert link["vendor"] == name
         assert link["last"]["worktree"] == str(hooks.project)
         assert link["last"]["process"]["pid"]
-    assert len(told) == len(ids), [event for event, _text in told]
+    assert len(told) == (len(ids) if of.context_lasts else starts), [event for event, _text in told]
     for _event, text in told:
         assert len(text.encode()) <= of.capabilities.context_bytes
         assert "<onrecord-data nonce=" in text

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -26,10 +25,10 @@ def listen():
 class Child:
     """A Python process that runs a few lines on a store: what it says can be read, and it can be told to go on."""
 
-    def __init__(self, path: Path, code: str) -> None:
+    def __init__(self, url: str, code: str) -> None:
         environment = {**os.environ, "PYTHONWARNINGS": "error", "PYTHONPATH": os.pathsep.join(sys.path)}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PREAMBLE + code, f"sqlite:///{path}"],
+            [sys.executable, "-c", PREAMBLE + code, url],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
         )  # fmt: skip
 

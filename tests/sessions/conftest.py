@@ -7,22 +7,26 @@ import pytest
 import onrecord
 from onrecord.connect import open_store
 from onrecord.session.records import Records
-from onrecord.stores.memory import MemoryStore
-from onrecord.stores.sqlite import SQLiteStore
 from onrecord.testing import FakeClock
+from tests.stores import EVERY, timed_store, url_of
 
 PROJECT = "/project"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=EVERY)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
-def records(kind: str, tmp_path: Path):
+def url(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty store."""
+    return url_of(kind, request, tmp_path)
+
+
+@pytest.fixture
+def records(url: str):
     """The sessions of an empty store, on the real clock."""
-    url = "memory:" if kind == "memory" else f"sqlite:///{tmp_path}/x.db"
     with onrecord.connect(url, project=PROJECT) as found:
         yield found
 
@@ -33,20 +37,19 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def timed(kind: str, tmp_path: Path, clock: FakeClock):
+def timed(kind: str, request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock):
     """The sessions of an empty store whose time is turned by hand, its leases included."""
-    store = MemoryStore(clock=clock) if kind == "memory" else SQLiteStore(str(tmp_path / "timed.db"), clock=clock)
-    with Records(store, project=PROJECT, clock=clock) as found:
+    with Records(timed_store(kind, request, tmp_path, clock), project=PROJECT, clock=clock) as found:
         yield found
 
 
 @pytest.fixture
-def again(kind: str, records: Records, tmp_path: Path):
+def again(kind: str, records: Records, url: str):
     """The same store as another process would open it; in memory there is only the one."""
     if kind == "memory":
         yield records
         return
-    with Records(open_store(f"sqlite:///{tmp_path}/x.db"), project=PROJECT) as found:
+    with Records(open_store(url), project=PROJECT) as found:
         yield found
 
 

@@ -8,15 +8,15 @@ import onrecord
 from onrecord.errors import Conflict, DamagedBundle, InvalidName, SessionErased
 from onrecord.session import bundle
 from onrecord.session.records import Records
+from tests.stores import url_of
 
 HELLO = [{"role": "user", "content": "hello"}]
 
 
 @pytest.fixture
-def elsewhere(kind, tmp_path):
+def elsewhere(kind, request, tmp_path):
     """Another machine's store, of the same kind."""
-    url = "memory:" if kind == "memory" else f"sqlite:///{tmp_path}/elsewhere.db"
-    with onrecord.connect(url, project="/elsewhere") as records:
+    with onrecord.connect(url_of(kind, request, tmp_path, "elsewhere"), project="/elsewhere") as records:
         yield records
 
 

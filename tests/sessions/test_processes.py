@@ -8,24 +8,26 @@ import pytest
 import onrecord
 from onrecord.errors import EffectUnknown, LeaseHeld
 from tests.sessions.children import Child
+from tests.stores import SHARED, url_of
 
 HELLO = [{"role": "user", "content": "hello"}]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "shared.db"
+@pytest.fixture(params=SHARED)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store that other processes reach too."""
+    return url_of(request.param, request, tmp_path)
 
 
 @pytest.fixture
-def here(path: Path):
-    with onrecord.connect(f"sqlite:///{path}", project="/project") as records:
+def here(url: str):
+    with onrecord.connect(url, project="/project") as records:
         yield records
 
 
-def test_a_living_holder_is_named(path, here):
+def test_a_living_holder_is_named(url, here):
     """B14 T10: a second process is told the id of the one that holds the lane."""
-    with Child(path, "s = records.open('work'); say('ready'); listen()") as child:
+    with Child(url, "s = records.open('work'); say('ready'); listen()") as child:
         child.hear()
         with pytest.raises(LeaseHeld) as refusal:
             here.open("work")
@@ -33,9 +35,9 @@ def test_a_living_holder_is_named(path, here):
         assert f"process {child.pid}" in refusal.value.message
 
 
-def test_a_dead_holder_is_replaced_at_once(path, here):
+def test_a_dead_holder_is_replaced_at_once(url, here):
     """B14 G05: the lane of a process that was killed is free at once, without waiting for its lease to end."""
-    with Child(path, "s = records.open('work', lease_seconds=10_000); say(s.run); listen()") as child:
+    with Child(url, "s = records.open('work', lease_seconds=10_000); say(s.run); listen()") as child:
         assert child.hear() == "1"
         child.kill()
         session = here.open("work")
@@ -43,7 +45,7 @@ def test_a_dead_holder_is_replaced_at_once(path, here):
         session.record_turn(HELLO)
 
 
-def test_a_turn_cut_off_by_kill_is_deduced(path, here):
+def test_a_turn_cut_off_by_kill_is_deduced(url, here):
     """J12 T01: after kill -9 in the middle of a turn, its items are there as an interrupted turn, and the base is known."""
     code = """
 s = records.open('work')
@@ -55,7 +57,7 @@ t.use("m", output_tokens=7)
 say(t.base)
 listen()
 """
-    with Child(path, code) as child:
+    with Child(url, code) as child:
         base = int(child.hear())
         looking = here.get("work")
         assert [turn.status for turn in looking.transcript().provisional] == ["running"]
@@ -77,7 +79,7 @@ listen()
     assert session.verify().ok
 
 
-def test_what_was_acknowledged_survives_kill(path, here, count):
+def test_what_was_acknowledged_survives_kill(url, here, count):
     """B05 B08: everything that a killed process was answered for is there, and nothing else half-way."""
     code = """
 s = records.open('work', takeover=True)
@@ -89,7 +91,7 @@ while True:
 """
     acknowledged: dict[int, str] = {}
     for cycle in range(count(4, 200)):
-        with Child(path, code) as child:
+        with Child(url, code) as child:
             for _ in range(cycle * 7 % 23 + 1):
                 position, said = child.hear().split()
                 acknowledged[int(position)] = said
@@ -101,7 +103,7 @@ while True:
     assert here.get("work").verify().ok
 
 
-def test_a_zombie_that_wakes_writes_nothing(path, here):
+def test_a_zombie_that_wakes_writes_nothing(url, here):
     """Fencing: a process that was stopped while another took its lane is refused when it goes on."""
     code = """
 s = records.open('work')
@@ -116,7 +118,7 @@ for step in (lambda: t.assistant("after it"), t.commit, lambda: s.once("pay", la
     except OnrecordError as refusal:
         say(refusal.code)
 """
-    with Child(path, code) as child:
+    with Child(url, code) as child:
         child.hear()
         child.process.send_signal(signal.SIGSTOP)
         with pytest.raises(LeaseHeld):
@@ -131,17 +133,17 @@ for step in (lambda: t.assistant("after it"), t.commit, lambda: s.once("pay", la
     assert session.views.effects.unfinished == {}
 
 
-def test_what_was_done_once_is_not_done_by_the_next_process(path, here):
+def test_what_was_done_once_is_not_done_by_the_next_process(url, here):
     """Work that completed in one process is not done again in another: its recorded result is returned."""
     code = "s = records.open('work'); say(s.once('charge-17', lambda: {'paid': 42})); listen()"
-    with Child(path, code) as child:
+    with Child(url, code) as child:
         assert child.hear() == "{'paid': 42}"
         child.kill()
     session = here.open("work")
     assert session.once("charge-17", lambda: pytest.fail("it ran twice")) == {"paid": 42}
 
 
-def test_an_effect_cut_off_by_kill_is_unknown(path, here):
+def test_an_effect_cut_off_by_kill_is_unknown(url, here):
     """T01: killed between start and finish, an effect is neither run again nor forgotten until somebody decides."""
     code = """
 def charge():
@@ -150,7 +152,7 @@ def charge():
 s = records.open('work')
 s.once("charge-17", charge)
 """
-    with Child(path, code) as child:
+    with Child(url, code) as child:
         assert child.hear() == "charging"
         child.kill()
     session = here.open("work")
@@ -165,10 +167,10 @@ s.once("charge-17", charge)
     assert session.unknown_effects() == {}
 
 
-def test_whoever_knows_better_may_run_it_again(path, here):
+def test_whoever_knows_better_may_run_it_again(url, here):
     """An unknown effect is run again only when the caller says so, and the record tells both tries."""
     code = "s = records.open('work'); s.once('mail', lambda: say('sending') or listen())"
-    with Child(path, code) as child:
+    with Child(url, code) as child:
         child.hear()
         child.kill()
     session = here.open("work")
@@ -182,7 +184,7 @@ def test_whoever_knows_better_may_run_it_again(path, here):
     ]
 
 
-def test_two_processes_append_side_by_side(path, here):
+def test_two_processes_append_side_by_side(url, here):
     """A23: agents of one session in several processes, each on its lane: every turn is there, in one dense log."""
     code = """
 s = records.open('work', agent=listen())
@@ -191,7 +193,7 @@ for number in range(20):
     s.decide(f"decision {number}")
 say(s.head.position)
 """
-    with Child(path, code) as one, Child(path, code) as other:
+    with Child(url, code) as one, Child(url, code) as other:
         one.tell("one")
         other.tell("other")
         one.hear()

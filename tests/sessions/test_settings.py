@@ -78,7 +78,7 @@ def test_the_project_is_the_repository(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "url",
-    ["postgres://host/db", "sqlite://", "sqlite:///", "sqlite://host/x.db", "sqlite:///x.db?mode=rw", "mysql://x", "http://x",
+    ["postgres://host/db?tenant=/", "sqlite://", "sqlite:///", "sqlite://host/x.db", "sqlite:///x.db?mode=rw", "mysql://x", "http://x",
      "sqlite:///missing/directory/x.db", "sqlite:///x.db?durability=careless"],
 )  # fmt: skip
 def test_a_url_that_names_no_store_is_refused(url):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from onrecord.stores.memory import MemoryStore
-from onrecord.stores.sqlite import SQLiteStore
+from tests.stores import EVERY, timed_store
 from tests.stories import runner
 
 HERE = Path(__file__).parent
@@ -13,14 +13,10 @@ STORIES = sorted(HERE.glob("*.txt"))
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.stem)
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_the_story_turns_out_as_it_is_told(story, kind, tmp_path, pytestconfig):
+@pytest.mark.parametrize("kind", EVERY)
+def test_the_story_turns_out_as_it_is_told(story, kind, request, tmp_path, pytestconfig):
     """A scenario in plain words leads to the note, transcript and state that are written under it."""
-
-    def make(clock):
-        return MemoryStore(clock=clock) if kind == "memory" else SQLiteStore(str(tmp_path / "story.db"), clock=clock)
-
-    text, shown = runner.run(story, make)
+    text, shown = runner.run(story, lambda clock: timed_store(kind, request, tmp_path, clock))
     if pytestconfig.getoption("--update-stories"):
         story.write_text(shown, encoding="utf-8")
     else:

@@ -20,8 +20,8 @@ never rewritten. A kind or version that is newer than this code passes through u
 
 from __future__ import annotations
 
-import json
 from hashlib import sha256
+from json import decoder, encoder
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import DamagedLog, InvalidInput, TooLarge
@@ -48,10 +48,22 @@ GENESIS = bytes(32)
 _PAYLOAD_TAG = b"onrecord/payload/1\0"
 _EVENT_TAG = b"onrecord/event/1\0"
 
-_encode_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-decode_payload = json.JSONDecoder().decode
+
+def _encoder(escape: Callable[[str], str], *, ascii_only: bool) -> Callable[[Any], str]:
+    """What `json.dumps` does for plain values, without making the encoder anew for every value."""
+    make = getattr(encoder, "c_make_encoder", None)
+    if make is None:  # a Python without the accelerator
+        return encoder.JSONEncoder(ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False).encode
+    pieces = make(None, None, escape, None, ":", ",", False, False, False)  # noqa: FBT003 - it takes no names
+    join = "".join
+    return lambda value: join(pieces(value, 0))
+
+
+_encode_ascii = _encoder(encoder.encode_basestring_ascii, ascii_only=True)
+_encode = _encoder(encoder.encode_basestring, ascii_only=False)
+decode_payload = decoder.JSONDecoder().decode
 _ATOMS = frozenset({str, int, float, bool, type(None)})
+_join = "".join
 
 UPCASTERS: dict[tuple[str, int], Callable[[Any], Any]] = {}
 """(kind, version) -> a pure function to the next version's payload."""
@@ -59,16 +71,16 @@ UPCASTERS: dict[tuple[str, int], Callable[[Any], Any]] = {}
 
 def encode_payload(data: object) -> bytes:
     """The canonical bytes of a payload, or one clear error."""
-    return _written(data)[1]
+    return written(data)[1]
 
 
-def _written(data: object) -> tuple[Any, bytes]:
+def written(data: object) -> tuple[Any, bytes]:
     """A payload as every reader will get it, and its canonical bytes."""
     try:
         value = _plain(data, NESTING_LIMIT)
         # For plain ASCII both encoders write the same bytes, and this one takes half the time: most payloads are.
         text = _encode_ascii(value)
-        if "\\u" in text:
+        if "\\" in text and "\\u" in text:  # looking for one character is much quicker, and often all it takes
             text = _encode(value)
     except (TypeError, ValueError) as problem:
         raise InvalidInput(
@@ -88,20 +100,29 @@ def _written(data: object) -> tuple[Any, bytes]:
 def _plain(value: Any, room: int) -> Any:
     """A copy with sorted keys that holds nothing but what JSON can say, so that nobody changes it afterwards."""
     kind = type(value)
-    if kind in _ATOMS:
-        return value
-    if room == 0:
-        raise ValueError(f"it is nested more than {NESTING_LIMIT} deep")
-    if kind is dict or isinstance(value, dict):
+    if kind is dict and room:
         copy = {}
         for key in sorted(value):
-            if not isinstance(key, str):
-                raise TypeError(f"a key is text, not {key!r:.80}")
             part = value[key]
             copy[key] = part if type(part) in _ATOMS else _plain(part, room - 1)
+        try:
+            _join(copy)  # the quickest way to see that every key is text
+        except TypeError:
+            raise TypeError(
+                f"a key is text, not {next(key for key in copy if not isinstance(key, str))!r:.80}"
+            ) from None
         return copy
-    if isinstance(value, list | tuple):
-        return [_plain(part, room - 1) for part in value]
+    if kind is list and room:
+        return [part if type(part) in _ATOMS else _plain(part, room - 1) for part in value]
+    return value if kind in _ATOMS else _plain_of_another(value, room)
+
+
+def _plain_of_another(value: Any, room: int) -> Any:
+    """The same of what is not exactly one of JSON's own types."""
+    if isinstance(value, dict | list | tuple):
+        if room == 0:
+            raise ValueError(f"it is nested more than {NESTING_LIMIT} deep")
+        return _plain(dict(value) if isinstance(value, dict) else list(value), room)
     # What a subclass, an enum for instance, stands for:
     if isinstance(value, str):
         return str.__str__(value)
@@ -109,7 +130,7 @@ def _plain(value: Any, room: int) -> Any:
         return int.__int__(value)
     if isinstance(value, float):
         return float.__float__(value)
-    raise TypeError(f"{kind.__name__} is not JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def commit_to(salt: bytes, payload: bytes) -> bytes:
@@ -130,7 +151,7 @@ def seal(
     known = KINDS.get(kind)
     if known is not None:
         check_payload(known, data)
-    data, payload = _written(data)  # views keep parts of it: what every reader will get, not the caller's own objects
+    data, payload = written(data)  # views keep parts of it: what every reader will get, not the caller's own objects
     version = known.version if known else 1
     return Draft(id, kind, version, at, by, run, because, salt, payload, commit_to(salt, payload), data)
 

@@ -113,6 +113,7 @@ KINDS: dict[str, Kind] = _kinds(
     ("turn.aborted", DURABLE, "The turn was given up: its items stay provisional until the next commit."),
     ("turn.recorded", TRANSCRIPT, "A whole turn that arrived complete: begun, filled and committed at once.", "items"),
     ("item.added", TRANSCRIPT, "One message, tool call or tool result of an open turn."),
+    ("tokens.recorded", TRANSCRIPT, "Token ids of an open turn: of its prompt, or of what was generated.", "part ids"),
     ("effect.started", TRANSCRIPT, "A side effect is about to happen."),
     ("effect.finished", TRANSCRIPT, "The side effect happened, or failed: result or error."),
     ("tool.used", TRANSCRIPT, "An agent's tool ran: its command and exit code, the files it changed.", "tool act"),
@@ -151,6 +152,9 @@ KINDS: dict[str, Kind] = _kinds(
     ("gate.decided", DURABLE, "The gate answered a tool request.", "decision"),
     ("gate.overridden", DURABLE, "A person or agent lets a refusal pass, with a reason.", "ground reason"),
     ("interruption.recorded", DURABLE, "Why work stopped: limit, crash, budget."),
+    ("samples.frozen", DURABLE, "A rollout's samples were fixed for a trainer: how they are made.", "digest options"),
+    ("samples.acknowledged", DURABLE, "The trainer has the frozen samples.", "digest"),
+    ("rollout.retired", DURABLE, "The rollout is over for good: handed over, or given up."),
     ("payload.kept", TRANSCRIPT, "An opaque entry of a partner, verbatim."),
     ("payload.retracted", TRANSCRIPT, "A partner's entry does not count any more."),
     ("payload.erased", DURABLE, "Payloads were erased: which, why and on whose behalf."),
@@ -166,8 +170,9 @@ def tier_of(kind: str) -> str:
 RESERVED_KINDS = frozenset(
     {"session.opened", "session.renamed", "session.paused", "session.resumed", "session.closed", "session.archived",
      "session.forked", "session.imported", "session.held", "session.released", "agent.joined", "agent.left",
-     "turn.begun", "turn.committed", "turn.aborted", "turn.recorded", "item.added", "effect.started", "effect.finished",
-     "transcript.compacted", "payload.erased"}
+     "turn.begun", "turn.committed", "turn.aborted", "turn.recorded", "item.added", "tokens.recorded", "effect.started",
+     "effect.finished", "transcript.compacted", "samples.frozen", "samples.acknowledged", "rollout.retired",
+     "payload.erased"}
 )  # fmt: skip
 """Kinds that only mean something as a step of a verb: they need a lane, a session to be made, or bytes to be erased."""
 

@@ -60,6 +60,10 @@ class Head(NamedTuple):
     forked_at: int
     """The position up to which the history is the parent's; 0 when the session is no fork."""
 
+    def linked(self, digest: bytes) -> Head:
+        """The same with the hash of its last event: `_replace` takes four times as long, on every append."""
+        return tuple.__new__(Head, (*self[:4], digest, *self[5:]))
+
 
 def after(head: Head, draft: Draft | Event) -> tuple[Head, int]:
     """The head after one more event, and the run that event belongs to. The hash is the store's to fill in."""

@@ -93,11 +93,14 @@ def _is_plain(message: Item) -> bool:
 
 
 def _shape(message: Item) -> str:
-    if "tool_call_id" in message or any("function" in call for call in _dicts(message.get("tool_calls"))):
+    if "tool_call_id" in message:
         return "openai"
-    content = message.get("content")
-    if any(part.get("type") in ("tool_use", "tool_result", "thinking") for part in _dicts(content)):
-        return "anthropic"
+    for call in _dicts(message.get("tool_calls")):
+        if "function" in call:
+            return "openai"
+    for part in _dicts(message.get("content")):
+        if part.get("type") in ("tool_use", "tool_result", "thinking"):
+            return "anthropic"
     return "neutral"
 
 

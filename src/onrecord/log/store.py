@@ -7,12 +7,13 @@ stores.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from onrecord.log import names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from onrecord.log.events import Draft, Record
     from onrecord.log.head import Head
@@ -186,3 +187,14 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of files and connections."""
+
+
+@runtime_checkable
+class Waking(Protocol):
+    """What a store may do besides: wake whoever follows a session, sooner than the next look would come."""
+
+    def waking(self, session: str) -> AbstractContextManager[Callable[[float], None]]:
+        """A wait that ends after so many seconds, or earlier when the session may have gone on.
+
+        Only ever a hint: it may end for nothing, and it may miss an append. Whoever waits looks at the head afterwards.
+        """

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
+
+from onrecord.log.codec import decode_payload
+from onrecord.log.packed import MARKS
 
 _words = re.compile(r"[^\W_]+").findall  # runs of what str.isalnum accepts
 _PLAIN = bytes(code if chr(code).isalnum() else 0x20 for code in range(128)) + bytes(128)
 
 
 def text_of(data: Any) -> str:
-    """Every string value inside a payload, one per line; keys are not content."""
+    """Every string value inside a payload, one per line; keys are not content, nor are packed numbers."""
     found: list[str] = []
     _collect(data, found)
     return "\n".join(found)
@@ -18,7 +22,8 @@ def text_of(data: Any) -> str:
 
 def _collect(value: Any, found: list[str]) -> None:
     if isinstance(value, str):
-        found.append(value)
+        if not value.startswith(MARKS):
+            found.append(value)
     elif isinstance(value, dict):
         for inner in value.values():
             _collect(inner, found)
@@ -33,3 +38,14 @@ def words_of(text: str) -> list[str]:
     if folded.isascii():  # most of what agents read and write, and this takes a fifth of the time
         return folded.encode().translate(_PLAIN).decode().split()
     return _words(folded)
+
+
+def words_in(payload: bytes | None) -> list[str]:
+    """The words of a payload as a store keeps it; an erased one has none."""
+    return [] if payload is None else words_of(text_of(decode_payload(payload.decode())))
+
+
+def fits(words: Iterable[str], wanted: list[str]) -> bool:
+    """Whether a text with these words answers a query: it has every word, and of the last at least the beginning."""
+    present = set(words)
+    return present.issuperset(wanted[:-1]) and any(word.startswith(wanted[-1]) for word in present)

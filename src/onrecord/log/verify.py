@@ -44,12 +44,12 @@ class Report(NamedTuple):
 
 
 class Verifier:
-    """Takes the events of one log in order, in as many pieces as they come."""
+    """Takes the events of one log in order, in as many pieces as they come; from its beginning, or after a place."""
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, position: int = 0, digest: bytes = GENESIS) -> None:
         self._session = session
-        self._hash = GENESIS
-        self._position = self._events = 0
+        self._hash = digest
+        self._position, self._events = position, 0
         self._problems: list[Problem] = []
         self._missing: set[int] = set()
         self._erased: set[int] = set()
@@ -71,6 +71,11 @@ class Verifier:
                 self._note_erasure(record)
         return self
 
+    @property
+    def problems(self) -> list[Problem]:
+        """What is wrong so far; whether a missing payload was erased on record is only known in the end."""
+        return self._problems[:PROBLEMS_LIMIT]
+
     def finish(self, position: int | None = None, digest: bytes | None = None) -> Report:
         """The report; `position` and `digest` are where the store says that the log stands."""
         unexplained = sorted(self._missing - self._erased)
@@ -84,10 +89,10 @@ class Verifier:
 
     def excuse(self, record: Record, upto: int) -> None:
         """Take note of an erasure up to a position that an ancestor's log tells of."""
-        self._erased.update(_erased_by(record, upto) or ())
+        self._erased.update(erased_by(record, upto) or ())
 
     def _note_erasure(self, record: Record) -> None:
-        found = _erased_by(record, record.position - 1)
+        found = erased_by(record, record.position - 1)
         if found is None:
             self._blame(record.position, "unreadable", "the erasure event does not say what was erased")
         else:
@@ -98,7 +103,7 @@ class Verifier:
             self._problems.append(Problem(position, cause, detail))
 
 
-def _erased_by(record: Record, upto: int) -> set[int] | None:
+def erased_by(record: Record, upto: int) -> set[int] | None:
     """What an erasure says is gone, up to a position: it can excuse only what stood before it."""
     try:
         data: dict[str, Any] = decode_payload((record.payload or b"").decode())

@@ -57,8 +57,13 @@ class AgentVerbs:
         return self.record("interruption.recorded", data)
 
     def arrive(self: Conducted, /, process: dict[str, Any] | None, **about: Any) -> Event:
-        """Put on record that a new run of this agent began in a process that is not ours, so that no lane is taken."""
-        draft = self.draft("agent.joined", {"process": process, **about})._replace(run=NEW_RUN)
+        """Put on record that a new run of this agent began in a process that is not ours, so that no lane is taken.
+
+        Two that say so of the same process at the same moment record it once.
+        """
+        known = self.views.roster.agents.get(self.agent)
+        id_ = f"arrival/{self.agent}/{known['runs'] if known else 0}"
+        draft = self.draft("agent.joined", {"process": process, **about}, id=id_)._replace(run=NEW_RUN)
         event = self.append(draft)[0]
         self.run = event.run
         return event

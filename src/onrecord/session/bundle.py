@@ -11,15 +11,12 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import Conflict, DamagedBundle, OnrecordError, SessionHeld
-from onrecord.log import head as heads
-from onrecord.log.codec import open_record
-from onrecord.log.events import Draft, Record
-from onrecord.log.items import check_item
+from onrecord.errors import Conflict, DamagedBundle, DamagedLog
+from onrecord.log.events import Record
 from onrecord.log.names import check_name, is_ulid
 from onrecord.log.verify import Verifier
+from onrecord.session.copying import advance, check_items, extend, lineage_of, present, refuse_held
 from onrecord.session.handle import READ_PAGE, Session
-from onrecord.session.retention import wipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,7 +43,7 @@ def lines_of(session: Session) -> Iterator[str]:
 
 
 def _body(session: Session, head: Head) -> Iterator[str]:
-    chain = _lineage(session, head)
+    chain = lineage_of(session.store, head)
     heading = {"format": FORMAT, "version": VERSION, "session": session.id, "name": head.name, "project": head.project}
     yield _line(heading | {"lineage": [{"session": id_, "upto": upto} for id_, upto in chain]})
     after = 0
@@ -70,9 +67,10 @@ def take_in(records: Records, lines: Iterable[str], *, name: str | None = None, 
     heading, found = _unpack(lines)
     session_id = heading["session"]
     final = check_name(name or heading["name"])
-    if update and (here := _here(records, session_id)):
+    here = present(records.store, session_id)
+    if update and here:
         return _extend(records, here, found)
-    if _here(records, session_id):
+    if here:
         raise Conflict(
             f"session {session_id} is here already",
             hint="import with --update to add what is new, or export a fork of it",
@@ -86,20 +84,12 @@ def take_in(records: Records, lines: Iterable[str], *, name: str | None = None, 
     return Session(records.store, session_id, clock=records.clock)
 
 
-def _lineage(session: Session, head: Head) -> list[tuple[str, int]]:
-    """The sessions whose events make up this log, oldest first, each with its last position in it."""
-    chain = [(head.session, head.position)]
-    while head.parent:
-        chain.insert(0, (head.parent, head.forked_at))
-        head = session.store.head(head.parent)
-    return chain
-
-
 def _install(records: Records, lineage: list[tuple[str, int]], found: list[Record], name: str) -> None:
     """Put each session of the lineage into the store; ancestors that are here already must be the very same."""
-    folded, wanted = _folded(found), []
+    folded = {record.session: head for record, head in _steps(None, found)}
+    wanted = []
     for id_, upto in lineage:
-        if _here(records, id_):
+        if present(records.store, id_):
             known = records.store.read(id_, after=upto - 1, upto=upto)
             if not known or known[0].hash != found[upto - 1].hash:
                 raise Conflict(f"session {id_}, which this one was forked from, is here with another history")
@@ -110,28 +100,16 @@ def _install(records: Records, lineage: list[tuple[str, int]], found: list[Recor
         records.store.install(head, iter([record for record in found if record.session == head.session]))
 
 
-def _folded(found: list[Record]) -> dict[str, Head]:
-    """Where each session of the lineage stands at its last event here; what the lifecycle forbids is refused."""
-    opening = _draft(found[0])
-    if opening.kind != "session.opened":
-        raise DamagedBundle("the bundle does not begin with the opening of a session")
-    known = opening.data or {}
-    fresh = opening._replace(data={"name": str(known.get("name", "")), "project": str(known.get("project", ""))})
-    head = heads.fresh(found[0].session, fresh)
-    folded: dict[str, Head] = {}
-    for record in found:
-        if (record.kind == "session.forked") != (record.session != head.session):
-            raise DamagedBundle(f"position {record.position} belongs to another session without a fork")
-        if record.kind == "session.forked":
-            head = heads.forked(head, record.session, head.name)
-        head = heads.after(head, _draft(record))[0]._replace(hash=record.hash)
-        folded[record.session] = head
-    return folded
-
-
-def _draft(record: Record) -> Draft:
-    event = open_record(record)
-    return Draft(*event[2:9], record.salt or b"", record.payload or b"", record.payload_hash, event.data)
+def _steps(head: Head | None, found: Iterable[Record]) -> list[tuple[Record, Head]]:
+    """Each record with where its log stands after it; what the lifecycle forbids is refused."""
+    steps = []
+    try:
+        for record in found:
+            head = advance(head, record)
+            steps.append((record, head))
+    except DamagedLog as problem:
+        raise DamagedBundle(problem.message) from None
+    return steps
 
 
 def _extend(records: Records, here: Head, found: list[Record]) -> Session:
@@ -140,32 +118,10 @@ def _extend(records: Records, here: Head, found: list[Record]) -> Session:
             f"session {here.name!r} went on differently here, at or before position {here.position}",
             hint="import it on another store, or fork one of the two",
         )
-    gone = _erased_elsewhere(records, here, found)
-    head, fresh = here, found[here.position :]
-    for record in fresh:
-        head = heads.after(head, _draft(record))[0]
-    if gone and (here.held or head.held):
-        raise SessionHeld(f"session {here.name!r} is held, and the bundle tells of an erasure that has to be made here")
-    if fresh:
-        records.store.install(
-            head._replace(hash=fresh[-1].hash, name=here.name, project=here.project), iter(fresh), extend=True
-        )
-    session = Session(records.store, here.session, clock=records.clock)
-    if gone:
-        wipe(session, gone, "erased where the bundle came from", "positions")
-    return session
-
-
-def _erased_elsewhere(records: Records, here: Head, found: list[Record]) -> list[int]:
-    """What the bundle no longer has and this store still does: it goes here too."""
-    own = {record.position for record in found[here.forked_at : here.position] if record.payload is None}
-    kept = {weight.position for weight in records.store.weigh(here.session)} if own else set()
-    return sorted(own & kept)
-
-
-def _here(records: Records, session_id: str) -> Head | None:
-    found = records.store.heads(prefix=session_id, limit=2)
-    return next((head for head in found if head.session == session_id), None)
+    steps = _steps(here, found[here.position :])
+    refuse_held(records.store, here, steps)
+    extend(records.store, here, steps, here.name)
+    return Session(records.store, here.session, clock=records.clock)
 
 
 def _line(value: dict[str, Any]) -> str:
@@ -234,8 +190,11 @@ def _check(heading: dict[str, Any], found: list[Record], end: dict[str, Any]) ->
     if report.problems:
         first = report.problems[0]
         raise DamagedBundle(f"the bundle was changed: position {first.position}, {first.cause}: {first.detail}")
-    for record in found:
-        _check_items(record)
+    try:
+        for record in found:
+            check_items(record)
+    except DamagedLog as problem:
+        raise DamagedBundle(problem.message) from None
     lineage = heading.get("lineage")
     expected, last = [], 0
     for part in lineage if isinstance(lineage, list) else []:
@@ -245,15 +204,3 @@ def _check(heading: dict[str, Any], found: list[Record], end: dict[str, Any]) ->
         raise DamagedBundle("the bundle's heading does not fit its events")
     if expected[-1] != heading["session"]:
         raise DamagedBundle("the bundle's heading names another session")
-
-
-def _check_items(record: Record) -> None:
-    """A chain proves that nothing was changed, not that it made sense: what a model may be handed is checked."""
-    if record.kind not in ("turn.recorded", "item.added") or record.payload is None:
-        return
-    data = open_record(record).data
-    try:
-        for item in data["items"] if record.kind == "turn.recorded" else [data["item"]]:
-            check_item(item)
-    except (OnrecordError, KeyError, TypeError) as problem:
-        raise DamagedBundle(f"position {record.position} has an item that is none: {problem}") from None

@@ -17,7 +17,7 @@ from onrecord.errors import DamagedLog, EventNotFound, InvalidInput, LeaseLost, 
 from onrecord.log.codec import BATCH_LIMIT, open_record, open_records, place, seal
 from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
-from onrecord.log.names import check_name, make_ulid
+from onrecord.log.names import check_name, make_event_id
 from onrecord.log.store import LEASE_SECONDS, Lease, Snapshot, Store
 from onrecord.session.agents import AgentVerbs
 from onrecord.session.attempts import AttemptVerbs
@@ -132,9 +132,9 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
 
     def draft(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Draft:
         """Seal an event of this handle's agent and run."""
-        entropy = machine.entropy(26)
+        entropy = machine.entropy(23)
         now = self.clock()
-        id = make_ulid(int(now * 1e3), entropy[16:]) if id is None else id
+        id = make_event_id(int(now * 1e3), entropy[16:]) if id is None else id
         run = self._whole.head.run if self.run is None else self.run
         return seal(kind, data, id=id, at=int(now * 1e6), by=self.agent, run=run, salt=entropy[:16], because=because)
 
@@ -336,6 +336,12 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
         while page := self.store.read(self.id, after=after, upto=upto, kinds=kinds, limit=READ_PAGE):
             yield from open_records(page)
             after = page[-1].position
+
+    def follow(self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None) -> Iterator[Event]:
+        """The log, in order, and then what is appended, as it comes; it ends at `upto`, or never."""
+        from onrecord.session.following import follow
+
+        return follow(self, after, upto, kinds)
 
     def event(self, position: int) -> Event:
         """The event at one position."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onrecord.log.head import Head
+    from onrecord.log.store import Store
     from onrecord.session.handle import Session
     from onrecord.views.transcript import Turn
 
@@ -125,7 +126,7 @@ def verify(
         if checkpoint and page[0].position <= checkpoint["position"] <= after:
             kept = next((r.hash.hex() for r in page if r.position == checkpoint["position"]), None)
     if head.parent is not None:
-        _excuse_inherited(session, head, verifier)
+        excuse_inherited(session.store, head, verifier)
     report = verifier.finish(head.position, head.hash)
     if checkpoint is None:
         return report
@@ -133,14 +134,14 @@ def verify(
     return report._replace(problems=[*report.problems, problem]) if problem else report
 
 
-def _excuse_inherited(session: Session, head: Head, verifier: Verifier) -> None:
+def excuse_inherited(store: Store, head: Head, verifier: Verifier) -> None:
     """An ancestor says in its own log what it erased, perhaps after the fork was made."""
     upto = head.forked_at
     while head.parent is not None:
         upto = min(upto, head.forked_at)
-        for record in session.store.read(head.parent, after=head.forked_at, kinds=["payload.erased"]):
+        for record in store.read(head.parent, after=head.forked_at, kinds=["payload.erased"]):
             verifier.excuse(record, upto)
-        head = session.store.head(head.parent)
+        head = store.head(head.parent)
 
 
 def _against(checkpoint: dict[str, Any], session: Session, head: Head, kept: str | None) -> Problem | None:

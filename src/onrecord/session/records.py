@@ -11,7 +11,7 @@ from onrecord.log import head as heads
 from onrecord.log.codec import encode_payload, open_record, seal
 from onrecord.log.events import NEW_RUN, Event
 from onrecord.log.head import Head
-from onrecord.log.names import check_name, is_ulid, make_ulid
+from onrecord.log.names import check_name, is_ulid, make_event_id, make_ulid
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Store
 from onrecord.log.text import text_of, words_of
 from onrecord.session.facts import check_budget
@@ -21,6 +21,7 @@ from onrecord.views.facts import TEXT_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from onrecord.session.copying import Copied
     from onrecord.session.retention import Policy, Swept
 
 METADATA_LIMIT = 16 * 1024
@@ -85,16 +86,16 @@ class Records:
             raise InvalidInput(f"an objective is text of at most {TEXT_LIMIT:,} characters", hint="facts are short")
         if len(encode_payload(metadata or {})) > METADATA_LIMIT:
             raise InvalidInput(f"the metadata is over {METADATA_LIMIT:,} bytes", hint="keep large things in files")
-        entropy, now = machine.entropy(36), self.clock()
+        entropy, now = machine.entropy(33), self.clock()
         data = {
             "name": name, "project": self.project, "objective": objective, "metadata": metadata or {},
             "budget": check_budget(budget), "parent": parent,
         }  # fmt: skip
         id_ = make_ulid(int(now * 1e3), entropy[:10])
-        first = make_ulid(int(now * 1e3), entropy[10:20])
+        first = make_event_id(int(now * 1e3), entropy[10:17])
         draft = seal(
             "session.opened", data, id=first, at=int(now * 1e6), by=check_name(agent, "agent"), run=NEW_RUN,
-            salt=entropy[20:],
+            salt=entropy[17:],
         )  # fmt: skip
         (where,) = self.store.create(heads.fresh(id_, draft), [draft])
         session = Session(self.store, id_, agent=agent, clock=self.clock)
@@ -168,6 +169,15 @@ class Records:
         # The slice first: a crash in between wastes a part of the budget, and never spends it twice.
         event = parent.record("budget.sliced", {"child": name, "limits": budget}, id=f"slice/{name}")
         return self.create(name, budget=budget, parent={"session": parent.id, "position": event.position}, **options)
+
+    def copy(self, name: str, to: Records, *, rename: str | None = None, into: str | None = None) -> list[Copied]:
+        """Copy a session to another store, verified before and after; or add what is new to the copy that is there.
+
+        Those it was forked from come along where they are missing. Name and project stay unless others are given.
+        """
+        from onrecord.session.copying import Copier
+
+        return Copier(self.store, to.store).copy(self.find(name).session, name=rename, project=into)
 
     def sweep(self, policy: Policy | None = None, *, dry_run: bool = False) -> Iterator[Swept]:
         """Apply the retention policy to every session of the store."""

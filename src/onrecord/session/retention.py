@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import InvalidInput, SessionErased, SessionHeld
 from onrecord.log.codec import open_record
@@ -73,24 +73,37 @@ def erase(session: Session, reason: str, positions: Collection[int] | None) -> E
 def wipe(session: Session, positions: list[int], reason: str, scope: str) -> Event:
     """Erase payloads, and tell every log that has them."""
     store = session.store
-    heirs = list(_descendants(store, session.id))
-    held = next((heir for heir in heirs if heir.held and heir.forked_at >= positions[0]), None)
-    if held:
-        raise SessionHeld(f"session {held.name!r}, which shares this history, is held: nothing of it may be erased")
+    heirs = heirs_of(store, session.id, positions)
     data = {"ranges": ranges_of(positions), "count": len(positions), "reason": reason, "scope": scope}
     where = store.erase(
         session.id, positions, session.draft("payload.erased", data | _untitled(store, session.id, positions))
     )
-    for heir in heirs:
-        # A fork's log must say itself that part of what it inherited is gone, or it would look damaged.
-        inherited = [position for position in positions if position <= heir.forked_at]
-        if inherited:
-            notice = data | {"ranges": ranges_of(inherited), "count": 0, "scope": "inherited", "of": session.id}
-            notice |= _untitled(store, heir.session, inherited)
-            id_ = f"erased/{session.id}/{where.position}"
-            store.erase(heir.session, (), session.draft("payload.erased", notice, id=id_))
+    tell_heirs(session, heirs, positions, where.position, data)
     session.reload()
     return session.event(where.position)
+
+
+def heirs_of(store: Store, session: str, positions: list[int]) -> list[Head]:
+    """The forks of a session, and theirs; `SessionHeld` if one of them protects what is to be erased."""
+    heirs = list(descendants(store, session))
+    held = next((heir for heir in heirs if heir.held and heir.forked_at >= positions[0]), None)
+    if held:
+        raise SessionHeld(f"session {held.name!r}, which shares this history, is held: nothing of it may be erased")
+    return heirs
+
+
+def tell_heirs(
+    session: Session, heirs: list[Head], positions: Collection[int], erasure: int, data: dict[str, Any]
+) -> None:
+    """Put into every fork's log that part of what it inherited is gone, or it would look damaged."""
+    store = session.store
+    for heir in heirs:
+        inherited = [position for position in positions if position <= heir.forked_at]
+        id_ = f"erased/{session.id}/{erasure}"
+        if inherited and store.find(heir.session, id_) is None:
+            notice = data | {"ranges": ranges_of(inherited), "count": 0, "scope": "inherited", "of": session.id}
+            notice |= _untitled(store, heir.session, inherited)
+            store.erase(heir.session, (), session.draft("payload.erased", notice, id=id_))
 
 
 def _refuse_proofs(session: Session, positions: Collection[int]) -> None:
@@ -110,10 +123,11 @@ def _untitled(store: Store, session: str, positions: Collection[int]) -> dict[st
     return {}
 
 
-def _descendants(store: Store, session: str) -> Iterator[Head]:
+def descendants(store: Store, session: str) -> Iterator[Head]:
+    """The forks of a session, and theirs."""
     for child in store.children(session):
         yield child
-        yield from _descendants(store, child.session)
+        yield from descendants(store, child.session)
 
 
 def sweep(

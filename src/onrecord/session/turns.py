@@ -136,7 +136,7 @@ def begin(session: Session, *, request: Any, base: int | None, rollback: int, id
 
 
 def _begin(session: Session, fingerprint: str | None, base: int | None, rollback: int, id: str | None) -> Turn:
-    lane = session.lane()
+    lane = _own_lane(session)
     if lane["open"]:
         since = lane["open"]["position"]
         raise TurnConflict(
@@ -148,8 +148,7 @@ def _begin(session: Session, fingerprint: str | None, base: int | None, rollback
     if answer is not None:
         return Turn(session, None, base, answer)
     _check_base(lane, base, rollback)
-    if session._whole.spend.budget:  # noqa: SLF001 - `lane` has just read all there is
-        _check_budget(session)
+    refuse_exhausted(session)
     data = {"base": base, "turn": lane["turns"] + 1} | ({"fingerprint": fingerprint} if fingerprint else {})
     begun = session.append(session.draft("turn.begun", data, id=id), fenced=True)[0]
     return Turn(session, begun, base)
@@ -191,16 +190,19 @@ def _append_whole(session: Session, items: list[Item], usage: dict[str, Any] | N
 
 def _make_ready(session: Session) -> None:
     """See that a whole turn fits where the lane stands."""
-    if session.behind:
-        session.refresh()
-    whole = session._whole  # noqa: SLF001 - the hot path: this lane is ours, so what the handle knows of it is current
-    lane = whole.lanes.lanes.get(session.agent)
-    if lane and lane["open"]:
+    lane = _own_lane(session)
+    if lane["open"]:
         raise TurnConflict(
             f"turn {lane['open']['turn']} of {session.agent!r} is still open", hint="commit or abort it first"
         )
-    if whole.spend.budget:
-        _check_budget(session)
+    refuse_exhausted(session)
+
+
+def _own_lane(session: Session) -> Lane:
+    """The lane this handle holds. Nobody else adds turns to it, so what the handle knows of it is current."""
+    if session.behind:
+        session.refresh()
+    return session._whole.lanes.lane(session.agent)  # noqa: SLF001 - the hot path: `session.lane` reads and copies
 
 
 def _part(id: str | None, what: object) -> str | None:
@@ -272,6 +274,12 @@ def _check_base(lane: Lane, base: int, rollback: int) -> None:
             hint=f"build on {lane['last_commit']}, or allow it with rollback={discarded}" if base in bases else None,
             last_commit=lane["last_commit"],
         )
+
+
+def refuse_exhausted(session: Session) -> None:
+    """Stop a session whose budget is used up; `session` has just read all there is."""
+    if session._whole.spend.budget:  # noqa: SLF001 - the hot path: most sessions have none
+        _check_budget(session)
 
 
 def _check_budget(session: Session) -> None:

@@ -10,23 +10,23 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
-from onrecord.errors import (
-    Conflict,
-    EventNotFound,
-    IdReused,
-    InvalidInput,
-    LeaseLost,
-    LogMoved,
-    NameTaken,
-    SessionHeld,
-    SessionNotFound,
-)
-from onrecord.log import codec
+from onrecord.errors import LogMoved
 from onrecord.log.events import Draft, Record
-from onrecord.log.head import Head, after
+from onrecord.log.head import Head
 from onrecord.log.store import LEASE_SECONDS, LINK_PREFIX, Hit, Lease, Receipt, Snapshot, Weight
-from onrecord.log.text import text_of, words_of
-from onrecord.stores.refusals import held_by
+from onrecord.log.text import fits, words_in, words_of
+from onrecord.stores.placing import Known, new_among, place
+from onrecord.stores.refusals import (
+    held_by,
+    id_taken,
+    lease_lost,
+    log_moved,
+    name_taken,
+    not_found,
+    nothing_at,
+    refuse_erasure,
+    unlike_parent,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -50,9 +50,9 @@ class MemoryStore:
     def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
         with self._lock:
             if head.session in self._heads:
-                raise Conflict(f"the id {head.session} is taken")
+                raise id_taken(head.session)
             if head.parent is not None and self._at(head.parent, head.forked_at).hash != head.hash:
-                raise LogMoved("the parent's history is not what the fork was made from", expected=0, actual=0)
+                raise unlike_parent()
             self._refuse_taken(head)
             self._heads[head.session], self._own[head.session] = head, []
             try:
@@ -66,29 +66,18 @@ class MemoryStore:
     ) -> list[Receipt]:
         with self._lock:
             head = self.head(session)
-            receipts: list[Receipt | None] = [self._known(session, draft) for draft in drafts]
-            if None not in receipts:
-                return [receipt for receipt in receipts if receipt]
-            if lease is not None:
-                self.renew(lease)
-            if expect is not None and expect != head.position:
-                raise LogMoved(
-                    f"the log stands at {head.position}, not at {expect}", expected=expect, actual=head.position
-                )
-            placed: dict[str, Record] = {}
-            for number, draft in enumerate(drafts):
-                if receipts[number] is None and draft.id in placed:
-                    _refuse_other(placed[draft.id], draft)
-                    first = placed[draft.id]
-                    receipts[number] = Receipt(first.position, first.run, first.hash, new=False)
-                elif receipts[number] is None:
-                    head, record = _place(head, draft)
-                    placed[draft.id] = record
-                    receipts[number] = Receipt(record.position, record.run, record.hash, new=True)
-            self._refuse_taken(head)
-            self._own[session].extend(placed.values())
-            self._heads[session] = head
-            return [receipt for receipt in receipts if receipt]
+            known = {draft.id: found for draft in drafts if (found := self._known(session, draft.id))}
+            fresh = new_among(drafts, known)
+            if fresh:
+                if lease is not None:
+                    self.renew(lease)
+                if expect is not None and expect != head.position:
+                    raise log_moved(expect, head.position)
+            placed = place(head, drafts, known, fresh)
+            self._refuse_taken(placed.head)
+            self._own[session].extend(placed.records)
+            self._heads[session] = placed.head
+            return placed.receipts
 
     def read(
         self, session: str, *, after: int = 0, upto: int | None = None, limit: int | None = None,
@@ -123,7 +112,7 @@ class MemoryStore:
     def head(self, session: str) -> Head:
         with self._lock:
             if session not in self._heads:
-                raise SessionNotFound(f"no session has the id {session!r}")
+                raise not_found(session)
             return self._heads[session]
 
     def heads(
@@ -163,7 +152,7 @@ class MemoryStore:
         with self._lock:
             present = self._leases.get((lease.session, lease.lane))
             if present is None or present.epoch != lease.epoch:
-                raise LeaseLost(f"another process writes lane {lease.lane!r} now")
+                raise lease_lost(lease.lane)
             renewed = present._replace(until=max(present.until, int((self._clock() + seconds) * 1e6)))
             self._leases[lease.session, lease.lane] = renewed
             return renewed
@@ -198,7 +187,7 @@ class MemoryStore:
                 for of, records in self._own.items()
                 if (session is None or of == session) and (project is None or self._heads[of].project == project)
                 for record in records
-                if record.payload is not None and _matches(codec.decode_payload(record.payload.decode()), wanted)
+                if fits(words_in(record.payload), wanted)
             ][:limit]
 
     def weigh(self, session: str, kinds: Collection[str] | None = None) -> list[Weight]:
@@ -212,12 +201,7 @@ class MemoryStore:
     def erase(self, session: str, positions: Collection[int], draft: Draft) -> Receipt:
         with self._lock:
             head = self.head(session)
-            if head.held:
-                raise SessionHeld(f"session {head.name!r} is held: nothing of it may be erased")
-            for position in positions:
-                if position <= head.forked_at:
-                    raise InvalidInput(f"position {position} belongs to the session this one was forked from")
-                self._at(session, position)
+            refuse_erasure(head, positions)
             (receipt,) = self.append(session, [draft])
             own = self._own[session]
             for position in positions:
@@ -232,7 +216,7 @@ class MemoryStore:
         with self._lock:
             kept = self._own.get(head.session, []) if extend else []
             if not extend and head.session in self._heads:
-                raise Conflict(f"the id {head.session} is taken")
+                raise id_taken(head.session)
             taken = [*kept, *records]
             if extend and taken[len(kept)].position != self._heads[head.session].position + 1:
                 raise LogMoved("the log went on while it was being extended", expected=0, actual=head.position)
@@ -250,42 +234,16 @@ class MemoryStore:
     def _at(self, session: str, position: int) -> Record:
         history = self._history(session)
         if not 1 <= position <= len(history):
-            raise EventNotFound(f"no event stands at position {position}")
+            raise nothing_at(position)
         return history[position - 1]
 
-    def _known(self, session: str, draft: Draft) -> Receipt | None:
-        record = self.find(session, draft.id)
+    def _known(self, session: str, id: str) -> Known | None:
+        record = self.find(session, id)
         if record is None:
             return None
-        _refuse_other(record, draft)
-        return Receipt(record.position, record.run, record.hash, new=False)
+        return Known(record.position, record.run, record.hash, record.kind, record.salt, record.payload_hash)
 
     def _refuse_taken(self, head: Head) -> None:
         for other in self._heads.values():
             if (other.project, other.name) == (head.project, head.name) and other.session != head.session:
-                raise NameTaken(f"a session named {head.name!r} exists in this project (it is {other.status})")
-
-
-def _place(head: Head, draft: Draft) -> tuple[Head, Record]:
-    moved, run = after(head, draft)
-    digest = codec.link(
-        head.hash, head.session, moved.position, draft.id, draft.kind, draft.v, draft.at, draft.by, run,
-        draft.because, draft.payload_hash,
-    )  # fmt: skip
-    record = Record(
-        head.session, moved.position, draft.id, draft.kind, draft.v, draft.at, draft.by, run, draft.because,
-        draft.salt, draft.payload, draft.payload_hash, digest,
-    )  # fmt: skip
-    return moved._replace(hash=digest), record
-
-
-def _refuse_other(record: Record, draft: Draft) -> None:
-    """An erased payload cannot be compared any more: the id alone decides then."""
-    same = record.salt is None or codec.commit_to(record.salt, draft.payload) == record.payload_hash
-    if record.kind != draft.kind or not same:
-        raise IdReused(f"the id {draft.id!r} stands for another event, at position {record.position}")
-
-
-def _matches(data: Any, wanted: list[str]) -> bool:
-    words = set(words_of(text_of(data)))
-    return words.issuperset(wanted[:-1]) and any(word.startswith(wanted[-1]) for word in words)
+                raise name_taken(head.name, other.status)

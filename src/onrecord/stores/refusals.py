@@ -4,10 +4,94 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onrecord.errors import LeaseHeld
+from onrecord.errors import (
+    Conflict,
+    EventNotFound,
+    IdReused,
+    InvalidInput,
+    LeaseHeld,
+    LeaseLost,
+    LogMoved,
+    NameTaken,
+    SessionHeld,
+    SessionNotFound,
+)
+from onrecord.log.codec import commit_to
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onrecord.log.events import Draft
+    from onrecord.log.head import Head
     from onrecord.log.store import Lease
+
+
+def not_found(session: str) -> SessionNotFound:
+    """Nobody has this id."""
+    return SessionNotFound(f"no session has the id {session!r}")
+
+
+def id_taken(session: str) -> Conflict:
+    """A session's id is never given twice."""
+    return Conflict(f"the id {session} is taken")
+
+
+def name_taken(name: str, status: str) -> NameTaken:
+    """A name belongs to one session of a project."""
+    return NameTaken(f"a session named {name!r} exists in this project (it is {status})")
+
+
+def unlike_parent() -> LogMoved:
+    """A fork goes on from what its parent has."""
+    return LogMoved("the parent's history is not what the fork was made from", expected=0, actual=0)
+
+
+def log_moved(expected: int, actual: int) -> LogMoved:
+    """The log is not where the caller thinks."""
+    return LogMoved(f"the log stands at {actual}, not at {expected}", expected=expected, actual=actual)
+
+
+def lease_lost(lane: str) -> LeaseLost:
+    """Another epoch counts by now."""
+    return LeaseLost(f"another process writes lane {lane!r} now")
+
+
+def nothing_at(position: int) -> EventNotFound:
+    """The log does not reach that far."""
+    return EventNotFound(f"no event stands at position {position}")
+
+
+def refuse_other(draft: Draft, position: int, kind: str, salt: bytes | None, payload_hash: bytes) -> None:
+    """An id stands for one event for ever. An erased payload cannot be compared any more: the id alone decides then."""
+    if kind != draft.kind or (salt is not None and commit_to(salt, draft.payload) != payload_hash):
+        raise IdReused(f"the id {draft.id!r} stands for another event, at position {position}")
+
+
+def refuse_twin(draft: Draft, first: Draft) -> None:
+    """Two events of one append under one id have to be the same."""
+    if (draft.kind, draft.payload) != (first.kind, first.payload):
+        raise IdReused(f"the id {draft.id!r} stands for two different events of one append")
+
+
+def refuse_erasure(head: Head, positions: Iterable[int]) -> None:
+    """Only a session's own events can be erased, and nothing under a hold."""
+    if head.held:
+        raise SessionHeld(f"session {head.name!r} is held: nothing of it may be erased")
+    for position in positions:
+        if 1 <= position <= head.forked_at:
+            raise InvalidInput(f"position {position} belongs to the session this one was forked from")
+        if not 1 <= position <= head.position:
+            raise nothing_at(position)
+
+
+def refuse_gaps(positions: list[int], start: int) -> None:
+    """What is taken over goes on where the log stands."""
+    if positions != list(range(start + 1, start + 1 + len(positions))):
+        raise LogMoved(
+            f"the new events do not go on from position {start}",
+            expected=positions[0] - 1 if positions else start,
+            actual=start,
+        )
 
 
 def held_by(name: str, lease: Lease) -> LeaseHeld:

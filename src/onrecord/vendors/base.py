@@ -36,7 +36,7 @@ class Base:
     title = ""
     programs: Sequence[str] = ()
     context_moment = START
-    context_stays = True
+    context_lasts = True
     interrupt_keys: Sequence[str] = ()
     exit_keys: Sequence[str] = ()
     prompt_patterns: Sequence[str] = ()
@@ -132,6 +132,13 @@ class Base:
 
         return jsonl.read(place.path, mark, limit, self._translate, self.is_whole)
 
+    def parse(self, raw: str) -> Entry:
+        """A line that was kept, read again."""
+        from onrecord.vendors.jsonl import Found, records_of
+
+        found, _torn = records_of(raw.encode(), self.is_whole)
+        return self._translate(found[0] if len(found) == 1 else Found(raw, None))
+
     def _translate(self, found: Any) -> Entry:
         from onrecord.log.items import check_item
         from onrecord.vendors.port import Entry
@@ -147,20 +154,12 @@ class Base:
             return Entry(found.raw, text(found.record.get("type")), known=False)
         return entry
 
-    def translate(self, raw: str) -> Entry:
-        """One record again."""
-        from onrecord.vendors import jsonl
-        from onrecord.vendors.port import Entry
-
-        found, _torn = jsonl.records_of(raw.encode("utf-8", "surrogatepass"), self.is_whole)
-        return self._translate(found[0]) if found else Entry(raw, "", known=False)
-
-    def items(self, entries: Iterable[Entry]) -> list[Item]:
+    def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
         """A later record with the id of an earlier one says it more fully, in the earlier one's place."""
-        said: dict[str, Sequence[Item]] = {}
+        said: dict[str, tuple[int, Sequence[Item]]] = {}
         for number, entry in enumerate(entries):
-            said[entry.id or f"#{number}"] = entry.items
-        return answered_once(item for items in said.values() for item in items)
+            said[entry.id or f"#{number}"] = number, entry.items
+        return answered_once(said.values())
 
     def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
         """Another process that holds the conversation."""
@@ -263,13 +262,19 @@ def dashed(path: str) -> str:
     return re.sub(r"[^A-Za-z0-9]", "-", path)
 
 
+def _flags(words: Sequence[str]) -> Sequence[str]:
+    """The words that may be flags: those before the dashes that end them."""
+    return words[: list(words).index("--")] if "--" in words else words
+
+
 def has(words: Sequence[str], *flags: str) -> bool:
     """Whether a command line has one of these flags, with or without a value behind an equals sign."""
-    return any(word.partition("=")[0] in flags for word in words)
+    return any(word.partition("=")[0] in flags for word in _flags(words))
 
 
 def valued(words: Sequence[str], *flags: str) -> str | None:
     """The value of a flag; an empty text where it stands without one, None where it is not there."""
+    words = _flags(words)
     for index, word in enumerate(words):
         flag, equals, value = word.partition("=")
         if flag in flags:
@@ -301,16 +306,17 @@ def settings_at(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def answered_once(items: Iterable[Item]) -> list[Item]:
+def answered_once(said: Iterable[tuple[int, Sequence[Item]]]) -> list[tuple[int, Item]]:
     """Items without second answers to a call: some vendors write a result twice, in two places."""
     answered: set[object] = set()
     kept = []
-    for item in items:
-        if item.get("role") == "tool":
-            if item.get("call") in answered:
-                continue
-            answered.add(item.get("call"))
-        kept.append(item)
+    for number, items in said:
+        for item in items:
+            if item.get("role") == "tool":
+                if item.get("call") in answered:
+                    continue
+                answered.add(item.get("call"))
+            kept.append((number, item))
     return kept
 
 

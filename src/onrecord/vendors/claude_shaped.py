@@ -48,6 +48,10 @@ SOURCES = {
 }  # fmt: skip
 NO_REASON = "refused by onrecord"
 """Some vendors take a refusal without a reason for a mistake, and go on."""
+GOES_ON = frozenset({"clear", "resume"})
+"""Why a conversation ends although its process stays."""
+NO_ATTENTION = frozenset({"auth_success"})
+"""Notices that nobody has to answer."""
 OUTPUT_LIMIT = 64 * 1024
 """How much of a tool's output a hook call carries, in characters; the end tells how it went."""
 EXIT_CODE = r"(?i)(?:exit(?:ed)?(?: with)?(?: exit)?[ _-]?(?:code|status)|status code)\D{0,3}?(-?\d{1,9})\b"
@@ -81,6 +85,8 @@ def parse(dialect: Dialect, payload: dict[str, Any], env: Mapping[str, str]) -> 
     """A payload in our words; what is missing or of another type is empty."""
     event = word(payload, "hook_event_name")
     moment = dialect.moments.get(event, OTHER)
+    if moment == NOTICE and word(payload, "notification_type") in NO_ATTENTION:
+        moment = OTHER
     tool = word(payload, "tool_name")
     code, output = outcome(tool, payload, failed=event.endswith("Failure")) if moment == AFTER_TOOL else (None, "")
     return HookCall(
@@ -99,7 +105,17 @@ def parse(dialect: Dialect, payload: dict[str, Any], env: Mapping[str, str]) -> 
         output=output,
         pid=number(env.get(dialect.pid_env, "")),
         payload=payload,
+        **about(moment, payload),
     )
+
+
+def about(moment: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """What else there is to say at a stop, an end or a notice."""
+    if moment == STOP:
+        return {"nudged": payload.get("stop_hook_active") is True}
+    if moment == END:
+        return {"stays": word(payload, "reason") in GOES_ON}
+    return {"message": word(payload, "message", "title", "notification_type")} if moment == NOTICE else {}
 
 
 def reply(dialect: Dialect, call: HookCall, answer: HookAnswer) -> Reply:
@@ -126,7 +142,7 @@ def decision_of(dialect: Dialect, answer: HookAnswer) -> str:
 
 
 def tool_request(call: HookCall, agent: str) -> ToolRequest | None:
-    """What the tool is about to do, or did. Its paths are absolute, from the call's directory."""
+    """What the tool is about to do, or did. Paths are absolute (from the call's directory)."""
     if call.moment not in (BEFORE_TOOL, AFTER_TOOL) or not call.tool:
         return None
     from onrecord.rules import EDIT, ToolRequest, act_of

@@ -11,6 +11,7 @@ from onrecord.vendors.base import HOOK_SECONDS, SAFE_CONTEXT, Base, has, home_of
 from onrecord.vendors.claude_shaped import (
     NO_REASON,
     OUTPUT_LIMIT,
+    about,
     mapping,
     outcome,
     reason_of,
@@ -74,6 +75,7 @@ class Copilot(Base):
     name = "copilot"
     title = "GitHub Copilot CLI"
     programs: Sequence[str] = ("copilot",)
+    context_lasts = False
     home_variable = "COPILOT_HOME"
     own_flags: Sequence[str] = ("--session-id", "--resume", "--continue", "--name", "--connect")
     interrupt_keys: Sequence[str] = ("Escape",)
@@ -199,20 +201,24 @@ class Copilot(Base):
     def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
         """A folder of its id with the events and the little file that says where it belongs."""
         import os
+        from itertools import chain
 
-        from onrecord.vendors.jsonl import first_record, write_new
+        from onrecord.vendors.jsonl import write_new
 
         vendor_id = self.checked_id(place.vendor_id)
         self.absent(place, env)
+        first = next(entries, "{}")
+        begun = self.parse(first).at
         path = self.home(env) / "session-state" / vendor_id / "events.jsonl"
-        write_new(path, entries)
-        begun = text((first_record(str(path)) or {}).get("timestamp"))
         workspace = path.with_name("workspace.yaml")
         if not workspace.exists():
-            about = {"id": vendor_id, "cwd": os.path.realpath(cwd), "client_name": "github/cli", "user_named": False,
-                     "summary_count": 0, "fork_count": 0, "created_at": begun, "updated_at": begun}  # fmt: skip
+            about = {
+                "id": vendor_id, "cwd": os.path.realpath(cwd), "client_name": "github/cli", "user_named": False,
+                "summary_count": 0, "fork_count": 0, "created_at": begun, "updated_at": begun,
+            }  # fmt: skip
             # A JSON text is a YAML text as well.
             write_new(workspace, [f"{name}: {json.dumps(value)}" for name, value in about.items()])
+        write_new(path, chain([first], entries))  # last: a conversation without its events is none
         return self._place(path, self.home(env))
 
     def ending(self, record: dict[str, Any]) -> End:
@@ -281,6 +287,7 @@ class Copilot(Base):
             exit_code=code,
             output=output[-OUTPUT_LIMIT:],
             payload=payload,
+            **about(moment, payload),
         )
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:

@@ -50,6 +50,7 @@ WORDS = {
     RATE_LIMIT: (
         r"rate.?limit|\b429\b|too many requests|RESOURCE_EXHAUSTED|quota exceeded|exceeded your current quota"
     ),
+    KILLED: r"terminated by signal SIG(?:KILL|TERM)\b",  # a launcher tells how the program it started ended
     USER: r"interrupted by user|request interrupted|operation cancelled|user cancell?ed|aborted by user",
     REFUSED: (
         r"invalid api key|please run /login|not logged in|authentication|unauthorized|\b401\b|credit balance"
@@ -184,6 +185,8 @@ def _time_of(found: re.Match[str], now: float) -> float | None:
     here = datetime.fromtimestamp(now, zone) if zone else datetime.fromtimestamp(now, UTC).astimezone()
     hour, half = int(found["hour"]), (found["half"] or "").replace(".", "").lower()
     if half:
+        if hour > NOON:
+            return None
         hour = hour % NOON + (NOON if half == "pm" else 0)
     elif found["minute"] is None and not found["month"]:
         return None  # a bare number is no time of day

@@ -18,7 +18,6 @@ from onrecord.vendors.claude_shaped import NO_REASON, Dialect, Shaped, hook_entr
 from onrecord.vendors.hooks import (
     AFTER_TOOL,
     BEFORE_TOOL,
-    COMPACT,
     END,
     NOTICE,
     PROMPT,
@@ -40,11 +39,12 @@ if TYPE_CHECKING:
 
 MOMENTS_OF = {
     "SessionStart": START, "BeforeAgent": PROMPT, "BeforeTool": BEFORE_TOOL, "AfterTool": AFTER_TOOL,
-    "AfterAgent": STOP, "PreCompress": COMPACT, "SessionEnd": END, "Notification": NOTICE,
+    "AfterAgent": STOP, "SessionEnd": END, "Notification": NOTICE,
 }  # fmt: skip
+"""PreCompress is none of them: it is called before every request, whether anything is compressed or not."""
 EVENTS = {
     "SessionStart": None, "BeforeAgent": None, "BeforeTool": "*", "AfterTool": "*", "AfterAgent": None,
-    "PreCompress": None, "SessionEnd": None, "Notification": None,
+    "SessionEnd": None, "Notification": None,
 }  # fmt: skip
 HOOK_MILLISECONDS = 10_000
 LEFT_OUT = ("<hook_context>", "<session_context>", "/", "?")
@@ -199,21 +199,21 @@ class Gemini(Shaped):
             kind in MESSAGES or kind in NOTES,
         )  # fmt: skip
 
-    def items(self, entries: Iterable[Entry]) -> list[Item]:
+    def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
         """Repeated messages count once, the fullest; a patch adds what was not said before and takes nothing back.
 
         A resume patches the history with what is left of it; what was said before is on record all the same.
         """
         from onrecord.vendors.base import answered_once
 
-        said: dict[str, Sequence[Item]] = {}
+        said: dict[str, tuple[int, Sequence[Item]]] = {}
         for number, entry in enumerate(entries):
             if entry.kind == "$set":
                 for message in _patched(entry.raw):
-                    said.setdefault(text(message.get("id")), _message(message))
+                    said.setdefault(text(message.get("id")), (number, _message(message)))
             else:
-                said[entry.id or f"#{number}"] = entry.items
-        return answered_once(item for items in said.values() for item in items)
+                said[entry.id or f"#{number}"] = number, entry.items
+        return answered_once(said.values())
 
     def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
         """Retention, stubs, half a line, turns it will leave out."""
@@ -329,6 +329,14 @@ class Gemini(Shaped):
         about = {"tool_name": "write_file", "tool_input": {"file_path": "a.txt", "content": "a"}}
         return "BeforeTool", {"session_id": vendor_id, "hook_event_name": "BeforeTool", **about}
 
+    def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
+        """A command that succeeded is told by what is missing: its response names an exit code only if it failed."""
+        call = super().parse_hook(payload, env)
+        if call.moment == AFTER_TOOL and call.tool == "run_shell_command" and call.exit_code is None:
+            told = "Process Group PGID:" in call.output and "Signal:" not in call.output
+            call.exit_code = 0 if told else None
+        return call
+
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
         """Refusals stand at the top level here; there is no "ask", so a question refuses and says why."""
         if answer.decision and call.moment in (BEFORE_TOOL, STOP):
@@ -356,11 +364,11 @@ def _is_whole(record: dict[str, Any]) -> bool:
     return {"id", "timestamp", "type"} <= record.keys()
 
 
-def _lines(path: str) -> Iterator[dict[str, Any]]:
+def _lines(path: str, containing: bytes = b"") -> Iterator[dict[str, Any]]:
     """The records of a file, one after the other."""
     from onrecord.vendors.jsonl import records_in
 
-    return records_in(path, _is_whole)
+    return records_in(path, _is_whole, containing)
 
 
 def _is_stub(path: Path) -> bool:
@@ -371,7 +379,7 @@ def _is_stub(path: Path) -> bool:
 def _left_out(path: str) -> int:
     turns = {
         text(record.get("id"))
-        for record in _lines(path)
+        for record in _lines(path, LEFT_OUT[0].encode())
         if record.get("type") == "user" and _first_words(record).startswith(LEFT_OUT[0])
     }
     return len(turns)

@@ -24,6 +24,8 @@ ITEM_CHARACTERS = 1_200
 NOTE_BYTES = 24 * 1024
 _ITEMS = 400
 """How many of the last messages are looked at."""
+_RECORDS = 2_000
+"""And in how many of the last records they are looked for."""
 
 
 def extract(session: Session, link: dict[str, Any], *, limit: int = EXTRACT_BYTES) -> str:
@@ -42,10 +44,10 @@ def extract(session: Session, link: dict[str, Any], *, limit: int = EXTRACT_BYTE
 
 def _items(session: Session, link: dict[str, Any]) -> Iterator[tuple[int, Item]]:
     of = vendor(link["vendor"])
-    for one in kept(session, link["vendor"], link["id"]):
-        for item in of.translate(one.raw).items:
-            if item.get("role") in ("user", "assistant", "tool"):
-                yield one.position, item
+    last = deque(kept(session, link["vendor"], link["id"]), maxlen=_RECORDS)
+    for number, item in of.items(of.parse(one.raw) for one in last):
+        if item.get("role") in ("user", "assistant", "tool"):
+            yield last[number].position, item
 
 
 def _told(item: Item) -> str:

@@ -29,15 +29,15 @@ class HookCall:
     """One call of a hook."""
 
     __slots__ = (
-        "call", "cwd", "event", "exit_code", "moment", "output", "payload", "pid", "prompt", "reason", "tool",
-        "tool_input", "transcript", "vendor", "vendor_id",
+        "call", "cwd", "event", "exit_code", "message", "moment", "nudged", "output", "payload", "pid", "prompt",
+        "reason", "stays", "tool", "tool_input", "transcript", "vendor", "vendor_id",
     )  # fmt: skip
 
     def __init__(
         self, vendor: str, moment: str, vendor_id: str, *, event: str = "", cwd: str = "", transcript: str = "",
         reason: str = "", prompt: str = "", tool: str = "", tool_input: dict[str, Any] | None = None, call: str = "",
-        exit_code: int | None = None, output: str = "", pid: int | None = None,
-        payload: dict[str, Any] | None = None,
+        exit_code: int | None = None, output: str = "", pid: int | None = None, message: str = "",
+        nudged: bool = False, stays: bool = False, payload: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.vendor = vendor
         self.moment = moment
@@ -60,6 +60,12 @@ class HookCall:
         self.output = output
         self.pid = pid
         """The agent's process, if payload or environment tell."""
+        self.message = message
+        """At a notice: what the agent wants of a person."""
+        self.nudged = nudged
+        """At a stop: it went on only because a hook asked for it."""
+        self.stays = stays
+        """At an end: the agent's process goes on, with another conversation."""
         self.payload = payload or {}
         """What the vendor sent, as it came."""
 

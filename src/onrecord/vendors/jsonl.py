@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 PROBE = 4096
 """How many bytes at the beginning, and before the mark, tell whether a file is still the same."""
+HEAD = 256 * 1024
+"""How far into a file its head is looked for, in bytes."""
 LINE_LIMIT = 64 * 1024 * 1024
 """The longest line that is taken for a record, in bytes; a longer one counts as torn."""
-RECORD_START = re.compile(r'\{"[$A-Za-z_]')
-SALVAGE_TRIES = 200
+RECORD_START = re.compile(r'\{"')
+SALVAGE_TRIES = 5_000
 """In how many places of a torn line a whole record is looked for."""
 
 Record = dict[str, Any]
@@ -59,8 +61,8 @@ def read(
             entries += [translate(one) for one in found]
             torn += broken
             offset += len(line)
-            if offset - start >= limit:
-                break
+            if offset - start >= limit and (entries or torn):
+                break  # never with nothing in hand: an empty chunk means the end
         return Chunk(entries, _mark(file, offset), torn=torn, rewritten=rewritten)
 
 
@@ -194,55 +196,56 @@ def first_record(path: str, whole: Callable[[Record], bool] = bool) -> Record | 
     """The first record of a file that `whole` accepts, among its first lines."""
     try:
         with Path(path).open("rb") as file:
-            for line in file.readlines(PROBE * 64):
+            for line, _ended in _lines(file):
                 for found in records_of(line, whole)[0]:
                     if found.record is not None and whole(found.record):
                         return found.record
+                if file.tell() > HEAD:
+                    return None
     except OSError:
         return None
     return None
 
 
-def records_in(path: str, whole: Callable[[Record], bool]) -> Iterator[Record]:
-    """Every whole record of a file, in bounded memory."""
+def records_in(path: str, whole: Callable[[Record], bool], containing: bytes = b"") -> Iterator[Record]:
+    """Every whole record of the lines that contain some bytes, in bounded memory."""
     with Path(path).open("rb") as file:
         for line, _ended in _lines(file):
-            yield from (found.record for found in records_of(line, whole)[0] if found.record is not None)
+            if containing in line:
+                yield from (found.record for found in records_of(line, whole)[0] if found.record is not None)
 
 
 def unfinished_tail(path: str) -> int:
-    """How many bytes of a file come after its last line end and are no whole record; 0: it may be appended to."""
+    """How many bytes come after the last line end of a file; 0: the next record gets a line of its own."""
     with Path(path).open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        back = 0
-        tail = b""
-        while back < size:
-            step = min(PROBE * 16, size - back)
-            back += step
-            file.seek(size - back)
-            tail = file.read(step) + tail
-            if b"\n" in tail or len(tail) > LINE_LIMIT:
+        position = size
+        while position > 0:
+            step = min(PROBE * 16, position)
+            position -= step
+            file.seek(position)
+            end = file.read(step).rfind(b"\n")
+            if end >= 0:
+                position += end + 1
                 break
-        last = tail.rpartition(b"\n")[2]
-        return len(last) if last.strip() else 0
+        file.seek(position)
+        return size - position if file.read(PROBE).strip() else 0
 
 
 def cut_tail(path: str) -> None:
-    """Take the unfinished last line off a file, keeping it beside the file under a name of its own."""
+    """Take the unfinished last line off a file, keeping it beside the file; a whole record only gets its line end."""
     length = unfinished_tail(path)
     if not length:
         return
     with Path(path).open("r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(size - length)
-        tail = file.read(length)
-        if _complete(tail):
-            file.seek(size)
-            file.write(b"\n")  # a whole record that only lacks its line end
+        start = file.seek(0, os.SEEK_END) - length
+        file.seek(start)
+        if length <= LINE_LIMIT and _complete(file.read(length)):
+            file.write(b"\n")
         else:
-            keep = f"{path}.onrecord-torn-{sha256(tail).hexdigest()[:12]}"
-            _write(Path(keep), iter([tail]), replace=True)
-            file.truncate(size - length)
+            file.seek(start)
+            _write(Path(f"{path}.onrecord-torn-{start}"), iter(lambda: file.read(PROBE * 16), b""), replace=True)
+            file.truncate(start)
         file.flush()
         os.fsync(file.fileno())
 

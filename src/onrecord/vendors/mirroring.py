@@ -29,6 +29,7 @@ PIECE_CHARACTERS = 8 * 1024 * 1024
 """A single record longer than this is kept in pieces of this length."""
 MIRROR_PREFIX = "mirror/"
 _PAGE = 200
+_GLIMPSE = 16_384
 _TRIES = 100
 """How often mirroring goes on after another process was quicker, before it leaves the rest to that one."""
 
@@ -75,9 +76,21 @@ def place_of(link: dict[str, Any], env: Mapping[str, str]) -> Place | None:
     path = about.get("transcript")
     if isinstance(path, str) and path and Path(path).is_file():
         place = Place(link["id"], path, str(about.get("home") or ""), str(about.get("cwd") or ""))
-        if link["id"] in path or of.read(place, limit=1).entries:  # a database may be there without the conversation
+        if _holds(of, place, env):
             return place
     return of.find(link["id"], env)
+
+
+def _holds(of: Vendor, place: Place, env: Mapping[str, str]) -> bool:
+    """Whether a recorded path really is the conversation's: the record may come from elsewhere, the file be another."""
+    path = Path(place.path)
+    if place.vendor_id in path.parts[-2:] or path.stem == place.vendor_id:
+        return path.resolve().is_relative_to(of.home(env).resolve()) or _speaks_of(of, place)
+    return _speaks_of(of, place)
+
+
+def _speaks_of(of: Vendor, place: Place) -> bool:
+    return any(place.vendor_id in entry.raw for entry in of.read(place, limit=_GLIMPSE).entries)
 
 
 def mirror(

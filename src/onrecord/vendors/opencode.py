@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from onrecord.vendors.base import SAFE_CONTEXT, has, named, text, user_home
+from onrecord.vendors.base import SAFE_CONTEXT, has, named, prompted, text, user_home
 from onrecord.vendors.claude_shaped import NO_REASON, Dialect, Shaped
 from onrecord.vendors.hooks import AFTER_TOOL, BEFORE_TOOL, COMPACT, PROMPT, START, STOP, Reply
 
@@ -40,8 +40,8 @@ class Opencode(Shaped):
 
     name = "opencode"
     title = "opencode"
-    context_stays = False
     programs: Sequence[str] = ("opencode",)
+    context_lasts = False
     dialect = Dialect("opencode", moments=MOMENTS_OF)
     id_form = r"ses_[A-Za-z0-9]{1,64}"
     own_flags: Sequence[str] = ("-s", "--session", "-c", "--continue", "--fork", "--dir")
@@ -88,7 +88,7 @@ class Opencode(Shaped):
         chosen = ["-s", self.checked_id(vendor_id)] if vendor_id is not None else []
         argv = [self.program(request)]
         if not request.headless:
-            argv += [*chosen, *extra, *(["--prompt", request.prompt] if request.prompt else [])]
+            argv += [*chosen, *extra, *(prompted(request.prompt, "--prompt", "--prompt") if request.prompt else ())]
             return Launch(argv, {}, cwd, warnings=self.warnings(argv, request.env))
         argv += ["run", *chosen, "--dir", cwd]
         if not has(extra, "--format"):
@@ -161,7 +161,7 @@ class Opencode(Shaped):
         """Rows that are new or changed."""
         from onrecord.vendors.opencode_rows import read
 
-        return read(place.path, self.checked_id(place.vendor_id), mark, limit, self.translate)
+        return read(place.path, self.checked_id(place.vendor_id), mark, limit, self.parse)
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """A row of ours."""
@@ -181,12 +181,16 @@ class Opencode(Shaped):
         known = kind in SILENT_PARTS or kind in ("text", "tool")
         return Entry(raw, f"part/{kind}", text(row.get("id")), text(row.get("message_id")), at, items, known)
 
-    def items(self, entries: Iterable[Entry]) -> list[Item]:
+    def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
         """Parts in the order of their ids, which rise with time; the last form of each."""
         from onrecord.vendors.base import answered_once
 
-        latest = {(entry.parent, entry.id): entry.items for entry in entries if entry.kind.startswith("part/")}
-        return answered_once(item for key in sorted(latest) for item in latest[key])
+        latest = {
+            (entry.parent, entry.id): (number, entry.items)
+            for number, entry in enumerate(entries)
+            if entry.kind.startswith("part/")
+        }
+        return answered_once(latest[key] for key in sorted(latest))
 
     def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
         """Insert its rows, if the database here has the very same form."""

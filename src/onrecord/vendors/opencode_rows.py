@@ -131,7 +131,7 @@ def put_back(path: str, vendor_id: str, raws: Iterator[str], cwd: str) -> None:
 
 def _row(raw: str, vendor_id: str, columns: dict[str, set[str]]) -> tuple[str, Row]:
     record = json.loads(raw)
-    table, row = record.get("table"), record.get("row")
+    table, row = (record.get("table"), record.get("row")) if isinstance(record, dict) else (None, None)
     if table not in TABLES or not isinstance(row, dict):
         raise InvalidInput("a mirrored record is no row of opencode's", hint="import it again")
     row.pop("role", None)

@@ -170,8 +170,8 @@ class Vendor(Protocol):
     """What it is called on PATH."""
     context_moment: str
     """At which moment (`hooks.START` or `hooks.PROMPT`) the brief is injected: the first whose answer is kept."""
-    context_stays: bool
-    """Whether injected text becomes part of the conversation, so that a resumed one still has it."""
+    context_lasts: bool
+    """What was injected is part of the conversation when that is resumed; where not, it is told again."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -205,16 +205,19 @@ class Vendor(Protocol):
         """Every conversation in this home."""
 
     def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
-        """What was added since the mark, at most about `limit` bytes; whole records only."""
+        """What was added since the mark, at most about `limit` bytes; whole records only. Nothing: the end."""
 
     def place_at(self, path: Path, env: Mapping[str, str]) -> Place | None:
         """The conversation that a file holds, wherever the file is; None when it holds none of this vendor."""
 
-    def translate(self, raw: str) -> Entry:
-        """One record, word for word as `read` gave it or as the mirror keeps it."""
+    def parse(self, raw: str) -> Entry:
+        """A record that was kept word for word, read again; what `read` makes of it."""
 
-    def items(self, entries: Iterable[Entry]) -> list[Item]:
-        """What was said in a conversation: repeated and patched records merged, every call answered at most once."""
+    def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
+        """What was said in a conversation, each item with the number of the entry it comes from.
+
+        Repeated and patched records are merged, and every call is answered at most once.
+        """
 
     def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed as it is."""

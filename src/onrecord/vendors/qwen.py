@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from onrecord.vendors.base import SAFE_CONTEXT, dashed, has, home_of, prompted, text
 from onrecord.vendors.claude_shaped import Dialect, Shaped, hook_entries
+from onrecord.vendors.hooks import OTHER, PROMPT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from onrecord.vendors.endings import End
+    from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, Place, Request, Vendor
 
 EVENTS = {
@@ -35,6 +37,7 @@ class Qwen(Shaped):
     title = "Qwen Code"
     dialect = Dialect("qwen", id_env="QWEN_CODE_SESSION_ID")
     programs: Sequence[str] = ("qwen",)
+    context_lasts = False
     home_variable = "QWEN_HOME"
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session")
     interrupt_keys: Sequence[str] = ("Escape",)
@@ -222,6 +225,14 @@ class Qwen(Shaped):
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
         """What is merged into its settings. No timeout: its unit is not documented, and our hook has its own."""
         return {"hooks": hook_entries(command, self.name, EVENTS)}
+
+    def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
+        """It calls the prompt's hook after tools as well, with nothing in it; that is no prompt."""
+        call = super().parse_hook(payload, env)
+        call.prompt = text(payload.get("submitted_prompt")) or call.prompt
+        if call.moment == PROMPT and not call.prompt:
+            call.moment = OTHER
+        return call
 
 
 def _moved(raw: str, before: str, now: str) -> str:

@@ -124,7 +124,7 @@ def _at_home(of: Vendor, env: dict[str, str], about: dict[str, Any], notes: list
     home = str(about.get("home") or "")
     if not home or _same(str(of.home(env)), home):
         return env
-    if Path(home).is_dir():
+    if Path(home).is_dir() and Path(home).stat().st_uid == os.getuid():  # a record from elsewhere names no foreign one
         return env | of.home_env(home)
     notes.append(f"the home {home} of {of.title} is not here; {of.home(env)} is used")
     return env

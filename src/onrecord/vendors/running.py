@@ -110,12 +110,22 @@ def run_on_terminal(launch: Launch, env: Mapping[str, str], watch: Watch) -> Ran
                 deadline = time.monotonic() + END_SECONDS
             elif ended_by_us and (time.monotonic() > deadline or stops.count > 1):
                 child.kill()
+            _stop_with(child)
             _wait(child, TICK_SECONDS)
         watch.tick()
     if child.returncode < 0 or ended_by_us:
         with suppress(OSError):
             os.write(sys.stderr.fileno(), _PLAIN_SCREEN if sys.stderr.isatty() else b"")
     return Ran(child.returncode, [], stops.signal, ended_by_us)
+
+
+def _stop_with(child: subprocess.Popen[bytes]) -> None:
+    """An agent that stopped itself (Ctrl-Z) stops us too, so that the shell is there again; both go on together."""
+    with suppress(ChildProcessError, AttributeError):
+        seen = os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOHANG)
+        if seen is not None and seen.si_code == os.CLD_STOPPED:
+            os.kill(os.getpid(), signal.SIGTSTP)
+            child.send_signal(signal.SIGCONT)
 
 
 def _wait(child: subprocess.Popen[bytes], seconds: float) -> None:

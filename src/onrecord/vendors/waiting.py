@@ -30,6 +30,8 @@ UNTOLD_WAITS = {RATE_LIMIT: 60.0, OVERLOAD: 60.0, USAGE_WINDOW: 1800.0}
 """How long to wait, in seconds, where nobody told when the limit ends; doubled with each stop in a row."""
 LONGEST_WAIT = 3600.0
 """Where nobody told, no longer than this."""
+PASSED_WAIT = 5.0
+"""How long to wait, in seconds, when the told moment has passed and the limit is still there; doubled each time."""
 AFTER_RESET = 1.0
 """How long after the told moment work goes on, in seconds: clocks differ."""
 LOOK_SECONDS = 2.0
@@ -57,10 +59,14 @@ def last_stop(session: Session, agent: str) -> Stop | None:
     event = next((one for one in stops if one.data and one.data.get("vendor")), None)
     if event is None:
         return None
-    reissue = session.recall(_id(event))
-    left = next(iter(_events_of(session, agent, "agent.left")), None)
-    settled = reissue is not None and left is not None and left.position > reissue.position
-    return Stop(event, _until(session, agent, event), _prompt(session, event), settled)
+    return Stop(event, _until(session, agent, event), _prompt(session, event), _went_on(session, agent, event))
+
+
+def _went_on(session: Session, agent: str, stop: Event) -> bool:
+    """Whether a process of the agent ran since, and was seen to its end without another stop."""
+    ran = next((one for one in _events_of(session, agent, "agent.located") if (one.data or {}).get("process")), None)
+    left = next(_events_of(session, agent, "agent.left"), None)
+    return ran is not None and left is not None and stop.position < ran.position < left.position
 
 
 def _events_of(session: Session, agent: str, kind: str) -> Iterator[Event]:
@@ -72,18 +78,25 @@ def _events_of(session: Session, agent: str, kind: str) -> Iterator[Event]:
 
 
 def _until(session: Session, agent: str, event: Event) -> float | None:
-    told = event.data.get("resets_at")
-    if isinstance(told, int | float):
-        return float(told) + AFTER_RESET
-    first = UNTOLD_WAITS.get(event.data.get("cause", ""))
+    told, at = _told(event), event.at / 1e6
+    if told is not None and told > at:
+        return told + AFTER_RESET
+    first = UNTOLD_WAITS.get(event.data.get("cause", ""), None if told is None else PASSED_WAIT)
     if first is None:
         return None
     in_a_row = 0
     for one in _events_of(session, agent, "interruption.recorded"):
-        if (one.data or {}).get("cause") != event.data["cause"]:
+        if not one.data or one.data.get("cause") != event.data["cause"] or (_told(one) or 0) > one.at / 1e6:
             break
         in_a_row += 1
-    return float(event.at / 1e6 + min(LONGEST_WAIT, first * 2 ** (in_a_row - 1)))
+    if told is not None:  # it had passed when it was told: go on at once, but not over and over
+        return float(at + (min(LONGEST_WAIT, PASSED_WAIT * 2 ** (in_a_row - 2)) if in_a_row > 1 else 0))
+    return float(at + min(LONGEST_WAIT, first * 2 ** (in_a_row - 1)))
+
+
+def _told(event: Event) -> float | None:
+    moment = (event.data or {}).get("resets_at")
+    return float(moment) if isinstance(moment, int | float) else None
 
 
 def _prompt(session: Session, event: Event) -> str:

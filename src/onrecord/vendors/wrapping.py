@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SESSION_VARIABLE, AGENT_VARIABLE = "ONRECORD_SESSION", "ONRECORD_AGENT"
 LOOK_SECONDS = 1.0
-"""How often a run's lock files, and what its hooks recorded, are looked at."""
+"""How often a run's lock files, and what its hooks recorded, are looked at once its conversation is known."""
 MIRROR_SECONDS = 5.0
 """How often a running agent's transcript is mirrored."""
 MIRROR_AT_MOST = 1.0
@@ -201,7 +201,7 @@ class _Looking:
     def tick(self) -> bool:
         """Now and then: lock files, what the hooks recorded, the mirror, the lease."""
         now = time.monotonic()
-        if now - self._looked >= LOOK_SECONDS:
+        if self.came_up is None or now - self._looked >= LOOK_SECONDS:
             self._looked = now
             self._look()
         if now - self._mirrored >= MIRROR_SECONDS:

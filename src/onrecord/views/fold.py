@@ -80,7 +80,7 @@ class Whole:
     def apply(self, event: Event) -> None:
         """Fold one more event in."""
         try:
-            self.head = after(self.head, event)[0]._replace(hash=event.hash)
+            self.head = after(self.head, event)[0].linked(event.hash)
         except Conflict:
             # A newer version may know other lifecycles: what is on record has happened, whatever this code thinks.
             self.head = self.head._replace(position=event.position, hash=event.hash)

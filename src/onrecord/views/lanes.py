@@ -100,6 +100,8 @@ class Lanes(View):
                 # The last summary tells of what is discarded now.
                 lane["compacted"] = lane["covered"] = 0
             lane["committed"] -= 1
+        if turn["base"] == 0:
+            lane["committed"] = 0  # starting over discards more commits than are listed here
         commits.append(
             {"turn": turn["turn"], "base": turn["base"], "fingerprint": turn["fingerprint"], "position": event.position}
         )

@@ -9,13 +9,14 @@ from __future__ import annotations
 from json import dumps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.errors import Conflict, IdReused, LeaseLost, LogMoved, NameTaken, OnrecordError, SessionNotFound
-from onrecord.log.codec import commit_to, link
+from onrecord.errors import Conflict, LeaseLost, OnrecordError
+from onrecord.log.codec import link
 from onrecord.log.events import DURABLE, KINDS
 from onrecord.log.head import Head, after
 from onrecord.log.store import Receipt
+from onrecord.stores.payloads import OUT_OF_LINE
+from onrecord.stores.refusals import log_moved, name_taken, not_found, refuse_other, refuse_twin
 from onrecord.stores.sqlite.connection import QUERIES
-from onrecord.stores.sqlite.payloads import OUT_OF_LINE
 from onrecord.stores.sqlite.writer import Request
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Draft
     from onrecord.log.store import Lease
-    from onrecord.stores.sqlite.payloads import Packed
+    from onrecord.stores.payloads import Packed
 
 POSITION_BITS = 32
 POSITION_MASK = 0xFFFFFFFF
@@ -40,13 +41,13 @@ _ADD_EVENT = QUERIES["add_event"]
 _ADD_NEW_EVENT = QUERIES["add_new_event"]
 _ADD_NEW_EVENTS = _ADD_NEW_EVENT + (", " + _ADD_NEW_EVENT.rpartition("VALUES")[2]) * (ROWS_AT_ONCE - 1)
 _ADD_BLOB = QUERIES["add_blob"]
-_MOVE_HEAD = QUERIES["move_head"]
 _CHANGE_HEAD = QUERIES["change_head"]
 _EXTEND_LEASE = QUERIES["extend_lease"]
 
-_NO_LEASE = (None, 0, 0, 0)
-
 Row = tuple[Any, ...]
+
+_NO_LEASE: Row = (None, 0, 0, 0)
+_NOWHERE = Head("", "", "", 0, b"", 0, "", "", 0, 0, False, None, 0)  # noqa: FBT003 - the fields of a head
 
 
 class Known(NamedTuple):
@@ -66,15 +67,26 @@ def head_of(row: Row) -> Head:
     return Head(id_, project, name, position, digest, run, status, title, opened_at, at, held == 1, parent, forked_at)
 
 
-def not_found(session: str) -> SessionNotFound:
-    """The error for an id that nobody has."""
-    return SessionNotFound(f"no session has the id {session!r}")
+class Memory:
+    """Where the last append left its session. It holds as long as nobody has changed the database since."""
+
+    __slots__ = ("connection", "lane", "session", "standing", "version")
+
+    def __init__(self) -> None:
+        self.connection: apsw.Connection | None = None
+        self.version = 0
+        """SQLite's own counter of changes, by whichever connection of whichever process."""
+        self.session = ""
+        self.lane: str | None = None
+        self.standing: tuple[int, Head, Row] = (0, _NOWHERE, _NO_LEASE)
 
 
 class Append(Request):
     """New events for one session. Many of these share a transaction."""
 
-    __slots__ = ("_bodies", "_drafts", "_expect", "_lease", "_now", "_packed", "_written", "session", "size")
+    __slots__ = (
+        "_bodies", "_drafts", "_expect", "_lease", "_left", "_memory", "_now", "_packed", "_written", "session", "size",
+    )  # fmt: skip
 
     alone = False
 
@@ -87,6 +99,7 @@ class Append(Request):
         expect: int | None = None,
         lease: Lease | None = None,
         now: int = 0,
+        memory: Memory | None = None,
     ) -> None:
         # What the writer keeps in every request; calling its constructor would be felt on this path.
         self.problem = None
@@ -97,6 +110,8 @@ class Append(Request):
         self._expect = expect
         self._lease = lease
         self._now = now
+        self._memory = memory
+        self._left: tuple[int, Head, Row] | None = None
         self._written: Sequence[Row] = ()
         self.size = 0
         self._bodies = False
@@ -108,26 +123,47 @@ class Append(Request):
 
     def work(self, cursor: apsw.Cursor) -> list[Receipt]:
         """Alone in its transaction."""
-        lease = self._lease
-        row = cursor.execute(_HEAD_AND_LEASE, (self.session, lease.lane if lease else None)).fetchone()
-        if row is None:
-            raise not_found(self.session)
-        head, standing = head_of(row), row[14:]
+        number, head, standing = self._look(cursor)
         if len(self._drafts) != 1 or head.parent is not None:
-            return self._carefully(cursor, row[0], head, standing)
+            return self._carefully(cursor, number, head, standing)
         # One event for a session of its own, by far the most frequent case: assume that its id is new, and let the
         # index say so if it is not. A refusal counts only if the event is not there already.
         try:
-            moved, rows = self._place(cursor, row[0], head, standing, self._drafts, self._packed)
+            moved, rows = self._place(cursor, number, head, standing, self._drafts, self._packed)
         except Conflict:
-            return self._carefully(cursor, row[0], head, standing)
+            return self._carefully(cursor, number, head, standing)
         (new,) = rows
         cursor.execute(_ADD_EVENT, new)
         if not cursor.connection.changes():
-            return self._carefully(cursor, row[0], head, standing)
-        move_head(cursor, row[0], head, moved)
-        self.follow_up(cursor, row[0], standing, rows)
+            return self._carefully(cursor, number, head, standing)
+        move_head(cursor, number, head, moved, new)
+        if not self.follow_up(cursor, number, standing, rows):
+            self._left = number, moved, standing
         return [Receipt(moved.position, new[6], new[11], True)]  # noqa: FBT003  # `new`, by its place
+
+    def _look(self, cursor: apsw.Cursor) -> tuple[int, Head, Row]:
+        """The session's number, its head and the lease: what the last append remembers, or what the tables say."""
+        memory, lane = self._memory, self._lease.lane if self._lease is not None else None
+        if (
+            memory is not None
+            and memory.session == self.session
+            and memory.lane == lane
+            and memory.connection is cursor.connection
+            and memory.version == memory.connection.data_version()
+        ):
+            return memory.standing
+        row = cursor.execute(_HEAD_AND_LEASE, (self.session, lane)).fetchone()
+        if row is None:
+            raise not_found(self.session)
+        return row[0], head_of(row), row[14:]
+
+    def committed(self, connection: apsw.Connection) -> None:
+        """Remember where the session stands now, for the next append to it."""
+        memory = self._memory
+        if memory is not None and self._left is not None:
+            memory.session = self.session
+            memory.lane = self._lease.lane if self._lease is not None else None
+            memory.connection, memory.version, memory.standing = connection, connection.data_version(), self._left
 
     @classmethod
     def work_together(cls, cursor: apsw.Cursor, batch: Sequence[Request]) -> None:
@@ -155,7 +191,7 @@ class Append(Request):
         moved, rows = self.join(cursor, number, head, standing, known)
         if rows:
             add_events(cursor, rows)
-            move_head(cursor, number, head, moved)
+            move_head(cursor, number, head, moved, rows[-1])
             self.follow_up(cursor, number, standing, rows)
         receipts: list[Receipt] = self.answer
         return receipts
@@ -167,9 +203,10 @@ class Append(Request):
         fresh: dict[str, int] = {}
         for index, draft in enumerate(self._drafts):
             if draft.id in known:
-                _refuse_other(draft, known[draft.id])
+                key, _run, _hash, kind, salt, payload_hash = known[draft.id]
+                refuse_other(draft, key & POSITION_MASK, kind, salt, payload_hash)
             elif draft.id in fresh:
-                _refuse_twin(draft, self._drafts[fresh[draft.id]])
+                refuse_twin(draft, self._drafts[fresh[draft.id]])
             else:
                 fresh[draft.id] = index
         chosen = list(fresh.values())
@@ -199,7 +236,7 @@ class Append(Request):
         if lease is not None and (standing[0] != lease.epoch or not standing[1]):
             raise LeaseLost(f"another process writes lane {lease.lane!r} of {head.name!r} now")
         if expect is not None and expect != head.position:
-            raise LogMoved(f"the log stands at {head.position}, not at {expect}", expected=expect, actual=head.position)
+            raise log_moved(expect, head.position)
         moved, rows = head, []
         session, digest, base = head.session, head.hash, number << POSITION_BITS
         for draft, (encoding, stored, _body) in zip(drafts, packed, strict=True):
@@ -213,18 +250,20 @@ class Append(Request):
             )  # fmt: skip
         if moved.name != head.name or moved.project != head.project:
             refuse_taken(cursor, moved)
-        return moved._replace(hash=digest), rows
+        return moved.linked(digest), rows
 
-    def follow_up(self, cursor: apsw.Cursor, number: int, standing: Row, rows: list[Row]) -> None:
-        """What goes with new events: large payloads, more time for the lease."""
+    def follow_up(self, cursor: apsw.Cursor, number: int, standing: Row, rows: list[Row]) -> bool:
+        """What goes with new events: large payloads, more time for the lease. Whether the lease changed."""
         lease = self._lease
-        if lease is not None and 2 * (standing[2] - self._now) < standing[3]:
+        extended = lease is not None and 2 * (standing[2] - self._now) < standing[3]
+        if lease is not None and extended:
             cursor.execute(_EXTEND_LEASE, (number, lease.lane, self._now + standing[3], standing[3]))
         if self._bodies:
             for packed in self._packed:
                 if packed.encoding == OUT_OF_LINE:
                     cursor.execute(_ADD_BLOB, (packed.stored, packed.body))
         self._written = rows
+        return extended
 
 
 def _together(cursor: apsw.Cursor, requests: Sequence[Append]) -> None:
@@ -252,7 +291,10 @@ def _together(cursor: apsw.Cursor, requests: Sequence[Append]) -> None:
         if rows:
             written.append((request, number, standing, rows))
     add_events(cursor, [row for _request, _number, _standing, rows in written for row in rows])
-    _move_heads(cursor, [(number, head, moved[session]) for session, (number, head) in heads.items()])
+    ends = {number: rows[-1] for _request, number, _standing, rows in written}
+    for session, (number, head) in heads.items():
+        if number in ends:
+            move_head(cursor, number, head, moved[session], ends[number])
     for request, number, standing, rows in written:
         request.follow_up(cursor, number, standing, rows)
 
@@ -291,17 +333,6 @@ def _known_in(
     return known
 
 
-def _move_heads(cursor: apsw.Cursor, moves: Sequence[tuple[int, Head, Head]]) -> None:
-    plain = []
-    for number, head, moved in moves:
-        if _is_plain(head, moved):
-            plain.append((number, moved.position, moved.hash.hex(), moved.run, moved.status, moved.at))
-        else:
-            move_head(cursor, number, head, moved)
-    if plain:
-        cursor.execute(QUERIES["move_heads"], (dumps(plain),))
-
-
 def add_events(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
     """New events, many at a time."""
     whole = len(rows) - len(rows) % ROWS_AT_ONCE
@@ -311,26 +342,23 @@ def add_events(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
         cursor.executemany(_ADD_NEW_EVENT, rows[whole:])
 
 
-def _is_plain(head: Head, moved: Head) -> bool:
-    """Whether nothing changed that lists look at."""
-    return (
-        moved.at >> MOMENT_BITS == head.at >> MOMENT_BITS
-        and moved.title == head.title
-        and moved.held == head.held
-        and moved.name == head.name
-        and moved.project == head.project
-        and moved.opened_at == head.opened_at
-    )
+def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head, last: Row | None = None) -> None:
+    """Keep where the log stands, unless its `last` event says it all: a page less to write for each of many turns.
 
-
-def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head) -> None:
-    """Keep the head where the log stands now, touching the indexes of lists only where they change."""
+    What lists look at is always kept, and so is every fact: a log that lost its last fact is noticed.
+    """
+    if (
+        last is not None
+        and not last[8]
+        and last[4] == moved.at
+        and moved.at >> MOMENT_BITS == head.at >> MOMENT_BITS
+        and moved.status == head.status
+        and moved.run == head.run
+    ):
+        return
     _id, project, name, position, digest, run, status, title, opened_at, at, held, _parent, _forked_at = moved
-    if _is_plain(head, moved):
-        cursor.execute(_MOVE_HEAD, (number, position, digest, run, status, at))
-    else:
-        changed = (project, name, title, opened_at, int(held), at >> MOMENT_BITS)
-        cursor.execute(_CHANGE_HEAD, (number, position, digest, run, status, at, *changed))
+    changed = (project, name, title, opened_at, int(held), at >> MOMENT_BITS)
+    cursor.execute(_CHANGE_HEAD, (number, position, digest, run, status, at, *changed))
 
 
 def known_ids(cursor: apsw.Cursor, number: int, head: Head, ids: list[str]) -> dict[str, Known]:
@@ -353,20 +381,8 @@ def known_ids(cursor: apsw.Cursor, number: int, head: Head, ids: list[str]) -> d
     return found
 
 
-def _refuse_other(draft: Draft, known: Known) -> None:
-    """An id stands for one event for ever. An erased payload cannot be compared any more: the id alone decides then."""
-    key, _run, _digest, kind, salt, payload_hash = known
-    if kind != draft.kind or (salt is not None and commit_to(salt, draft.payload) != payload_hash):
-        raise IdReused(f"the id {draft.id!r} stands for another event, at position {key & POSITION_MASK}")
-
-
-def _refuse_twin(draft: Draft, first: Draft) -> None:
-    if (draft.kind, draft.payload) != (first.kind, first.payload):
-        raise IdReused(f"the id {draft.id!r} stands for two different events of one append")
-
-
 def refuse_taken(cursor: apsw.Cursor, head: Head) -> None:
     """A name belongs to one session of a project."""
     row = cursor.execute(QUERIES["name_taken"], (head.project, head.name)).fetchone()
     if row is not None and row[0] != head.session:
-        raise NameTaken(f"a session named {head.name!r} exists in this project (it is {row[1]})")
+        raise name_taken(head.name, row[1])

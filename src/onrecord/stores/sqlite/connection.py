@@ -21,6 +21,7 @@ from onrecord.errors import (
     StoreReadOnly,
     StoreTooNew,
 )
+from onrecord.stores.statements import load, migration, queries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ SQLITE_AT_LEAST = (3, 51, 3)
 """The first SQLite without the bug that reverts committed rows."""
 APPLICATION_ID = 0x4F6E5265
 """`OnRe`: marks a database file as ours."""
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """The number of the last migration."""
 PAGE_SIZE = 8192
 BUSY_SECONDS = 5.0
@@ -42,25 +43,10 @@ OPEN_SECONDS = 30.0
 WAL_BYTES = 16 * 1024 * 1024
 """The write-ahead log is cut back to nothing when it has grown over this."""
 
-_SQL = os.path.join(os.path.dirname(os.path.dirname(__file__)), "sql", "sqlite")
 _BEGUN = "BEGIN IMMEDIATE"
 
 
-def _load(name: str) -> str:
-    with open(os.path.join(_SQL, name), encoding="utf-8") as file:
-        return file.read()
-
-
-def _queries(text: str) -> dict[str, str]:
-    """Every named query of a file: `-- name: what it is for`, then the statement."""
-    found = {}
-    for block in text.split("\n\n-- ")[1:]:
-        title, _, statement = block.partition("\n")
-        found[title.partition(":")[0]] = statement.strip()
-    return found
-
-
-QUERIES = _queries(_load("queries.sql"))
+QUERIES = queries("sqlite")
 
 _PRAGMAS = (
     "PRAGMA secure_delete = ON; PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY; "
@@ -197,24 +183,18 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
         if not is_current(connection, path):
             _application, version = versions(connection)
             if version == 0:
-                connection.execute(_load("schema.sql")).fetchall()
+                connection.execute(load("sqlite", "schema.sql")).fetchall()
                 connection.execute(QUERIES["add_meta"], ("secret", os.urandom(32)))
                 connection.execute(QUERIES["add_meta"], ("made_at", str(int(time.time())).encode()))
                 reached = SCHEMA_VERSION
             else:
                 reached = version + 1
-                connection.execute(_load(os.path.join("migrations", migration_name(reached)))).fetchall()
+                connection.execute(migration("sqlite", reached)).fetchall()
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {reached}")
         connection.execute("COMMIT")
     except BaseException:
         roll_back(connection)
         raise
-
-
-def migration_name(version: int) -> str:
-    """The file of one migration."""
-    (name,) = (name for name in os.listdir(os.path.join(_SQL, "migrations")) if name.startswith(f"{version:04}_"))
-    return name
 
 
 def roll_back(connection: apsw.Connection) -> None:

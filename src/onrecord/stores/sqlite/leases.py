@@ -6,10 +6,8 @@ from json import dumps, loads
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
-from onrecord.errors import LeaseLost
 from onrecord.log.store import Lease
-from onrecord.stores.refusals import held_by
-from onrecord.stores.sqlite.append import not_found
+from onrecord.stores.refusals import held_by, lease_lost, not_found
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.writer import Request
 
@@ -66,7 +64,7 @@ class Renew(Request):
         lease = self._lease
         number, epoch, holder, since, until = present(cursor, lease)
         if epoch != lease.epoch or holder is None:
-            raise LeaseLost(f"another process writes lane {lease.lane!r} now")
+            raise lease_lost(lease.lane)
         self._until = max(until, self._until)
         cursor.execute(QUERIES["extend_lease"], (number, lease.lane, self._until, self._span))
         return Lease(lease.session, lease.lane, epoch, loads(holder), since, self._until)

@@ -20,7 +20,7 @@ from onrecord.stores.sqlite.connection import QUERIES, meaning, open_reader
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from onrecord.stores.sqlite.payloads import Payloads
+    from onrecord.stores.payloads import Payloads
 
 READERS_KEPT = 4
 """The most idle connections that are kept for the next questions."""

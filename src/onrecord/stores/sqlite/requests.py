@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from onrecord.errors import Conflict, EventNotFound, InvalidInput, LogMoved, SessionHeld, StoreCorrupt
+from onrecord.errors import Conflict, StoreCorrupt
+from onrecord.stores.payloads import OUT_OF_LINE, PLAIN, Packed
+from onrecord.stores.refusals import id_taken, not_found, nothing_at, refuse_erasure, refuse_gaps, unlike_parent
 from onrecord.stores.sqlite.append import (
     MOMENT_BITS,
     POSITION_BITS,
@@ -16,11 +18,9 @@ from onrecord.stores.sqlite.append import (
     add_events,
     head_of,
     move_head,
-    not_found,
     refuse_taken,
 )
 from onrecord.stores.sqlite.connection import QUERIES
-from onrecord.stores.sqlite.payloads import OUT_OF_LINE, PLAIN, Packed
 from onrecord.stores.sqlite.writer import Request
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Create(Append):
         head = self._head
         refuse_present(cursor, head.session)
         if head.parent is not None and hash_in_history(cursor, head.parent, head.forked_at) != head.hash:
-            raise LogMoved("the parent's history is not what the fork was made from", expected=0, actual=0)
+            raise unlike_parent()
         add_session(cursor, head)
         return super().work(cursor)
 
@@ -65,7 +65,7 @@ class Create(Append):
 def refuse_present(cursor: apsw.Cursor, session: str) -> None:
     """A session's id is never given twice."""
     if cursor.execute(QUERIES["head"], (session,)).fetchone() is not None:
-        raise Conflict(f"the id {session} is taken")
+        raise id_taken(session)
 
 
 def hash_in_history(cursor: apsw.Cursor, session: str, position: int) -> bytes:
@@ -79,7 +79,7 @@ def hash_in_history(cursor: apsw.Cursor, session: str, position: int) -> bytes:
             if row is None:
                 raise StoreCorrupt(f"the event at position {position} of {session} is missing")
             return bytes(row[0])
-    raise EventNotFound(f"no event stands at position {position}")
+    raise nothing_at(position)
 
 
 class Erase(Append):
@@ -98,13 +98,7 @@ class Erase(Append):
         if row is None:
             raise not_found(self.session)
         number, head = row[0], head_of(row)
-        if head.held:
-            raise SessionHeld(f"session {head.name!r} is held: nothing of it may be erased")
-        for position in self._positions:
-            if 1 <= position <= head.forked_at:
-                raise InvalidInput(f"position {position} belongs to the session this one was forked from")
-            if not 1 <= position <= head.position:
-                raise EventNotFound(f"no event stands at position {position}")
+        refuse_erasure(head, self._positions)
         receipts = super().work(cursor)
         self._scrub(cursor, number)
         return receipts
@@ -145,7 +139,7 @@ class Install(Request):
         else:
             refuse_present(cursor, head.session)
             number, start = add_session(cursor, head), head.forked_at
-        self._refuse_gaps(start)
+        refuse_gaps([record.position for record in self._records], start)
         base = number << POSITION_BITS
         rows = [
             (base | record.position, *record[2:9], TIERS.get(record.kind, 1), record.salt, record.payload_hash,
@@ -175,12 +169,3 @@ class Install(Request):
             refuse_taken(cursor, self._head)
         move_head(cursor, row[0], present, self._head)
         return row[0], present.position
-
-    def _refuse_gaps(self, start: int) -> None:
-        positions = [record.position for record in self._records]
-        if positions != list(range(start + 1, start + 1 + len(positions))):
-            raise LogMoved(
-                f"the new events do not go on from position {start}",
-                expected=positions[0] - 1 if positions else start,
-                actual=start,
-            )

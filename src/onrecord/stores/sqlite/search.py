@@ -11,9 +11,8 @@ from json import dumps
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import OutcomeUnknown, StoreBusy, StoreFull, StoreReadOnly
-from onrecord.log.codec import decode_payload
 from onrecord.log.store import Hit
-from onrecord.log.text import text_of, words_of
+from onrecord.log.text import fits, words_in, words_of
 from onrecord.stores.sqlite.append import POSITION_BITS, POSITION_MASK
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.readers import Readers, records_of
@@ -22,8 +21,7 @@ from onrecord.stores.sqlite.writer import Request, Writer
 if TYPE_CHECKING:
     import apsw
 
-    from onrecord.log.events import Record
-    from onrecord.stores.sqlite.payloads import Payloads
+    from onrecord.stores.payloads import Payloads
 
 BATCH_EVENTS = 100
 """The most events that are indexed in one transaction."""
@@ -127,7 +125,7 @@ class Searcher:
     def _texts(self, number: int, id_: str, after: int, end: int, limit: int) -> list[tuple[int, list[str]]]:
         base = number << POSITION_BITS
         rows = self._readers.ask("events", (base | after, base | end, limit))
-        return [(record.position, _words_in(record)) for record in records_of(id_, rows, self._payloads)]
+        return [(record.position, words_in(record.payload)) for record in records_of(id_, rows, self._payloads)]
 
     def _scan(self, wanted: list[str], project: str | None, session: str | None) -> list[Hit]:
         hits: list[Hit] = []
@@ -136,14 +134,5 @@ class Searcher:
             while after < end:
                 texts = self._texts(number, id_, after, end, BATCH_EVENTS)
                 after = texts[-1][0]
-                hits += [Hit(id_, position) for position, words in texts if _matches(words, wanted)]
+                hits += [Hit(id_, position) for position, words in texts if fits(words, wanted)]
         return hits[::-1]
-
-
-def _words_in(record: Record) -> list[str]:
-    return [] if record.payload is None else words_of(text_of(decode_payload(record.payload.decode())))
-
-
-def _matches(words: list[str], wanted: list[str]) -> bool:
-    present = set(words)
-    return present.issuperset(wanted[:-1]) and any(word.startswith(wanted[-1]) for word in present)

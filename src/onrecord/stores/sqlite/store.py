@@ -17,8 +17,18 @@ import apsw
 
 from onrecord.errors import InvalidInput
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
+from onrecord.stores.payloads import COMPRESS_FROM, FACTS_FROM, PLAIN_SNAPSHOT, Payloads, pack_snapshot
+from onrecord.stores.refusals import not_found
 from onrecord.stores.sqlite import safety
-from onrecord.stores.sqlite.append import MOMENT_BITS, POSITION_BITS, POSITION_MASK, TIERS, Append, head_of, not_found
+from onrecord.stores.sqlite.append import (
+    MOMENT_BITS,
+    POSITION_BITS,
+    POSITION_MASK,
+    TIERS,
+    Append,
+    Memory,
+    head_of,
+)
 from onrecord.stores.sqlite.connection import (
     DURABILITIES,
     QUERIES,
@@ -28,7 +38,6 @@ from onrecord.stores.sqlite.connection import (
 )
 from onrecord.stores.sqlite.gate import Gate
 from onrecord.stores.sqlite.leases import Acquire, Release, Renew
-from onrecord.stores.sqlite.payloads import COMPRESS_FROM, FACTS_FROM, PLAIN_SNAPSHOT, Payloads, pack_snapshot
 from onrecord.stores.sqlite.readers import Readers, Row, as_json, records_of
 from onrecord.stores.sqlite.requests import Create, Erase, Install
 from onrecord.stores.sqlite.scrub import scrub
@@ -71,6 +80,7 @@ class SQLiteStore:
         except apsw.Error as problem:
             raise meaning(problem, self.path) from problem
         self._writer = Writer(self.path, gate, durability)
+        self._memory = Memory()
         self._secret = b""
         self._payloads = Payloads(self._blob_secret)
         self._searcher = Searcher(self._readers, self._writer, self._payloads)
@@ -87,7 +97,8 @@ class SQLiteStore:
         pack = self._payloads.pack
         packed = [pack(draft.payload, FACTS_FROM if TIERS.get(draft.kind, 1) else COMPRESS_FROM) for draft in drafts]
         now = self._now() if lease is not None else 0
-        answer: list[Receipt] = self._writer.run(Append(session, drafts, packed, expect=expect, lease=lease, now=now))
+        request = Append(session, drafts, packed, expect=expect, lease=lease, now=now, memory=self._memory)
+        answer: list[Receipt] = self._writer.run(request)
         return answer
 
     def read(

@@ -96,6 +96,9 @@ class Request:
         """Do many that are not `alone` in one transaction; each keeps its own answer or problem."""
         raise NotImplementedError
 
+    def committed(self, connection: apsw.Connection) -> None:
+        """It was alone in its transaction, and that is durable now."""
+
     def recall(self, cursor: apsw.Cursor) -> bool:
         """Whether what `work` wrote is there, asked after a commit that failed."""
         raise NotImplementedError
@@ -329,6 +332,8 @@ class Writer:
             asked = True
             refused = batch[0].alone and batch[0].problem is not None
             cursor.execute("ROLLBACK" if refused else "COMMIT")
+            if len(batch) == 1 and not refused:
+                batch[0].committed(cursor.connection)
         except apsw.Error as problem:
             meant = self._meaning(problem)
             if asked:

@@ -128,7 +128,7 @@ def _resume(call: Call, session: Session, ask: Ask) -> Resumed:
     return resume(run, planned, ask, Ways(policy, agents.consenting(call), call.output.note))
 
 
-def _tell(call: Call, session: Session, done: Resumed) -> int:
+def _tell(call: Call, session: Session, done: Resumed, *, final: bool = True) -> int:
     agents.tell_outcome(call, session, done.outcome)
     kept = saved(session.views, call.now())
     if done.how == FRESH:
@@ -136,7 +136,7 @@ def _tell(call: Call, session: Session, done: Resumed) -> int:
     else:
         proof = "verified: its id, and more in the same transcript" if done.verified else f"not verified: {done.why}"
         call.output.note(f"{done.agent} was resumed, {proof}. {saved_line(kept)}")
-    if call.output.json:
+    if call.output.json and final:
         data = session_data(session.refresh().head) | {
             "state": done.how, "agent": done.agent, "verified": done.verified, "why": done.why,
             "mended": list(done.mended), "saved": kept,
@@ -168,7 +168,7 @@ def wait_and_resume(call: Call, session: Session, *, ask: Ask | None = None, fir
         except LeaseHeld:
             call.output.note("another process went on with it")
             raise
-        status = _tell(call, session, done)
+        status = _tell(call, session, done, final=done.outcome.finished)
         if done.outcome.finished:
             return status
         first, wanted = done.outcome, Ask()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import __version__, machine
-from onrecord.connect import config_path, settings, store_file, store_url
+from onrecord.connect import config_path, settings, shown_url, store_file, store_url
 from onrecord.errors import OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.session.handle import Session
@@ -53,7 +53,7 @@ def doctor(call: Call) -> int:
     try:
         place = store_file(call.get("store"))
         file = None if place is None else Path(place)
-        checks.append(Check("store", "info", store_url(call.get("store"))))
+        checks.append(Check("store", "info", shown_url(store_url(call.get("store")))))
     except OnrecordError as problem:
         checks.append(Check("store", "wrong", problem.message, problem.hint))
         return _answer(call, checks, facts)
@@ -90,7 +90,7 @@ def _settings() -> list[Check]:
         checks.append(Check("settings", "info", f"{config_path()}{'' if there else ' (none)'}"))
     except OnrecordError as problem:
         checks.append(Check("settings", "wrong", problem.message, problem.hint))
-    in_force = [f"{name}={os.environ[name]}" for name in ENVIRONMENT if os.environ.get(name)]
+    in_force = [f"{name}={shown_url(os.environ[name])}" for name in ENVIRONMENT if os.environ.get(name)]
     checks.append(Check("environment", "info", ", ".join(in_force) or "no variable of ours is set"))
     return checks
 
@@ -146,6 +146,10 @@ def _describe(store: Store) -> dict[str, Any]:
 def _store(store: Store, facts: dict[str, Any], *, fix: bool) -> list[Check]:
     if not facts:
         return [Check("durability", "info", "kept in memory: everything is lost when the process ends")]
+    if "server" in facts:
+        from onrecord.surfaces.cli.doctor_server import server_checks
+
+        return server_checks(store, facts, fix=fix)
     whole = facts["integrity"] == "ok"
     power_safe = facts["synchronous"] in ("full", "extra")
     durability = f"{facts['durability']} (synchronous {facts['synchronous']}, {facts['journal_mode']})"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from onrecord.errors import InvalidInput
 from onrecord.log.codec import open_records
 from onrecord.log.events import KINDS
+from onrecord.surfaces.cli.exits import UsageError
 from onrecord.surfaces.cli.output import dump, plain
 from onrecord.surfaces.cli.shapes import describe, event_data
 from onrecord.views.render import ago, iso, one_line
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 LIMIT = 100
 """How many events are printed unless --limit says otherwise; --jsonl streams all of them."""
-POLL_SECONDS = 0.25
-"""How often --follow looks for new events."""
 _KIND_WIDTH = 22
 _AGENT_WIDTH = 8
 
@@ -33,6 +32,8 @@ def log(call: Call) -> int:
     """Print events, and with --follow those that come."""
     session = call.session()
     kinds = _kinds(call)
+    if "follow" in call and "after" in call and "limit" in call:
+        raise UsageError("--follow goes on from --after without leaving anything out", hint="leave --limit out")
     limit = call.number("limit", 0 if "jsonl" in call or "follow" in call else LIMIT) or 0
     end = call.number("upto")
     stand = session.store.head(session.id).position
@@ -48,7 +49,7 @@ def log(call: Call) -> int:
         _print(call, event)
         last = event
     if "follow" in call:
-        _follow(call, session, kinds, stand, end)
+        _follow(call, session, kinds, max(stand, call.number("after") or 0), end)
     return 0
 
 
@@ -87,16 +88,11 @@ def _left_out(call: Call, found: list[Event]) -> int:
 
 
 def _follow(call: Call, session: Session, kinds: list[str] | None, last: int, end: int | None) -> None:
-    """Look again and again. Each look reads and lets go: a waiting reader holds nothing."""
-    while end is None or last < end:
+    """Print what comes, until Ctrl-C or the last position that was asked for."""
+    sys.stdout.flush()
+    for event in session.follow(last, end, kinds):
+        _print(call, event)
         sys.stdout.flush()
-        time.sleep(POLL_SECONDS)
-        stand = session.store.head(session.id).position
-        if stand == last:
-            continue
-        for event in session.events(last, stand if end is None else min(stand, end), kinds):
-            _print(call, event)
-        last = stand
 
 
 def _print(call: Call, event: Event) -> None:

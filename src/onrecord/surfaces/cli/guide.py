@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.call import Call
 
 ENVIRONMENT = {
-    "ONRECORD_STORE": "the store: a path, sqlite:///relative.db or sqlite:////absolute.db",
+    "ONRECORD_STORE": "the store: a path, sqlite:///relative.db, sqlite:////absolute.db or postgresql://host/db",
+    "ONRECORD_TENANT": "whose sessions are meant, of a store in PostgreSQL whose URL does not say",
     "ONRECORD_PROJECT": "the project, instead of the repository of this directory",
     "ONRECORD_SESSION": "the session, instead of the project's only live one",
     "ONRECORD_AGENT": "who acts",

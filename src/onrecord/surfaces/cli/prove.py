@@ -34,7 +34,7 @@ class Progress:
 
     def __init__(self, call: Call, what: str) -> None:
         self._silent = call.output.quiet or call.output.json
-        self._what = what
+        self.what = what
         self._start = self._told = time.monotonic()
         self._live = sys.stderr.isatty()
 
@@ -46,7 +46,7 @@ class Progress:
         self._told = now
         share = f" ({done * 100 // total}%)" if total else ""
         start, end = ("\r\x1b[K", "") if self._live else ("", "\n")
-        sys.stderr.write(f"{start}{self._what}: {done:,} of {total:,}{share}{end}")
+        sys.stderr.write(f"{start}{self.what}: {done:,} of {total:,}{share}{end}")
         sys.stderr.flush()
 
     def finish(self) -> None:

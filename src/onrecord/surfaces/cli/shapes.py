@@ -172,6 +172,14 @@ def _kept(data: dict[str, Any]) -> str:
     return f"prompt: {data['prompt']}" if "prompt" in data else _generic(data)
 
 
+def _tokens(data: dict[str, Any]) -> str:
+    from onrecord.log.packed import count_packed
+
+    after = f" after {data['keep']}" if data.get("keep") else ""
+    ended = f", {data['finish']}" if data.get("finish") else ""
+    return f"{data.get('part')}: {count_packed(data.get('ids'))} ids{after}{ended}"
+
+
 def _generic(data: dict[str, Any]) -> str:
     for name in ("text", "reason", "cause", "steps", "name", "key", "summary"):
         if isinstance(data.get(name), str) and data[name]:
@@ -206,6 +214,7 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], str]] = {
     "finding.stated": _finding,
     "finding.relabelled": _relabelled,
     "usage.recorded": _usage,
+    "tokens.recorded": _tokens,
     "budget.set": lambda data: _arguments(data.get("limits")),
     "payload.erased": _erased,
     "scratch.set": lambda data: f"{data.get('key')} = {data.get('value')}",

@@ -15,6 +15,7 @@ _AGENTS_IMPORT = "onrecord.surfaces.cli.agents_import"
 _AGENTS_START = "onrecord.surfaces.cli.agents_start"
 _ATTEMPTS = "onrecord.surfaces.cli.attempts"
 _BACKUPS = "onrecord.surfaces.cli.backups"
+_COPIES = "onrecord.surfaces.cli.copies"
 _COMPLETION = "onrecord.surfaces.cli.completion"
 _DEMO = "onrecord.surfaces.cli.demo"
 _DEMO_WORKER = "onrecord.surfaces.cli.demo_worker"
@@ -34,11 +35,13 @@ _PHASES = "onrecord.surfaces.cli.phases"
 _PROVE = "onrecord.surfaces.cli.prove"
 _RECORD = "onrecord.surfaces.cli.record"
 _RETAIN = "onrecord.surfaces.cli.retain"
+_ROLLOUT = "onrecord.surfaces.cli.rollout"
 _RUN = "onrecord.surfaces.cli.run"
 _SESSIONS = "onrecord.surfaces.cli.sessions"
 _SETUP = "onrecord.surfaces.cli.setup"
 _SHOW = "onrecord.surfaces.cli.show"
 _STATE_FILE = "onrecord.surfaces.cli.state_file"
+_STORES = "onrecord.surfaces.cli.stores"
 
 
 class Option:
@@ -131,6 +134,27 @@ NOTE_FORMS = ("markdown", "pr", "issue", "json", "terminal")
 
 _LIST = (
     Option("--status", "only those in this state", "STATUS", choices=STATUSES, many=True), ALL_PROJECTS, LIMIT,
+)  # fmt: skip
+
+_PROXY = (
+    Option("--upstream", "serve: the inference engine", "URL"),
+    Option("--tokenizer", "serve: a directory with tokenizer.json and tokenizer_config.json", "DIR"),
+    Option("--dialect", "serve: what the engine speaks (sglang)", "DIALECT",
+           choices=("sglang", "vllm", "vllm-completions")),
+    Option("--abort-policy", "serve: what becomes of an aborted turn (retry)", "POLICY",
+           choices=("retry", "continue", "pass", "503")),
+    Option("--retries", "serve: how often an aborted turn is asked again (8)", "N"),
+    Option("--host", "serve: where to listen (127.0.0.1); elsewhere a token is needed", "HOST"),
+    Option("--port", "serve: the port (8700); 0 takes a free one", "PORT"),
+    Option("--token-file", "serve: a file with the token clients must send (or ONRECORD_ROLLOUT_TOKEN)", "FILE"),
+    Option("--allow-host", "serve: another name clients may call this host by", "NAME", many=True),
+    Option("--matcher", "serve: how messages are compared with those on record (strict)", "MATCHER",
+           choices=("strict", "loose_tool_call", "role_content_only")),
+    Option("--max-rollback", "serve: how many generated turns a request may discard (1)", "N"),
+    Option("--max-trim-tokens", "serve: how many trailing ids an engine may render anew (0)", "N"),
+    Option("--turns-limit", "serve: how many turns may be under way", "N"),
+    Option("--lease-seconds", "serve: after how long of silence another machine may go on", "SECONDS"),
+    Option("--timeout", "serve: how long a generation may take", "SECONDS"),
 )  # fmt: skip
 
 VERBS: tuple[Verb, ...] = (
@@ -337,9 +361,28 @@ VERBS: tuple[Verb, ...] = (
          Option("--session", "the session a conversation goes into (else one is opened for each)", "NAME", short="-s"),
          Option("--agent", "the agent whose conversation it is (else the vendor's name)", "AGENT"),
          takes=("FILE", "[WHAT]"), function="import_session", example="onrecord import fix-invite-403.onrecord"),
+    Verb(KEEP, "rollout", "serve|export [NAME...]",
+         "Serve the proxy that records rollouts; write their training samples to one file", _ROLLOUT, *_PROXY,
+         Option("--to", "the file: .parquet, .safetensors or .npz", "FILE"),
+         Option("--turns", "a sample per turn (else one per session)"),
+         Option("--max-seq-len", "leave out turns from the end until a sample has at most so many tokens", "N"),
+         Option("--all", "every session of the store that has turns with token ids", short="-a"),
+         Option("--force", "replace the file"),
+         Option("--agent", "whose lane it is (or ONRECORD_AGENT; else policy)", "AGENT"), takes=("WORDS...",),
+         example="onrecord rollout export task-17 task-18 --to samples.parquet"),
+    Verb(KEEP, "copy", "FROM TO", "Copy sessions to another store, or add what is new to the copies there", _COPIES,
+         Option("--session", "only this one, and those it was forked from (else every session)", "NAME", many=True,
+                short="-s"),
+         Option("--as", "under another name", "NEW"),
+         Option("--into", "keep them in this project there (else in the one they have)", "PROJECT"),
+         example="onrecord copy onrecord.db sqlite:////srv/team/onrecord.db --session fix-invite-403"),
     Verb(KEEP, "backup", "[FILE]", "Copy the whole store while it is in use; --restore: put a copy in its place",
          _BACKUPS, Option("--restore", "verify this copy and put it in the store's place", "FILE"),
          Option("--force", "replace the file"), YES, example="onrecord backup onrecord-monday.db"),
+    Verb(KEEP, "store", "init|migrate|status [URL]", "Make a store in PostgreSQL, upgrade it, or look at it", _STORES,
+         Option("--owner", "init: the role that owns the tables (onrecord_owner)", "ROLE"),
+         Option("--app", "init: the role that stores connect as (onrecord_app)", "ROLE"), takes=("WORDS...",),
+         example="onrecord store init postgresql://admin@db.example/agents"),
     Verb(KEEP, "sweep", "", "Apply the retention policy: archive, and erase old transcripts", _RETAIN, DRY_RUN,
          YES, example="onrecord sweep --dry-run"),
     Verb(KEEP, "hold", "[NAME]", "Protect a session against erasure; --release lifts it", _RETAIN,
@@ -373,7 +416,7 @@ ALIASES = {
     "ls": "list", "new": "open", "status": "show", "events": "log", "find": "search",
     "grep": "search", "unarchive": "resume", "release": "hold", "rm": "erase", "delete": "erase",
     "mv": "rename", "check": "verify", "exec": "run", "attempts": "attempt", "findings": "finding",
-    "turn": "record",
+    "turn": "record", "cp": "copy", "sync": "copy",
 }  # fmt: skip
 """Words people try. `ls` simply works; the others are told what the verb is called here."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from onrecord.vendors.mirroring import mirror
+from onrecord.errors import OnrecordError
+from onrecord.surfaces.hook.trouble import note
 
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
@@ -16,9 +17,13 @@ MIRROR_SECONDS = 2.0
 
 
 def keep_transcript(session: Session, call: HookCall) -> None:
-    """Take what the conversation has more than the record, for a while."""
-    if session.views.roster.link(call.vendor, call.vendor_id) is not None:
+    """Take what the conversation has more than the record, for a while. What goes wrong here costs no answer."""
+    from onrecord.vendors.mirroring import mirror
+
+    try:
         mirror(session, call.vendor, call.vendor_id, os.environ, seconds=MIRROR_SECONDS)
+    except (OnrecordError, OSError) as problem:
+        note(f"the transcript could not be kept: {type(problem).__name__}: {problem}", call)
 
 
 def refresh_files(session: Session) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
-from onrecord.errors import OnrecordError
+from onrecord.errors import IdReused, OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.surfaces.hook import keeping, stopping, telling
 from onrecord.surfaces.hook.registering import SPAWN_VARIABLE, is_another, is_same, process_of, registered
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import Vendor
 
-GOES_ON = frozenset({"clear", "resume", "switch", "compact"})
-"""Vendors' words for the end of a conversation whose process stays."""
-NO_ATTENTION = frozenset({"auth_success"})
-"""Vendors' words for notices that nobody has to answer."""
 MESSAGE_WIDTH = 300
 
 
@@ -36,7 +33,16 @@ def start(vendor: Vendor, call: HookCall) -> HookAnswer:
     session = registered(call, process)
     if session is None:
         return HookAnswer()
-    with _closing(session):
+    with Closing(session):
+        return started(session, vendor, call, process)
+
+
+def started(session: Session, vendor: Vendor, call: HookCall, process: dict[str, Any] | None) -> HookAnswer:
+    """Another hook may say the same at the same moment: what it recorded is read, and nothing is said twice."""
+    try:
+        return _started(session, vendor, call, process)
+    except IdReused:
+        session.refresh()
         return _started(session, vendor, call, process)
 
 
@@ -78,10 +84,10 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
     session = owner(call)
     if session is None:
         return start(vendor, call)
-    with _closing(session):
+    with Closing(session):
         known = session.views.roster.link(call.vendor, call.vendor_id)
         if known is None or known["last"].get("via") != "hook":
-            return _started(session, vendor, call, process_of(call))
+            return started(session, vendor, call, process_of(call))
         said, briefed = telling.context(session, vendor, call)
         if session.head.status in LIVE:
             session.go_on()
@@ -90,11 +96,20 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
         return HookAnswer(context=said)
 
 
+def _on_record(call: HookCall) -> Session | None:
+    """The session that has this very conversation on record: not that of an agent which started this one as a tool."""
+    session = owner(call)
+    if session is not None and session.views.roster.link(call.vendor, call.vendor_id) is None:
+        with Closing(session):
+            return None
+    return session
+
+
 def compact(_vendor: Vendor, call: HookCall) -> HookAnswer:
     """What the conversation is about to forget is kept: its transcript, the note; it will be told the brief again."""
-    session = owner(call)
+    session = _on_record(call)
     if session is not None:
-        with _closing(session):
+        with Closing(session):
             keeping.refresh_files(session)
             telling.forget(session, call)
             keeping.keep_transcript(session, call)
@@ -103,10 +118,10 @@ def compact(_vendor: Vendor, call: HookCall) -> HookAnswer:
 
 def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
     """The agent wants to stop: if it leaves something undone it is told so, once."""
-    session = owner(call)
+    session = _on_record(call)
     if session is None:
         return HookAnswer()
-    with _closing(session):
+    with Closing(session):
         if session.head.status not in LIVE:
             return HookAnswer()
         session.go_on()
@@ -117,16 +132,16 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
 
 def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
     """The conversation ended: its last part is kept, where the code stands is noted, and the agent has left."""
-    session = owner(call)
+    session = _on_record(call)
     if session is None:
         return HookAnswer()
-    with _closing(session):
+    with Closing(session):
         agent = session.views.roster.agents.get(session.agent)
         link = session.views.roster.link(call.vendor, call.vendor_id)
-        if session.head.status in LIVE and agent and link is not None and agent["links"][-1] is link:
+        if session.head.status in LIVE and agent and agent["links"][-1] is link:
             session.locate(call.vendor, call.vendor_id, transcript=call.transcript, **_where(call))
         # Who joined it, says that it left: the process that started an agent outlives it and tells how it ended.
-        if agent and agent["here"] and call.reason not in GOES_ON and is_same(agent["process"], process_of(call)):
+        if agent and agent["here"] and not call.stays and is_same(agent["process"], process_of(call)):
             session.depart(call.reason)
         keeping.keep_transcript(session, call)
     return HookAnswer()
@@ -134,20 +149,18 @@ def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
 
 def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
     """The agent waits for a person."""
-    kind = call.payload.get("notification_type") or call.payload.get("notificationType")
-    session = None if kind in NO_ATTENTION else owner(call)
+    session = _on_record(call)
     if session is not None:
-        with _closing(session):
-            said = call.payload.get("message") or call.payload.get("title") or kind or call.event
-            message = str(said)[:MESSAGE_WIDTH]
+        with Closing(session):
+            message = (call.message or call.event)[:MESSAGE_WIDTH]
             agent = session.views.roster.agents.get(session.agent) or {}
             if session.head.status in LIVE and (agent.get("waits") or {}).get("message") != message:
                 session.wait(message)
     return HookAnswer()
 
 
-class _closing:  # noqa: N801 - reads as a word where it is used
-    """Let go of the session's store, whatever happens."""
+class Closing:
+    """Let go of the session's store at the end; an answer is not lost because that fails."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -156,10 +169,8 @@ class _closing:  # noqa: N801 - reads as a word where it is used
         return None
 
     def __exit__(self, *_problem: object) -> None:
-        try:
+        with suppress(OnrecordError):
             self.session.store.close()
-        except OnrecordError:
-            return
 
 
 MOMENTS: dict[str, Callable[[Vendor, HookCall], HookAnswer]] = {

@@ -10,7 +10,7 @@ from onrecord.errors import NameTaken
 from onrecord.log.head import LIVE
 from onrecord.log.names import NAME_LIMIT, check_name
 from onrecord.surfaces.hook.whose import AGENT_VARIABLE, SESSION_VARIABLE, opened, owner
-from onrecord.vendors.hooks import STARTUP
+from onrecord.vendors.hooks import START, STARTUP
 
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
@@ -55,7 +55,8 @@ def registered(call: HookCall, process: dict[str, Any] | None) -> Session | None
     if not there and not auto:
         return None
     records = connect()
-    found = _by_process(records, call, process) if there and call.reason != STARTUP else None
+    rotated = call.moment == START and call.reason != STARTUP
+    found = _by_process(records, call, process) if there and rotated else None
     if found is None and auto:
         found = _by_itself(records, call)
     if found is None:

@@ -29,8 +29,8 @@ LOOKED_BACK = 200
 
 def nudge(session: Session, vendor: Vendor, call: HookCall) -> HookAnswer:
     """What is undone, as a refusal to stop; nothing when the agent was told before."""
-    if call.payload.get("stop_hook_active"):
-        return HookAnswer()  # it goes on already because a hook asked for it
+    if call.nudged:
+        return HookAnswer()
     heard = vendor.reply(call, HookAnswer(decision=DENY, reason="?"))
     if not (heard.stdout or heard.stderr or heard.status):
         return HookAnswer()  # this agent stops whatever a hook says

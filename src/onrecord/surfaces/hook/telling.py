@@ -31,7 +31,9 @@ def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict
     link = session.views.roster.link(call.vendor, call.vendor_id)
     told: dict[str, Any] = (link["last"].get("briefed") if link else None) or NOTHING_TOLD
     run = session.views.roster.agents.get(session.agent, {}).get("run", 0)
-    forgot = call.moment == START and (call.reason in (CLEARED, COMPACTED) or not vendor.context_stays)
+    if not vendor.context_lasts and (call.moment == START or told.get("run") != run):
+        told = NOTHING_TOLD  # what was injected before went with the process
+    forgot = call.moment == START and call.reason in (CLEARED, COMPACTED)
     if call.moment == PROMPT and told["lines"] and told.get("run") == run:
         return "", None  # within a run the agent moves the record itself
     lines = session.brief().splitlines()

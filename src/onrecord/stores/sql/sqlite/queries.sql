@@ -3,17 +3,17 @@
 
 -- head: where a log stands
 SELECT number, id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
-FROM sessions WHERE id = ?1
+FROM heads WHERE id = ?1
 
 -- head_and_lease: what an append needs to know, in one look
 SELECT s.number, s.id, s.project, s.name, s.position, s.hash, s.run, s.status, s.title, s.opened_at, s.at, s.held, s.parent,
     s.forked_at, l.epoch, l.holder IS NOT NULL, l.until, l.span
-FROM sessions AS s LEFT JOIN leases AS l ON l.session = s.number AND l.lane = ?2 WHERE s.id = ?1
+FROM heads AS s LEFT JOIN leases AS l ON l.session = s.number AND l.lane = ?2 WHERE s.id = ?1
 
 -- heads_together: where many logs stand
 SELECT s.number, s.id, s.project, s.name, s.position, s.hash, s.run, s.status, s.title, s.opened_at, s.at, s.held, s.parent,
     s.forked_at
-FROM json_each(?1) AS wanted CROSS JOIN sessions AS s ON s.id = wanted.value
+FROM json_each(?1) AS wanted CROSS JOIN heads AS s ON s.id = wanted.value
 
 -- leases_together: the leases of many lanes, given as pairs of session and lane
 SELECT s.id, l.lane, l.epoch, l.holder IS NOT NULL, l.until, l.span
@@ -27,7 +27,7 @@ FROM json_each(?1) AS wanted CROSS JOIN events AS e ON e.key >> 32 = wanted.valu
 
 -- lineage: the session and its ancestors, each with the range of positions it contributes to the session's history
 WITH RECURSIVE line (number, id, parent, forked_at, upto) AS (
-    SELECT number, id, parent, forked_at, position FROM sessions WHERE id = ?1
+    SELECT number, id, parent, forked_at, position FROM heads WHERE id = ?1
     UNION ALL
     SELECT s.number, s.id, s.parent, s.forked_at, min(line.upto, line.forked_at)
     FROM line JOIN sessions AS s ON s.id = line.parent
@@ -44,20 +44,20 @@ SELECT number FROM tree
 
 -- heads_newest: sessions of every project, newest first
 SELECT number, id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
-FROM sessions
+FROM heads
 WHERE (moment, at, id) < (:moment, :at, :id) AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
 ORDER BY moment DESC, at DESC, id DESC LIMIT :limit
 
 -- heads_of_project: sessions of one project, newest first
 SELECT number, id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
-FROM sessions
+FROM heads
 WHERE project = :project AND (moment, at, id) < (:moment, :at, :id)
     AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
 ORDER BY moment DESC, at DESC, id DESC LIMIT :limit
 
 -- heads_by_name: sessions of which the name, or the beginning of the name or of the id, is known; newest first
 SELECT number, id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
-FROM sessions
+FROM heads
 WHERE number IN (
         SELECT number FROM sessions WHERE name = :name
         UNION ALL SELECT number FROM sessions WHERE name >= :prefix AND name < :prefix_end
@@ -71,7 +71,7 @@ ORDER BY at DESC, id DESC LIMIT :limit
 
 -- children: the forks of a session, oldest first
 SELECT number, id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
-FROM sessions WHERE parent = ?1 ORDER BY number
+FROM heads WHERE parent = ?1 ORDER BY number
 
 -- name_taken: who has a name in a project
 SELECT id, status FROM sessions WHERE project = ?1 AND name = ?2
@@ -81,21 +81,13 @@ INSERT INTO sessions
     (id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at, moment)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number
 
--- move_head: the log stands further, and nothing else changed that lists look at
-UPDATE sessions SET position = ?2, hash = ?3, run = ?4, status = ?5, at = ?6 WHERE number = ?1
-
--- move_heads: the same for many logs
-UPDATE sessions SET position = moved.value ->> 1, hash = unhex(moved.value ->> 2), run = moved.value ->> 3,
-    status = moved.value ->> 4, at = moved.value ->> 5
-FROM json_each(?1) AS moved WHERE number = moved.value ->> 0
-
--- change_head: the log stands further, and its place in lists or its description changed
+-- change_head: the log stands further, and something changed that lists look at
 UPDATE sessions SET position = ?2, hash = ?3, run = ?4, status = ?5, at = ?6, project = ?7, name = ?8, title = ?9,
     opened_at = ?10, held = ?11, moment = ?12
 WHERE number = ?1
 
 -- scrub_session: no snapshot of before may be kept any more
-UPDATE sessions SET scrubbed = position + ?2 WHERE number = ?1
+UPDATE sessions SET scrubbed = (SELECT position FROM heads WHERE heads.number = ?1) + ?2 WHERE number = ?1
 
 -- add_event: one event; if its id is on record already, nothing
 INSERT INTO events (key, id, kind, v, at, by, run, because, tier, salt, payload_hash, hash, encoding, payload)
@@ -196,15 +188,15 @@ FROM sessions JOIN snapshots ON session = number WHERE id = ?1 AND view = ?2
 
 -- glance_by_name: the session of a name in a project, with the kept snapshot of a view
 SELECT number, name, status, s.position, forked_at, snapshots.position, snapshots.hash, body
-FROM sessions AS s LEFT JOIN snapshots ON session = number AND view = ?3 WHERE project = ?1 AND name = ?2
+FROM heads AS s LEFT JOIN snapshots ON session = number AND view = ?3 WHERE project = ?1 AND name = ?2
 
 -- glance_by_id: the same by the session's id
 SELECT number, name, status, s.position, forked_at, snapshots.position, snapshots.hash, body
-FROM sessions AS s LEFT JOIN snapshots ON session = number AND view = ?3 WHERE id = ?2
+FROM heads AS s LEFT JOIN snapshots ON session = number AND view = ?3 WHERE id = ?2
 
 -- glance_at_live: the same of the live sessions of a project; more than one is too many
 SELECT number, name, status, s.position, forked_at, snapshots.position, snapshots.hash, body
-FROM sessions AS s LEFT JOIN snapshots ON session = number AND view = ?3
+FROM heads AS s LEFT JOIN snapshots ON session = number AND view = ?3
 WHERE project = ?1 AND status IN ('open', 'active', 'paused', 'resumed') LIMIT 2
 
 -- glance_by_link: the same of the session that has a conversation on record, a live one first; and whose it is
@@ -227,7 +219,7 @@ DELETE FROM snapshots
 
 -- behind: sessions with events that search has not indexed yet
 SELECT s.number, s.id, coalesce(i.position, s.forked_at), s.position
-FROM sessions AS s LEFT JOIN indexed AS i ON i.session = s.number
+FROM heads AS s LEFT JOIN indexed AS i ON i.session = s.number
 WHERE s.position > coalesce(i.position, s.forked_at)
     AND (?1 IS NULL OR s.project = ?1) AND (?2 IS NULL OR s.id = ?2)
 ORDER BY s.number

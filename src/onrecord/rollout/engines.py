@@ -1,0 +1,305 @@
+"""Engines: how SGLang and vLLM are asked for a turn by its token ids, and what their replies say, in one form.
+
+    client's request ──> `upstream_request` ──> engine ──> `read_reply` ──> Reply ──> the trajectory
+
+A reply counts only when every sampled token has its id and its logprob. One that lacks them is refused as a whole
+(`BadReply`): a guessed token poisons training. An abort is no bad reply: it is an answer with finish `abort`, whatever
+it carries besides, also a call that could be parsed and also nothing at all.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import BadReply, InvalidInput
+from onrecord.rollout.turns import ABORT, ERROR, LENGTH, STOP, TOOL_CALLS, Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onrecord.rollout.turns import Span
+
+SGLANG, VLLM, VLLM_COMPLETIONS = "sglang", "vllm", "vllm-completions"
+DIALECTS = (SGLANG, VLLM, VLLM_COMPLETIONS)
+"""`vllm` asks the chat endpoint: the engine parses tool calls, and must take `prompt_token_ids` (what it took is
+checked). `vllm-completions` asks the completions endpoint, which takes ids in every version; calls are parsed here."""
+
+FINISHES = {
+    "stop": STOP, "tool_calls": TOOL_CALLS, "function_call": TOOL_CALLS, "length": LENGTH, "abort": ABORT,
+    "error": ERROR, "content_filter": ERROR,
+}  # fmt: skip
+TOKEN_ID_LIMIT = 2**31 - 1
+"""Token ids fit into the int32 arrays of a sample."""
+CAUSE_LIMIT = 500
+"""How much of an engine's words about an abort is kept, in characters."""
+SIDE_PAYLOADS = ("routed_experts",)
+"""What an engine may say about a turn besides its tokens, and a trainer wants with them."""
+_PROXY_ONLY = ("stream", "stream_options", "input_ids", "prompt_token_ids", "n")
+_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
+_TOKEN_ID = re.compile(r"token_id:(\d{1,10})\Z")
+
+
+def endpoint(dialect: str) -> str:
+    """The path of the engine that takes this dialect's requests."""
+    return "/v1/completions" if dialect == VLLM_COMPLETIONS else "/v1/chat/completions"
+
+
+def upstream_request(dialect: str, request: dict[str, Any], prompt_ids: Sequence[int], done: int = 0) -> dict[str, Any]:
+    """The engine's request for a client's: never streamed, one choice, ids in, ids and logprobs out.
+
+    `done` is how many tokens of the answer are the end of the prompt already; the token limit counts them.
+    """
+    body = {name: value for name, value in request.items() if name not in _PROXY_ONLY}
+    body["stream"] = False
+    for limit in ("max_tokens", "max_completion_tokens"):
+        if done and isinstance(body.get(limit), int):
+            body[limit] -= done
+    if dialect == VLLM_COMPLETIONS:
+        for name in ("messages", "tools", "tool_choice", "top_logprobs", "parallel_tool_calls", "response_format"):
+            body.pop(name, None)
+        if "max_completion_tokens" in body:
+            body["max_tokens"] = body.pop("max_completion_tokens")
+        return body | {"prompt": list(prompt_ids), "logprobs": 0, "return_token_ids": True, "add_special_tokens": False}
+    body["logprobs"] = True
+    if dialect == SGLANG:
+        return body | {"input_ids": list(prompt_ids), "return_meta_info": True, "return_prompt_token_ids": True}
+    body |= {"prompt_token_ids": list(prompt_ids), "return_token_ids": True, "return_tokens_as_token_ids": True}
+    return body
+
+
+def token_limit(request: dict[str, Any]) -> int | None:
+    """How many tokens the client lets one answer have."""
+    limits = [request.get(name) for name in ("max_completion_tokens", "max_tokens")]
+    return next((limit for limit in limits if isinstance(limit, int) and not isinstance(limit, bool)), None)
+
+
+def check_request(request: Any) -> dict[str, Any]:
+    """A client's request if it can be a turn: an object with messages, for one answer."""
+    if not isinstance(request, dict):
+        raise InvalidInput("a chat request is a JSON object")
+    messages = request.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise InvalidInput("a chat request has a list of messages, and at least one")
+    for place, message in enumerate(messages):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise InvalidInput(f"message {place} is no object with a role")
+    if request.get("n", 1) not in (1, None) or isinstance(request.get("n"), bool):
+        raise InvalidInput("a turn has one answer; n is 1", hint="open a session for each sample")
+    tools = request.get("tools")
+    if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
+        raise InvalidInput("tools is a list of objects")
+    limit = token_limit(request)
+    if limit is not None and limit < 1:
+        raise InvalidInput("an answer may have at least one token")
+    return request
+
+
+def load_json(text: bytes) -> Any:
+    """JSON as the standard has it, or `ValueError`: no NaN, no Infinity, nothing nested without end."""
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is not JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None) -> Reply:
+    """The reply in one form, or `BadReply` saying what is wrong with it. `sent` are the ids the engine was given."""
+    choice = _only_choice(body)
+    meta = choice.get("meta_info")
+    meta = meta if isinstance(meta, dict) else {}
+    finish, cause = _finish(choice, meta)
+    if dialect == SGLANG:
+        output_ids, logprobs = _sglang_output(meta, finish)
+    else:
+        output_ids, logprobs = _vllm_output(choice, finish)
+    message = _completion_message(choice) if dialect == VLLM_COMPLETIONS else _message(choice, finish)
+    usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
+    _check_length("completion_tokens", output_ids, meta, usage)
+    prompt_ids = _prompt_ids(body, choice)
+    if prompt_ids is None and finish != ABORT and dialect != SGLANG:
+        raise BadReply("the engine did not say which ids it read", hint="it must know return_token_ids")
+    if finish != ABORT or "prompt_tokens" in meta or prompt_ids is not None:
+        # An abort in the waiting queue has read nothing yet, and says so by leaving the count out.
+        read = prompt_ids if prompt_ids is not None else sent
+        if read is not None:
+            _check_length("prompt_tokens", read, meta, {} if finish == ABORT else usage)
+    if dialect == VLLM_COMPLETIONS and message and message.get("tool_calls") and finish == STOP:
+        finish = TOOL_CALLS
+    version = next((at["weight_version"] for at in (meta, choice, body) if at.get("weight_version") is not None), None)
+    found = {name: at[name] for name in SIDE_PAYLOADS for at in (choice, meta) if at.get(name) is not None}
+    response_id = body.get("id")
+    return Reply(
+        message, output_ids, logprobs, finish, prompt_ids,
+        ((str(version), len(output_ids)),) if version is not None and output_ids else (),
+        cause, response_id if isinstance(response_id, str) else "", side_payloads=found,
+    )  # fmt: skip
+
+
+def joined(first: Reply, then: Reply) -> Reply:
+    """One reply of two: the second was given the ids of the first behind the prompt, and went on from there."""
+    heard, said = first.message or {}, then.message or {}
+    message = {"role": "assistant", **said}
+    for name in ("content", "reasoning_content"):
+        parts = [part for part in (heard.get(name), said.get(name)) if isinstance(part, str)]
+        if parts:
+            message[name] = "".join(parts)
+    calls = [*(heard.get("tool_calls") or []), *(said.get("tool_calls") or [])]
+    if calls:
+        message["tool_calls"] = calls
+    elif isinstance(message.get("content"), str):
+        message = with_calls(message)  # the engine saw each half of a call, and neither is one
+    prompt_ids, done = then.prompt_ids, list(first.output_ids)
+    if prompt_ids is not None:
+        before = len(prompt_ids) - len(done)
+        if list(prompt_ids[before:]) != done:
+            raise BadReply("the engine did not go on from the ids it was given")
+        prompt_ids = prompt_ids[:before]
+    return then._replace(
+        message=message,
+        prompt_ids=prompt_ids,
+        output_ids=[*first.output_ids, *then.output_ids],
+        logprobs=[*first.logprobs, *then.logprobs],
+        finish=TOOL_CALLS if message.get("tool_calls") and then.finish == STOP else then.finish,
+        weight_versions=_versions(first, then),
+        side_payloads={},  # each half covers its own tokens only: better none than one that is too short
+    )
+
+
+def _versions(*halves: Reply) -> list[Span]:
+    """The weights that drew each half; where an engine tells for one half only, the other's have no name."""
+    if not any(half.weight_versions for half in halves):
+        return []
+    return [span for half in halves for span in half.weight_versions or (("", len(half.output_ids)),)]
+
+
+def with_calls(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with the calls its text holds between `<tool_call>` marks, if every one of them is well formed."""
+    text = message["content"]
+    calls = []
+    for number, found in enumerate(_CALL.findall(text)):
+        try:
+            call = load_json(found.encode())
+        except ValueError:
+            return message
+        if not isinstance(call.get("name"), str) or not isinstance(call.get("arguments", {}), dict):
+            return message
+        arguments = json.dumps(call.get("arguments", {}), ensure_ascii=False)
+        function = {"name": call["name"], "arguments": arguments}
+        calls.append({"id": f"call_{number}", "type": "function", "function": function})
+    if not calls:
+        return message
+    return message | {"content": _CALL.sub("", text).strip() or None, "tool_calls": calls}
+
+
+def _only_choice(body: Any) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise BadReply("the engine's reply is no JSON object")
+    choices = body.get("choices")
+    if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
+        raise BadReply("the engine's reply has not exactly one choice")
+    choice: dict[str, Any] = choices[0]
+    return choice
+
+
+def _finish(choice: dict[str, Any], meta: dict[str, Any]) -> tuple[str, str]:
+    """How the generation ended. An abort is one even where a parsed call made the choice say `tool_calls`."""
+    told = meta.get("finish_reason")
+    said = [choice.get("finish_reason"), told.get("type") if isinstance(told, dict) else told]
+    if ABORT in said:
+        words = told.get("message") if isinstance(told, dict) else None
+        return ABORT, str(words)[:CAUSE_LIMIT] if words else "abort"
+    finish = FINISHES.get(said[0]) if isinstance(said[0], str) else None
+    if finish is None:
+        raise BadReply(f"the engine ended with {said[0]!r:.80}, which is no known reason")
+    return finish, ""
+
+
+def _sglang_output(meta: dict[str, Any], finish: str) -> tuple[list[int], list[float]]:
+    rows = meta.get("output_token_logprobs")
+    if rows is None and finish == ABORT and not meta.get("completion_tokens"):
+        return [], []
+    if not isinstance(rows, list):
+        raise BadReply("the reply has no meta_info.output_token_logprobs", hint="the engine must know return_meta_info")
+    for place, row in enumerate(rows):
+        if not isinstance(row, list) or not row[1:]:
+            raise BadReply(f"output_token_logprobs[{place}] is no [logprob, id, text]")
+    return _ids([row[1] for row in rows], "output"), _logprobs([row[0] for row in rows])
+
+
+def _vllm_output(choice: dict[str, Any], finish: str) -> tuple[list[int], list[float]]:
+    listed = choice.get("logprobs")
+    listed = listed if isinstance(listed, dict) else {}
+    content = listed.get("content")
+    tokens: Any
+    scores: Any
+    if isinstance(content, list):
+        rows = [row if isinstance(row, dict) else {} for row in content]
+        tokens, scores = [row.get("token") for row in rows], [row.get("logprob") for row in rows]
+    else:
+        tokens, scores = listed.get("tokens"), listed.get("token_logprobs")
+    ids = choice.get("token_ids")
+    if ids is None and isinstance(tokens, list):
+        named = [_TOKEN_ID.match(token) if isinstance(token, str) else None for token in tokens]
+        ids = [int(found[1]) for found in named if found] if all(named) else None
+    if not ids and not scores and finish == ABORT:
+        return [], []
+    if not isinstance(ids, list):
+        raise BadReply("the choice has no token_ids", hint="the engine must know return_token_ids")
+    if not isinstance(scores, list):
+        raise BadReply("the choice has no logprobs")
+    if len(ids) != len(scores):
+        raise BadReply(f"the choice has {len(ids)} ids and {len(scores)} logprobs")
+    return _ids(ids, "output"), _logprobs(scores)
+
+
+def _message(choice: dict[str, Any], finish: str) -> dict[str, Any] | None:
+    message = choice.get("message")
+    if message is None and finish == ABORT:
+        return None  # it was cut off before there was one
+    if not isinstance(message, dict):
+        raise BadReply("the choice has no message")
+    kept = {name: value for name, value in message.items() if value is not None or name == "content"}
+    return {"role": "assistant", **kept}
+
+
+def _completion_message(choice: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(choice.get("text"), str):
+        raise BadReply("the choice has no text")
+    return with_calls({"role": "assistant", "content": choice["text"]})
+
+
+def _prompt_ids(body: dict[str, Any], choice: dict[str, Any]) -> list[int] | None:
+    for at in (choice, body):
+        if at.get("prompt_token_ids") is not None:
+            return _ids(at["prompt_token_ids"], "prompt")
+    return None
+
+
+def _check_length(name: str, ids: Sequence[int], *places: dict[str, Any]) -> None:
+    for place in places:
+        count = place.get(name)
+        if count is not None and (isinstance(count, bool) or count != len(ids)):
+            raise BadReply(f"the engine counted {count!r:.40} {name}; the reply has {len(ids)} of them")
+
+
+def _ids(values: Any, what: str) -> list[int]:
+    if not isinstance(values, list):
+        raise BadReply(f"the {what} ids are no list")
+    for place, value in enumerate(values):
+        if type(value) is not int or not 0 <= value <= TOKEN_ID_LIMIT:
+            raise BadReply(f"{what} id {place} is {value!r:.40}, which is no token id")
+    return values
+
+
+def _logprobs(values: list[Any]) -> list[float]:
+    for place, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise BadReply(f"logprob {place} is {value!r:.40}, which is no number")
+    return [float(value) for value in values]

@@ -1,0 +1,286 @@
+"""The lane of a rollout: the fold of its events into a trajectory, and the payloads those events carry.
+
+A turn is `turn.begun`, an `item.added` per new message and `tokens.recorded` of its prompt, in one durable step before
+the engine is called; then the reply's `item.added`, `tokens.recorded` of the output and `turn.committed` or
+`turn.aborted` in another. Live steps and replayed ones go through `apply`, so that a restart changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord.errors import AssemblyFailed, DamagedLog, InvalidInput, PayloadErased
+from onrecord.log.items import ROLES, to_items
+from onrecord.log.packed import pack_floats, pack_integers, unpack_floats, unpack_integers
+from onrecord.rollout.trajectory import LinearTrajectory, Prepared
+from onrecord.rollout.turns import ABORT, ABORTED, INCOMPLETE, INFRA, STATUS_OF, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from onrecord.log.events import Event
+    from onrecord.log.items import Item
+    from onrecord.rollout.matching import Message
+    from onrecord.rollout.trajectory import Policy
+    from onrecord.rollout.turns import Reply, Span
+
+PROMPT, OUTPUT = "prompt", "output"
+_EMPTY_PROMPT: dict[str, Any] = {"keep": 0, "ids": pack_integers(()), "origins": []}
+
+LANE_KINDS = (
+    "session.forked", "agent.joined", "agent.left", "turn.begun", "item.added", "tokens.recorded", "turn.committed",
+    "turn.aborted", "turn.recorded", "samples.frozen", "samples.acknowledged", "rollout.retired",
+)  # fmt: skip
+"""What the fold looks at."""
+
+
+class Frozen(NamedTuple):
+    """The samples of a lane, fixed for a trainer."""
+
+    position: int
+    digest: str
+    options: dict[str, Any]
+    """How they were made: the same options on the same log make the same bytes."""
+    samples: int
+
+
+@dataclass(slots=True)
+class OpenTurn:
+    """A turn that was begun and has not ended."""
+
+    id: str
+    position: int
+    base: int
+    fingerprint: str
+    appended: list[dict[str, Any]] = field(default_factory=list)
+    prompt: dict[str, Any] | None = None
+    message: dict[str, Any] | None = None
+    output: dict[str, Any] | None = None
+    erased: bool = False
+
+
+class Lane:
+    """One agent's line of turns with their ids: a trajectory, where it stands in the log, and the hand-off."""
+
+    def __init__(self, agent: str, policy: Policy | None = None) -> None:
+        self.agent = agent
+        self.trajectory = LinearTrajectory(policy)
+        self.position = 0
+        """The last event that is folded in."""
+        self.commits: list[int] = []
+        """The position that committed each turn of the trajectory."""
+        self.turns = 0
+        self.open: OpenTurn | None = None
+        self.frozen: Frozen | None = None
+        self.acknowledged: int = 0
+        self.retired: str | None = None
+        """Why the rollout is over, once it is."""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two folds mean the same; how far they have read is not part of it."""
+        return isinstance(other, Lane) and vars(self) | {"position": 0} == vars(other) | {"position": 0}
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def fold(self, events: Iterable[Event]) -> Lane:
+        """Fold events in, in order; those of other lanes are passed over."""
+        for event in events:
+            self.apply(event)
+        return self
+
+    def apply(self, event: Event) -> None:
+        """Fold one event in."""
+        if event.position <= self.position:
+            return
+        self.position = event.position
+        kind, data = event.kind, event.data if isinstance(event.data, dict) else {}
+        if kind == "session.forked":
+            # What came before is the parent's history; handing it over was the parent's affair.
+            self.frozen, self.acknowledged, self.retired = None, 0, None
+        elif kind == "rollout.retired":
+            self.retired = str(data.get("reason", ""))
+        elif event.by == self.agent:
+            try:
+                self._step(kind, event, data)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                raise DamagedLog(f"position {event.position} is no step of a rollout: {kind} says nonsense") from None
+
+    def _step(self, kind: str, event: Event, data: dict[str, Any]) -> None:
+        if kind == "turn.begun":
+            self._interrupt("another turn was begun")
+            self.turns += 1
+            self.open = OpenTurn(event.id, event.position, self._base(data), str(data.get("fingerprint", "")))
+        elif kind == "samples.frozen":
+            options = data.get("options", {})
+            self.frozen = Frozen(event.position, str(data.get("digest")), options, data.get("count", 0))
+        elif kind == "samples.acknowledged":
+            self.acknowledged = event.position
+        elif kind == "turn.recorded":
+            raise AssemblyFailed(f"position {event.position} of {self.agent!r} is a turn without token ids")
+        elif kind in ("agent.joined", "agent.left"):
+            self._interrupt("its process ended")
+        elif self.open is not None:
+            self._go_on(kind, self.open, event, data)
+
+    def _base(self, data: dict[str, Any]) -> int:
+        """How many committed turns stand up to the position a turn builds on."""
+        position = data.get("base", self.commits[-1] if self.commits else 0)
+        count = len(self.commits)
+        while count and self.commits[count - 1] > position:
+            count -= 1
+        return count
+
+    def _go_on(self, kind: str, turn: OpenTurn, event: Event, data: dict[str, Any]) -> None:
+        if event.data is None:
+            turn.erased = True
+        elif kind == "item.added":
+            if turn.prompt is None:
+                turn.appended.append(message_of(data["item"]))
+            else:
+                turn.message = message_of(data["item"])
+        elif kind == "tokens.recorded":
+            if data.get("part") == PROMPT:
+                turn.prompt = data
+            else:
+                turn.output = data
+        if kind == "turn.committed":
+            self._commit(turn, event)
+        elif kind == "turn.aborted":
+            self._give_up(turn, data)
+
+    def _commit(self, turn: OpenTurn, event: Event) -> None:
+        if turn.erased:
+            raise PayloadErased(f"the token ids of the turn committed at position {event.position} were erased")
+        if turn.prompt is None or turn.output is None or turn.message is None:
+            raise AssemblyFailed(f"position {event.position} of {self.agent!r} commits a turn without token ids")
+        kept = self.trajectory.anchors[turn.base - 1] if turn.base else 0
+        record = _record(turn, turn.output, "")
+        self.trajectory.advance(record, kept, turn.appended, turn.output.get("response", ""))
+        del self.commits[turn.base :]
+        self.commits.append(event.position)
+        self.open = None
+
+    def _give_up(self, turn: OpenTurn, data: dict[str, Any]) -> None:
+        reason = str(data.get("reason", ""))
+        if data.get("withdrawn"):
+            pass  # it came to nothing, and nothing of it stands
+        elif data.get("failed"):
+            self.trajectory.note_failure(_record(turn, {"status": INFRA}, reason))
+        else:
+            self.trajectory.append_provisional_record(_record(turn, turn.output or {"finish": ABORT}, reason))
+        self.open = None
+
+    def _interrupt(self, why: str) -> None:
+        if self.open is not None:
+            self.trajectory.note_failure(_record(self.open, {"status": INCOMPLETE}, why))
+            self.open = None
+
+    def standing(self) -> list[Record]:
+        """The turns as they would be handed over; one that is still open has no end on record."""
+        if self.open is None or self.trajectory.provisional is not None:
+            return self.trajectory.standing()
+        last = _record(self.open, {"status": INCOMPLETE}, "its end is not on record")
+        return [*self.trajectory.records[: last.base], last]
+
+
+def _record(turn: OpenTurn, output: dict[str, Any], cause: str) -> Record:
+    """The record of a turn, as its payloads say."""
+    prompt = output.get("prompt") or turn.prompt or _EMPTY_PROMPT
+    finish = output.get("finish", "")
+    return Record(
+        base=turn.base,
+        keep=prompt["keep"],
+        prompt=unpack_integers(prompt["ids"]),
+        output=unpack_integers(output["ids"]) if "ids" in output else array("i"),
+        logprobs=unpack_floats(output["logprobs"]) if "logprobs" in output else array("f"),
+        status=output["status"] if "status" in output else STATUS_OF.get(finish, ABORTED),
+        finish=finish,
+        cause=output.get("cause", cause),
+        origins=_pairs(prompt["origins"]),
+        weight_versions=_pairs(output.get("weights", ())),
+        fingerprint=turn.fingerprint,
+        message=turn.message,
+        response_id=output.get("response_id", ""),
+        side_payloads=output.get("side", {}),
+    )
+
+
+def _pairs(listed: Sequence[Any]) -> tuple[Span, ...]:
+    return tuple((mark, count) for mark, count in listed)
+
+
+# The payloads
+
+
+def prompt_payload(prepared: Prepared) -> dict[str, Any]:
+    """The ids of a prompt that are new, on record before the engine sees them."""
+    return {"part": PROMPT} | _prompt(prepared.keep, prepared.tail, prepared.origins)
+
+
+def output_payload(prepared: Prepared, record: Record, reply: Reply) -> dict[str, Any]:
+    """What a reply adds; the prompt again only where the engine saw another one than was prepared."""
+    payload = {
+        "part": OUTPUT,
+        "ids": pack_integers(record.output),
+        "logprobs": pack_floats(record.logprobs),
+        "finish": record.finish,
+        "cause": record.cause,
+    }
+    optional = {
+        "weights": [list(span) for span in record.weight_versions],
+        "response_id": record.response_id,
+        "response": reply.response,
+        "side": record.side_payloads,
+    }
+    if record.prompt is not prepared.tail:
+        optional["prompt"] = _prompt(record.keep, record.prompt, record.origins)
+    return payload | {name: value for name, value in optional.items() if value}
+
+
+def _prompt(keep: int, ids: array[int], origins: Sequence[Span]) -> dict[str, Any]:
+    return {"keep": keep, "ids": pack_integers(ids), "origins": [list(span) for span in origins]}
+
+
+def item_of(message: Message) -> Item:
+    """A message as an item of the transcript. What models and clients say is kept however odd it is."""
+    plain = dict(message)
+    if isinstance(plain.get("content"), str):
+        if plain.keys() == {"role", "content"} and plain["role"] in ("system", "user", "assistant"):
+            return plain
+        known = plain.keys() == {"role", "content", "tool_call_id"} and isinstance(plain["tool_call_id"], str)
+        if known and plain["role"] == "tool":
+            # Without a second copy of what may be long; `message_of` puts it back together.
+            return {"role": "tool", "call": plain["tool_call_id"], "content": plain["content"]}
+    try:
+        (item,) = to_items(plain, "openai")
+    except InvalidInput:
+        role, content = plain.get("role"), plain.get("content")
+        item = {"role": role if role in ROLES else "user", "content": content if isinstance(content, str) else None}
+        item["verbatim"] = {"format": "openai", "message": plain, "spans": 1}
+        if role == "tool":
+            item["call"] = str(plain.get("tool_call_id") or "")
+    if not all(map(_is_sorted, plain.values())):
+        # A payload's keys are sorted; the order in which a template would write them is kept as text.
+        item["verbatim"]["spelled"] = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    return item
+
+
+def message_of(item: Item) -> dict[str, Any]:
+    """The message an item was made of, as it was stored."""
+    kept = item.get("verbatim")
+    if isinstance(kept, dict):
+        message: dict[str, Any] = json.loads(kept["spelled"]) if "spelled" in kept else dict(kept["message"])
+        return message
+    if item.get("role") == "tool":
+        return {"content": item.get("content"), "role": "tool", "tool_call_id": item.get("call")}
+    return item
+
+
+def _is_sorted(value: Any) -> bool:
+    if isinstance(value, dict):
+        names = list(value)
+        return names == sorted(names) and all(map(_is_sorted, value.values()))
+    return all(map(_is_sorted, value)) if isinstance(value, list) else True

@@ -1,0 +1,220 @@
+"""Matching: whether a message of a request is the one that is stored, though it may be spelled differently.
+
+A matcher is one of the names below, or a callable that is given both messages and returns a bool. On a match the
+stored spelling wins, so how loose a matcher is decides only what counts as the same conversation.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal, InvalidOperation
+from operator import and_, eq
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Message = Mapping[str, Any]
+    Matcher = Callable[[Message, Message], bool]
+    Key = tuple[Any, ...]
+
+STRICT, LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY = "strict", "loose_tool_call", "role_content_only"
+
+
+class Matching:
+    """The messages that are stored, and one way to tell whether a request begins with them.
+
+    Comparing costs next to nothing where a message is spelled as it is stored; what a matcher takes from a stored
+    message that is spelled differently is worked out once.
+    """
+
+    def __init__(self, matcher: str | Matcher = STRICT) -> None:
+        if not callable(matcher) and matcher not in _KEYS:
+            raise InvalidInput(f"a matcher is a callable or one of {', '.join(_KEYS)}, not {matcher!r}")
+        self._matcher = matcher
+        self._stored: list[Message] = []
+        self._exact: list[bool] = []
+        self._keys: list[Key | None] = []
+
+    def replace(self, start: int, messages: Sequence[Message]) -> None:
+        """Store these messages in place of all from `start` on."""
+        self._stored[start:] = messages
+        self._exact[start:] = [_is_exact(message) for message in messages]
+        self._keys[start:] = [None] * len(messages)
+
+    def length(self, given: Sequence[Message]) -> int:
+        """How many messages at the beginning of a request are the stored ones."""
+        shared = min(len(self._stored), len(given))
+        equal: list[bool] = [False] * shared
+        if not callable(self._matcher):
+            # Most of a request is what it was the last time: this finds out without a step of Python per message,
+            # and at the cost of a glance where the messages are the stored ones themselves.
+            if self._stored[:shared] == given[:shared] and all(self._exact[:shared]):
+                return shared
+            equal = list(map(and_, map(eq, self._stored, given), self._exact))
+        for index in range(equal.index(False) if False in equal else shared, shared):
+            if not equal[index] and not self._same(index, given[index]):
+                return index
+        return shared
+
+    def _same(self, index: int, given: Message) -> bool:
+        stored = self._stored[index]
+        if not isinstance(given, dict):
+            return False
+        if callable(self._matcher):
+            verdict = self._matcher(stored, given)
+            if verdict is not True and verdict is not False:
+                raise InvalidInput(f"a matcher returns a bool, not {type(verdict).__name__}")
+            return verdict
+        if same_json(stored, given):
+            return True
+        key = self._keys[index]
+        if key is None:
+            key = self._keys[index] = _KEYS[self._matcher](stored)
+        try:
+            return key == _KEYS[self._matcher](given)
+        except RecursionError:
+            return False  # brackets a thousand deep, spelled differently: nobody is served by finding out
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether `==` alone tells this value from every other: no number is in it, so no 1 that equals 1.0 and true."""
+    if isinstance(value, dict):
+        return all(map(_is_exact, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_exact, value))
+    return value is None or isinstance(value, str)
+
+
+def as_stored(message: Message) -> dict[str, Any]:
+    """A copy that nobody else changes. Its fields are in order; inside them the order is the client's.
+
+    A template may write out what is inside a message, arguments of a call for instance, so their order is part of the
+    prompt: the same for the first try, a retry and a process that starts again.
+    """
+    return {name: _copied(message[name]) for name in sorted(message, key=str)}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copied(part) for name, part in value.items()}
+    return [_copied(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON; unlike `==`, 1, 1.0 and true are three different things."""
+    if type(one) is not type(other):
+        return False
+    if type(one) is dict:
+        return len(one) == len(other) and all(
+            name in other and same_json(value, other[name]) for name, value in one.items()
+        )
+    if type(one) is list:
+        return len(one) == len(other) and all(map(same_json, one, other))
+    return bool(one == other)
+
+
+def canonical(value: Any) -> str:
+    """One text for every spelling of the same JSON value."""
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise InvalidInput(f"a message is JSON: {problem}") from None
+
+
+def _strict_key(message: Message) -> Key:
+    calls = [_without_index(call) for call in _calls(message)]
+    return (*_role_content_key(message), _reasoning(message), canonical(calls))
+
+
+def _loose_key(message: Message) -> Key:
+    calls = []
+    for call in map(_without_index, _calls(message)):
+        rest = call
+        function = call.get("function") if isinstance(call, dict) else None
+        arguments: Any = None
+        if isinstance(function, dict) and "arguments" in function:
+            arguments = _meaning(function["arguments"])
+            rest = call | {"function": {name: value for name, value in function.items() if name != "arguments"}}
+        calls.append((canonical(rest), arguments))
+    return (*_role_content_key(message), _reasoning(message), tuple(calls))
+
+
+def _role_content_key(message: Message) -> Key:
+    return message.get("role"), _filled(message.get("content"))
+
+
+_KEYS: dict[str, Callable[[Message], Key]] = {
+    STRICT: _strict_key,
+    LOOSE_TOOL_CALL: _loose_key,
+    ROLE_CONTENT_ONLY: _role_content_key,
+}
+
+
+def _filled(value: Any) -> str | None:
+    """A value as text that can be compared; None, "" and [] all say nothing."""
+    return None if value is None or value in ("", []) else canonical(value)
+
+
+def _reasoning(message: Message) -> str | None:
+    return _filled(message.get("reasoning_content") or message.get("reasoning"))
+
+
+def _calls(message: Message) -> list[Any]:
+    calls = message.get("tool_calls")
+    return calls if isinstance(calls, list) else [calls] if calls else []
+
+
+def _without_index(call: Any) -> Any:
+    return {name: value for name, value in call.items() if name != "index"} if isinstance(call, dict) else call
+
+
+def _meaning(arguments: Any) -> Any:
+    """What arguments say, whatever their spelling; text that is no JSON means itself."""
+    text = arguments if isinstance(arguments, str) else canonical(arguments)
+    try:
+        return _read(text)
+    except (ValueError, RecursionError):
+        return "text", text
+
+
+def _read(text: str) -> Any:
+    value = json.loads(
+        text, object_pairs_hook=_object, parse_int=_integer, parse_float=_number, parse_constant=_constant
+    )
+    return _tagged(value)
+
+
+def _tagged(value: Any) -> Any:
+    """A value that equals only what has the same type too."""
+    if isinstance(value, list):
+        return "list", tuple(_tagged(part) for part in value)
+    return value if isinstance(value, tuple) else (type(value).__name__, value)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Any:
+    # The sort is stable: a name that is given twice keeps both values, in their order.
+    return "object", tuple((name, _tagged(value)) for name, value in sorted(pairs, key=lambda pair: pair[0]))
+
+
+def _integer(literal: str) -> Any:
+    return "integer", literal
+
+
+def _constant(literal: str) -> Any:
+    return "constant", literal
+
+
+def _number(literal: str) -> Any:
+    """A number with all its digits: nothing is rounded, nothing overflows to infinity."""
+    try:
+        sign, digits, exponent = Decimal(literal).as_tuple()
+    except InvalidOperation:
+        return "number", literal
+    if not any(digits):
+        return "number", (sign, (0,), 0)
+    while digits[-1] == 0 and isinstance(exponent, int):
+        digits, exponent = digits[:-1], exponent + 1
+    return "number", (sign, digits, exponent)

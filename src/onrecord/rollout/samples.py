@@ -1,0 +1,224 @@
+"""Samples: what a trainer gets of a trajectory. Arrays in one pass over the turns, however many there are.
+
+A sample's tokens are input and output ids; the loss mask is 1 on what was sampled and 0 elsewhere; logprobs are 0.0
+where nothing was sampled. Merged, each turn goes on from the ids of the one before, and the merge stops at and
+includes the first turn that is not COMPLETED: its status is the sample's. Nothing else decides a status.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onrecord.errors import AssemblyFailed, InvalidInput
+from onrecord.rollout.turns import COMPLETED, ORIGINS, SAMPLED, TRUNCATED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from onrecord.rollout.turns import Record
+
+_NUMBERED = {origin: bytes([number]) for number, origin in enumerate(ORIGINS)}
+
+
+@dataclass(slots=True, eq=False)
+class Sample:
+    """One training sample."""
+
+    session: str
+    index: int
+    """Its number among the samples of its session."""
+    status: str
+    tokens: NDArray[np.int32]
+    loss_mask: NDArray[np.uint8]
+    logprobs: NDArray[np.float32]
+    provenance: NDArray[np.uint8]
+    """Where each id comes from, as a number into `turns.ORIGINS`."""
+    turn_ends: list[int]
+    """How many tokens there are at the end of each of its turns."""
+    finish: str
+    cause: str
+    weight_versions: list[tuple[str, int, int]] = field(default_factory=list)
+    """(version, start, end) of the tokens those weights drew."""
+    side_payloads: dict[str, list[Any] | None] = field(default_factory=dict)
+    """Of each name, one per turn; None where a turn lacks it."""
+
+    @property
+    def prompt_length(self) -> int:
+        """How many tokens stand before the first sampled one (all of them if none was sampled)."""
+        return int(self.loss_mask.argmax()) if self.loss_mask.any() else len(self.tokens)
+
+    def about(self) -> dict[str, Any]:
+        """Everything but the arrays, as JSON."""
+        return {
+            "session": self.session, "index": self.index, "status": self.status, "length": len(self.tokens),
+            "turn_ends": self.turn_ends, "finish": self.finish, "cause": self.cause,
+            "weight_versions": [list(span) for span in self.weight_versions], "side_payloads": self.side_payloads,
+        }  # fmt: skip
+
+
+def assemble(
+    records: Sequence[Record], *, session: str = "", merge: bool = True, max_seq_len: int | None = None
+) -> list[Sample]:
+    """The samples of a line of turns: merged into one, or one per turn.
+
+    `max_seq_len` leaves out whole turns from the end first; a first turn that is too long by itself is cut.
+    """
+    if max_seq_len is not None and (isinstance(max_seq_len, bool) or max_seq_len < 1):
+        raise InvalidInput(f"max_seq_len is at least 1, not {max_seq_len}")
+    if not records:
+        raise AssemblyFailed("there is no turn on record to make a sample of")
+    _check_line(records)
+    if merge:
+        return [_merged(_until_unfinished(records), session, max_seq_len)]
+    return [_single(records, number, session, max_seq_len) for number in range(len(records))]
+
+
+def _check_line(records: Sequence[Record]) -> None:
+    length = 0
+    for number, record in enumerate(records):
+        if record.base != number or record.keep > length:
+            raise AssemblyFailed(f"turn {number} does not go on from the one before")
+        length = record.length
+
+
+def _until_unfinished(records: Sequence[Record]) -> Sequence[Record]:
+    """The turns up to and including the first that was not completed."""
+    for number, record in enumerate(records):
+        if record.status != COMPLETED:
+            return records[: number + 1]
+    return records
+
+
+def _merged(records: Sequence[Record], session: str, max_seq_len: int | None) -> Sample:
+    kept = len(records)
+    while max_seq_len is not None and kept > 1 and records[kept - 1].length > max_seq_len:
+        kept -= 1
+    arrays = _Arrays(records[:kept], first_sampled=0)
+    sample = _sample(records[:kept], arrays, session, 0, cut=kept < len(records))
+    return sample if max_seq_len is None else _cut(sample, max_seq_len)
+
+
+def _single(records: Sequence[Record], number: int, session: str, max_seq_len: int | None) -> Sample:
+    """One turn by itself: everything before its output is its prompt, drawn by no weights that count here."""
+    line = records[: number + 1]
+    sample = _sample(line, _Arrays(line, first_sampled=number), session, number, cut=False)
+    sample.turn_ends = sample.turn_ends[-1:]
+    return sample if max_seq_len is None else _cut(sample, max_seq_len)
+
+
+def _sample(records: Sequence[Record], arrays: _Arrays, session: str, index: int, *, cut: bool) -> Sample:
+    last = records[-1]
+    ours = records[arrays.first_sampled :]
+    return Sample(
+        session, index, TRUNCATED if cut else last.status, arrays.tokens, arrays.loss_mask, arrays.logprobs,
+        arrays.provenance, arrays.turn_ends, last.finish, last.cause, arrays.weights, _side_payloads(ours),
+    )  # fmt: skip
+
+
+class _Arrays:
+    """The ids of a line of turns put together: room is made once, and each id is copied once."""
+
+    def __init__(self, records: Sequence[Record], first_sampled: int) -> None:
+        self.first_sampled = first_sampled
+        self.turn_ends: list[int] = []
+        self.weights: list[tuple[str, int, int]] = []
+        room, length = max(record.length for record in records), records[-1].length
+        tokens, mask, logprobs, origins = bytearray(4 * room), bytearray(room), bytearray(4 * room), bytearray(room)
+        self._tokens, self._logprobs = memoryview(tokens).cast("i"), memoryview(logprobs).cast("f")
+        self._mask, self._origins = memoryview(mask), memoryview(origins)
+        for number, record in enumerate(records):
+            self._put(record, sampled=number >= first_sampled)
+        self.tokens = np.frombuffer(tokens, np.int32)[:length]
+        self.loss_mask = np.frombuffer(mask, np.uint8)[:length]
+        self.logprobs = np.frombuffer(logprobs, np.float32)[:length]
+        self.provenance = np.frombuffer(origins, np.uint8)[:length]
+
+    def _put(self, record: Record, *, sampled: bool) -> None:
+        start, end, drawn = record.keep, record.length, len(record.output)
+        middle = end - drawn
+        if self.turn_ends and self.turn_ends[-1] > start:
+            self._trim(start)
+        self._tokens[start:middle] = record.prompt
+        self._tokens[middle:end] = record.output
+        if sampled:
+            self._mask[middle:end] = b"\1" * drawn
+            self._logprobs[middle:end] = record.logprobs
+            at = middle
+            for version, count in record.weight_versions:
+                self.weights.append((version, at, at + count))
+                at += count
+        at = start
+        for origin, count in (*record.origins, (SAMPLED, drawn)):
+            self._origins[at : at + count] = _NUMBERED[origin] * count
+            at += count
+        self.turn_ends.append(end)
+
+    def _trim(self, start: int) -> None:
+        """Ids from here on are replaced by a later turn: nothing of them stays, and no turn ends behind them."""
+        behind = self.turn_ends[-1] - start
+        self._mask[start : start + behind] = bytes(behind)
+        self._logprobs[start : start + behind] = array("f", bytes(4 * behind))
+        number = len(self.turn_ends)
+        while number and self.turn_ends[number - 1] > start:
+            number -= 1
+            self.turn_ends[number] = start
+        while self.weights and self.weights[-1][2] > start:
+            version, at, _end = self.weights.pop()
+            if at < start:
+                self.weights.append((version, at, start))
+
+
+def _side_payloads(records: Iterable[Record]) -> dict[str, list[Any] | None]:
+    turns = list(records)
+    names = sorted({name for record in turns for name in record.side_payloads})
+    return {
+        name: [record.side_payloads[name] for record in turns]
+        if all(name in record.side_payloads for record in turns)
+        else None
+        for name in names
+    }
+
+
+def _cut(sample: Sample, length: int) -> Sample:
+    """A sample that is one turn and too long by itself."""
+    if len(sample.tokens) <= length:
+        return sample
+    sample.tokens, sample.loss_mask = sample.tokens[:length], sample.loss_mask[:length]
+    sample.logprobs, sample.provenance = sample.logprobs[:length], sample.provenance[:length]
+    sample.turn_ends = [min(end, length) for end in sample.turn_ends]
+    sample.weight_versions = [
+        (version, start, min(end, length)) for version, start, end in sample.weight_versions if start < length
+    ]
+    sample.status = TRUNCATED if sample.status == COMPLETED else sample.status
+    return sample
+
+
+def digest_of(samples: Sequence[Sample]) -> str:
+    """What identifies samples, whatever file they travel in: every bit of every array, and all that is said of them."""
+    digest = sha256(b"onrecord/samples/1\0")
+    for sample in samples:
+        about = json.dumps(sample.about(), sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+        digest.update(len(about).to_bytes(8, "little") + about)
+        for values, kind in (
+            (sample.tokens, "<i4"), (sample.loss_mask, "u1"), (sample.logprobs, "<f4"), (sample.provenance, "u1"),
+        ):  # fmt: skip
+            digest.update(np.ascontiguousarray(values, kind).tobytes())
+    return digest.hexdigest()
+
+
+def check_digest(samples: Sequence[Sample], digest: str) -> None:
+    """Refuse to hand out anything but what was frozen."""
+    found = digest_of(samples)
+    if found != digest:
+        raise AssemblyFailed(
+            f"the samples made now have the digest {found}, not the frozen {digest}",
+            hint="onrecord verify tells whether the log is damaged",
+        )

@@ -1,0 +1,317 @@
+"""The routes of the recording proxy.
+
+    POST   /sessions                              a new session
+    GET    /sessions/{id}                         its record; ?tokens=true with the ids
+    DELETE /sessions/{id}                         give it up
+    POST   /sessions/{id}/v1/chat/completions     a turn
+    POST   /sessions/{id}/samples                 freeze and read its samples; {"acknowledge": digest} hands them over
+    GET    /health, /metrics
+
+A turn runs on its own: it goes on when its client hangs up, so that what was generated is on record and the same
+request gets it. Everything that may take long or wait for the disk happens on threads; the loop is always free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from onrecord.aio import settled
+from onrecord.errors import (
+    InvalidInput,
+    LeaseLost,
+    OnrecordError,
+    ProxyBusy,
+    SessionClosed,
+    SessionErased,
+    SessionNotFound,
+    SessionRetired,
+    StoreError,
+    TooLarge,
+    TurnConflict,
+)
+from onrecord.log.head import refuse_ended
+from onrecord.log.names import is_ulid, make_ulid
+from onrecord.machine import entropy
+from onrecord.rollout.engines import check_request, load_json
+from onrecord.rollout.matching import canonical
+from onrecord.rollout.recording import POLICY_AGENT, refuse_retired
+from onrecord.rollout.server.answers import problem, problem_of, respond
+from onrecord.rollout.server.chat import Chat
+from onrecord.rollout.server.guard import Guard
+from onrecord.rollout.server.live import load, read
+from onrecord.rollout.server.metrics import CONTENT_TYPE, Metrics
+from onrecord.rollout.server.shelf import Shelf
+from onrecord.rollout.server.upstream import Refusal, Upstream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from starlette.requests import Request
+
+    from onrecord.rollout.server.live import Live
+    from onrecord.rollout.server.settings import Settings
+    from onrecord.rollout.trajectory import Policy
+    from onrecord.rollout.turns import Tokenizer
+    from onrecord.session.records import Records
+
+    Turn = asyncio.Task[str | Refusal]
+
+T = TypeVar("T")
+TAKEOVER_HEADER = "onrecord-takeover"
+"""A client that knows better than the lease sends it with `true`: the lane is taken from whoever holds it."""
+SAMPLE_OPTIONS = ("merge", "max_seq_len")
+LARGE_BODY = 64 * 1024
+"""From so many bytes on, a request is parsed on a thread."""
+_MOVED_ON = (LeaseLost, SessionClosed, SessionErased, SessionRetired, StoreError)
+"""Errors after which what is in memory may not be what is on record."""
+
+
+class Proxy:
+    """One recording proxy: its sessions, its engine, its routes."""
+
+    def __init__(self, records: Records, tokenizer: Tokenizer, settings: Settings, policy: Policy) -> None:
+        self.records = records
+        self.settings = settings.checked()
+        self.policy = policy
+        self.metrics = Metrics()
+        self.upstream = Upstream(settings)
+        self.chat = Chat(settings, self.upstream, self.metrics, records.clock)
+        bring = partial(load, records, tokenizer=tokenizer, policy=policy, lease_seconds=settings.lease_seconds)
+        self.shelf = Shelf(bring, settings.memory_sessions, self.metrics)
+        self.draining = False
+        self._turns: set[Turn] = set()
+        self._stop_at = 0.0
+
+    def application(self) -> Starlette:
+        """The proxy as an ASGI application."""
+        routes = [
+            Route("/health", self.health),
+            Route("/metrics", self.show_metrics),
+            Route("/sessions", self.create, methods=["POST"]),
+            Route("/sessions/{id}", self.show, methods=["GET"]),
+            Route("/sessions/{id}", self.delete, methods=["DELETE"]),
+            Route("/sessions/{id}/samples", self.samples, methods=["POST"]),
+            Route("/sessions/{id}/v1/chat/completions", self.complete, methods=["POST"]),
+        ]
+        handlers: dict[Any, Callable[..., Any]] = {
+            OnrecordError: _refused, HTTPException: _no_such_route, ClientDisconnect: _gone, Exception: _broken,
+        }  # fmt: skip
+        guard = Middleware(Guard, settings=self.settings)
+        return Starlette(routes=routes, exception_handlers=handlers, middleware=[guard], lifespan=self._lifespan)
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        yield
+        await self.drain()
+
+    def stop_taking(self) -> None:
+        """Take no more turns: those under way have until the end of the drain."""
+        if not self.draining:
+            self.draining = True
+            self._stop_at = asyncio.get_running_loop().time() + self.settings.drain_seconds
+
+    def hurry(self) -> None:
+        """End the turns under way where they are: on record they have begun and not ended."""
+        for turn in self._turns:
+            turn.cancel()
+
+    async def drain(self) -> None:
+        """Let turns under way come to their end, for a while; then put every session away in order."""
+        self.stop_taking()
+        if self._turns:
+            left = max(0.0, self._stop_at - asyncio.get_running_loop().time())
+            _done, late = await asyncio.wait(self._turns, timeout=left)
+            self.hurry()
+            await asyncio.gather(*late, return_exceptions=True)
+        await self.shelf.clear()
+        await self.upstream.close()
+
+    # Routes
+
+    async def health(self, _request: Request) -> Response:
+        """Whether it is there. It waits for nothing."""
+        status = "draining" if self.draining else "ok"
+        return JSONResponse({"status": status, "turns_in_flight": len(self._turns), "sessions": len(self.shelf)})
+
+    async def show_metrics(self, _request: Request) -> Response:
+        """What Prometheus reads."""
+        return Response(self.metrics.page(), media_type=CONTENT_TYPE)
+
+    async def create(self, request: Request) -> Response:
+        """A new session."""
+        asked = await self._body(request, empty=True)
+        metadata = asked.get("metadata", {})
+        if not isinstance(metadata, dict):
+            raise InvalidInput("metadata is an object")
+        name = asked.get("name") or f"rollout-{make_ulid(int(self.records.clock() * 1e3), entropy(10)).lower()}"
+        session = await settled(partial(self.records.create, name, agent=POLICY_AGENT, metadata=metadata))
+        return JSONResponse({"session_id": session.id, "name": name})
+
+    async def show(self, request: Request) -> Response:
+        """What is on record of a session."""
+        id = _session_id(request)
+        tokens = request.query_params.get("tokens", "").lower() in ("1", "true", "yes")
+        live = self.shelf.peek(id)
+        if live is not None:
+            return await settled(lambda: JSONResponse(live.describe(tokens=tokens)))
+        return await settled(lambda: JSONResponse(self._read(id, tokens=tokens)))
+
+    def _read(self, id: str, *, tokens: bool) -> dict[str, Any]:
+        session = self.records.get(id, agent=POLICY_AGENT)
+        refuse_retired(session)
+        refuse_ended(session.head)
+        return read(session, POLICY_AGENT, self.policy, tokens=tokens)
+
+    async def delete(self, request: Request) -> Response:
+        """Give a session up. A turn under way ends here too."""
+        live = await self._live(request)
+        if live.turn is not None:
+            live.turn.cancel()
+            await asyncio.wait([live.turn])
+        await self._on(live, settled(live.delete))
+        self.shelf.drop(live)
+        return Response(status_code=204)
+
+    async def samples(self, request: Request) -> Response:
+        """Freeze and read the samples; or, with their digest, take note that the trainer has them."""
+        asked = await self._body(request, empty=True)
+        live = await self._live(request)
+        digest = asked.get("acknowledge")
+        if digest is not None:
+            await self._on(live, settled(partial(live.acknowledge, str(digest))))
+            self.shelf.drop(live)
+            return JSONResponse({"session_id": live.id, "digest": digest, "retired": True})
+        unknown = set(asked) - set(SAMPLE_OPTIONS)
+        if unknown:
+            raise InvalidInput(f"samples know no option {min(unknown)!r:.80}", hint=", ".join(SAMPLE_OPTIONS))
+        return await self._on(live, settled(lambda: JSONResponse(live.samples(asked))))
+
+    async def complete(self, request: Request) -> Response:
+        """A turn of a session."""
+        try:
+            response = await self._complete(request)
+        except OnrecordError as error:
+            response = problem_of(error)
+        self.metrics.answers.labels(str(response.status_code)).inc()
+        return response
+
+    async def _complete(self, request: Request) -> Response:
+        if self.draining:
+            raise ProxyBusy("this proxy is about to stop")
+        asked = check_request(await self._body(request))
+        wanted = canonical({name: value for name, value in asked.items() if not name.startswith("stream")})
+        live = await self._live(request)
+        turn = live.turn
+        if turn is None:
+            turn = self._start(live, asked, wanted)
+        elif live.asked == wanted:
+            self.metrics.joined.inc()
+        else:
+            raise TurnConflict("another turn of this session is under way", hint="wait for its answer")
+        await asyncio.wait([turn])
+        if turn.cancelled() and self.draining:
+            raise ProxyBusy("this proxy stopped before the turn had ended")
+        if turn.cancelled():
+            raise SessionRetired("the session was deleted while its turn was under way")
+        answer = turn.result()
+        if isinstance(answer, Refusal):
+            return Response(answer.body, answer.status, headers=dict(answer.headers))
+        return respond(answer, asked)
+
+    # Behind them
+
+    def _start(self, live: Live, asked: dict[str, Any], wanted: str) -> Turn:
+        if len(self._turns) >= self.settings.turns_limit:
+            raise ProxyBusy(f"this proxy has {len(self._turns):,} turns under way, as many as it takes")
+        turn = asyncio.get_running_loop().create_task(self._on(live, self._turn(live, asked)))
+        live.turn, live.asked = turn, wanted
+        self._turns.add(turn)
+        self.metrics.in_flight.set(len(self._turns))
+
+        def ended(turn: Turn) -> None:
+            live.turn = live.asked = None
+            self._turns.discard(turn)
+            self.metrics.in_flight.set(len(self._turns))
+            if not turn.cancelled():
+                turn.exception()  # whoever waits for it is told; where nobody does any more, the record knows
+
+        turn.add_done_callback(ended)
+        return turn
+
+    async def _turn(self, live: Live, asked: dict[str, Any]) -> str | Refusal:
+        try:
+            return await self.chat.turn(live, asked)
+        except Exception:
+            if live.has_open_turn:  # its end could not be put on record: giving the lane back says that it has one
+                self.shelf.put_away(live)
+            raise
+
+    async def _on(self, live: Live, step: Awaitable[T]) -> T:
+        """A step on a session; where it leaves in doubt how the record stands, the session is read anew next time."""
+        live.users += 1
+        try:
+            return await step
+        except Exception as error:
+            if isinstance(error, _MOVED_ON) or not isinstance(error, OnrecordError):
+                self.shelf.put_away(live)
+            raise
+        finally:
+            live.users -= 1
+
+    async def _live(self, request: Request) -> Live:
+        takeover = request.headers.get(TAKEOVER_HEADER, "").lower() == "true"
+        return await self.shelf.get(_session_id(request), takeover=takeover)
+
+    async def _body(self, request: Request, *, empty: bool = False) -> dict[str, Any]:
+        """The body of a request, read up to the limit."""
+        limit, received = self.settings.body_limit, bytearray()
+        async for part in request.stream():
+            received += part
+            if len(received) > limit:
+                raise TooLarge(f"the body of a request has up to {limit:,} bytes")
+        if empty and not received:
+            return {}
+        parse = partial(load_json, bytes(received))
+        try:
+            asked = await settled(parse) if len(received) > LARGE_BODY else parse()
+        except ValueError as error:
+            raise InvalidInput(f"the body is no JSON: {error}") from None
+        if not isinstance(asked, dict):
+            raise InvalidInput("the body is a JSON object")
+        return asked
+
+
+def _session_id(request: Request) -> str:
+    """The id in the path, whole: over HTTP the beginning of one, or a name, is not enough."""
+    id = request.path_params["id"].upper()
+    if not is_ulid(id):
+        raise SessionNotFound("no session has this id", hint="POST /sessions makes one")
+    return str(id)
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, OnrecordError)  # noqa: S101  # Starlette's signature is wider than what it calls this with
+    return problem_of(error)
+
+
+async def _no_such_route(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101  # as above
+    return problem(error.status_code, "no_such_route", str(error.detail), headers=error.headers)
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=400)  # the client hung up while it was still sending
+
+
+async def _broken(_request: Request, _error: Exception) -> Response:
+    return problem(500, "internal", "an error inside onrecord", hint="the proxy's log has it")

@@ -1,0 +1,81 @@
+"""How a recording proxy is set up, and every limit it keeps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from onrecord.errors import InvalidInput
+from onrecord.log.store import LEASE_SECONDS
+from onrecord.rollout.engines import DIALECTS, SGLANG
+
+RETRY, CONTINUE, PASS, UNAVAILABLE = "retry", "continue", "pass", "503"
+ABORT_POLICIES = (RETRY, CONTINUE, PASS, UNAVAILABLE)
+"""What becomes of an aborted turn: asked again, gone on with, handed to the client, or answered with 503."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+DEFAULT_PORT = 8700
+BODY_LIMIT = 32 * 1024 * 1024
+"""The largest body of a request, in bytes."""
+REPLY_LIMIT = 64 * 1024 * 1024
+"""The largest reply of an engine, in bytes."""
+TURNS_LIMIT = 1_024
+"""How many turns one proxy has under way at most; one more is told to come back."""
+MEMORY_SESSIONS = 1_024
+"""How many sessions stay in memory; the one used longest ago leaves first, and comes back from its log."""
+STEPS_AT_ONCE = 16
+"""How many steps are put on record at once. They share a commit; more of them would only keep `/health` waiting."""
+RETRIES = 8
+"""How often an aborted turn is asked again before the abort stands."""
+RETRY_PAUSE_SECONDS = 0.05
+"""How long the first retry waits; each further one waits twice as long, up to `RETRY_PAUSE_LIMIT_SECONDS`."""
+RETRY_PAUSE_LIMIT_SECONDS = 5.0
+RETRY_AFTER_SECONDS = 1
+"""What a client that is told to come back is told to wait."""
+UPSTREAM_SECONDS = 600.0
+"""How long a generation may take."""
+CONNECT_SECONDS = 10.0
+"""How long an engine may take to accept a connection."""
+DRAIN_SECONDS = 30
+"""How long a proxy that is asked to stop waits for turns under way."""
+
+
+class Settings(NamedTuple):
+    """How one proxy behaves."""
+
+    upstream: str
+    dialect: str = SGLANG
+    abort_policy: str = RETRY
+    retries: int = RETRIES
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    token: str | None = None
+    hosts: tuple[str, ...] = ()
+    """Further names a client may call this proxy by."""
+    body_limit: int = BODY_LIMIT
+    turns_limit: int = TURNS_LIMIT
+    memory_sessions: int = MEMORY_SESSIONS
+    retry_pause: float = RETRY_PAUSE_SECONDS
+    upstream_seconds: float = UPSTREAM_SECONDS
+    drain_seconds: int = DRAIN_SECONDS
+    lease_seconds: float = LEASE_SECONDS
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host in LOOPBACK
+
+    def checked(self) -> Settings:
+        """These settings if they go together."""
+        if not self.upstream.startswith(("http://", "https://")):
+            raise InvalidInput(f"{self.upstream!r} is no URL of an engine", hint="--upstream http://127.0.0.1:30000")
+        if self.dialect not in DIALECTS:
+            raise InvalidInput(f"no engine speaks {self.dialect!r} here", hint=" or ".join(DIALECTS))
+        if self.abort_policy not in ABORT_POLICIES:
+            raise InvalidInput(f"{self.abort_policy!r} is no abort policy", hint=", ".join(ABORT_POLICIES))
+        if not self.is_local and not self.token:
+            raise InvalidInput(
+                f"whoever reaches {self.host} could read and write rollouts", hint="bound elsewhere it needs a token"
+            )
+        for name, least in (("retries", 0), ("body_limit", 1), ("turns_limit", 1), ("memory_sessions", 1)):
+            if getattr(self, name) < least:
+                raise InvalidInput(f"{name} is at least {least}, not {getattr(self, name)}")
+        return self

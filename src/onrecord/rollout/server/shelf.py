@@ -1,0 +1,105 @@
+"""The shelf: sessions in memory, the one used longest ago first to go. What is not here comes back from its log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from onrecord.aio import settled
+from onrecord.errors import LeaseHeld, OnrecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from onrecord.rollout.server.live import Live
+    from onrecord.rollout.server.metrics import Metrics
+
+
+class Shelf:
+    """Live sessions by id. Only the event loop touches it; loading and leaving happen on threads."""
+
+    def __init__(self, load: Callable[..., Live], limit: int, metrics: Metrics) -> None:
+        self._load = load
+        self._limit = limit
+        self._metrics = metrics
+        self._live: OrderedDict[str, Live] = OrderedDict()
+        self._moving: dict[str, asyncio.Task[None]] = {}
+        """Sessions that are being brought in or put away just now: whoever wants one waits for that."""
+        self._left_over: dict[str, dict[str, object]] = {}
+        """Leases of this proxy that could not be given back: nobody uses them, so it may take them over itself."""
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def peek(self, id: str) -> Live | None:
+        """The session if it is in memory."""
+        return self._live.get(id)
+
+    async def get(self, id: str, *, takeover: bool = False) -> Live:
+        """The session, from memory or from its log."""
+        while id not in self._live:
+            moving = self._moving.get(id)
+            if moving is None:
+                moving = self._move(id, self._bring(id, takeover=takeover))
+            await asyncio.shield(moving)
+        self._live.move_to_end(id)
+        self._make_room(id)
+        return self._live[id]
+
+    def drop(self, live: Live) -> None:
+        """Forget a session that is over."""
+        if self._live.get(live.id) is live:
+            del self._live[live.id]
+            self._metrics.in_memory.set(len(self._live))
+
+    async def clear(self) -> None:
+        """Put every session away, in order."""
+        for live in list(self._live.values()):
+            self.put_away(live)
+        while self._moving:
+            await asyncio.gather(*self._moving.values(), return_exceptions=True)
+
+    def put_away(self, live: Live) -> None:
+        """Give a session's lane back and forget it; whoever wants it next brings it in from its log."""
+        if self._live.get(live.id) is live:
+            self.drop(live)
+            self._metrics.evicted.inc()
+            self._move(live.id, self._leave(live))
+
+    def _make_room(self, wanted: str) -> None:
+        spare = len(self._live) - self._limit
+        if spare > 0:
+            idle = [live for id, live in self._live.items() if id != wanted and live.is_idle]
+            for live in idle[:spare]:
+                self.put_away(live)
+
+    def _move(self, id: str, moving: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        async def moved() -> None:
+            try:
+                await moving
+            finally:  # in one step with its end: what is here is not on the way any more
+                del self._moving[id]
+
+        task = self._moving[id] = asyncio.get_running_loop().create_task(moved())
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())  # whoever waits for it is told
+        return task
+
+    async def _bring(self, id: str, *, takeover: bool) -> None:
+        try:
+            live = await settled(partial(self._load, id, takeover=takeover))
+        except LeaseHeld as held:
+            if held.holder != self._left_over.get(id):
+                raise
+            live = await settled(partial(self._load, id, takeover=True))
+        self._left_over.pop(id, None)
+        self._live[id] = live
+        self._metrics.rehydrated.inc()
+        self._metrics.in_memory.set(len(self._live))
+
+    async def _leave(self, live: Live) -> None:
+        try:
+            await settled(live.leave)
+        except OnrecordError:
+            self._left_over[live.id] = live.holder

@@ -1,0 +1,181 @@
+"""Writing: samples of many sessions as one file, in pieces: Parquet, safetensors or NumPy's own form.
+
+The bytes follow from the samples alone. Parquet has a row per sample. The other two have each array of all samples end
+to end, `offsets` that say where each sample begins, and all that is said about them as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import ModuleType
+
+    from onrecord.rollout.samples import Sample
+
+ROWS_PER_GROUP = 64
+"""How many samples of a Parquet file are held in memory at a time."""
+
+
+def pieces(samples: Iterable[Sample], suffix: str) -> Iterator[bytes]:
+    """The file of this kind (.parquet, .safetensors, .npz) with these samples, piece by piece."""
+    return writer(suffix)(samples)
+
+
+def writer(suffix: str) -> Callable[[Iterable[Sample]], Iterator[bytes]]:
+    """What writes files of this kind; asked for before anything is read, so that a wrong name costs nothing."""
+    found = _WRITERS.get(suffix)
+    if found is None:
+        raise InvalidInput(
+            f"samples are written as {', '.join(_WRITERS)}, not {suffix or 'a file without a suffix'}",
+            hint="name the file after one of these",
+        )
+    needed, write = found
+    for name in needed:
+        need_extra(name)
+    return write
+
+
+def need_extra(name: str) -> ModuleType:
+    """A module of the extra `rollout`, or one clear error where it is not installed."""
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError:
+        raise InvalidInput(
+            f"rollouts need {name.partition('.')[0]}, which is not installed", hint='pip install "onrecord[rollout]"'
+        ) from None
+
+
+class _Drain:
+    """A file to write to whose bytes are taken away piece by piece."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._length = 0
+
+    def write(self, part: Any) -> int:
+        """Take bytes in."""
+        piece = bytes(part)
+        self._parts.append(piece)
+        self._length += len(piece)
+        return len(piece)
+
+    def read(self, _count: int = -1) -> bytes:
+        """Nothing: NumPy takes for a file only what can be asked."""
+        return b""
+
+    def tell(self) -> int:
+        """How many bytes were written so far."""
+        return self._length
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def close(self) -> None:
+        """The writer is done; what it wrote can still be taken."""
+
+    def readable(self) -> bool:
+        """It is for writing."""
+        return False
+
+    def writable(self) -> bool:
+        """It is for writing."""
+        return True
+
+    def seekable(self) -> bool:
+        """What was taken away cannot be written over."""
+        return False
+
+    def take(self) -> bytes:
+        """What was written since the last time."""
+        taken, self._parts = b"".join(self._parts), []
+        return taken
+
+
+def _parquet(samples: Iterable[Sample]) -> Iterator[bytes]:
+    import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
+
+    schema = pa.schema({
+        "session": pa.string(), "index": pa.int32(), "status": pa.string(), "finish": pa.string(),
+        "cause": pa.string(), "tokens": pa.list_(pa.int32()), "loss_mask": pa.list_(pa.uint8()),
+        "logprobs": pa.list_(pa.float32()), "provenance": pa.list_(pa.uint8()), "turn_ends": pa.list_(pa.int32()),
+        "weight_versions": pa.list_(
+            pa.struct([("version", pa.string()), ("start", pa.int32()), ("end", pa.int32())])
+        ),
+        "side_payloads": pa.string(),
+    })  # fmt: skip
+    drain = _Drain()
+    with pq.ParquetWriter(drain, schema, compression="zstd") as out:
+        for group in _grouped(samples):
+            out.write_table(pa.Table.from_pylist([_row(sample) for sample in group], schema))
+            yield drain.take()
+    yield drain.take()
+
+
+def _row(sample: Sample) -> dict[str, Any]:
+    weights = [{"version": version, "start": start, "end": end} for version, start, end in sample.weight_versions]
+    return {
+        "session": sample.session, "index": sample.index, "status": sample.status, "finish": sample.finish,
+        "cause": sample.cause, "tokens": sample.tokens, "loss_mask": sample.loss_mask, "logprobs": sample.logprobs,
+        "provenance": sample.provenance, "turn_ends": sample.turn_ends, "weight_versions": weights,
+        "side_payloads": _json(sample.side_payloads),
+    }  # fmt: skip
+
+
+def _safetensors(samples: Iterable[Sample]) -> Iterator[bytes]:
+    from safetensors.numpy import save
+
+    arrays, about = _end_to_end(samples)
+    # One entry of metadata: more than one would be written in an order of their own.
+    yield save(arrays, metadata={"samples": about})
+
+
+def _npz(samples: Iterable[Sample]) -> Iterator[bytes]:
+    import numpy as np
+
+    arrays, about = _end_to_end(samples)
+    drain = _Drain()
+    np.savez(drain, allow_pickle=False, samples=np.frombuffer(about.encode(), np.uint8), **arrays)
+    yield drain.take()
+
+
+def _end_to_end(samples: Iterable[Sample]) -> tuple[dict[str, Any], str]:
+    import numpy as np
+
+    whole = list(samples)
+    lengths = [len(sample.tokens) for sample in whole]
+    arrays: dict[str, Any] = {"offsets": np.cumsum([0, *lengths], dtype=np.int64)}
+    for name, kind in (("tokens", "i4"), ("loss_mask", "u1"), ("logprobs", "f4"), ("provenance", "u1")):
+        arrays[name] = np.concatenate([np.zeros(0, kind), *(getattr(sample, name) for sample in whole)]).astype(kind)
+    return arrays, _json([sample.about() for sample in whole])
+
+
+def _grouped(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
+    group: list[Sample] = []
+    for sample in samples:
+        group.append(sample)
+        if len(group) == ROWS_PER_GROUP:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+_WRITERS: dict[str, tuple[tuple[str, ...], Callable[[Iterable[Sample]], Iterator[bytes]]]] = {
+    ".parquet": (("numpy", "pyarrow.parquet"), _parquet),
+    ".safetensors": (("numpy", "safetensors.numpy"), _safetensors),
+    ".npz": (("numpy",), _npz),
+}

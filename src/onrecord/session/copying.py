@@ -1,0 +1,353 @@
+"""Copying: a log taken over as it is, to the last bit, from another store or from a bundle.
+
+A copy has three steps. *Check*: the source's chain is derived again and folded, and compared with what the target has;
+nothing is written before the whole lineage has passed. *Carry*: events are installed page by page, each page durable by
+itself, so what a killed copy left behind is a true beginning that the next copy goes on from. *Confirm*: what arrived
+is read back and derived once more. Whatever went on in both places is refused, never merged.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+from onrecord.errors import Conflict, DamagedLog, LogMoved, NameTaken, OnrecordError, SessionHeld, SessionNotFound
+from onrecord.log import head as heads
+from onrecord.log.codec import GENESIS, open_record
+from onrecord.log.events import Draft
+from onrecord.log.items import check_item
+from onrecord.log.names import check_name, is_ulid
+from onrecord.log.verify import Verifier, erased_by
+from onrecord.session.handle import Session
+from onrecord.session.moment import excuse_inherited
+from onrecord.session.retention import heirs_of, tell_heirs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from onrecord.log.events import Record
+    from onrecord.log.head import Head
+    from onrecord.log.store import Store
+    from onrecord.log.verify import Problem
+
+    Progress = Callable[[str, Head, int], None]
+    """Told the step (checking, copying, confirming), the session, and how many of its events are done with it."""
+
+COPY_PAGE = 500
+"""How many events of a copy become durable at a time."""
+COPIED, EXTENDED, ALREADY_THERE, AHEAD = "copied", "extended", "already_there", "ahead"
+_NAMING = ("session.opened", "session.forked", "session.renamed")
+
+
+class Copied(NamedTuple):
+    """What became of one session."""
+
+    session: str
+    name: str
+    """What it is called where it is now."""
+    project: str
+    state: str
+    """copied, extended, already_there, or ahead: what is there goes on from what was to be copied."""
+    position: int
+    events: int
+    """How many events were carried."""
+
+
+class _Plan(NamedTuple):
+    """What has to be done for one session, checked and not yet begun."""
+
+    head: Head
+    here: Head | None
+    base: Head | None
+    """Where the log stands before the first event that is carried."""
+    name: str
+    project: str
+
+    @property
+    def after(self) -> int:
+        return self.base.position if self.base else 0
+
+
+def draft_of(record: Record) -> Draft:
+    """A record as it was before it was placed: placed after the same events, it becomes the same record."""
+    event = open_record(record)
+    return Draft(*event[2:9], record.salt or b"", record.payload or b"", record.payload_hash, event.data)
+
+
+def advance(head: Head | None, record: Record) -> Head:
+    """Where a log stands after one more of its records; what no log can hold is refused."""
+    draft = draft_of(record)
+    if head is None:
+        if draft.kind != "session.opened":
+            raise DamagedLog("the log does not begin with the opening of a session")
+        known = draft.data or {}
+        told = {"name": str(known.get("name", "")), "project": str(known.get("project", ""))}
+        head = heads.fresh(record.session, draft._replace(data=told))
+    if (record.kind == "session.forked") != (record.session != head.session):
+        raise DamagedLog(f"position {record.position} belongs to another session without a fork")
+    if record.kind == "session.forked":
+        head = heads.forked(head, record.session, head.name)
+    return heads.after(head, draft)[0]._replace(hash=record.hash)
+
+
+def check_items(record: Record) -> None:
+    """A chain proves that nothing was changed, not that it made sense: what a model may be handed is checked."""
+    if record.kind not in ("turn.recorded", "item.added") or record.payload is None:
+        return
+    data = open_record(record).data
+    try:
+        for item in data["items"] if record.kind == "turn.recorded" else [data["item"]]:
+            check_item(item)
+    except (OnrecordError, KeyError, TypeError) as problem:
+        raise DamagedLog(f"position {record.position} has an item that is none: {problem}") from None
+
+
+def present(store: Store, session: str) -> Head | None:
+    """Where a session stands in a store, if it is there."""
+    try:
+        return store.head(session)
+    except SessionNotFound:
+        return None
+
+
+def lineage_of(store: Store, head: Head) -> list[tuple[str, int]]:
+    """The sessions whose events make up a log, oldest first, each with its last position in it."""
+    chain = [(head.session, head.position)]
+    while head.parent:
+        chain.insert(0, (head.parent, head.forked_at))
+        head = store.head(head.parent)
+    return chain
+
+
+def extend(target: Store, here: Head, steps: Iterable[tuple[Record, Head]], name: str) -> None:
+    """Add what is new to a session that is here in part; what it tells to be erased is erased here in the same step.
+
+    An erasure is not only written down: its own event is appended by the erasure of what it names, so that both logs
+    stay the same and no moment has the one without the other.
+    """
+    kept: set[int] | None = None
+    ready: list[Record] = []
+    head = here
+    for record, after in steps:
+        gone: set[int] = set()
+        if record.kind == "payload.erased" and record.payload is not None:
+            if kept is None:
+                kept = {weight.position for weight in target.weigh(here.session)}
+            gone = (erased_by(record, record.position - 1) or set()) & kept
+        if not gone:
+            ready.append(record)
+        else:
+            if ready:
+                target.install(head._replace(name=name), iter(ready), extend=True)
+            _erase_too(target, head, record, sorted(gone))
+            ready = []
+        head = after
+    if ready:
+        target.install(head._replace(name=name), iter(ready), extend=True)
+
+
+def refuse_held(target: Store, here: Head, steps: Iterable[tuple[Record, Head]]) -> None:
+    """Refuse an erasure from elsewhere, before anything is written, where a hold protects what it would take."""
+    head = here
+    for record, after in steps:
+        if record.kind == "payload.erased":
+            kept = {weight.position for weight in target.weigh(here.session)}
+            gone = (erased_by(record, record.position - 1) or set()) & kept
+            if gone and head.held:
+                raise SessionHeld(f"session {here.name!r} is held, and an erasure that was made elsewhere is due here")
+            if gone:
+                heirs_of(target, here.session, sorted(gone))
+        head = after
+
+
+def _erase_too(target: Store, head: Head, record: Record, positions: list[int]) -> None:
+    heirs = heirs_of(target, head.session, positions)
+    where = target.erase(head.session, positions, draft_of(record))
+    if where.hash != record.hash:
+        raise LogMoved("the log went on while it was being extended", expected=record.position, actual=where.position)
+    handle = Session(target, head.session, agent="copy")
+    tell_heirs(handle, heirs, positions, where.position, open_record(record).data)
+
+
+class Copier:
+    """Copies sessions from one store to another."""
+
+    def __init__(self, source: Store, target: Store, *, progress: Progress | None = None) -> None:
+        self._source = source
+        self._target = target
+        self._tell = progress or _tell_nobody
+
+    def copy(self, session: str, *, name: str | None = None, project: str | None = None) -> list[Copied]:
+        """Copy a session, and those it was forked from if they are missing; oldest first.
+
+        It keeps its name and project unless others are given; where it is already, it keeps what it is called there.
+        Nothing is written if the source is damaged, the name is taken, or the log went on differently in the target.
+        """
+        plans: list[_Plan] = []
+        for head in self._lineage(self._source.head(session)):
+            final = name if name and head.session == session else head.name
+            plan = self._checked(head, final, head.project if project is None else project)
+            if plan.here is None and any((plan.name, plan.project) == (one.name, one.project) for one in plans):
+                raise _clash(plan.name)
+            plans.append(plan)
+        return [self._carried(plan) for plan in plans]
+
+    def _lineage(self, head: Head) -> list[Head]:
+        """The session and those of its ancestors that have to come along, oldest first."""
+        wanted = [head]
+        while head.parent:
+            parent = self._source.head(head.parent)
+            if not self._differ(parent.session, head.forked_at):
+                break
+            wanted.insert(0, parent)
+            head = parent
+        return wanted
+
+    def _checked(self, head: Head, name: str, project: str) -> _Plan:
+        """Everything that can be wrong with a session is found here, before anything is written."""
+        if not is_ulid(head.session):
+            raise DamagedLog(f"{head.session!r:.50} is no id of a session")
+        here = present(self._target, head.session)
+        if here is None:
+            if self._target.heads(project=project, name=check_name(name), limit=1):
+                raise _clash(name)
+            base = None
+            for record, after in self._derived(head, None, "checking"):
+                if record.position == head.forked_at:
+                    base = after
+            return _Plan(head, None, base, name, project)
+        self._refuse_divergence(head, here)
+        called = here.name
+        if here.position < head.position:
+            refuse_held(self._target, here, self._derived(head, here, "checking"))
+            if here.name == _name_in_log(self._source, head.session, here.position):
+                called = _name_in_log(self._source, head.session, head.position) or here.name
+        return _Plan(head, here, here, called, here.project)
+
+    def _derived(self, head: Head, base: Head | None, step: str) -> Iterator[tuple[Record, Head]]:
+        """The events after `base` up to where the source stood, each checked, with where the log stands after it."""
+        position, digest = (base.position, base.hash) if base else (0, GENESIS)
+        verifier = Verifier(head.session, position, digest)
+        folded, begun = base, position
+        while page := self._source.read(head.session, after=position, upto=head.position, limit=COPY_PAGE):
+            _refuse_damage(head, verifier.feed(page).problems)
+            for record in page:
+                check_items(record)
+                try:
+                    folded = advance(folded, record)
+                except (Conflict, ValueError, LookupError, TypeError, AttributeError) as problem:
+                    raise DamagedLog(f"{head.name!r}: position {record.position} makes no sense: {problem}") from None
+                yield record, folded
+            position = page[-1].position
+            self._tell(step, head, position - begun)
+        if head.parent is not None:
+            excuse_inherited(self._source, head, verifier)
+        _refuse_damage(head, verifier.finish(head.position, head.hash).problems)
+
+    def _carried(self, plan: _Plan) -> Copied:
+        head, here = plan.head, plan.here
+        if here is not None and here.position >= head.position:
+            state = ALREADY_THERE if here.position == head.position else AHEAD
+            return Copied(head.session, here.name, here.project, state, here.position, 0)
+        if here is not None:
+            self._bring_heirs(here, head.position)
+        began = here
+        page: list[tuple[Record, Head]] = []
+        for step in self._derived(head, plan.base, "copying"):
+            page.append(step)
+            if len(page) == COPY_PAGE:
+                began = self._put(plan, began, page)
+                page = []
+        if page:
+            self._put(plan, began, page)
+        self._confirm(plan)
+        state = COPIED if here is None else EXTENDED
+        return Copied(head.session, plan.name, plan.project, state, head.position, head.position - plan.after)
+
+    def _put(self, plan: _Plan, began: Head | None, page: list[tuple[Record, Head]]) -> Head:
+        steps = [(record, head._replace(name=plan.name, project=plan.project)) for record, head in page]
+        if began is None:
+            self._target.install(steps[-1][1], iter([record for record, _head in steps]))
+        else:
+            extend(self._target, began, steps, plan.name)
+        return steps[-1][1]
+
+    def _bring_heirs(self, here: Head, upto: int) -> None:
+        """Before an erasure, the forks that both stores have: what it says in their logs then stands there already."""
+        if not self._source.read(here.session, after=here.position, upto=upto, kinds=["payload.erased"], bodies=()):
+            return
+        for heir in self._target.children(here.session):
+            known = present(self._source, heir.session)
+            if known is None:
+                continue
+            try:
+                plan = self._checked(known, known.name, known.project)
+            except OnrecordError:
+                continue  # it went its own way here; an erasure is told to it as to any fork
+            self._carried(plan)
+
+    def _confirm(self, plan: _Plan) -> None:
+        """Read back what arrived and derive it once more."""
+        head, position = plan.head, plan.after
+        verifier = Verifier(head.session, position, plan.base.hash if plan.base else GENESIS)
+        while page := self._target.read(head.session, after=position, upto=head.position, limit=COPY_PAGE):
+            verifier.feed(page)
+            position = page[-1].position
+            self._tell("confirming", head, position - plan.after)
+        problems = verifier.finish(head.position, head.hash).problems
+        if problems:
+            first = problems[0]
+            raise DamagedLog(
+                f"{plan.name!r} did not arrive as it was: position {first.position}, {first.cause}: {first.detail}",
+                hint="copy it again: it goes on from what is there; onrecord doctor looks at the target",
+            )
+
+    def _refuse_divergence(self, head: Head, here: Head) -> None:
+        shared = min(head.position, here.position)
+        if self._differ(head.session, shared):
+            where = bisect_left(range(1, shared), 1, key=lambda position: self._differ(head.session, position))
+            raise Conflict(
+                f"session {here.name!r} went on differently in the two stores after position {where}",
+                hint="nothing was changed; fork one of the two at that position and copy the fork",
+                position=where,
+            )
+
+    def _differ(self, session: str, position: int) -> bool:
+        """Whether the two stores have another event, or none, at a position."""
+        return _hash_at(self._source, session, position) != _hash_at(self._target, session, position)
+
+
+def _hash_at(store: Store, session: str, position: int) -> bytes | None:
+    try:
+        found = store.read(session, after=position - 1, upto=position, bodies=())
+    except SessionNotFound:
+        return None
+    return found[0].hash if found else None
+
+
+def _name_in_log(store: Store, session: str, position: int) -> str | None:
+    """What the log itself says that the session is called after a position; None if that was erased."""
+    found = store.read(session, upto=position, kinds=_NAMING, limit=1, backwards=True)
+    data = open_record(found[0]).data if found else None
+    name = data.get("name") if isinstance(data, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _refuse_damage(head: Head, problems: list[Problem]) -> None:
+    if problems:
+        first = problems[0]
+        raise DamagedLog(
+            f"{head.name!r} is damaged where it would be copied from: position {first.position}, {first.cause}: "
+            f"{first.detail}"
+        )
+
+
+def _clash(name: str) -> NameTaken:
+    return NameTaken(
+        f"another session named {name!r} exists where this one is to be copied to",
+        hint="nothing was changed; copy it under another name (--as NAME), or rename one of the two",
+    )
+
+
+def _tell_nobody(_step: str, _head: Head, _done: int) -> None:
+    """Nobody waits."""

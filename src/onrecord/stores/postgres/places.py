@@ -1,0 +1,70 @@
+"""Places: what a PostgreSQL URL says to us and what it says to libpq.
+
+`tenant` and `notify` are ours and are taken out before libpq sees the URL; everything else is libpq's, several hosts
+included. What it does not say is set so that a lost server is noticed in seconds and that of several hosts the one is
+found that writes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from onrecord.errors import InvalidInput
+from onrecord.log.names import check_name
+
+SCHEMES = ("postgresql", "postgres")
+DEFAULT_TENANT = "default"
+CONNECT_SECONDS = 10
+"""How long one host may take to accept a connection."""
+SILENT_MILLISECONDS = 10_000
+"""How long sent bytes may go unanswered by the other machine before the connection counts as lost."""
+
+_WRITERS = ("read-write", "primary")
+_DEFAULTS = {
+    "application_name": "onrecord",
+    "connect_timeout": str(CONNECT_SECONDS),
+    "target_session_attrs": "read-write",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": str(SILENT_MILLISECONDS),
+}
+
+_SWITCH = {"off": False, "on": True}
+
+
+class Place(NamedTuple):
+    """Where a store is, and whose sessions are meant."""
+
+    conninfo: str
+    """For libpq."""
+    tenant: str
+    shown: str
+    """For people: without a password."""
+    anywhere: bool
+    """Whether a server that only reads will do."""
+    notify: bool
+    """Whether followers are woken by what is written here."""
+
+
+def place_of(url: str, tenant: str | None = None) -> Place:
+    """Read a URL; `tenant` counts where the URL names none."""
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES:
+        raise InvalidInput(f"{parts.scheme}:// is no PostgreSQL URL", hint="postgresql://user@host/database")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    chosen = check_name(options.pop("tenant", "") or tenant or DEFAULT_TENANT, "tenant")
+    notify = options.pop("notify", "off")
+    if notify not in _SWITCH:
+        raise InvalidInput(f"notify is on or off, not {notify!r:.20}")
+    words = {name: value for name, value in _DEFAULTS.items() if name not in options} | options
+    conninfo = urlunsplit((SCHEMES[0], parts.netloc, parts.path, urlencode(words, quote_via=quote), ""))
+    shown = _without_password(parts.netloc, parts.path, options, chosen)
+    return Place(conninfo, chosen, shown, words["target_session_attrs"] not in _WRITERS, _SWITCH[notify])
+
+
+def _without_password(netloc: str, path: str, options: dict[str, str], tenant: str) -> str:
+    login, at, hosts = netloc.rpartition("@")
+    kept = {name: value for name, value in options.items() if name in ("host", "port", "user")} | {"tenant": tenant}
+    return urlunsplit((SCHEMES[0], login.partition(":")[0] + at + hosts, path, urlencode(kept, safe="/,"), ""))

@@ -1,0 +1,169 @@
+"""The schema: made by `onrecord store init`, brought forward by `migrate` while clients work, checked at every opening.
+
+Two numbers are kept with it: the last migration, and the oldest schema whose clients may still work with it. So a
+migration that only adds lets older clients go on, and one that takes away says from when on they must be gone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from onrecord.errors import StoreBusy, StoreError, StoreTooNew
+from onrecord.stores.postgres.meanings import meaning, no_store, state_of
+from onrecord.stores.postgres.places import Place
+from onrecord.stores.statements import load, migration, queries, steps
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMA_VERSION = 2
+"""The number of the last migration."""
+USABLE_FROM = 1
+"""The oldest schema whose clients may work with the present one."""
+POSTGRES_AT_LEAST = 14
+"""The oldest PostgreSQL a store is made in."""
+OWNER, APP = "onrecord_owner", "onrecord_app"
+LOCK_SECONDS = 60.0
+"""How long a migration tries to get the lock of a table, in short waits."""
+
+_ADMIN = queries("postgres", "admin.sql")
+_LOCKED_OUT = "55P03"
+
+
+class Roles(NamedTuple):
+    """Who owns a store's tables, and who works with them."""
+
+    owner: str = OWNER
+    app: str = APP
+
+
+class Done(NamedTuple):
+    """What an init or a migration came to."""
+
+    before: int
+    """The schema that was there; 0 for none."""
+    after: int
+    roles: Roles
+
+
+def check(facts: Mapping[str, str], shown: str) -> None:
+    """Refuse a store whose schema this code does not fit."""
+    version, usable_from = int(facts["schema"]), int(facts["usable_from"])
+    if usable_from > SCHEMA_VERSION:
+        raise StoreTooNew(f"{shown} has schema {version}; this onrecord knows up to {SCHEMA_VERSION}")
+    if version < SCHEMA_VERSION:
+        raise StoreError(
+            f"{shown} has schema {version}; this onrecord needs {SCHEMA_VERSION}", hint="onrecord store migrate URL"
+        )
+
+
+def initialise(place: Place, roles: Roles) -> Done:
+    """Make roles, tables, policies and grants in one transaction; nothing happens where a store is already."""
+    try:
+        with _connected(place) as connection:
+            _refuse_old_server(connection)
+            present = read_facts(connection)
+            if present is not None:
+                return Done(int(present["schema"]), int(present["schema"]), _roles(present))
+            with connection.transaction():
+                _make_roles(connection, roles)
+                _run(connection, _ADMIN["make_schema"], roles)
+                _run(connection, _ADMIN["become"], roles)
+                for step in steps(load("postgres", "schema.sql")):
+                    _run(connection, step)
+                _grant(connection, roles)
+                facts = {"schema": SCHEMA_VERSION, "usable_from": USABLE_FROM, "secret": os.urandom(32).hex()}
+                for name, value in (facts | roles._asdict()).items():
+                    connection.execute(_ADMIN["set_meta"].encode(), {"name": name, "value": str(value)})
+            return Done(0, SCHEMA_VERSION, roles)
+    except psycopg.Error as problem:
+        raise meaning(problem, place.shown) from problem
+
+
+def migrate(place: Place) -> Done:
+    """Bring an older schema forward. Each step waits only briefly for its lock, so that clients go on."""
+    try:
+        with _connected(place) as connection:
+            facts = read_facts(connection)
+            if facts is None:
+                raise no_store(place.shown)
+            before, roles = int(facts["schema"]), _roles(facts)
+            if before > SCHEMA_VERSION:
+                raise StoreTooNew(f"{place.shown} has schema {before}; this onrecord knows up to {SCHEMA_VERSION}")
+            _run(connection, _ADMIN["become"], roles)
+            _run(connection, _ADMIN["be_patient"])
+            for version in range(before + 1, SCHEMA_VERSION + 1):
+                _patiently(connection, steps(migration("postgres", version)))
+                with connection.transaction():
+                    _grant(connection, roles)
+                    for name, value in (("schema", version), ("usable_from", USABLE_FROM)):
+                        connection.execute(_ADMIN["set_meta"].encode(), {"name": name, "value": str(value)})
+            return Done(before, SCHEMA_VERSION, roles)
+    except psycopg.Error as problem:
+        raise meaning(problem, place.shown) from problem
+
+
+def read_facts(connection: psycopg.Connection[Any]) -> dict[str, str] | None:
+    """What a store says about itself; None where there is none."""
+    if connection.execute(_ADMIN["is_store"].encode()).fetchone() is None:
+        return None
+    return dict(connection.execute(_ADMIN["meta"].encode()).fetchall())
+
+
+def _connected(place: Place) -> psycopg.Connection[Any]:
+    return psycopg.connect(place.conninfo, autocommit=True)
+
+
+def _roles(facts: Mapping[str, str]) -> Roles:
+    return Roles(facts["owner"], facts["app"])
+
+
+def _refuse_old_server(connection: psycopg.Connection[Any]) -> None:
+    row = connection.execute(_ADMIN["version"].encode()).fetchone()
+    if row is not None and row[0] < POSTGRES_AT_LEAST * 10_000:
+        raise StoreError(f"this is PostgreSQL {row[1]}", hint=f"a store needs PostgreSQL {POSTGRES_AT_LEAST} or newer")
+
+
+def _make_roles(connection: psycopg.Connection[Any], roles: Roles) -> None:
+    for name, statement in ((roles.owner, "make_owner"), (roles.app, "make_app")):
+        if connection.execute(_ADMIN["role"].encode(), {"name": name}).fetchone() is None:
+            _run(connection, _ADMIN[statement], roles)
+    if connection.execute(_ADMIN["may_become"].encode(), {"name": roles.owner}).fetchone() != (True,):
+        _run(connection, _ADMIN["join_owner"], roles)
+
+
+def _grant(connection: psycopg.Connection[Any], roles: Roles) -> None:
+    for step in steps(load("postgres", "grants.sql")):
+        _run(connection, step, roles)
+
+
+def _run(connection: psycopg.Connection[Any], statement: str, roles: Roles | None = None) -> None:
+    """Run a statement of ours; names of roles are put in as identifiers, never as text."""
+    if roles is None:
+        connection.execute(statement.encode())
+        return
+    names = {name: sql.Identifier(role) for name, role in roles._asdict().items()}
+    connection.execute(sql.SQL(statement).format(**names))
+
+
+def _patiently(connection: psycopg.Connection[Any], migration_steps: list[str]) -> None:
+    """Take the steps of a migration; from the first one again when a lock cannot be had. Each may be taken twice."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            for step in migration_steps:
+                _run(connection, step)
+        except psycopg.Error as problem:
+            if state_of(problem) != _LOCKED_OUT:
+                raise
+            if time.monotonic() > deadline:
+                raise StoreBusy(
+                    "a table of the store was in use all the time", hint="try again; what was done so far does no harm"
+                ) from None
+        else:
+            return

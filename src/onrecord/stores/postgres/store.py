@@ -1,0 +1,260 @@
+"""PostgresStore: logs in PostgreSQL, for many machines and tenants, durable on return.
+
+The port says what each method owes (`log/store.py`); here is how. A store object works for one tenant. It may be used
+by any number of threads; a forked child leaves all connections to its parent and starts anew.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet, finalize
+
+from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
+from onrecord.stores.payloads import PLAIN_SNAPSHOT, Payloads, pack_snapshot
+from onrecord.stores.postgres import schema, writing
+from onrecord.stores.postgres.append import Appender, Request
+from onrecord.stores.postgres.connections import FIRST_SECONDS, Connections
+from onrecord.stores.postgres.leases import Leases
+from onrecord.stores.postgres.places import place_of
+from onrecord.stores.postgres.rows import MOMENT_BITS, head_of, records_of
+from onrecord.stores.postgres.search import Searcher
+from onrecord.stores.postgres.upkeep import describe
+from onrecord.stores.postgres.waking import Waker
+from onrecord.stores.refusals import not_found
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from onrecord.log.events import Draft, Record
+    from onrecord.log.head import Head
+    from onrecord.stores.postgres.connections import Row
+
+_LATEST = (1 << 62, "")
+_HIGHEST = (1 << 63) - 1
+
+
+class PostgresStore:
+    """A store in a PostgreSQL database. Leases run on the database's clock unless a test gives another."""
+
+    def __init__(self, url: str, *, tenant: str | None = None, clock: Callable[[], float] | None = None) -> None:
+        self.place = place_of(url, tenant)
+        self.url = self.place.shown
+        self.tenant = self.place.tenant
+        self._clock = clock
+        self._connections = connections = Connections(self.place)
+        # Whoever forgets to close a store, or is refused one, leaves no connection open.
+        finalize(self, connections.close)
+        facts: dict[str, str] = dict(
+            connections.run(lambda connection: connections.fetch(connection, "meta", {}), patience=FIRST_SECONDS)
+        )
+        schema.check(facts, self.url)
+        self._secret = bytes.fromhex(facts["secret"])
+        self._payloads = Payloads(self._blob_secret)
+        self._appender = Appender(self._connections, self._payloads, self._now)
+        self._leases = Leases(self._connections, self._now)
+        self._searcher = Searcher(self._connections, self.read)
+        self._waker = Waker(self._connections, self.place, self._secret)
+        _STORES.add(self)
+
+    def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
+        return writing.create(self._connections, self._payloads, head, drafts)
+
+    def append(
+        self, session: str, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None = None
+    ) -> list[Receipt]:
+        receipts = self._appender.append(Request(session, drafts, expect, lease))
+        self._waker.wake(session)
+        return receipts
+
+    def read(
+        self,
+        session: str,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        limit: int | None = None,
+        kinds: Collection[str] | None = None,
+        backwards: bool = False,
+        bodies: Collection[str] | None = None,
+    ) -> list[Record]:
+        lines = self._lineage(session)
+        if not backwards:
+            lines.reverse()
+        values = {"kinds": _listed(kinds), "bodies": _listed(bodies)}
+        highest = _HIGHEST if upto is None else max(upto, 0)
+        rest = limit
+        found: list[Record] = []
+        for of, low, high in lines:
+            first, last = max(low, after), min(high, highest)
+            if first >= last or rest == 0:
+                continue
+            rows = self._connections.ask(
+                "events_backwards" if backwards else "events",
+                session=of, after=first, upto=last, limit=rest, **values,
+            )  # fmt: skip
+            found += records_of(of, rows, self._payloads)
+            if limit is not None:
+                rest = limit - len(found)
+        return found
+
+    def find(self, session: str, id: str) -> Record | None:
+        for of, *row in self._ask("event_by_id", session=session, id=id):
+            return records_of(of, [tuple(row)], self._payloads)[0]
+        return None
+
+    def linked(self, id: str) -> list[str]:
+        return [session for (session,) in self._ask("linked", id=id)]
+
+    def head(self, session: str) -> Head:
+        rows = self._ask("head", session=session)
+        if not rows:
+            raise not_found(session)
+        return head_of(rows[0])
+
+    def heads(
+        self,
+        *,
+        project: str | None = None,
+        statuses: Collection[str] | None = None,
+        name: str | None = None,
+        prefix: str | None = None,
+        limit: int = 50,
+        before: tuple[int, str] | None = None,
+    ) -> list[Head]:
+        at, session = before or _LATEST
+        values: dict[str, Any] = {
+            "project": project, "statuses": _listed(statuses), "limit": max(0, min(limit, PAGE_LIMIT)),
+            "moment": at >> MOMENT_BITS, "at": at, "session": session,
+        }  # fmt: skip
+        if name is None and prefix is None:
+            rows = self._ask("heads_newest" if project is None else "heads_of_project", **values)
+        else:
+            values |= {"name": name} | _bounds("prefix", prefix) | _bounds("id_prefix", prefix and prefix.upper())
+            rows = self._ask("heads_by_name", **values)
+        return [head_of(row) for row in rows]
+
+    def children(self, session: str) -> list[Head]:
+        return [head_of(row) for row in self._ask("children", session=session)]
+
+    def acquire(
+        self,
+        session: str,
+        lane: str,
+        holder: dict[str, Any],
+        *,
+        seconds: float = LEASE_SECONDS,
+        takeover: bool = False,
+    ) -> Lease:
+        return self._leases.acquire(session, lane, holder, seconds, takeover=takeover)
+
+    def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> Lease:
+        return self._leases.renew(lease, seconds)
+
+    def release(self, lease: Lease) -> None:
+        self._leases.release(lease)
+
+    def leases(self, session: str) -> list[Lease]:
+        return self._leases.held(session)
+
+    def save(self, session: str, snapshot: Snapshot) -> None:
+        self._connections.ask(
+            "save_snapshot", session=session, view=snapshot.view, position=snapshot.position, hash=snapshot.hash,
+            body=pack_snapshot(snapshot.body),
+        )  # fmt: skip
+
+    def snapshot(self, session: str, view: str) -> Snapshot | None:
+        for name, position, digest, packed in self._ask("snapshot", session=session, view=view):
+            if packed.startswith(PLAIN_SNAPSHOT):
+                return Snapshot(name, position, digest, packed[len(PLAIN_SNAPSHOT) :])
+            (body,) = self._payloads.unpack([packed])
+            return None if body is packed else Snapshot(name, position, digest, body)
+        return None
+
+    def search(
+        self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
+    ) -> list[Hit]:
+        return self._searcher.search(query, project, session, limit)
+
+    def weigh(self, session: str, kinds: Collection[str] | None = None) -> list[Weight]:
+        self.head(session)
+        return [Weight(*row) for row in self._ask("weigh", session=session, kinds=_listed(kinds))]
+
+    def erase(self, session: str, positions: Collection[int], draft: Draft) -> Receipt:
+        try:
+            return writing.erase(self._connections, self._payloads, session, positions, draft)
+        finally:
+            self._appender.forget(session)
+
+    def install(self, head: Head, records: Iterator[Record], *, extend: bool = False) -> None:
+        try:
+            writing.install(self._connections, self._payloads, head, list(records), extend=extend)
+        finally:
+            self._appender.forget(head.session)
+
+    def describe(self, *, check: bool = False) -> dict[str, Any]:
+        """What `onrecord doctor` reports: server, durability, roles, tenants, counts; none of it takes long."""
+        facts: dict[str, str] = dict(self._connections.ask("meta"))
+        kept = {"schema_version": int(facts["schema"]), "owner": facts["owner"], "app": facts["app"]}
+        return describe(self._connections) | kept | {"search_behind": self._searcher.behind()}
+
+    def tidy(self) -> None:
+        """Drop the tenant's snapshots: what `onrecord doctor --fix` may do."""
+        self._connections.ask("drop_every_snapshot")
+
+    def waking(self, session: str) -> AbstractContextManager[Callable[[float], None]]:
+        return self._waker.waking(session)
+
+    def close(self) -> None:
+        self._connections.close()
+        _STORES.discard(self)
+
+    def start_anew(self) -> list[object]:
+        """After a fork, in the child: new locks, new connections; what was inherited is to be left alone."""
+        inherited = self._connections.forget()
+        self._payloads = Payloads(self._blob_secret)
+        self._appender = Appender(self._connections, self._payloads, self._now)
+        return inherited
+
+    def _now(self) -> int | None:
+        """None: the database's clock."""
+        return None if self._clock is None else int(self._clock() * 1e6)
+
+    def _blob_secret(self) -> bytes:
+        return self._secret
+
+    def _ask(self, name: str, /, **values: Any) -> list[Row]:
+        """A query about things that may not be there: what PostgreSQL cannot even write is not on record."""
+        if any(isinstance(value, str) and "\0" in value for value in values.values()):
+            return []
+        return self._connections.ask(name, **values)
+
+    def _lineage(self, session: str) -> list[Row]:
+        """(id, low, high) of the session and its ancestors: each contributes low < position <= high."""
+        lines = self._ask("lineage", session=session)
+        if not lines:
+            raise not_found(session)
+        return lines
+
+
+def _listed(values: Collection[str] | None) -> list[str] | None:
+    return None if values is None else list(values)
+
+
+def _bounds(name: str, prefix: str | None) -> dict[str, str | None]:
+    """The range of texts that begin with a prefix."""
+    return {name: prefix, f"{name}_end": None if prefix is None else prefix + "\U0010ffff"}
+
+
+_STORES: WeakSet[PostgresStore] = WeakSet()
+_INHERITED: list[object] = []
+"""Connections of a parent: using or closing them here would spoil its own."""
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_STORES):
+        _INHERITED.extend(store.start_anew())
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

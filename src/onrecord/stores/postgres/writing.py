@@ -1,0 +1,139 @@
+"""Other things that are written, each in one transaction: new sessions, erasures, whole logs and snapshots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from onrecord.errors import Conflict
+from onrecord.log.store import Receipt
+from onrecord.stores.postgres.append import Attempt, Request, Standing, rename, take_name
+from onrecord.stores.postgres.rows import blobs_of, columns_of, head_of, pack, values_of
+from onrecord.stores.refusals import id_taken, not_found, nothing_at, refuse_erasure, refuse_gaps, unlike_parent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from onrecord.log.events import Draft, Record
+    from onrecord.log.head import Head
+    from onrecord.stores.payloads import Payloads
+    from onrecord.stores.postgres.connections import Connection, Connections
+
+EVENTS_AT_ONCE = 500
+"""So many events of a log that is taken over are sent in one statement."""
+
+
+def create(connections: Connections, payloads: Payloads, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
+    """A new session with its first events."""
+    attempt = Attempt(connections, payloads, None, Request(head.session, drafts), Standing())
+
+    def work(connection: Connection) -> list[Receipt]:
+        with connections.transaction(connection):
+            if head.parent is not None and _hash_in_history(connections, connection, head) != head.hash:
+                raise unlike_parent()
+            _add_session(connections, connection, head)
+            return attempt.under_lock(connection).receipts
+
+    return connections.run(work, attempt.recall)
+
+
+def erase(
+    connections: Connections, payloads: Payloads, session: str, positions: Collection[int], draft: Draft
+) -> Receipt:
+    """Payloads that go for good, and the event that says so."""
+    attempt = Attempt(connections, payloads, None, Request(session, [draft]), Standing())
+    chosen = sorted(set(positions))
+
+    def work(connection: Connection) -> list[Receipt]:
+        send = connections.send
+        with connections.transaction(connection):
+            rows = send(connection, "locked_head", {"session": session}).fetchall()
+            if not rows:
+                raise not_found(session)
+            refuse_erasure(head_of(rows[0]), chosen)
+            receipts = attempt.under_lock(connection).receipts
+            which = {"session": session, "positions": chosen, "said_at": receipts[0].position}
+            keys = [row[0] for row in send(connection, "blob_keys", which).fetchall()]
+            send(connection, "erase", which)
+            send(connection, "drop_unused", {"keys": keys})
+            send(connection, "drop_words", which)
+            heirs = [row[0] for row in send(connection, "scrub", which).fetchall()]
+            send(connection, "drop_snapshots", {"sessions": heirs})
+        return receipts
+
+    return connections.run(work, attempt.recall)[0]
+
+
+def install(
+    connections: Connections, payloads: Payloads, head: Head, records: Sequence[Record], *, extend: bool
+) -> None:
+    """A log taken over as it is, or the rest of one that is here in part."""
+
+    def work(connection: Connection) -> bool:
+        with connections.transaction(connection):
+            if extend:
+                start = _go_on(connections, connection, head)
+            else:
+                _add_session(connections, connection, head)
+                start = head.forked_at
+            refuse_gaps([record.position for record in records], start)
+            _add_events(connections, payloads, connection, head.session, records)
+            values = {"session": head.session, "position": head.position}
+            if connections.send(connection, "hash_at", values).fetchall() != [(head.hash,)]:
+                raise Conflict("the head does not fit the events")
+        return True
+
+    def recall(connection: Connection) -> bool | None:
+        with connections.transaction(connection):
+            rows = connections.send(connection, "locked_head", {"session": head.session}).fetchall()
+        return True if rows and head_of(rows[0]) == head else None
+
+    connections.run(work, recall)
+
+
+def _add_session(connections: Connections, connection: Connection, head: Head) -> None:
+    if not connections.send(connection, "add_session", values_of(head)).fetchall():
+        raise id_taken(head.session)
+    take_name(connections, connection, head)
+
+
+def _go_on(connections: Connections, connection: Connection, head: Head) -> int:
+    """Move the head of a log that is here in part; where it stood."""
+    rows = connections.send(connection, "locked_head", {"session": head.session}).fetchall()
+    if not rows:
+        raise not_found(head.session)
+    present = head_of(rows[0])
+    if (present.project, present.name) != (head.project, head.name):
+        rename(connections, connection, present, head)
+    connections.send(connection, "change_head", values_of(head))
+    return present.position
+
+
+def _add_events(
+    connections: Connections, payloads: Payloads, connection: Connection, session: str, records: Sequence[Record]
+) -> None:
+    for start in range(0, len(records), EVENTS_AT_ONCE):
+        part = records[start : start + EVENTS_AT_ONCE]
+        packed = pack(payloads, part)
+        try:
+            connections.send(connection, "add_events", {"session": session, **columns_of(part, packed)})
+        except psycopg.errors.UniqueViolation:
+            raise Conflict("an id of the new events is on record already") from None
+        blobs = blobs_of(packed)
+        if blobs is not None:
+            connections.send(connection, "keep_blobs", blobs)
+
+
+def _hash_in_history(connections: Connections, connection: Connection, head: Head) -> bytes:
+    """The hash at the place a fork is made from, which may be an ancestor's event."""
+    parent, position = str(head.parent), head.forked_at
+    lines = connections.send(connection, "lineage", {"session": parent}).fetchall()
+    if not lines:
+        raise not_found(parent)
+    for of, low, high in lines:
+        if low < position <= high:
+            rows = connections.send(connection, "hash_at", {"session": of, "position": position}).fetchall()
+            if rows:
+                return bytes(rows[0][0])
+    raise nothing_at(position)

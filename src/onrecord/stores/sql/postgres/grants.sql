@@ -1,0 +1,24 @@
+-- What the app role may do: everything a store needs and nothing more. It cannot change or delete an event, a session or a blob;
+-- erasure goes through `onrecord.erase`. The role's name stands for {app}; it is quoted as an identifier before it is put in.
+-- Run again after every migration; granting twice changes nothing.
+
+GRANT USAGE ON SCHEMA onrecord TO {app};
+
+GRANT SELECT ON onrecord.meta TO {app};
+
+GRANT SELECT, INSERT, UPDATE ON onrecord.sessions TO {app};
+
+GRANT SELECT, INSERT, DELETE ON onrecord.names TO {app};
+
+GRANT SELECT, INSERT ON onrecord.events TO {app};
+
+GRANT SELECT, INSERT, UPDATE (uses) ON onrecord.blobs TO {app};
+
+GRANT SELECT, INSERT, UPDATE ON onrecord.leases TO {app};
+
+GRANT SELECT, INSERT, UPDATE, DELETE ON onrecord.snapshots TO {app};
+
+GRANT SELECT, INSERT, DELETE ON onrecord.words TO {app};
+
+GRANT EXECUTE ON FUNCTION onrecord.found(TEXT, TEXT, TEXT, BIGINT), onrecord.erase(TEXT, BIGINT[], BIGINT),
+    onrecord.drop_unused(BYTEA[]) TO {app};

@@ -1,0 +1,231 @@
+-- The whole schema of a store in PostgreSQL, as it is after the last migration (a test proves that both agree).
+-- `onrecord store init` runs it as the owner role; an older store gets the migrations it has not seen. A statement ends with a
+-- semicolon and an empty line.
+--
+-- It keeps to what PostgreSQL shares with Aurora, Citus, CockroachDB and YugabyteDB: (tenant, session) leads the key of everything
+-- that belongs to a session, so that these tables can be partitioned by hash or distributed; no sequence, no trigger, no advisory or
+-- table lock, no deferred constraint, no temporary table. Positions come from the head row. Text is compared by its bytes.
+
+-- Facts about this store itself: `schema` is the last migration, `usable_from` the oldest schema whose clients may still work with
+-- it, `secret` keys the names of blobs. Not for settings: a store behaves the same whoever opens it.
+CREATE TABLE onrecord.meta (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+);
+
+-- One row per session: its head, which every append moves from the place it expects to the next in one statement, so that no two
+-- processes can make the same step. A row is never deleted: the id of a session stays taken for good.
+-- Not the truth about the session: what is here can be folded again from the events, except for the last three columns, which only
+-- say what caches may do. The title is bytes because a title may hold what a TEXT of PostgreSQL cannot (a zero byte).
+CREATE TABLE onrecord.sessions (
+    tenant TEXT COLLATE "C" NOT NULL,
+    session TEXT COLLATE "C" NOT NULL,
+    project TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    position BIGINT NOT NULL,
+    hash BYTEA NOT NULL,
+    run BIGINT NOT NULL,
+    status TEXT COLLATE "C" NOT NULL,
+    title BYTEA NOT NULL,
+    opened_at BIGINT NOT NULL,
+    at BIGINT NOT NULL,
+    held BOOLEAN NOT NULL,
+    parent TEXT COLLATE "C",
+    forked_at BIGINT NOT NULL,
+    -- `at` in steps of a second (at >> 20): lists are sorted by an index on it, which a burst of appends leaves alone.
+    moment BIGINT NOT NULL,
+    -- The position below which no snapshot may be kept any more, because payloads were erased since.
+    scrubbed BIGINT NOT NULL DEFAULT 0,
+    -- How far search has come, and whether it is behind. A flag of its own, so that only its changes touch an index.
+    indexed BIGINT NOT NULL DEFAULT 0,
+    behind BOOLEAN NOT NULL DEFAULT TRUE,
+    PRIMARY KEY (tenant, session)
+);
+
+CREATE INDEX sessions_by_moment ON onrecord.sessions (tenant, moment);
+
+CREATE INDEX sessions_of_project ON onrecord.sessions (tenant, project, moment);
+
+CREATE INDEX sessions_by_name ON onrecord.sessions (tenant, name);
+
+CREATE INDEX sessions_by_parent ON onrecord.sessions (tenant, parent) WHERE parent IS NOT NULL;
+
+CREATE INDEX sessions_behind ON onrecord.sessions (tenant, session) WHERE behind;
+
+-- Who has which name. A table of its own: a session's row is found by its id and may lie in any partition, while a name must be
+-- unique among all sessions of a project.
+CREATE TABLE onrecord.names (
+    tenant TEXT COLLATE "C" NOT NULL,
+    project TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    session TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant, project, name)
+);
+
+-- The log: one row per event, never updated except that erasure sets salt and payload to NULL, through `erase` below.
+-- `encoding` says how the payload is kept: 0 as it is, 1 compressed with zstd, 2 under this key in `blobs`. A fork's inherited events
+-- are not copied: they are read where they are. No foreign key to `sessions`: every insert joins the head row it has just moved.
+CREATE TABLE onrecord.events (
+    tenant TEXT COLLATE "C" NOT NULL,
+    session TEXT COLLATE "C" NOT NULL,
+    position BIGINT NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
+    kind TEXT COLLATE "C" NOT NULL,
+    v BIGINT NOT NULL,
+    at BIGINT NOT NULL,
+    by TEXT COLLATE "C" NOT NULL,
+    run BIGINT NOT NULL,
+    because BIGINT,
+    salt BYTEA,
+    payload_hash BYTEA NOT NULL,
+    hash BYTEA NOT NULL,
+    encoding SMALLINT NOT NULL,
+    payload BYTEA,
+    PRIMARY KEY (tenant, session, position),
+    UNIQUE (tenant, session, id)
+);
+
+-- Finds the sessions that have a vendor's conversation on record; every other event leaves it alone.
+CREATE INDEX events_by_link ON onrecord.events (tenant, id) WHERE id >= 'link/' AND id < 'link0';
+
+-- Large payloads, compressed with zstd, each content once per tenant. The key is a hash keyed with this store's secret: nobody can
+-- tell from a key whether a guessed content is here. `uses` counts the events: an append and an erasure that meet must both see it.
+CREATE TABLE onrecord.blobs (
+    tenant TEXT COLLATE "C" NOT NULL,
+    key BYTEA NOT NULL,
+    uses BIGINT NOT NULL,
+    body BYTEA NOT NULL,
+    PRIMARY KEY (tenant, key)
+);
+
+-- Who may write the turns of a lane, on the database's clock. A released lease stays as a row without a holder, so that epochs never
+-- repeat. An append locks this row against a new holder while it compares its epoch.
+CREATE TABLE onrecord.leases (
+    tenant TEXT COLLATE "C" NOT NULL,
+    session TEXT COLLATE "C" NOT NULL,
+    lane TEXT COLLATE "C" NOT NULL,
+    epoch BIGINT NOT NULL,
+    holder TEXT,
+    since BIGINT NOT NULL,
+    until BIGINT NOT NULL,
+    span BIGINT NOT NULL,
+    PRIMARY KEY (tenant, session, lane)
+);
+
+-- Views as they were after a position, one per session and view. A cache: deleting every row changes nothing but speed.
+CREATE TABLE onrecord.snapshots (
+    tenant TEXT COLLATE "C" NOT NULL,
+    session TEXT COLLATE "C" NOT NULL,
+    view TEXT COLLATE "C" NOT NULL,
+    position BIGINT NOT NULL,
+    hash BYTEA NOT NULL,
+    body BYTEA NOT NULL,
+    PRIMARY KEY (tenant, session, view)
+);
+
+-- The words of payloads, for search. It lags behind the log: search brings it up to date first, append never touches it. The words
+-- come folded by `log/text.py` and begin with a mark of their tenant, so that a search reads its own tenant's part of the index.
+-- NULL: more words than a TSVECTOR holds; search reads such an event itself.
+CREATE TABLE onrecord.words (
+    tenant TEXT COLLATE "C" NOT NULL,
+    session TEXT COLLATE "C" NOT NULL,
+    position BIGINT NOT NULL,
+    words TSVECTOR,
+    PRIMARY KEY (tenant, session, position)
+);
+
+CREATE INDEX words_by_word ON onrecord.words USING gin (words);
+
+CREATE INDEX words_too_many ON onrecord.words (tenant, session, position) WHERE words IS NULL;
+
+-- Every row belongs to a tenant, and a transaction sees those of the tenant it names in `onrecord.tenant`; without a name, none.
+-- FORCE: the owner too.
+ALTER TABLE onrecord.sessions ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_tenant ON onrecord.sessions
+USING (tenant = current_setting('onrecord.tenant', TRUE)) WITH CHECK (tenant = current_setting('onrecord.tenant', TRUE));
+
+ALTER TABLE onrecord.names ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_tenant ON onrecord.names
+USING (tenant = current_setting('onrecord.tenant', TRUE)) WITH CHECK (tenant = current_setting('onrecord.tenant', TRUE));
+
+ALTER TABLE onrecord.events ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_tenant ON onrecord.events
+USING (tenant = current_setting('onrecord.tenant', TRUE)) WITH CHECK (tenant = current_setting('onrecord.tenant', TRUE));
+
+ALTER TABLE onrecord.blobs ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_tenant ON onrecord.blobs
+USING (tenant = current_setting('onrecord.tenant', TRUE)) WITH CHECK (tenant = current_setting('onrecord.tenant', TRUE));
+
+ALTER TABLE onrecord.leases ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_tenant ON onrecord.leases
+USING (tenant = current_setting('onrecord.tenant', TRUE)) WITH CHECK (tenant = current_setting('onrecord.tenant', TRUE));
+
+ALTER TABLE onrecord.snapshots ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_tenant ON onrecord.snapshots
+USING (tenant = current_setting('onrecord.tenant', TRUE)) WITH CHECK (tenant = current_setting('onrecord.tenant', TRUE));
+
+ALTER TABLE onrecord.words ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+
+CREATE POLICY of_tenant ON onrecord.words
+USING (tenant = current_setting('onrecord.tenant', TRUE)) WITH CHECK (tenant = current_setting('onrecord.tenant', TRUE));
+
+-- Below a tenant's policy no text index is used, since PostgreSQL does not trust `@@` with rows of others. So the owner, who never
+-- connects, may look at the words of all, and only through this function, which asks for the tenant itself.
+CREATE POLICY of_search ON onrecord.words FOR SELECT TO CURRENT_USER USING (TRUE);
+
+CREATE FUNCTION onrecord.found(query TEXT, of_project TEXT, of_session TEXT, most BIGINT)
+RETURNS TABLE (session TEXT, "position" BIGINT)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT w.session, w.position
+    FROM onrecord.words AS w JOIN onrecord.sessions AS s ON s.tenant = w.tenant AND s.session = w.session
+    WHERE w.tenant = current_setting('onrecord.tenant', TRUE) AND w.words @@ query::tsquery
+        AND (of_project IS NULL OR s.project = of_project) AND (of_session IS NULL OR w.session = of_session)
+    ORDER BY w.session DESC, w.position DESC LIMIT most
+$$;
+
+-- The only way to change an event: payload and salt go, header and hashes stay. Refused for a session under a hold, and without an
+-- event in the same log that says so. The tenant's policy holds in here as well, since the owner is under it too.
+CREATE FUNCTION onrecord.erase(of_session TEXT, positions BIGINT[], said_at BIGINT) RETURNS BIGINT
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH allowed AS (
+        SELECT s.tenant, s.session
+        FROM onrecord.sessions AS s
+            JOIN onrecord.events AS e ON e.tenant = s.tenant AND e.session = s.session AND e.position = said_at
+        WHERE s.tenant = current_setting('onrecord.tenant', TRUE) AND s.session = of_session AND NOT s.held
+            AND e.kind = 'payload.erased'
+    ), before AS (
+        SELECT e.tenant, e.payload FROM onrecord.events AS e JOIN allowed AS a ON e.tenant = a.tenant AND e.session = a.session
+        WHERE e.position = ANY (positions) AND e.encoding = 2 AND e.payload IS NOT NULL
+    ), unused AS (
+        UPDATE onrecord.blobs AS b SET uses = b.uses - u.events
+        FROM (SELECT tenant, payload, count(*) AS events FROM before GROUP BY tenant, payload) AS u
+        WHERE b.tenant = u.tenant AND b.key = u.payload
+    ), erased AS (
+        UPDATE onrecord.events AS e SET salt = NULL, payload = NULL, encoding = 0
+        FROM allowed AS a WHERE e.tenant = a.tenant AND e.session = a.session AND e.position = ANY (positions)
+        RETURNING e.position
+    )
+    SELECT count(*) FROM erased
+$$;
+
+-- Large payloads that no event uses any more.
+CREATE FUNCTION onrecord.drop_unused(keys BYTEA[]) RETURNS BIGINT
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH dropped AS (
+        DELETE FROM onrecord.blobs
+        WHERE tenant = current_setting('onrecord.tenant', TRUE) AND key = ANY (keys) AND uses <= 0 RETURNING 1
+    )
+    SELECT count(*) FROM dropped
+$$;
+
+REVOKE ALL ON FUNCTION onrecord.found(TEXT, TEXT, TEXT, BIGINT), onrecord.erase(TEXT, BIGINT[], BIGINT), onrecord.drop_unused(BYTEA[])
+FROM PUBLIC;

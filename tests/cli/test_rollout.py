@@ -1,0 +1,144 @@
+"""Training samples on the command line: one file of each kind, with what is on record and nothing else."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # it ships no types
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file
+
+import onrecord
+from onrecord.rollout.recording import open_rollout
+from onrecord.rollout.turns import Request
+from tests.cli.conftest import Command
+from tests.rollout.world import LETTERS, aborted, answer, assistant, user
+
+
+@pytest.fixture
+def trained(working: Command) -> Command:
+    """A store with a rollout of two turns, one that was aborted, one that is frozen, and a session that is no rollout."""
+    with onrecord.connect(str(working.store), project=str(working.project)) as records:
+        for name in ("task-1", "task-2", "task-3"):
+            with open_rollout(records, name).session as session:
+                rollout = open_rollout(records, name, takeover=True)
+                messages = [user("question")]
+                for number in range(2):
+                    intent = rollout.intend(rollout.prepare(Request(messages), LETTERS))
+                    rollout.commit(intent, answer(f"answer {number}", weight_versions=[("v1", 9)]))
+                    messages += [assistant(f"answer {number}"), user("go on")]
+                if name == "task-2":
+                    rollout.abort(rollout.intend(rollout.prepare(Request(messages), LETTERS)), aborted("half"))
+                if name == "task-3":
+                    rollout.freeze(merge=False)
+                rollout.leave()
+                assert session.id == rollout.session.id
+    return working
+
+
+def test_parquet_has_a_row_per_sample(trained):
+    """Rows say session, status, tokens, mask, logprobs, origins and spans; an aborted rollout is told as such."""
+    file = trained.place / "samples.parquet"
+    told = trained.data("rollout", "export", "task-1", "task-2", "--to", str(file), kind="rollout_export")
+    assert (told["samples"], told["sessions"]) == (2, 2)
+    assert told["statuses"] == {"COMPLETED": 1, "ABORTED": 1}
+    rows = pq.read_table(file).to_pylist()
+    assert [row["status"] for row in rows] == ["COMPLETED", "ABORTED"]
+    assert sum(len(row["tokens"]) for row in rows) == told["tokens"]
+    assert rows[0]["loss_mask"].count(1) == 18
+    assert rows[0]["weight_versions"][0]["version"] == "v1"
+    assert file.stat().st_mode & 0o777 == 0o600
+    again = trained.place / "again.parquet"
+    trained.ok("rollout", "export", "task-1", "task-2", "--to", str(again))
+    assert again.read_bytes() == file.read_bytes(), "the same record makes the same bytes"
+
+
+def test_the_three_kinds_of_file_say_the_same(trained):
+    """Parquet, safetensors and npz carry the same arrays, and all that is said about the samples."""
+    files = {kind: trained.place / f"samples.{kind}" for kind in ("parquet", "safetensors", "npz")}
+    for file in files.values():
+        trained.ok("rollout", "export", "--all", "--to", str(file))
+    rows = pq.read_table(files["parquet"]).to_pylist()
+    tensors, archive = load_file(files["safetensors"]), np.load(files["npz"])
+    for name in ("tokens", "loss_mask", "logprobs", "provenance"):
+        flat = [value for row in rows for value in row[name]]
+        assert tensors[name].tolist() == archive[name].tolist() == flat
+        assert tensors[name].dtype == archive[name].dtype
+    assert tensors["offsets"].tolist() == archive["offsets"].tolist()
+    assert tensors["offsets"][-1] == len(tensors["tokens"])
+    with safe_open(files["safetensors"], "np") as opened:
+        about = json.loads(opened.metadata()["samples"])
+    assert about == json.loads(bytes(archive["samples"]))
+    assert [one["status"] for one in about] == [row["status"] for row in rows]
+
+
+def test_options_say_how_samples_are_made(trained):
+    """A sample per turn, and none longer than allowed; a frozen rollout is exported as it was frozen."""
+    file = str(trained.place / "samples.npz")
+    told = trained.data("rollout", "export", "task-1", "--turns", "--to", file, kind="rollout_export")
+    assert told["samples"] == 2
+    told = trained.data(
+        "rollout", "export", "task-1", "--max-seq-len", "40", "--to", file, "--force", kind="rollout_export"
+    )
+    assert (told["statuses"], told["tokens"] <= 40) == ({"TRUNCATED": 1}, True)
+    told = trained.data("rollout", "export", "task-3", "--to", file, "--force", kind="rollout_export")
+    assert told["samples"] == 2, "frozen as a sample per turn"
+
+
+def test_a_session_that_is_no_rollout_is_named(trained):
+    """What was named and has no samples is told with its reason; among all sessions it is passed over."""
+    file = str(trained.place / "samples.npz")
+    told = trained.data("rollout", "export", "fix-invite-403", "task-1", "--to", file, kind="rollout_export", code=8)
+    assert list(told["without"]) == ["fix-invite-403"]
+    assert told["samples"] == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", "task-1"),
+        ("export", "task-1", "--to", "samples.csv"),
+        ("export", "task-1", "--to", "samples"),
+        ("export", "--to", "samples.npz"),
+        ("export", "task-1", "--all", "--to", "samples.npz"),
+        ("exprot", "task-1", "--to", "samples.npz"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_read(trained, words):
+    """A missing file, an unknown kind of file, no session: one clear error each."""
+    error = trained.run("rollout", *words, "--json")
+    assert error.code == 2
+    assert json.loads(error.err)["error"]["hint"]
+
+
+def test_the_log_tells_how_many_ids(trained):
+    """`onrecord log` says how many ids a step has, and does not print them."""
+    told = trained.ok("log", "task-2", "--kind", "tokens.recorded")
+    assert told.splitlines()[-1].endswith("output: 4 ids, abort")
+    assert "i32le" not in told
+
+
+def test_an_existing_file_is_kept(trained):
+    """A file that is there is replaced only with --force."""
+    file = trained.place / "samples.npz"
+    file.write_text("mine")
+    trained.error("rollout", "export", "task-1", "--to", str(file), code=2, kind="usage")
+    assert file.read_text() == "mine"
+
+
+def test_without_the_extra_one_sentence_says_what_to_install(trained):
+    """Where pyarrow is not installed, the error names it and the command that installs it."""
+    hidden = (
+        "import sys; sys.modules['pyarrow'] = None; "
+        "from onrecord.surfaces.cli.main import main; "
+        f"sys.argv = ['onrecord', 'rollout', 'export', 'task-1', '--to', {str(trained.place / 's.parquet')!r}]; "
+        "sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", hidden], env=trained.environment, cwd=trained.project, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert 'pip install "onrecord[rollout]"' in done.stderr

@@ -1,0 +1,22 @@
+"""One laboratory for each test, with the programs its class asks for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.install import CannotInstall
+from tests.e2e.lab import Lab
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    """A machine with the real programs. Whatever a test leaves running is ended, and nothing survives that."""
+    try:
+        made = Lab(tmp_path, request.cls.programs)
+    except CannotInstall as why:
+        pytest.skip(f"cannot run here: {why}")
+    try:
+        yield made
+    finally:
+        made.close()

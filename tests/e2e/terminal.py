@@ -1,0 +1,83 @@
+"""A terminal with a program in it, which a test reads and types into: tmux, inside the laboratory's room."""
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from tests.e2e.lab import Lab
+from tests.e2e.modelserver import patiently
+
+COLUMNS, ROWS = 160, 50
+COMMAND_SECONDS = 20
+SCREEN_SECONDS = 60.0
+KEY_SECONDS = 0.3
+"""What a screen needs to follow a key."""
+
+
+class Terminal:
+    """One window of a tmux server of its own. Room and all end with the laboratory."""
+
+    def __init__(self, lab: Lab, argv: Sequence[str]) -> None:
+        if shutil.which("tmux") is None:
+            pytest.skip("cannot run here: tmux is not installed")
+        self._lab = lab
+        self._environment = lab.environment
+        size = ["-x", str(COLUMNS), "-y", str(ROWS)]
+        # Without a status line and with the window kept after the program's end, the screen is the program's own.
+        self._tmux("new-session", "-d", *size, "-s", "lab", *argv, ";", "set-option", "remain-on-exit", "on")
+
+    def _tmux(self, *words: str) -> str:
+        done = subprocess.run(
+            self._lab.room.command(["tmux", "-S", str(self._lab.scratch / "tmux"), "-f", "/dev/null", *words]),
+            env=self._environment, cwd=self._lab.project, capture_output=True, text=True, check=False,
+            timeout=COMMAND_SECONDS,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @property
+    def screen(self) -> str:
+        return self._tmux("capture-pane", "-p", "-t", "lab")
+
+    def shows(self, pattern: str, seconds: float = SCREEN_SECONDS) -> str:
+        """Wait until the screen has something on it."""
+        seen = [""]
+
+        def there() -> bool:
+            seen[0] = self.screen
+            return re.search(pattern, seen[0]) is not None
+
+        try:
+            patiently(there, f"the screen shows {pattern!r}", seconds)
+        except AssertionError as why:
+            raise AssertionError(f"{why}; it shows:\n{seen[0].strip()}") from None
+        return seen[0]
+
+    def type(self, text: str) -> None:
+        """Type a text, as keys."""
+        self._tmux("send-keys", "-t", "lab", "-l", text)
+
+    def press(self, *keys: str) -> None:
+        """Press keys by tmux's names for them."""
+        self._tmux("send-keys", "-t", "lab", *keys)
+
+    def say(self, text: str) -> None:
+        """Type a text, see it on the screen, and send it: programs take a return that comes too early for a line end."""
+        self.type(text)
+        self.shows(re.escape(text[-20:]))
+        self.press("Enter")
+
+    def choose(self, choice: str) -> None:
+        """Go down a list until the mark stands before the choice, and take it."""
+        self.shows(re.escape(choice))
+        for _ in range(ROWS):
+            if re.search(rf"[›>●] *(\d+\. *)?{re.escape(choice)}", self.screen):
+                self.press("Enter")
+                return
+            self.press("Down")
+            time.sleep(KEY_SECONDS)
+        raise AssertionError(f"{choice!r} cannot be chosen:\n{self.screen.strip()}")

@@ -1,0 +1,18 @@
+from tests.e2e.lab import Lab
+from tests.e2e.modelserver import patiently
+from tests.e2e.suite import AgentSuite
+from tests.e2e.terminal import Terminal
+
+HOOKS = 7
+
+
+class TestCodex(AgentSuite):
+    programs = ("codex",)
+
+    def accept_hooks(self, lab: Lab) -> None:
+        """Codex runs no hook that its user has not trusted, and asks for it at the next start in a terminal."""
+        terminal = Terminal(lab, ["codex", "--no-daemon"])
+        terminal.choose("Trust all and continue")
+        settings = lab.home / ".codex" / "config.toml"
+        patiently(lambda: settings.read_text().count("trusted_hash") == HOOKS, "the hooks are trusted")
+        lab.room.clear()

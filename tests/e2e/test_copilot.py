@@ -1,0 +1,5 @@
+from tests.e2e.suite import AgentSuite
+
+
+class TestCopilot(AgentSuite):
+    programs = ("copilot",)

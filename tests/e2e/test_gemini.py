@@ -1,0 +1,5 @@
+from tests.e2e.suite import AgentSuite
+
+
+class TestGemini(AgentSuite):
+    programs = ("gemini",)

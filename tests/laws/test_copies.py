@@ -1,0 +1,44 @@
+"""Laws of copies: whatever a log tells, its copy tells the same, all at once or bit by bit, forwards and back."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onrecord.session import copying
+from onrecord.session.copying import Copier
+from onrecord.session.handle import Session
+from onrecord.stores.memory import MemoryStore
+from tests.laws.play import Play, steps
+
+
+def same(play: Play, target: MemoryStore) -> None:
+    for head in play.store.heads(limit=1_000):
+        copied = Session(target, head.session)
+        assert target.read(head.session) == play.store.read(head.session)
+        assert target.head(head.session) == head
+        assert copied.verify().ok
+        assert copied.head == head
+
+
+def carry(play: Play, target: MemoryStore) -> None:
+    for head in play.store.heads(limit=1_000):
+        Copier(play.store, target).copy(head.session)
+
+
+@given(steps, steps, st.integers(1, 7))
+def test_a_copy_is_the_session(first, then, page):
+    """A19: copied in the middle and again in the end, in pages of any size, a store has the same records and heads."""
+    kept, copying.COPY_PAGE = copying.COPY_PAGE, page
+    try:
+        play, target = Play(), MemoryStore()
+        play.run(first)
+        carry(play, target)
+        same(play, target)
+        play.run(then)
+        carry(play, target)
+        same(play, target)
+        back = MemoryStore()
+        for head in target.heads(limit=1_000):
+            Copier(target, back).copy(head.session)
+        same(play, back)
+    finally:
+        copying.COPY_PAGE = kept

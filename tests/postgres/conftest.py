@@ -1,0 +1,58 @@
+"""Workbenches on stores in PostgreSQL, the workers of the crash tests, and servers of a test's own."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from onrecord.stores.postgres import PostgresStore
+from onrecord.testing.tools import Workbench
+from tests.crash.conftest import chance, nursery
+from tests.postgres.servers import Server, Stores, running
+
+__all__ = ["chance", "nursery"]
+
+
+class Bench(Workbench):
+    """A workbench on one store, on the database's own clock."""
+
+    store: PostgresStore
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.setup_method()
+
+    def make_store(self) -> PostgresStore:
+        return PostgresStore(self.url)
+
+
+@pytest.fixture
+def make_bench() -> Iterator[Callable[[str], Bench]]:
+    """Makes workbenches on URLs, and lets go of them."""
+    made: list[Bench] = []
+
+    def make(url: str) -> Bench:
+        made.append(Bench(url))
+        return made[-1]
+
+    yield make
+    for bench in made:
+        bench.teardown_method()
+
+
+@pytest.fixture
+def bench(postgres: Stores, make_bench: Callable[[str], Bench]) -> Bench:
+    """A workbench on an empty store."""
+    return make_bench(postgres.empty_store())
+
+
+@pytest.fixture
+def url(postgres: Stores) -> str:
+    """An empty store on the server that the whole run shares."""
+    return postgres.empty_store()
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server that a test may do anything to."""
+    with running() as server:
+        yield server

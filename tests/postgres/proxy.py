@@ -1,0 +1,128 @@
+"""A small TCP proxy in front of a server: it passes bytes on, until a test cuts the wire or lets answers be lost.
+
+It runs on a thread of the test. The server's side is its socket file, so that the server takes a client for a local one.
+"""
+
+import asyncio
+import contextlib
+import random
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Self
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from tests.postgres.servers import Server
+
+WIRE = {"sslmode": "disable", "gssencmode": "disable"}
+"""What the server's socket file does not speak."""
+_CHUNK = 1 << 16
+
+
+class Proxy:
+    """Stands between clients and one server."""
+
+    def __init__(self, server: Server, seed: int = 0) -> None:
+        self.server = server
+        self.port = 0
+        self.lost = 0
+        """How many connections were cut between a request and its answer."""
+        self._chance = random.Random(seed)
+        self._share = 0.0
+        self._until_lost: int | None = None
+        self._cut = False
+        self._open: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._do(self._listen())
+        return self
+
+    def __exit__(self, *_problem: object) -> None:
+        self.cut()
+        self._do(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def instead_of(self, url: str) -> str:
+        """The same store, reached through here."""
+        parts = urlsplit(url)
+        options = {name: value for name, value in parse_qsl(parts.query) if name not in ("host", "port")}
+        place = f"{parts.username}@127.0.0.1:{self.port}"
+        return urlunsplit(parts._replace(netloc=place, query=urlencode(options | WIRE)))
+
+    def cut(self) -> None:
+        """End every connection and take no new ones, until `heal`."""
+        self._cut = True
+        self._do(self._hang_up())
+
+    def heal(self) -> None:
+        self._cut = False
+
+    def lose_answers(self, share: float) -> None:
+        """From now on, with this chance, a connection ends when the server answers, and the answer is lost."""
+        self._share = share
+
+    def lose_the(self, number: int) -> None:
+        """The answer after so many more is lost with its connection, and no other."""
+        self._until_lost = number
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        done: Future[None] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        done.result(30)
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _close(self) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _hang_up(self) -> None:
+        for writer in self._open:
+            writer.transport.abort()
+
+    async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
+        if self._cut:
+            client_out.transport.abort()
+            return
+        place = f"{self.server.folder}/.s.PGSQL.{self.server.port}"
+        try:
+            server_in, server_out = await asyncio.open_unix_connection(place)
+        except OSError:
+            client_out.transport.abort()
+            return
+        ends = {client_out, server_out}
+        self._open |= ends
+        try:
+            await asyncio.gather(
+                self._pass_on(client_in, server_out, ends, lambda: False),
+                self._pass_on(server_in, client_out, ends, self._is_lost),
+            )
+        finally:
+            self._open -= ends
+
+    def _is_lost(self) -> bool:
+        lost = self._chance.random() < self._share
+        if self._until_lost is not None:
+            lost, self._until_lost = lost or self._until_lost == 0, self._until_lost - 1 if self._until_lost else None
+        self.lost += lost
+        return lost
+
+    async def _pass_on(
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        ends: set[asyncio.StreamWriter],
+        lost: Callable[[], bool],
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while (data := await source.read(_CHUNK)) and not lost():
+                sink.write(data)
+                await sink.drain()
+        for end in ends:
+            end.transport.abort()

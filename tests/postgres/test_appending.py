@@ -1,0 +1,353 @@
+"""Appending to PostgreSQL: one round trip, and exactly once whatever happens to the connection."""
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+from onrecord.errors import InvalidInput, LeaseLost, OutcomeUnknown, StoreBusy
+from onrecord.stores.postgres import PostgresStore, connections
+from onrecord.stores.postgres.append import Attempt
+from onrecord.stores.postgres.connections import Connection, Connections
+from onrecord.stores.postgres.packets import exchange
+from onrecord.testing import derived
+from onrecord.testing.keeping import HOLDER, OTHER
+from tests.postgres.conftest import Bench
+from tests.postgres.servers import APP, Server, Stores, running
+
+
+@pytest.fixture
+def packets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What goes to the server: one entry for each packet that waits for an answer."""
+    sent: list[str] = []
+    pipeline, execute = Connection.pipeline, Connection.execute
+
+    def one_exchange(*words: Any) -> Any:
+        sent.append("pipeline")
+        return exchange(*words)
+
+    def one_packet(self: Connection) -> Any:
+        sent.append("pipeline")
+        return pipeline(self)
+
+    def one_statement(self: Connection, *words: Any, **options: Any) -> Any:
+        if self.pgconn.pipeline_status == psycopg.pq.PipelineStatus.OFF:
+            sent.append("statement")
+        return execute(self, *words, **options)
+
+    monkeypatch.setattr(connections, "exchange", one_exchange)
+    monkeypatch.setattr(Connection, "pipeline", one_packet)
+    monkeypatch.setattr(Connection, "execute", one_statement)
+    return sent
+
+
+def test_the_ordinary_append_is_one_round_trip(bench, packets):
+    """Where the store appended last it knows where the log stands: one packet, with and without a lease, on a fork too."""
+    parent = bench.open()
+    bench.add(parent, "item.added")
+    for session in (parent, bench.fork(parent, 2)):
+        lease = bench.store.acquire(session, "main", HOLDER)
+        bench.add(session, "item.added")
+        packets.clear()
+        bench.store.append(session, [bench.draft()])
+        bench.store.append(
+            session, [bench.draft()], lease=lease, expect=bench.store._appender._standing(session).head.position
+        )
+        bench.store.append(session, [bench.draft(), bench.draft("decision.made", {"text": "two"})], lease=lease)
+        assert packets == ["pipeline"] * 3
+
+
+def test_another_process_in_the_same_log_costs_one_look(bench, make_bench, packets):
+    """When another process was here, one look tells where the log stands, and the append follows it."""
+    session = bench.open()
+    other = make_bench(bench.url)
+    bench.add(session, "item.added")
+    other.add(session, "item.added")
+    packets.clear()
+    bench.add(session, "item.added")
+    assert packets == ["pipeline"] * 3
+    assert derived(bench.store.read(session)) == other.store.head(session).hash
+
+
+def test_processes_that_fight_for_a_log_all_get_there(bench, make_bench, count):
+    """Four stores with two threads each append to one session at once: every event lands once, in its thread's order."""
+    session = bench.open()
+    others = [make_bench(bench.url) for _ in range(4)]
+    each = count(15, 300)
+
+    def write(number: int) -> list[int]:
+        store = others[number % 4].store
+        drafts = [bench.draft(id=f"{number}-{index}") for index in range(each)]
+        return [store.append(session, [draft])[0].position for draft in drafts]
+
+    with ThreadPoolExecutor(8) as threads:
+        written = list(threads.map(write, range(8)))
+    assert sorted(position for positions in written for position in positions) == list(range(2, 2 + 8 * each))
+    assert all(positions == sorted(positions) for positions in written)
+    assert derived(bench.store.read(session)) == bench.store.head(session).hash
+
+
+class Cut:
+    """A connection that is lost at the worst moment: before the server hears of the append, or after it has committed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, landed: bool, statement: str = "append_one") -> None:
+        self.left = 1
+        fetch = Connections.fetch
+
+        def cut(of: Connections, connection: Connection, name: str, values: Any) -> Any:
+            if name == statement and self.left:
+                self.left -= 1
+                if landed:
+                    fetch(of, connection, name, values)
+                connection.close()
+                raise psycopg.OperationalError("the connection was lost")
+            return fetch(of, connection, name, values)
+
+        monkeypatch.setattr(Connections, "fetch", cut)
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_promise_4_a_lost_answer_is_found_out(bench, monkeypatch, landed):
+    """Whether a commit landed whose answer was lost is asked by its event: it is there once, and told as new."""
+    session = bench.open()
+    cut = Cut(monkeypatch, landed=landed)
+    (receipt,) = bench.store.append(session, [bench.draft()])
+    assert (cut.left, receipt.position, receipt.new) == (0, 2, True)
+    assert bench.store.head(session).hash == receipt.hash
+    bench.add(session, "item.added")
+    assert bench.positions(session) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_lost_answer_to_a_lease_is_found_out(bench, monkeypatch, landed):
+    """A lane that was taken over a connection that died is this holder's, once."""
+    session = bench.open()
+    Cut(monkeypatch, landed=landed, statement="take_lease")
+    lease = bench.store.acquire(session, "main", HOLDER)
+    assert (lease.epoch, lease.holder) == (1, HOLDER)
+    assert bench.store.leases(session) == [lease]
+
+
+def test_a_server_that_stays_away_is_told_honestly(monkeypatch):
+    """A write that was sent and never answered has an unknown outcome; reading and opening say that nobody is there."""
+    monkeypatch.setattr(connections, "PATIENCE_SECONDS", 0.2)
+    with running() as server:
+        bench = Bench(Stores(server).empty_store())
+        session = bench.open()
+        server.kill()
+        with pytest.raises(OutcomeUnknown) as unknown:
+            bench.store.append(session, [bench.draft()])
+        assert unknown.value.retryable
+        for call in (lambda: bench.store.head(session), lambda: PostgresStore(bench.url)):
+            with pytest.raises(StoreBusy):
+                call()
+        server.start()
+        bench.add(session, "item.added")
+        bench.teardown_method()
+
+
+@pytest.mark.timeout(300)
+def test_promise_4_connections_that_are_ended_lose_and_double_nothing(postgres, make_bench, count):
+    """Writers whose connections are ended at random moments by the server append every event exactly once."""
+    url = postgres.empty_store()
+    bench = make_bench(url)
+    session = bench.open()
+    over = threading.Event()
+    each = count(25, 1_000)
+
+    def end_connections() -> None:
+        chance = random.Random(7)
+        query = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{APP}' AND random() < 0.5"
+        while not over.is_set():
+            postgres.server.execute(query)
+            time.sleep(chance.uniform(0.01, 0.1))
+
+    def write(number: int) -> list[bool]:
+        drafts = [bench.draft(id=f"{number}-{index}") for index in range(each)]
+        return [bench.store.append(session, [draft])[0].new for draft in drafts]
+
+    killer = threading.Thread(target=end_connections)
+    killer.start()
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            told = list(threads.map(write, range(4)))
+    finally:
+        over.set()
+        killer.join()
+    assert all(new for answers in told for new in answers)
+    records = bench.store.read(session)
+    assert len(records) == 1 + 4 * each
+    assert derived(records) == bench.store.head(session).hash
+
+
+def wait_until(true: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def waiting(server: Server, event: str) -> list[Any]:
+    query = f"SELECT pid FROM pg_stat_activity WHERE usename = '{APP}' AND wait_event = '{event}'"
+    return [row[0] for row in server.execute(query)]
+
+
+def test_a_commit_that_gave_up_on_its_standby_is_not_acknowledged():
+    """PostgreSQL commits locally when the wait for a standby is cancelled, and says so beside the answer: not good enough."""
+    with running() as server:
+        bench = Bench(Stores(server).empty_store())
+        session = bench.open()
+        bench.add(session, "item.added")
+        server.execute("ALTER SYSTEM SET synchronous_standby_names = 'gone'", "SELECT pg_reload_conf()")
+        wait_until(lambda: server.execute("SHOW synchronous_standby_names") == [("gone",)])
+        with ThreadPoolExecutor(1) as thread:
+            answer = thread.submit(bench.store.append, session, [bench.draft()])
+            for _ in range(2):  # the append, and the question what came of it, which waits for the standby as well
+                wait_until(lambda: waiting(server, "SyncRep"))
+                server.execute(f"SELECT pg_cancel_backend({waiting(server, 'SyncRep')[0]})")
+                time.sleep(0.05)
+                assert not answer.done()
+            wait_until(lambda: waiting(server, "SyncRep"))
+            server.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+            (receipt,) = answer.result(30)
+        assert (receipt.position, receipt.new) == (3, True)
+        assert bench.positions(session) == [1, 2, 3]
+        bench.teardown_method()
+
+
+def test_a_known_event_is_answered_only_when_it_is_safe():
+    """An id that is on record is acknowledged after a commit of ours: what is on this server alone is not on record yet."""
+    with running() as server:
+        bench = Bench(Stores(server).empty_store())
+        session = bench.open()
+        draft = bench.draft()
+        bench.store.append(session, [draft])
+        server.execute("ALTER SYSTEM SET synchronous_standby_names = 'gone'", "SELECT pg_reload_conf()")
+        wait_until(lambda: server.execute("SHOW synchronous_standby_names") == [("gone",)])
+        with ThreadPoolExecutor(1) as thread:
+            answer = thread.submit(bench.store.append, session, [draft])
+            wait_until(lambda: waiting(server, "SyncRep"))
+            assert not answer.done()
+            server.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+            assert [receipt.new for receipt in answer.result(30)] == [False]
+        bench.teardown_method()
+
+
+def test_no_server_default_weakens_a_commit(postgres):
+    """A role or server that does not wait for the disk by default waits for ours; one that waits for more keeps doing so."""
+    url = postgres.fresh_database()
+    for default, in_force in (("off", "on"), ("local", "on"), ("remote_write", "on"), ("remote_apply", "remote_apply")):
+        postgres.server.execute(f"ALTER ROLE {APP} SET synchronous_commit = {default}")
+        try:
+            store = PostgresStore(url)
+        finally:
+            postgres.server.execute(f"ALTER ROLE {APP} RESET synchronous_commit")
+        assert store.describe()["synchronous_commit"] == in_force
+        store.close()
+
+
+def test_stricter_isolation_only_costs_tries(postgres, make_bench):
+    """Where transactions are serializable by default, what fails for that is tried again with the same ids."""
+    url = postgres.empty_store()
+    postgres.server.execute(f"ALTER ROLE {APP} SET default_transaction_isolation = 'serializable'")
+    try:
+        benches = [make_bench(url) for _ in range(3)]
+        session = benches[0].open()
+
+        def write(number: int) -> None:
+            for index in range(10):
+                benches[number].store.append(session, [benches[0].draft(id=f"{number}-{index}")])
+
+        with ThreadPoolExecutor(3) as threads:
+            list(threads.map(write, range(3)))
+    finally:
+        postgres.server.execute(f"ALTER ROLE {APP} RESET default_transaction_isolation")
+    assert derived(benches[1].store.read(session)) == benches[2].store.head(session).hash
+    assert benches[0].store.head(session).position == 31
+
+
+def test_promise_9_a_lane_changes_hands_between_appends_never_during_one(bench, postgres, make_bench):
+    """A takeover waits for an append that is under way, and whoever lost the lane writes nothing afterwards."""
+    session = bench.open()
+    lease = bench.store.acquire(session, "main", HOLDER)
+    bench.store.append(session, [bench.draft()], lease=lease)
+    other = make_bench(bench.url)
+    with psycopg.connect(postgres.server.url(postgres.shared())) as holding, ThreadPoolExecutor(2) as threads:
+        holding.execute("SELECT 1 FROM onrecord.sessions WHERE session = %s FOR UPDATE", [session])
+        append = threads.submit(bench.store.append, session, [bench.draft()], lease=lease)
+        wait_until(lambda: len(waiting(postgres.server, "transactionid")) == 1)
+        takeover = threads.submit(other.store.acquire, session, "main", OTHER, takeover=True)
+        wait_until(lambda: len(waiting(postgres.server, "transactionid")) == 2)
+        assert not takeover.done()
+        holding.rollback()
+        assert append.result(30)[0].position == 3
+        assert takeover.result(30).epoch == lease.epoch + 1
+    with pytest.raises(LeaseLost):
+        bench.store.append(session, [bench.draft()], lease=lease)
+    assert other.store.head(session).position == 3
+
+
+def test_leases_run_on_the_clock_of_the_database(bench, postgres):
+    """The machine's own clock has no say: since and until are the database's time."""
+    session = bench.open()
+    lease = bench.store.acquire(session, "main", HOLDER, seconds=100)
+    ((now,),) = postgres.server.execute("SELECT (extract(EPOCH FROM clock_timestamp()) * 1000000)::bigint")
+    assert isinstance(now, int)
+    assert 0 <= now - lease.since < 60_000_000
+    assert lease.until - lease.since == 100_000_000
+
+
+def test_a_forked_child_has_connections_of_its_own(bench):
+    """After a fork parent and child append side by side; neither uses or closes a connection of the other."""
+    session = bench.open()
+    bench.add(session, "item.added")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            bench.store.append(session, [bench.draft(id="child")])
+            bench.store.close()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    bench.store.append(session, [bench.draft(id="parent")])
+    assert [record.id for record in bench.store.read(session, after=2)] == ["child", "parent"]
+
+
+def test_more_threads_than_connections_take_turns(bench, monkeypatch):
+    """A store opens a limited number of connections; further threads wait for one."""
+    monkeypatch.setattr(connections, "CONNECTIONS", 2)
+    sessions = [bench.open(f"s{number}") for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda session: bench.store.append(session, [bench.draft(id="x")]), sessions))
+    assert all(bench.store.head(session).position == 2 for session in sessions)
+    assert len(bench.store._connections._idle) <= 2
+
+
+def test_a_log_that_keeps_moving_is_taken_by_its_row(bench, monkeypatch):
+    """An append that loses the race again and again takes the head row for itself, and lands."""
+    session = bench.open()
+    monkeypatch.setattr(Attempt, "_move", lambda *_args: False)
+    bench.add(session, "item.added", "item.added")
+    assert bench.positions(session) == [1, 2, 3]
+    assert derived(bench.store.read(session)) == bench.store.head(session).hash
+
+
+def test_what_postgresql_cannot_write_is_not_on_record(bench):
+    """A zero byte in a title is kept; in a name or project it is refused; asking for one finds nothing."""
+    session = bench.open()
+    bench.store.append(session, [bench.draft("objective.set", {"text": "a\0b"})])
+    assert bench.store.head(session).title == "a\0b"
+    with pytest.raises(InvalidInput):
+        bench.open("zero", project="/a\0b")
+    assert bench.store.heads(name="a\0b") == bench.store.heads(project="\0") == []
+    assert bench.store.find(session, "\0") is None
+    with pytest.raises(InvalidInput):
+        bench.store.heads(name="\ud800")

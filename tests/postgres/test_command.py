@@ -1,0 +1,98 @@
+"""`onrecord store` and `onrecord doctor` on PostgreSQL, as a user runs them."""
+
+import pytest
+
+from tests.cli.conftest import Command, bytecode
+from tests.postgres.servers import APP, OWNER, Stores, running
+
+__all__ = ["bytecode"]
+
+
+@pytest.fixture
+def admin(postgres, tmp_path, bytecode) -> Command:
+    """The command on a database without a store, as somebody who may make one."""
+    return Command(tmp_path, bytecode, url=postgres.empty_database())
+
+
+def as_app(command: Command, bytecode) -> Command:
+    return Command(command.place, bytecode, url=command.url.replace(f"//{OWNER}@", f"//{APP}@"))
+
+
+def test_a_store_is_made_looked_at_and_used(admin, bytecode):
+    """`store init` makes roles, tables and policies; then the app role works, and making it again changes nothing."""
+    error = admin.error("list", code=1, kind="store_error")
+    assert "store init" in error["hint"]
+    made = admin.data("store", "init", admin.url, kind="store")
+    assert (made["state"], made["owner"], made["app"]) == ("initialised", "onrecord_owner", APP)
+    assert admin.data("store", "init", kind="store")["state"] == "already_initialised"
+    assert admin.data("store", "migrate", kind="store")["state"] == "already_migrated"
+    app = as_app(admin, bytecode)
+    app.ok("open", "work", "--objective", "Try it")
+    status = app.data("store", "status", kind="store")
+    assert (status["sessions"], status["events"], status["tenant"]) == (1, 1, "default")
+    assert "schema version" in app.ok("store", "status")
+    assert app.ok("gate", "--tool", "Edit", "--path", "x.py") == "allow\n"
+    assert app.ok("search", "try").startswith("work")
+    assert app.run("list", env={"ONRECORD_TENANT": "other"}).out == ""
+
+
+def test_roles_may_have_other_names(admin):
+    """`--owner` and `--app` name the roles; a name is an identifier, whatever is in it."""
+    made = admin.data("store", "init", "--owner", 'a "b"; DROP', "--app", "agents app", kind="store")
+    assert (made["owner"], made["app"]) == ('a "b"; DROP', "agents app")
+    assert admin.data("store", "migrate", kind="store")["app"] == "agents app"
+
+
+def test_a_store_in_a_file_needs_no_init(admin, tmp_path):
+    """`store init` and `migrate` are for PostgreSQL; `status` works for a file too."""
+    for action in ("init", "migrate"):
+        admin.error("store", action, str(tmp_path / "x.db"), code=2, kind="invalid_input")
+    assert admin.data("store", "status", str(tmp_path / "x.db"), kind="store")["sessions"] == 0
+    admin.error("store", "destroy", code=2, kind="usage")
+
+
+def checks(command: Command, code: int = 0, *words: str):
+    data = command.data("doctor", *words, kind="doctor", code=code)
+    return {check["name"]: check for check in data["checks"]}, data["store"]
+
+
+def test_the_doctor_tells_what_can_be_lost(tmp_path, bytecode):
+    """What a power cut and the loss of the server can take, as settings and standbys have it; nothing only where it is so."""
+    safe = [("fsync", "on"), ("full_page_writes", "on")]
+    with running(safe) as server:
+        app = Command(tmp_path, bytecode, url=Stores(server).fresh_database())
+        app.ok("open", "work")
+        found, facts = checks(app)
+        assert {check["state"] for check in found.values()} <= {"ok", "info"}
+        assert found["a power cut"]["value"] == "can lose nothing that was acknowledged"
+        assert "everything since the last backup" in found["a lost server"]["value"]
+        assert "18" in found["postgresql"]["value"]
+        assert facts["synchronous_commit"] == "on"
+        assert found["tenants"]["state"] == found["roles"]["state"] == found["bloat"]["state"] == "ok"
+        assert "dropped" in checks(app, 0, "--fix")[0]["snapshots"]["value"]
+        server.execute("ALTER SYSTEM SET synchronous_standby_names = 'one'", "SELECT pg_reload_conf()")
+        found, _facts = checks(app, 1)
+        assert found["a lost server"]["value"] == "can lose nothing that was acknowledged"
+        assert "none is connected" in found["replication"]["value"]
+
+
+def test_the_doctor_names_what_is_unsafe(postgres, tmp_path, bytecode):
+    """Fsync off, a role that row-level security does not bind, and a table without it are wrong, each with its way out."""
+    app = Command(tmp_path, bytecode, url=postgres.fresh_database())
+    superuser = Command(tmp_path, bytecode, url=app.url.replace(f"//{APP}@", f"//{OWNER}@"))
+    found, _facts = checks(superuser, 1)
+    assert [name for name, check in found.items() if check["state"] == "wrong"] == ["a power cut", "roles", "tenants"]
+    assert APP in found["roles"]["advice"]
+    database = app.url.partition("?")[0].rpartition("/")[2]
+    postgres.server.execute("ALTER TABLE onrecord.events NO FORCE ROW LEVEL SECURITY", database=database)
+    found, _facts = checks(app, 1)
+    assert found["tenants"]["state"] == "wrong"
+    assert "events" in found["tenants"]["value"]
+
+
+def test_the_doctor_shows_no_password(postgres, tmp_path, bytecode):
+    """Neither the store nor the environment is shown with the password of a URL."""
+    url = postgres.fresh_database().replace(f"//{APP}@", f"//{APP}:hush@")
+    done = Command(tmp_path, bytecode, url=url).run("doctor")
+    assert "hush" not in done.out + done.err
+    assert APP in done.out

@@ -1,0 +1,82 @@
+"""URLs of PostgreSQL stores: what is ours, what is libpq's, and that no password is shown."""
+
+import subprocess
+import sys
+
+import psycopg
+import pytest
+
+import onrecord
+from onrecord.connect import open_store, shown_url
+from onrecord.errors import InvalidInput, InvalidName
+from onrecord.stores.postgres.places import place_of
+
+
+def options_of(url):
+    return psycopg.conninfo.conninfo_to_dict(place_of(url).conninfo)
+
+
+def test_the_tenant_is_ours_and_the_rest_is_libpqs():
+    """`tenant` is taken out; hosts, ports, options and passwords with strange letters reach libpq as they are."""
+    place = place_of("postgres://ada:p%40ss%2Fw@one:5433,two:5434/agents?tenant=acme&sslmode=require")
+    assert place.tenant == "acme"
+    found = psycopg.conninfo.conninfo_to_dict(place.conninfo)
+    assert (found["host"], found["port"], found["dbname"]) == ("one,two", "5433,5434", "agents")
+    assert (found["user"], found["password"], found["sslmode"]) == ("ada", "p@ss/w", "require")
+    assert "tenant" not in found
+
+
+def test_of_several_hosts_the_one_that_writes_is_found():
+    """By default only a server that takes writes will do, and a lost one is noticed in seconds; a URL may say otherwise."""
+    found = options_of("postgresql://one,two/x")
+    assert found["target_session_attrs"] == "read-write"
+    assert int(str(found["connect_timeout"])) <= 10
+    assert int(str(found["tcp_user_timeout"])) <= 10_000
+    assert options_of("postgresql://one/x?target_session_attrs=any")["target_session_attrs"] == "any"
+
+
+def test_the_tenant_comes_from_url_then_environment_then_default(postgres, monkeypatch):
+    """The URL's tenant counts, then ONRECORD_TENANT, then `default`; an illegal name is refused."""
+    url = postgres.fresh_database()
+    monkeypatch.setenv("ONRECORD_TENANT", "from-environment")
+    for given, tenant in ((f"{url}&tenant=given", "given"), (url, "from-environment")):
+        store = open_store(given)
+        assert store.tenant == tenant  # type: ignore[attr-defined]  # a store in PostgreSQL
+        store.close()
+    assert place_of(url).tenant == "default"
+    for wrong in ("a b", "../x", "x" * 65):
+        with pytest.raises(InvalidName):
+            place_of(f"postgresql://h/x?tenant={wrong}")
+    with pytest.raises(InvalidInput):
+        place_of("mysql://h/x")
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:hush@h/x", "postgresql://h/x?user=u&password=hush", "postgres://u:hu%40hush@h/x"]
+)
+def test_no_password_is_shown(url):
+    """What people see of a URL has no password in it."""
+    assert "hush" not in place_of(url).shown
+    assert "hush" not in shown_url(url)
+    assert "hush" in place_of(url).conninfo
+
+
+def test_both_schemes_open_the_same_store(postgres):
+    """`postgres://` and `postgresql://` are the same, also through `connect`."""
+    url = postgres.empty_store()
+    with onrecord.connect(url, project="/p") as records:
+        records.open("work").leave()
+    with onrecord.connect(url.replace("postgresql://", "postgres://"), project="/p") as records:
+        assert [head.name for head in records.sessions()] == ["work"]
+
+
+def test_without_the_driver_there_is_one_clear_error():
+    """Without the extra, a PostgreSQL URL says what to install, and `import onrecord` needs none of it."""
+    code = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "import onrecord\n"
+        "try: onrecord.connect('postgresql://h/x')\n"
+        "except onrecord.OnrecordError as problem: print(problem.hint)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == 'pip install "onrecord[postgres]"'

@@ -1,0 +1,212 @@
+"""The promises of the log on PostgreSQL, with the same workers and the same judge as on SQLite: `tests/crash`."""
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from onrecord.connect import open_store
+from onrecord.errors import LeaseHeld, OnrecordError
+from onrecord.session.records import Records
+from onrecord.stores.postgres import connections
+from tests.crash.ledger import Ack, acks_in, complaints
+from tests.crash.nursery import Nursery
+from tests.crash.test_fencing import LEASE_SECONDS, patiently_opened, stale_events
+from tests.crash.test_many_writers import WRITERS, fairness, race
+from tests.crash.test_process_death import losses
+from tests.crash.test_retries import deliver_everything
+from tests.postgres.proxy import Proxy
+from tests.postgres.servers import Server, Stores
+
+TURNS = 12
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("writers", [1, 8])
+def test_promise_1_acknowledged_survives_kill_9_of_its_writer(
+    url: str, nursery: Nursery, chance: random.Random, count: Callable[[int, int], int], writers: int
+):
+    """Whenever a writer is killed, every acknowledged event is there once, in order, without gaps, and the chain verifies."""
+    assert losses(nursery, url, chance, writers=writers, cycles=count(20, 1_000)) == []
+
+
+def test_promise_1_control_an_ack_before_the_commit_is_caught(url: str, nursery: Nursery, chance: random.Random):
+    """Control: a writer that acknowledges before it commits loses events under the same kills."""
+    for _attempt in range(20):
+        if found := losses(nursery, url, chance, writers=1, cycles=10, job="write_turns_hastily"):
+            assert "is lost" in found[0]
+            return
+    pytest.fail("200 kills of a writer that acknowledges too early lost nothing: this test cannot fail")
+
+
+@pytest.mark.timeout(1800)
+def test_promise_1_the_server_is_killed_too(
+    own_server: Server,
+    nursery: Nursery,
+    chance: random.Random,
+    count: Callable[[int, int], int],
+):
+    """The whole server is killed and started again while processes write: they go on, and nothing acknowledged is lost."""
+    url = Stores(own_server).fresh_database()
+    writers = [
+        nursery.start("write_through_failovers", path=url, session=f"session-{number % 2}", agent=f"agent-{number}")
+        for number in range(4)
+    ]
+    acks: list[Ack] = []
+    for _round in range(count(5, 100)):
+        for writer in writers:
+            acks += acks_in([writer.line(), writer.line()])
+        time.sleep(chance.uniform(0, 0.05))
+        own_server.kill()
+        for writer in writers:
+            acks += acks_in(writer.lines())
+        own_server.start()
+    for writer in writers:
+        acks += acks_in([writer.line()]) + acks_in(writer.kill())
+    assert complaints(url, acks) == []
+
+
+@pytest.mark.timeout(1800)
+def test_promise_4_errors_are_honest(postgres: Stores, url: str, nursery: Nursery, count: Callable[[int, int], int]):
+    """Connections end at the n-th answer, for every n; then the process is killed and all is tried again: one copy of each."""
+    with Proxy(postgres.server) as wire:
+        for number in range(count(10, 300)):
+            session = f"honest-{number}"
+            place = wire.instead_of(url)
+            worker = nursery.start("try_turns", path=place, session=session, turns=TURNS)
+            assert worker.line() == "ready"
+            wire.lose_the(number * 7 % 30)
+            worker.order()
+            lines = []
+            while (line := worker.line()) != "done":
+                lines.append(line)
+            worker.kill()
+            again = nursery.start("try_turns", path=url, session=session, turns=TURNS)
+            assert again.line() == "ready"
+            again.order()
+            acks = acks_in(lines)
+            while (line := again.line()) != "done":
+                acks += acks_in([line])
+                assert not line.startswith("refused"), line
+            again.kill()
+            assert complaints(url, acks) == []
+            assert {ack.id.removesuffix("/committed") for ack in acks} == {f"turn-{n}" for n in range(TURNS)}
+        assert wire.lost
+
+
+@pytest.mark.timeout(3600)
+def test_promise_6_a_retried_append_is_there_once(
+    postgres: Stores, url: str, nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int]
+):
+    """Answers are lost on the wire and appends repeated by threads and processes: one copy and one receipt each."""
+    wanted = count(1_500, 200_000)
+    with Proxy(postgres.server) as wire:
+        wire.lose_answers(0.01)
+        found, delivered = deliver_everything(
+            nursery, wire.instead_of(url), wanted, letters=wanted // 8, mail=str(tmp_path / "mail")
+        )
+        assert wire.lost > 5
+    assert found == []
+    assert delivered > wanted
+
+
+def test_promise_6_control_a_retry_under_another_id_is_caught(url: str, nursery: Nursery, tmp_path: Path):
+    """Control: when a retry does not keep its id, the same check finds the copies."""
+    found, _delivered = deliver_everything(nursery, url, 120, letters=10, forge=True, mail=str(tmp_path / "mail"))
+    assert any("times" in line for line in found)
+
+
+@pytest.mark.timeout(300)
+def test_promise_7_sixteen_writers_share_fairly(
+    url: str, nursery: Nursery, count: Callable[[int, int], int], record_property: Callable[[str, object], None]
+):
+    """16 processes write at once: no error, and nobody starves."""
+    done, errors, longest = race(nursery, url, count(3, 30), gate=True)
+    record_property("turns", sum(done))
+    record_property("fairness", round(fairness(done), 4))
+    record_property("longest wait in seconds, reported and not judged", longest)
+    assert errors == 0
+    # Looser than on SQLite: 16 clients and 16 server processes share the machine's cores, and nobody queues at a gate.
+    assert fairness(done) >= 0.75
+    assert min(done) >= sum(done) / WRITERS / 5
+
+
+@pytest.mark.timeout(600)
+def test_promise_7_sixteen_writers_on_one_session_all_come_through(url: str, nursery: Nursery):
+    """16 processes write one log: everybody's turns get in, dense and chained, and nobody is refused."""
+    workers = [
+        nursery.start("write_through_failovers", path=url, session="shared", agent=f"agent-{number}")
+        for number in range(WRITERS)
+    ]
+    acks: list[Ack] = []
+    for _turn in range(5):
+        for worker in workers:
+            acks += acks_in([worker.line()])
+    for worker in workers:
+        acks += acks_in(worker.kill())
+    assert {ack.id.partition("/")[0] for ack in acks} == {f"agent-{number}" for number in range(WRITERS)}
+    assert complaints(url, acks) == []
+
+
+@pytest.mark.timeout(1800)
+def test_promise_9_a_stopped_process_writes_nothing_when_it_wakes(
+    postgres: Stores, nursery: Nursery, chance: random.Random, count: Callable[[int, int], int]
+):
+    """A holder is stopped at any moment of its work, outlives its lease, wakes after another took over: nothing stale."""
+    for _round in range(count(12, 300)):
+        url = postgres.empty_store()
+        old = nursery.start("hold_and_write", path=url, session="fenced", seconds=LEASE_SECONDS)
+        acks = acks_in([old.line(), old.line()])
+        acks += acks_in(old.lines(chance.uniform(0, 0.02)))
+        old.stop()
+        store = open_store(url)
+        # It may have been stopped inside of its transaction, where it holds the head row: the server ends it, as
+        # `idle_in_transaction_session_timeout` or a broken connection would.
+        postgres.server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE state LIKE 'idle in transaction%' AND application_name = 'onrecord'"
+        )
+        heir = patiently_opened(store)
+        event = heir.record_turn([{"role": "user", "content": "the new holder writes"}])
+        old.go_on()
+        lines = old.wait()
+        assert lines[-1] == "lost the lane"
+        acks += [*acks_in(lines), Ack(event.session, event.position, event.id)]
+        assert stale_events(store, heir.id) == []
+        store.close()
+        assert complaints(url, acks) == []
+
+
+def test_promise_9_a_living_holder_is_not_replaced(url: str, nursery: Nursery):
+    """Control of the test above: while the holder's time runs, stopped or not, its lane is refused to others."""
+    holder = nursery.start("hold_and_obey", path=url, session="fenced", seconds=3_600)
+    assert holder.line().startswith("holds")
+    holder.stop()
+    store = open_store(url)
+    with pytest.raises(LeaseHeld):
+        Records(store).open("fenced")
+    holder.go_on()
+    holder.order()
+    assert len(acks_in([holder.line()])) == 1
+    holder.kill()
+    store.close()
+
+
+def test_promise_4_a_server_that_is_away_is_said_to_be_away(own_server: Server, monkeypatch: pytest.MonkeyPatch):
+    """While the server is down an append fails with a typed error that may be retried; afterwards the same id goes through."""
+    monkeypatch.setattr(connections, "PATIENCE_SECONDS", 0.3)
+    url = Stores(own_server).fresh_database()
+    store = open_store(url)
+    session = Records(store).open("away")
+    own_server.kill()
+    with pytest.raises(OnrecordError) as refusal:
+        session.record_turn([{"role": "user", "content": "hello"}], id="turn-1")
+    assert refusal.value.retryable
+    with pytest.raises(OnrecordError):
+        store.head(session.id)
+    own_server.start()
+    event = session.record_turn([{"role": "user", "content": "hello"}], id="turn-1")
+    assert complaints(url, [Ack(event.session, event.position, "turn-1")]) == []
+    store.close()

@@ -1,0 +1,214 @@
+"""The schema in PostgreSQL: it is the sum of its migrations, portable, ready for partitions, and migrated while clients work."""
+
+import re
+import threading
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from onrecord.errors import StoreBusy, StoreError, StoreTooNew
+from onrecord.stores import statements
+from onrecord.stores.postgres import PostgresStore, schema
+from onrecord.stores.postgres.places import place_of
+from onrecord.testing import StoreContract, derived
+from tests.postgres.servers import APP, OWNER, Stores
+
+SQL = Path(statements.SQL) / "postgres"
+OF_SESSIONS = ("sessions", "events", "leases", "snapshots", "words")
+FORBIDDEN = (
+    r"\bserial\b", r"bigserial", r"\bsequence\b", r"nextval", r"\bidentity\b", r"advisory", r"\block\s+table\b",
+    r"\btrigger\b", r"deferrable", r"\btemp(orary)?\s+(table|view)\b", r"plpgsql", r"\bdo\s+\$", r"unlogged", r"\bctid\b",
+    r"\binherits\b", r"create\s+extension", r"\blisten\b", r"\btruncate\b",
+)  # fmt: skip
+
+
+def as_app(url: str) -> str:
+    return url.replace(f"//{OWNER}@", f"//{APP}@")
+
+
+def make_as(postgres: Stores, monkeypatch: pytest.MonkeyPatch, text: str, version: int) -> str:
+    """A database with a store as another version of onrecord would make it."""
+    url = postgres.empty_database()
+    with monkeypatch.context() as other:
+        other.setattr(
+            schema, "load", lambda store, name: text if name == "schema.sql" else statements.load(store, name)
+        )
+        other.setattr(schema, "SCHEMA_VERSION", version)
+        schema.initialise(place_of(url), schema.Roles())
+    return url
+
+
+@pytest.fixture
+def first(postgres, monkeypatch) -> str:
+    """A store of the first schema; the superuser's URL."""
+    return make_as(postgres, monkeypatch, statements.migration("postgres", 1), 1)
+
+
+def dumped(postgres: Stores, url: str) -> str:
+    text = postgres.server.site.run("pg_dump", "--schema-only", url)
+    return "\n".join(line for line in text.splitlines() if not line.startswith(("\\restrict", "\\unrestrict", "--")))
+
+
+def test_the_schema_is_the_sum_of_its_migrations(postgres, first):
+    """A fresh store and one that took every migration are the same, grants and policies included."""
+    fresh = postgres.empty_database()
+    schema.initialise(place_of(fresh), schema.Roles())
+    done = schema.migrate(place_of(first))
+    assert (done.before, done.after) == (1, schema.SCHEMA_VERSION)
+    assert dumped(postgres, first) == dumped(postgres, fresh)
+    assert schema.migrate(place_of(first)).before == schema.SCHEMA_VERSION
+    assert dumped(postgres, first) == dumped(postgres, fresh)
+
+
+def test_a_store_is_made_once(postgres):
+    """Making a store where one is changes nothing and tells what is there."""
+    url = postgres.empty_database()
+    assert schema.initialise(place_of(url), schema.Roles()).before == 0
+    before = dumped(postgres, url)
+    again = schema.initialise(place_of(url), schema.Roles("somebody", "else"))
+    assert again == (schema.SCHEMA_VERSION, schema.SCHEMA_VERSION, schema.Roles())
+    assert dumped(postgres, url) == before
+
+
+@pytest.mark.parametrize(
+    ("facts", "error", "said"),
+    [
+        ({"schema": 99, "usable_from": 99}, StoreTooNew, "upgrade onrecord"),
+        ({"schema": 1}, StoreError, "store migrate"),
+        ({"schema": 99, "usable_from": 1}, None, ""),
+    ],
+)
+def test_only_a_schema_that_fits_is_opened(postgres, facts, error, said):
+    """A newer schema is refused unless it says that older clients may go on; an older one has to be migrated first."""
+    url = postgres.fresh_database()
+    database = url.partition("?")[0].rpartition("/")[2]
+    for name, value in facts.items():
+        postgres.server.execute(f"UPDATE onrecord.meta SET value = '{value}' WHERE name = '{name}'", database=database)
+    if error is None:
+        PostgresStore(url).close()
+        return
+    with pytest.raises(error) as refusal:
+        PostgresStore(url)
+    assert said in refusal.value.hint
+
+
+def test_a_database_without_a_store_says_how_to_make_one(postgres):
+    """Opening or migrating what is no store is an error with the command that makes one; nothing is made."""
+    url = postgres.empty_database()
+    for attempt in (lambda: PostgresStore(url), lambda: schema.migrate(place_of(url))):
+        with pytest.raises(StoreError) as refusal:
+            attempt()
+        assert "store init" in refusal.value.hint
+
+
+def test_nothing_in_the_sql_is_peculiar_to_one_server():
+    """No sequence, trigger, advisory or table lock, deferred constraint, temporary table or extension in any SQL file."""
+    files = sorted(SQL.rglob("*.sql"))
+    assert len(files) >= 6
+    for file in files:
+        code = re.sub(r"--[^\n]*", "", file.read_text(encoding="utf-8")).lower()
+        for pattern in FORBIDDEN if file.name != "waking.sql" else set(FORBIDDEN) - {r"\blisten\b"}:
+            assert not re.search(pattern, code), f"{file.name} has {pattern}"
+
+
+def test_the_tenant_leads_every_key(postgres):
+    """Every unique key begins with the tenant, and with tenant and session where rows belong to a session."""
+    postgres.empty_store()
+    query = (
+        "SELECT c.relname, i.indisunique, array_agg(a.attname::text ORDER BY k.place) FROM pg_index AS i"
+        " JOIN pg_class AS c ON c.oid = i.indrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace,"
+        " unnest(i.indkey::int[]) WITH ORDINALITY AS k (number, place)"
+        " JOIN pg_attribute AS a ON a.attnum = k.number WHERE n.nspname = 'onrecord' AND a.attrelid = i.indrelid"
+        " GROUP BY c.relname, i.indexrelid, i.indisunique"
+    )
+    found = postgres.server.execute(query, database=postgres.shared())
+    assert {str(row[0]) for row in found} == {*OF_SESSIONS, "names", "blobs", "meta"}
+    for table, unique, columns in found:
+        if table == "meta" or columns == ["words"]:
+            continue
+        assert isinstance(columns, list)
+        assert columns[0] == "tenant", (table, columns)
+        if unique and table in OF_SESSIONS:
+            assert columns[:2] == ["tenant", "session"], (table, columns)
+
+
+def partitioned(text: str) -> str:
+    """The schema with its large tables split by hash, as somebody with very many sessions would have it."""
+    for table in OF_SESSIONS:
+        begin = text.index(f"CREATE TABLE onrecord.{table} (")
+        end = text.index("\n);\n", begin)
+        parts = "".join(
+            f"\nCREATE TABLE onrecord.{table}_{part} PARTITION OF onrecord.{table}"
+            f" FOR VALUES WITH (MODULUS 4, REMAINDER {part});\n"
+            for part in range(4)
+        )
+        text = f"{text[:end]}\n) PARTITION BY HASH (tenant, session);\n{parts}{text[end + 4 :]}"
+    return text
+
+
+class TestPartitionedStore(StoreContract):
+    """The same schema, partitioned by hash, passes the same contract with the same statements."""
+
+    stores: Stores
+    database: str
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _server(cls, postgres):
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            text = partitioned(statements.load("postgres", "schema.sql"))
+            cls.database = as_app(make_as(postgres, monkeypatch, text, schema.SCHEMA_VERSION))
+        cls.stores = postgres
+
+    def make_store(self):
+        return PostgresStore(f"{self.database}&tenant={self.stores.new_tenant()}", clock=self.clock)
+
+
+def test_clients_work_while_the_schema_is_migrated(first, monkeypatch, make_bench):
+    """A client of the older schema appends all the time, before, during and after; a new one joins it in the same log."""
+    with monkeypatch.context() as older:
+        older.setattr(schema, "SCHEMA_VERSION", 1)
+        old = make_bench(as_app(first))
+    session = old.open()
+    over, problems = threading.Event(), []
+
+    def append() -> None:
+        try:
+            while not over.is_set():
+                old.store.append(session, [old.draft()])
+        except Exception as problem:  # noqa: BLE001  # told by the test
+            problems.append(problem)
+
+    writer = threading.Thread(target=append)
+    writer.start()
+    try:
+        before = old.store.head(session).position
+        schema.migrate(place_of(first))
+        new = make_bench(as_app(first))
+        for number in range(20):
+            new.store.append(session, [new.draft(id=f"link/new/{number}")])
+    finally:
+        over.set()
+        writer.join()
+    assert problems == []
+    old.store.append(session, [old.draft(id="link/old/1")])
+    assert new.store.linked("link/old/1") == [session]
+    records = new.store.read(session)
+    assert len(records) > before + 20
+    assert derived(records) == old.store.head(session).hash
+
+
+def test_a_migration_that_was_cut_off_can_be_taken_again(first, monkeypatch, postgres):
+    """A migration that cannot get its lock gives up in time and leaves nothing that keeps the next one from ending."""
+    monkeypatch.setattr(schema, "LOCK_SECONDS", 0.0)
+    with psycopg.connect(first) as reader:
+        reader.execute("INSERT INTO onrecord.meta VALUES ('busy', '')")
+        reader.execute("LOCK TABLE onrecord.events IN ROW EXCLUSIVE MODE")
+        with pytest.raises(StoreBusy):
+            schema.migrate(place_of(first))
+        reader.rollback()
+    done = schema.migrate(place_of(first))
+    assert (done.before, done.after) == (1, schema.SCHEMA_VERSION)
+    query = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
+    assert postgres.server.execute(query, database=first.partition("?")[0].rpartition("/")[2]) == [(0,)]

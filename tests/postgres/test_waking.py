@@ -1,0 +1,98 @@
+"""Followers on PostgreSQL: woken when the URL says so, right in any case, and no tenant hears of another."""
+
+import contextlib
+import threading
+import time
+
+import psycopg
+import pytest
+
+import onrecord
+from onrecord.errors import InvalidInput
+from onrecord.session import following
+from onrecord.stores.postgres.places import place_of
+from tests.postgres.servers import Stores
+
+LONG_SECONDS = 30.0
+"""Whoever is not woken waits so long: a test that ends before was woken."""
+
+
+def notified(url: str) -> str:
+    return f"{url}&notify=on"
+
+
+def test_a_follower_is_woken(postgres: Stores, monkeypatch: pytest.MonkeyPatch):
+    """With notify=on, a follower that would wait for half a minute sees an event at once."""
+    monkeypatch.setattr(following, "POLL_SECONDS", LONG_SECONDS)
+    url = postgres.empty_store()
+    with onrecord.connect(url) as records, onrecord.connect(notified(url)) as writers:
+        session = records.create("followed")
+        writer = writers.get("followed")
+        seen: list[int] = []
+        begun = time.monotonic()
+        thread = threading.Thread(target=lambda: seen.extend(e.position for e in session.follow(1, 4)))
+        thread.start()
+        deadline = time.monotonic() + LONG_SECONDS / 2
+        number = 0
+        while thread.is_alive() and time.monotonic() < deadline:
+            writer.decide(f"decision {number}")
+            number += 1
+            thread.join(0.2)
+        assert not thread.is_alive()
+        assert time.monotonic() - begun < LONG_SECONDS
+        assert seen == [2, 3, 4]
+
+
+def test_without_it_nobody_is_told(postgres: Stores):
+    """An ordinary append notifies nobody: commits that notify wait for one another."""
+    url = postgres.empty_store()
+    with listening(url) as listener, onrecord.connect(url) as records:
+        records.create("quiet").decide("nothing to hear")
+        assert list(listener.notifies(timeout=0.2)) == []
+
+
+def test_who_listens_learns_nothing(postgres: Stores):
+    """What a follower of another tenant could hear names no session: 17 holds for wake-ups too."""
+    url = postgres.empty_store()
+    with listening(url) as listener, onrecord.connect(notified(url)) as records:
+        session = records.create("secret-name")
+        session.decide("secret-word")
+        (told,) = listener.notifies(timeout=5, stop_after=1)
+        assert told.channel == "onrecord"
+        assert len(told.payload) == 64
+        for hidden in (session.id, "secret-name", "secret-word", records.store.url):
+            assert hidden not in told.payload
+
+
+def test_a_follower_whose_wire_breaks_goes_on(postgres: Stores, monkeypatch: pytest.MonkeyPatch):
+    """When the connection that waits to be woken is ended, the follower looks again as if it had none."""
+    monkeypatch.setattr(following, "POLL_SECONDS", 0.01)
+    url = postgres.empty_store()
+    with onrecord.connect(url) as records:
+        session = records.create("followed")
+        events = session.follow(0, 3)
+        assert next(events).position == 1
+        session.decide("before")
+        assert next(events).position == 2
+        postgres.server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN onrecord'"
+        )
+        session.decide("after")
+        assert [event.position for event in events] == [3]
+
+
+def test_the_url_says_on_or_off():
+    """Anything else is refused, and libpq never sees the word."""
+    assert place_of("postgresql://u@h/d?notify=on").notify
+    assert not place_of("postgresql://u@h/d").notify
+    assert "notify" not in place_of("postgresql://u@h/d?notify=on").conninfo
+    with pytest.raises(InvalidInput):
+        place_of("postgresql://u@h/d?notify=maybe")
+
+
+@contextlib.contextmanager
+def listening(url: str):
+    """Somebody else who may connect, and listens to whatever is said."""
+    with psycopg.connect(place_of(url).conninfo, autocommit=True) as connection:
+        connection.execute("LISTEN onrecord")
+        yield connection

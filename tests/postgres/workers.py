@@ -1,0 +1,43 @@
+"""What the worker processes of the PostgreSQL tests do, beside those of `tests/crash/workers.py`; the same pipes and lines."""
+
+from itertools import count
+
+from onrecord.connect import open_store
+from onrecord.errors import OnrecordError
+from onrecord.session.handle import Session
+from onrecord.session.records import Records
+from tests.crash.nursery import Pipes
+from tests.crash.workers import acknowledge, items_of
+
+
+def write_through_failovers(pipes: Pipes, path: str, session: str, agent: str) -> None:
+    """Add turns for ever; what fails in a way that may pass is tried again under the same id, in the same process."""
+    handle = Records(open_store(path)).open(session, agent=agent)
+    pipes.say("ready")
+    for number in count():
+        _persist(pipes, handle, number)
+
+
+def _persist(pipes: Pipes, handle: Session, number: int) -> None:
+    while True:
+        try:
+            acknowledge(pipes, handle.record_turn(items_of(number), id=f"{handle.agent}/{number}"))
+        except OnrecordError as problem:
+            if not problem.retryable:
+                raise
+            pipes.say("again", problem.code)
+        else:
+            return
+
+
+def write_once_and_tell(pipes: Pipes, path: str, session: str, agent: str) -> None:
+    """On each order add a turn, and report how it went."""
+    handle = Records(open_store(path)).open(session, agent=agent)
+    pipes.say("ready")
+    for number in count():
+        if not pipes.order():
+            return
+        try:
+            acknowledge(pipes, handle.record_turn(items_of(number), id=f"{agent}/{number}"))
+        except OnrecordError as problem:
+            pipes.say("refused", problem.code, "retryable" if problem.retryable else "final")

@@ -1,0 +1,166 @@
+"""Aborted turns: asked again, gone on with, handed on or refused; never history, never lost."""
+
+import pytest
+
+from onrecord.session.handle import Session
+from tests.rollout.server.places import CALL, USER, aborts, code_of, hangs_up, ids_of, message_of, says
+
+
+def events(proxy, session, kind):
+    return list(Session(proxy.records.store, session).events(kinds=(kind,)))
+
+
+@pytest.mark.parametrize(
+    "cut_short",
+    [aborts(), aborts("Let me"), aborts("Let me add.", calls=[CALL])],
+    ids=["nothing sampled", "some tokens", "a call that could be parsed"],
+)
+def test_an_aborted_turn_is_asked_again(proxy, engine, cut_short):
+    """On the first turn and on later ones: the client sees only the whole answer, from the same prompt ids."""
+    session, messages = proxy.new(), [USER]
+    for _turn in range(2):
+        engine.script.extend([cut_short, says("Fine.")])
+        messages += [message_of(proxy.chat(session, messages)), USER]
+    prompts = engine.prompts()
+    assert prompts[0] == prompts[1]
+    assert prompts[2] == prompts[3]
+    record = proxy.record(session)
+    assert [(one["status"], one["provisional"]) for one in record["records"]] == [("COMPLETED", False)] * 2
+    assert len(events(proxy, session, "turn.aborted")) == 2
+    assert proxy.metric("retries_total") == 2
+    assert all(message.get("content") != "Let me" for message in record["messages"])
+
+
+def test_three_aborts_and_then_success(proxy, engine):
+    """However many aborts come in a row, the view keeps one at the most and the log keeps all."""
+    session = proxy.new()
+    engine.script.extend([aborts("One"), aborts(), aborts("Three"), says("Fine.")])
+    assert message_of(proxy.chat(session, [USER]))["content"] == "Fine."
+    assert len({tuple(prompt) for prompt in engine.prompts()}) == 1
+    assert len(events(proxy, session, "turn.aborted")) == 3
+    assert proxy.record(session)["head"]["provisional"] is False
+    used = [event.data["output_tokens"] for event in events(proxy, session, "usage.recorded")]
+    assert len(used) == 4
+    assert used[0] > 0
+
+
+@pytest.mark.parametrize("partial", ["", "Let me"])
+def test_retries_run_out(start, engine, partial):
+    """When retries run out the last abort stands as the honest last turn: flagged, and ABORTED in the samples."""
+    proxy = start(retries=2)
+    session = proxy.new()
+    message = message_of(proxy.chat(session, [USER]))
+    engine.script.extend([aborts("a"), aborts("b"), aborts(partial, calls=[CALL] if partial else None)])
+    answer = proxy.chat(session, [USER, message, USER])
+    assert answer.json()["choices"][0]["finish_reason"] == "abort"
+    assert answer.json()["choices"][0]["message"].get("tool_calls") == ([CALL] if partial else None)
+    done, last = proxy.record(session)["records"]
+    assert (last["status"], last["provisional"], last["cause"]) == ("ABORTED", True, "weights changed")
+    assert proxy.record(session)["head"]["num_assistant"] == 1
+    (sample,) = proxy.http.post(f"/sessions/{session}/samples").json()["samples"]
+    assert sample["status"] == "ABORTED"
+    assert sum(sample["loss_mask"]) == len(done["output_ids"]) + len(last["output_ids"])
+    assert sample["tokens"] == engine.prompts()[-1] + last["output_ids"]
+
+
+def test_an_abort_that_stands_can_still_be_asked_again(start, engine):
+    """The agent may send the same request later: the abort is superseded."""
+    proxy = start(retries=0)
+    session = proxy.new()
+    engine.script.append(aborts("Let"))
+    assert proxy.chat(session, [USER]).json()["choices"][0]["finish_reason"] == "abort"
+    assert message_of(proxy.chat(session, [USER]))["content"] == "Fine."
+    assert [one["status"] for one in proxy.record(session)["records"]] == ["COMPLETED"]
+
+
+def test_an_abort_is_passed_on(start, engine):
+    """Policy `pass`: the client gets 200 with what there is, and finish_reason abort; also as a stream."""
+    proxy = start(abort_policy="pass")
+    session = proxy.new()
+    engine.script.extend([aborts("Let me"), aborts("Let us")])
+    answer = proxy.chat(session, [USER]).json()["choices"][0]
+    assert (answer["finish_reason"], answer["message"]["content"]) == ("abort", "Let me")
+    assert '"finish_reason":"abort"' in proxy.chat(session, [USER], stream=True).text
+    assert len(engine.requests) == 2
+    assert proxy.record(session)["head"]["num_assistant"] == 0
+
+
+def test_an_abort_is_unavailability(start, engine):
+    """Policy `503`: the client is told to come back, the partial is on record, and the retry has the same ids."""
+    proxy = start(abort_policy="503")
+    session = proxy.new()
+    engine.script.append(aborts("Let me"))
+    refused = proxy.chat(session, [USER])
+    assert code_of(refused) == (503, "turn_aborted")
+    assert int(refused.headers["retry-after"]) > 0
+    assert proxy.record(session)["records"][0]["provisional"] is True
+    assert message_of(proxy.chat(session, [USER]))["content"] == "Fine."
+    assert engine.prompts()[0] == engine.prompts()[1]
+
+
+def test_an_aborted_turn_is_gone_on_with(start, engine, tokenizer):
+    """Policy `continue`: the engine gets prompt and partial ids, and each token keeps the weights that drew it."""
+    proxy = start(abort_policy="continue")
+    session = proxy.new()
+    engine.script.extend([aborts("Let me", version="1"), aborts(" add", version="2"), says(" these.", version="3")])
+    message = message_of(proxy.chat(session, [USER], max_tokens=50))
+    assert message["content"] == "Let me add these."
+    parts = [ids_of(tokenizer, text) for text in ("Let me", " add", " these.<|im_end|>")]
+    first = engine.prompts()[0]
+    assert engine.prompts() == [first, first + parts[0], first + parts[0] + parts[1]]
+    assert [asked["max_tokens"] for asked in engine.requests] == [50, 50 - len(parts[0]), 50 - len(parts[0] + parts[1])]
+    (record,) = proxy.record(session)["records"]
+    assert record["prompt_ids"] == first
+    assert record["output_ids"] == parts[0] + parts[1] + parts[2]
+    assert record["weight_versions"] == [["1", len(parts[0])], ["2", len(parts[1])], ["3", len(parts[2])]]
+
+
+def test_a_turn_that_is_gone_on_with_ends_at_its_limit(start, engine, tokenizer):
+    """What an aborted half sampled counts: a limit that is reached by then is a limit that is reached."""
+    proxy = start(abort_policy="continue")
+    session = proxy.new()
+    size = len(ids_of(tokenizer, "Let me"))
+    engine.script.append(aborts("Let me"))
+    choice = proxy.chat(session, [USER], max_tokens=size).json()["choices"][0]
+    assert (choice["finish_reason"], choice["message"]["content"]) == ("length", "Let me")
+    assert len(engine.requests) == 1
+
+
+def test_going_on_survives_the_proxy(start, engine, tokenizer):
+    """Policy `continue`: a partial that is on record is gone on with by the next proxy too."""
+    first = start(abort_policy="continue", retries=0)
+    session = first.new()
+    engine.script.append(aborts("Let me", version="1"))
+    first.chat(session, [USER])
+    first.stop()
+    second = start(abort_policy="continue")
+    engine.script.append(says(" add.", version="2"))
+    assert message_of(second.chat(session, [USER]))["content"] == "Let me add."
+    assert engine.prompts()[1] == engine.prompts()[0] + ids_of(tokenizer, "Let me")
+
+
+def test_a_failed_engine_leaves_the_record_where_it_was(proxy, engine):
+    """A connection that breaks is 502 and no turn; the next try has the same prompt ids, and succeeds."""
+    session = proxy.new()
+    message = message_of(proxy.chat(session, [USER]))
+    before = proxy.record(session)
+    engine.script.append(hangs_up)
+    assert code_of(proxy.chat(session, [USER, message, USER])) == (502, "upstream_failed")
+    after = proxy.record(session)
+    assert (after["head"], after["records"], after["messages"]) == (
+        before["head"],
+        before["records"],
+        before["messages"],
+    )
+    assert proxy.chat(session, [USER, message, USER]).status_code == 200
+    assert engine.prompts()[1] == engine.prompts()[2]
+
+
+def test_an_engine_that_failed_last_makes_an_infra_sample(proxy, engine):
+    """A rollout whose last turn met a broken engine is INFRA: neither completed nor aborted."""
+    session = proxy.new()
+    message = message_of(proxy.chat(session, [USER]))
+    engine.script.append(hangs_up)
+    proxy.chat(session, [USER, message, USER])
+    (sample,) = proxy.http.post(f"/sessions/{session}/samples").json()["samples"]
+    assert sample["status"] == "INFRA"

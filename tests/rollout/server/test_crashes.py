@@ -1,0 +1,125 @@
+"""Kill -9 at every step of a turn: the next prompt has the very same ids, and no turn is lost or doubled."""
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bench.rollout_load import run_load
+from examples.rollout.running import Server
+from tests.rollout.server.places import USER, aborts, code_of, message_of, says, waits
+
+ROOT = Path(__file__).resolve().parents[3]
+STEPS = ["join", "intent", "abort", "second intent", "commit"]
+"""The appends of a turn that is aborted once, by a proxy that has just been started."""
+DEATHS = [
+    ("join", "before"), ("join", "after"), ("intent", "after"), ("abort", "before"), ("abort", "after"),
+    ("second intent", "after"), ("commit", "before"), ("commit", "after"),
+]  # fmt: skip
+"""Between one step and the next the engine may have been asked, or not: these are all the different moments."""
+
+
+@pytest.fixture
+def dying(tmp_path, engine, tokenizer_place):
+    """Starts a proxy in a process of its own that dies where it is told to."""
+
+    def start(*words):
+        return Server(
+            "-m", "tests.rollout.server.dying", *words, "rollout", "serve", "--store", str(tmp_path / "store.db"),
+            "--project", "rollouts", "--upstream", engine.url, "--tokenizer", str(tokenizer_place), "--port", "0",
+            environment={"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
+        )  # fmt: skip
+
+    return start
+
+
+def post(url, session, messages):
+    path = f"{url}/sessions/{session}/v1/chat/completions"
+    return httpx.post(path, json={"model": "policy", "messages": messages}, timeout=60, trust_env=False)
+
+
+def begun(proxy):
+    """A session with one turn, and the messages of the next one."""
+    session = proxy.new()
+    return session, [USER, message_of(proxy.chat(session, [USER])), USER]
+
+
+@pytest.mark.parametrize(("step", "when"), DEATHS)
+def test_killed_at_every_step(start, engine, dying, step, when):
+    """Whichever step of a turn was the last, the next proxy goes on with the same ids, and the turn counts once."""
+    first = start()
+    undisturbed, messages = begun(first)
+    for _turn in range(2):
+        messages += [message_of(first.chat(undisturbed, messages)), USER]
+    expected = engine.prompts()[:]
+    engine.requests.clear()
+    session, messages = begun(first)
+    first.stop()
+    engine.script.append(aborts("Let me"))
+    with dying(str(STEPS.index(step) + 1), when) as mortal:
+        with pytest.raises(httpx.TransportError):
+            post(mortal.url, session, messages)
+        assert mortal.process.wait(20) == -signal.SIGKILL
+    engine.script.clear()
+    asked = len(engine.requests)
+    second = start()
+    messages += [message_of(second.chat(session, messages)), USER]
+    answered = (step, when) == ("commit", "after")
+    assert len(engine.requests) == asked + (0 if answered else 1)
+    message_of(second.chat(session, messages))
+    assert engine.prompts()[0] == expected[0]
+    assert engine.prompts()[-1] == expected[2]
+    assert {tuple(prompt) for prompt in engine.prompts()[1:-1]} == {tuple(expected[1])}
+    record = second.record(session)
+    assert record["messages"][:-1] == messages
+    assert [one["status"] for one in record["records"]] == ["COMPLETED"] * 3
+
+
+def test_killed_while_the_engine_generates(start, engine, dying):
+    """A process that dies with a turn at the engine leaves it incomplete; the same request starts it anew, at once."""
+    first = start()
+    session, messages = begun(first)
+    first.stop()
+    assert engine.arrived.acquire(timeout=20)
+    engine.script.append(waits(says("Nobody hears this.")))
+    with dying("99", "after") as mortal, ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(post, mortal.url, session, messages)
+        assert engine.arrived.acquire(timeout=60)
+        second = start()
+        assert code_of(second.chat(session, messages)) == (409, "lease_held")
+        mortal.kill()
+        with pytest.raises(httpx.TransportError):
+            asked.result()
+    engine.go_on.set()
+    assert message_of(second.chat(session, messages))["content"] == "Fine."
+    assert engine.prompts()[1] == engine.prompts()[2]
+    assert second.record(session)["head"]["num_assistant"] == 2
+
+
+def test_a_rollout_whose_process_died_is_incomplete(start, dying):
+    """If nobody asks again, the sample ends with the turn that never ended: INCOMPLETE, nothing else."""
+    first = start()
+    session, messages = begun(first)
+    first.stop()
+    with dying("3", "before") as mortal, pytest.raises(httpx.TransportError):
+        post(mortal.url, session, messages)
+    (sample,) = start().http.post(f"/sessions/{session}/samples").json()["samples"]
+    assert sample["status"] == "INCOMPLETE"
+
+
+@pytest.mark.timeout(900)
+def test_a_load_with_kills(tmp_path, count):
+    """Many sessions at once, one reply in ten aborted, weights updated, the proxy killed three times: all is there once.
+
+    Every prompt and every output is compared, id for id, with what they must be; every answer with what is on record.
+    """
+    load = run_load(tmp_path, sessions=count(16, 64), turns=count(12, 50), kills=3)
+    assert load.problems == []
+    assert load.answered == load.sessions * load.turns
+    assert load.engine["aborted"] > 0
+    assert load.engine["weight_version"] > 1
+    assert load.killed == 3
+    assert load.health

@@ -1,0 +1,278 @@
+"""Every refusal: its status, its code, and that nothing moved."""
+
+import json
+
+import httpx
+import pytest
+
+import onrecord
+from onrecord.errors import InvalidInput
+from onrecord.rollout.server.settings import Settings
+from onrecord.rollout.tokens import TemplateTokenizer
+from onrecord.rollout.trajectory import Policy
+from tests.rollout.server.places import (
+    USER,
+    RunningProxy,
+    ScriptedEngine,
+    answers,
+    code_of,
+    message_of,
+    reply,
+    says,
+)
+
+UNKNOWN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+FORGETFUL = "{% for m in messages %}{% if loop.last %}!{% endif %}{{ m.content }}{% endfor %}"
+
+
+@pytest.fixture(scope="module")
+def steady(tmp_path_factory, tokenizer):
+    """A proxy that many small refusals share; each has a session of its own."""
+    engine = ScriptedEngine(tokenizer)
+    records = onrecord.connect(str(tmp_path_factory.mktemp("steady") / "store.db"), project="rollouts")
+    proxy = RunningProxy(records, tokenizer, engine.url)
+    yield proxy, engine
+    proxy.stop()
+    records.close()
+    engine.stop()
+
+
+@pytest.mark.parametrize("id_", [UNKNOWN, "nothing", "..%2F..", "01ARZ3", "%00", "é"])
+def test_what_is_not_there(proxy, id_):
+    """An id nobody made is 404 on every route; the beginning of one is not enough, and none is ever made by asking."""
+    beginning = proxy.new()[:10]
+    for path in (id_, beginning):
+        for response in (
+            proxy.http.get(f"/sessions/{path}"),
+            proxy.http.delete(f"/sessions/{path}"),
+            proxy.http.post(f"/sessions/{path}/samples"),
+            proxy.chat(path, [USER]),
+        ):
+            assert response.status_code == 404
+    assert len(proxy.records.sessions()) == 1
+
+
+def test_a_deleted_session_stays_deleted(proxy, engine):
+    """After DELETE every request gets 410, for good, and the id never comes back; its record is kept."""
+    session = proxy.new()
+    proxy.chat(session, [USER])
+    assert proxy.http.delete(f"/sessions/{session}").status_code == 204
+    for _again in range(2):
+        assert code_of(proxy.chat(session, [USER])) == (410, "session_retired")
+        assert proxy.http.get(f"/sessions/{session}").status_code == 410
+        assert proxy.http.delete(f"/sessions/{session}").status_code == 410
+    assert len(engine.requests) == 1
+    assert proxy.records.find(session).status == "closed"
+
+
+def test_a_session_closed_elsewhere_is_over_here(proxy):
+    """A session that another program closed is 410 too."""
+    session = proxy.new()
+    proxy.records.get(session).close()
+    assert code_of(proxy.chat(session, [USER])) == (410, "session_closed")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"[]", b"null", b"{}", b'{"messages": []}', b'{"messages": [{"role": "user", "content": NaN}]}',
+        b'{"messages": [{"role": "user", "content": "\\ud800"}]}', b'{"messages": [{"content": "hi"}]}',
+        b'{"messages": [{"role": "user", "content": 7}]}', b'{"messages": [{"role": "user", "content": [{}]}]}',
+        json.dumps({"messages": [USER], "n": 2}).encode(), json.dumps({"messages": [USER], "tools": 1}).encode(),
+        json.dumps({"messages": [USER], "max_tokens": -1}).encode(), b"[" * 100_000, b"\xff\xfe",
+        json.dumps({"messages": [USER], "temperature": 1}).encode().replace(b": 1}", b": 1e999}"),
+    ],
+    ids=lambda body: body[:40],
+)  # fmt: skip
+def test_what_is_no_request(steady, body):
+    """A request that cannot be a turn is 400 with a reason, and reaches no engine."""
+    proxy, engine = steady
+    seen = len(engine.requests)
+    session = proxy.new()
+    response = proxy.http.post(f"/sessions/{session}/v1/chat/completions", content=body)
+    assert code_of(response) == (400, "invalid_input")
+    assert response.json()["error"]["message"]
+    assert len(engine.requests) == seen
+    assert proxy.chat(session, [USER]).status_code == 200
+
+
+def test_a_conversation_that_was_never_held(start, engine):
+    """A request that would discard more turns than allowed, or appends a foreign answer, is 400; nothing moves."""
+    proxy = start(policy=Policy(max_rollback=0))
+    session = proxy.new()
+    message = message_of(proxy.chat(session, [USER]))
+    proxy.chat(session, [USER, message, USER])
+    before = proxy.record(session)
+    other = {"role": "assistant", "content": "I never said this."}
+    for messages in ([USER, other, USER], [USER, message, USER, other, USER], [USER, message]):
+        assert code_of(proxy.chat(session, messages))[0] == 400
+    assert proxy.record(session) == before
+    assert len(engine.requests) == 2
+
+
+def test_a_body_has_a_limit(start, engine):
+    """A body over the limit is 413, also when its length was not announced; the proxy goes on."""
+    proxy = start(body_limit=2_000)
+    session = proxy.new()
+    path = f"/sessions/{session}/v1/chat/completions"
+    assert code_of(proxy.http.post(path, content=b"x" * 2_001)) == (413, "too_large")
+    assert code_of(proxy.http.post(path, content=iter([b"x" * 1_500] * 2))) == (413, "too_large")
+    assert proxy.chat(session, [USER]).status_code == 200
+
+
+def test_there_is_nothing_to_make_samples_of(proxy):
+    """Samples of a session without turns are 422; unknown options and wrong values are 400."""
+    session = proxy.new()
+    assert code_of(proxy.http.post(f"/sessions/{session}/samples")) == (422, "assembly_failed")
+    for options in ({"merged": True}, {"max_seq_len": 0}):
+        assert proxy.http.post(f"/sessions/{session}/samples", json=options).status_code == 400
+
+
+def test_a_template_that_rewrites_history(start, tokenizer_place):
+    """Where new ids cannot follow the old ones it is 500 with the reason; the turn before stays as it is."""
+    odd = TemplateTokenizer((tokenizer_place / "tokenizer.json").read_text(), FORGETFUL)
+    proxy = start(with_tokenizer=odd)
+    session = proxy.new()
+    message = message_of(proxy.chat(session, [USER]))
+    before = proxy.record(session)
+    assert code_of(proxy.chat(session, [USER, message, USER])) == (500, "tokenization_failed")
+    assert proxy.record(session) == before
+
+
+def broken(change):
+    """A script entry: a reply of the engine, spoilt."""
+
+    def does(engine, asked):
+        made = reply(engine, "Fine.", prompt=asked["input_ids"])
+        change(made, made["choices"][0], made["choices"][0]["meta_info"])
+        return 200, {}, made
+
+    return does
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        answers(200, b"<html>"),
+        answers(200, b"{}"),
+        answers(200, b'{"choices": [{"finish_reason": NaN}]}'),
+        broken(lambda _made, _choice, meta: meta.pop("output_token_logprobs")),
+        broken(lambda _made, _choice, meta: meta["output_token_logprobs"].pop()),
+        broken(lambda _made, choice, _meta: choice.update(message=None)),
+        broken(lambda _made, choice, _meta: choice.update(finish_reason="dunno")),
+        broken(lambda _made, _choice, meta: meta.update(prompt_tokens=1)),
+        broken(lambda _made, choice, _meta: choice["message"].update(content="\ud800")),
+    ],
+    ids=["no JSON", "nothing", "NaN", "no ids", "a logprob short", "null message", "unknown end", "other prompt", "half a letter"],
+)  # fmt: skip
+def test_a_reply_that_cannot_be_recorded(steady, does):
+    """A bad reply is 502 and no turn; the session goes on with the same prompt ids."""
+    proxy, engine = steady
+    session = proxy.new()
+    engine.script.append(does)
+    assert code_of(proxy.chat(session, [USER])) == (502, "bad_reply")
+    record = proxy.record(session)
+    assert (record["records"], record["head"]["version"], record["turn_under_way"]) == ([], 0, False)
+    assert message_of(proxy.chat(session, [USER]))["content"] == "Fine."
+    assert engine.prompts()[-2] == engine.prompts()[-1]
+
+
+def test_an_engine_that_ends_with_an_error(proxy, engine):
+    """A generation that the engine itself calls an error is 502."""
+    session = proxy.new()
+    engine.script.append(says("Fi", finish="error"))
+    assert code_of(proxy.chat(session, [USER])) == (502, "upstream_failed")
+
+
+def test_an_engine_that_is_not_there(start):
+    """No engine at all is 502, and says so."""
+    proxy = start(upstream="http://127.0.0.1:9")
+    response = proxy.chat(proxy.new(), [USER])
+    assert code_of(response) == (502, "upstream_failed")
+    assert "did not answer" in response.json()["error"]["message"]
+
+
+def test_an_engine_that_takes_too_long(start, engine):
+    """An engine that does not answer in time is 502."""
+    proxy = start(upstream_seconds=0.2)
+
+    def sleeps(engine, asked):
+        engine.go_on.wait(5)
+        return says("Late.")(engine, asked)
+
+    engine.script.append(sleeps)
+    assert code_of(proxy.chat(proxy.new(), [USER])) == (502, "upstream_failed")
+
+
+def test_routes_that_do_not_exist(proxy):
+    """An unknown path is 404 and a wrong method 405, in the same form as every refusal."""
+    assert code_of(proxy.http.get("/nothing")) == (404, "no_such_route")
+    assert proxy.http.get("/sessions").status_code == 405
+    assert proxy.http.put("/health").status_code == 405
+
+
+@pytest.mark.parametrize("body", [{"metadata": 7}, {"name": "no/good"}, {"name": 7}, {"metadata": {"x": "y" * 20_000}}])
+def test_a_session_that_cannot_be_made(steady, body):
+    """Wrong names and metadata are 400, and make nothing."""
+    proxy, _engine = steady
+    before = len(proxy.records.sessions())
+    assert proxy.http.post("/sessions", json=body).status_code == 400
+    assert len(proxy.records.sessions()) == before
+
+
+def test_a_name_is_taken_once(proxy):
+    """A name that is taken is 409."""
+    proxy.new(name="task-17")
+    assert code_of(proxy.http.post("/sessions", json={"name": "task-17"})) == (409, "name_taken")
+
+
+# Who may come
+
+
+def test_a_page_of_elsewhere_may_not_come(proxy):
+    """On loopback a foreign Host (DNS rebinding) or Origin is refused; the machine's own are let in."""
+    session = proxy.new()
+    path = f"/sessions/{session}"
+    for headers in (
+        {"host": "evil.example"}, {"host": "evil.example:80"}, {"host": ""}, {"host": "[::1"},
+        {"origin": "http://evil.example"}, {"origin": "null"},
+    ):  # fmt: skip
+        refused = proxy.http.get(path, headers=headers)
+        assert code_of(refused) == (403, "forbidden")
+    for headers in ({"host": "localhost:1"}, {"host": "[::1]:8700"}, {"origin": "http://127.0.0.1:3000"}):
+        assert proxy.http.get(path, headers=headers).status_code == 200
+    assert proxy.http.get("/health", headers={"host": "evil.example"}).status_code == 200
+
+
+def test_a_name_can_be_allowed(start):
+    """A name that was allowed is let in."""
+    proxy = start(hosts=("trainer.internal",))
+    assert proxy.http.get("/metrics", headers={"host": "trainer.internal:8700"}).status_code == 200
+
+
+def test_a_token_is_asked_for(start):
+    """With a token, everything but /health needs it, exactly."""
+    proxy = start(token="open-sesame")
+    for value in (None, "open-sesame", "Bearer", "Bearer open-sesam", "Basic open-sesame", "Bearer \xe9"):
+        headers = httpx.Headers({} if value is None else {"authorization": value}, encoding="latin-1")
+        refused = httpx.post(f"{proxy.url}/sessions", headers=headers, trust_env=False)
+        assert code_of(refused) == (401, "unauthorized")
+        assert refused.headers["www-authenticate"] == "Bearer"
+    assert proxy.http.get("/health").status_code == 200
+    assert proxy.http.get("/metrics").status_code == 401
+    allowed = proxy.http.post("/sessions", headers={"authorization": "Bearer open-sesame"})
+    assert allowed.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"host": "0.0.0.0"}, {"host": "192.0.2.1"}, {"upstream": "ftp://x"}, {"dialect": "tgi"},
+        {"abort_policy": "hope"}, {"retries": -1}, {"turns_limit": 0}, {"memory_sessions": 0}, {"body_limit": 0},
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_go_together(settings):
+    """A proxy that others could reach without a token is not started, nor one with settings nobody knows."""
+    with pytest.raises(InvalidInput):
+        Settings(**{"upstream": "http://127.0.0.1:1", **settings}).checked()
+    assert Settings("http://127.0.0.1:1", host="0.0.0.0", token="x").checked().token == "x"

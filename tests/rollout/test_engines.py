@@ -1,0 +1,359 @@
+"""What engines say, read into one form; and what they are asked."""
+
+import copy
+import json
+
+import pytest
+
+from onrecord.errors import BadReply, InvalidInput
+from onrecord.rollout.engines import (
+    SGLANG,
+    VLLM,
+    VLLM_COMPLETIONS,
+    check_request,
+    endpoint,
+    joined,
+    load_json,
+    read_reply,
+    upstream_request,
+    with_calls,
+)
+
+SENT = [1, 2, 3]
+CALL = {"id": "call_0", "type": "function", "index": 0, "function": {"name": "add", "arguments": '{"a": 1}'}}
+
+
+def sglang_reply(**meta):
+    return {
+        "id": "e1f0",
+        "object": "chat.completion",
+        "created": 1_770_000_000,
+        "model": "policy",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "Hi!", "reasoning_content": None, "tool_calls": None},
+                "logprobs": None,
+                "finish_reason": "stop",
+                "matched_stop": 7,
+                "meta_info": {
+                    "id": "e1f0",
+                    "finish_reason": {"type": "stop", "matched": 7},
+                    "prompt_tokens": 3,
+                    "completion_tokens": 2,
+                    "cached_tokens": 0,
+                    "weight_version": "4",
+                    "output_token_logprobs": [[-0.5, 11, None], [-0.25, 7, None]],
+                    **meta,
+                },
+            }
+        ],
+        "usage": {"prompt_tokens": 3, "total_tokens": 5, "completion_tokens": 2},
+    }
+
+
+def vllm_reply():
+    return {
+        "id": "chatcmpl-9",
+        "object": "chat.completion",
+        "model": "policy",
+        "prompt_token_ids": [1, 2, 3],
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "Hi!", "tool_calls": []},
+                "logprobs": {
+                    "content": [
+                        {"token": "token_id:11", "logprob": -0.5, "bytes": None, "top_logprobs": []},
+                        {"token": "token_id:7", "logprob": -0.25, "bytes": None, "top_logprobs": []},
+                    ]
+                },
+                "finish_reason": "stop",
+                "token_ids": [11, 7],
+            }
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+    }
+
+
+def completion_reply(text="Hi!"):
+    return {
+        "id": "cmpl-9",
+        "object": "text_completion",
+        "choices": [
+            {
+                "index": 0,
+                "text": text,
+                "logprobs": {"tokens": ["Hi!", ""], "token_logprobs": [-0.5, -0.25], "text_offset": [0, 3]},
+                "finish_reason": "stop",
+                "token_ids": [11, 7],
+                "prompt_token_ids": [1, 2, 3],
+            }
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+    }
+
+
+def said(reply):
+    """The message of a reply that has one."""
+    assert reply.message is not None
+    return reply.message
+
+
+def changed(reply, path, value):
+    """The reply with one place changed; `...` removes it."""
+    reply = copy.deepcopy(reply)
+    at = reply
+    for step in path[:-1]:
+        at = at[step]
+    if value is ...:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return reply
+
+
+CHOICE = ("choices", 0)
+META = (*CHOICE, "meta_info")
+
+
+def aborted(reply, message="weight update"):
+    reply = changed(reply, (*META, "finish_reason"), {"type": "abort", "message": message})
+    return changed(reply, (*CHOICE, "finish_reason"), "abort")
+
+
+def test_a_reply_of_sglang():
+    """Ids and logprobs come from meta_info, the weight version as a span over all of them."""
+    reply = read_reply(SGLANG, sglang_reply(), SENT)
+    assert (reply.output_ids, reply.logprobs) == ([11, 7], [-0.5, -0.25])
+    assert (reply.prompt_ids, reply.finish, reply.abort_cause) == (None, "stop", "")
+    assert (reply.weight_versions, reply.response_id, reply.side_payloads) == ((("4", 2),), "e1f0", {})
+    assert reply.message == {"role": "assistant", "content": "Hi!"}
+
+
+@pytest.mark.parametrize(("dialect", "make"), [(VLLM, vllm_reply), (VLLM_COMPLETIONS, completion_reply)])
+def test_a_reply_of_vllm(dialect, make):
+    """Both endpoints of vLLM give the same normalised reply, with the prompt ids the engine says it read."""
+    reply = read_reply(dialect, make(), SENT)
+    assert (reply.prompt_ids, reply.output_ids, reply.logprobs) == ([1, 2, 3], [11, 7], [-0.5, -0.25])
+    assert (reply.finish, reply.weight_versions) == ("stop", ())
+    assert said(reply)["content"] == "Hi!"
+
+
+def test_ids_may_be_named_in_the_logprobs():
+    """A vLLM that returns tokens as `token_id:123` needs no token_ids of its own."""
+    reply = read_reply(VLLM, changed(vllm_reply(), (*CHOICE, "token_ids"), ...), SENT)
+    assert reply.output_ids == [11, 7]
+    words = changed(vllm_reply(), (*CHOICE, "token_ids"), ...)
+    words = changed(words, (*CHOICE, "logprobs", "content", 0, "token"), "Hi")
+    with pytest.raises(BadReply, match="no token_ids"):
+        read_reply(VLLM, words, SENT)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("choices",), []),
+        (("choices",), None),
+        (("choices",), [{}, {}]),
+        ((*CHOICE, "message"), None),
+        ((*CHOICE, "message"), "Hi!"),
+        ((*CHOICE, "meta_info"), None),
+        ((*CHOICE, "finish_reason"), "tired"),
+        ((*CHOICE, "finish_reason"), None),
+        ((*CHOICE, "finish_reason"), ["stop"]),
+        ((*META, "output_token_logprobs"), ...),
+        ((*META, "output_token_logprobs"), []),
+        ((*META, "output_token_logprobs"), [[-0.5, 11, None]]),
+        ((*META, "output_token_logprobs", 0), [-0.5]),
+        ((*META, "output_token_logprobs", 0), None),
+        ((*META, "output_token_logprobs", 0, 0), None),
+        ((*META, "output_token_logprobs", 0, 0), float("nan")),
+        ((*META, "output_token_logprobs", 0, 0), float("-inf")),
+        ((*META, "output_token_logprobs", 0, 0), "-0.5"),
+        ((*META, "output_token_logprobs", 0, 1), -1),
+        ((*META, "output_token_logprobs", 0, 1), True),
+        ((*META, "output_token_logprobs", 0, 1), 2**31),
+        ((*META, "output_token_logprobs", 0, 1), 11.0),
+        ((*META, "completion_tokens"), 3),
+        ((*META, "prompt_tokens"), 4),
+        (("usage", "completion_tokens"), 1),
+        ((*CHOICE, "prompt_token_ids"), [1, "2"]),
+    ],
+)
+def test_a_bad_reply_of_sglang_is_refused(path, value):
+    """Missing ids, lengths that differ, a null message, numbers that are none: no such reply is taken."""
+    with pytest.raises(BadReply):
+        read_reply(SGLANG, changed(sglang_reply(), path, value), SENT)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("prompt_token_ids",), ...),
+        (("prompt_token_ids",), [1, 2]),
+        ((*CHOICE, "token_ids"), [11]),
+        ((*CHOICE, "token_ids"), "11"),
+        ((*CHOICE, "logprobs"), None),
+        ((*CHOICE, "logprobs", "content", 1), None),
+        ((*CHOICE, "message"), None),
+        (("usage", "completion_tokens"), 7),
+    ],
+)
+def test_a_bad_reply_of_vllm_is_refused(path, value):
+    """The same holds for vLLM; a reply that does not say which ids were read is refused too."""
+    with pytest.raises(BadReply):
+        read_reply(VLLM, changed(vllm_reply(), path, value), SENT)
+
+
+@pytest.mark.parametrize("body", [None, [], "ok", 7, {"error": "x"}])
+def test_something_else_than_a_reply_is_refused(body):
+    """A reply that is no object with one choice is refused."""
+    for dialect in (SGLANG, VLLM, VLLM_COMPLETIONS):
+        with pytest.raises(BadReply):
+            read_reply(dialect, body, SENT)
+
+
+def test_an_abort_keeps_what_was_sampled():
+    """An abort is an answer: the partial ids, their logprobs, and the engine's words about the cause."""
+    reply = read_reply(SGLANG, aborted(sglang_reply()), SENT)
+    assert (reply.finish, reply.abort_cause, reply.output_ids) == ("abort", "weight update", [11, 7])
+    assert read_reply(VLLM, changed(vllm_reply(), (*CHOICE, "finish_reason"), "abort"), SENT).abort_cause == "abort"
+
+
+def test_an_abort_in_the_waiting_queue():
+    """An abort that was never scheduled has no prompt_tokens and nothing sampled, and is still an abort."""
+    waiting = aborted(sglang_reply(completion_tokens=0, output_token_logprobs=[]))
+    waiting = changed(waiting, (*META, "prompt_tokens"), ...)
+    waiting["usage"] = {"prompt_tokens": 0, "completion_tokens": 0}
+    waiting["choices"][0]["message"]["content"] = ""
+    reply = read_reply(SGLANG, waiting, SENT)
+    assert (reply.finish, reply.output_ids, reply.logprobs, reply.weight_versions) == ("abort", [], [], ())
+    waiting["choices"][0]["message"] = None
+    assert read_reply(SGLANG, waiting, SENT).message is None
+    del waiting["choices"][0]["meta_info"]["output_token_logprobs"]
+    assert read_reply(SGLANG, waiting, SENT).output_ids == []
+    empty = changed(vllm_reply(), (*CHOICE, "finish_reason"), "abort")
+    empty["choices"][0] |= {"token_ids": [], "logprobs": None}
+    empty["usage"] = {"prompt_tokens": 3, "completion_tokens": 0}
+    assert read_reply(VLLM, empty, SENT).output_ids == []
+
+
+def test_an_abort_that_sampled_something_must_say_what():
+    """An abort that counts tokens it does not show is a bad reply: nothing sampled is guessed away."""
+    with pytest.raises(BadReply):
+        read_reply(SGLANG, aborted(changed(sglang_reply(), (*META, "output_token_logprobs"), ...)), SENT)
+
+
+def test_an_aborted_turn_with_a_call_stays_aborted():
+    """A call that could be parsed from an aborted turn is kept, and so is the abort, whatever the choice says."""
+    body = changed(sglang_reply(), (*META, "finish_reason"), {"type": "abort", "message": "x" * 900})
+    body = changed(body, (*CHOICE, "finish_reason"), "tool_calls")
+    body["choices"][0]["message"]["tool_calls"] = [CALL]
+    reply = read_reply(SGLANG, body, SENT)
+    assert (reply.finish, said(reply)["tool_calls"], len(reply.abort_cause)) == ("abort", [CALL], 500)
+
+
+def test_other_ends():
+    """Length, calls and an engine's error each stay what they are."""
+    for said, finish in (("length", "length"), ("tool_calls", "tool_calls"), ("error", "error")):
+        body = changed(sglang_reply(), (*CHOICE, "finish_reason"), said)
+        assert read_reply(SGLANG, body, SENT).finish == finish
+
+
+def test_side_payloads_are_kept():
+    """What a trainer wants besides the tokens comes with the reply."""
+    assert read_reply(SGLANG, sglang_reply(routed_experts="AAECAw=="), SENT).side_payloads == {
+        "routed_experts": "AAECAw=="
+    }
+
+
+REQUEST = {
+    "model": "policy",
+    "messages": [{"role": "user", "content": "Hi"}],
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "temperature": 0.7,
+    "max_tokens": 10,
+    "input_ids": [666],
+    "n": 1,
+}
+
+
+def test_what_sglang_is_asked():
+    """Ids in, never a stream, logprobs and meta_info out; a client cannot put ids of its own in."""
+    body = upstream_request(SGLANG, REQUEST, SENT)
+    assert endpoint(SGLANG) == "/v1/chat/completions"
+    assert (body["input_ids"], body["stream"], body["logprobs"], body["return_meta_info"]) == (SENT, False, True, True)
+    assert body["temperature"] == 0.7
+    assert "stream_options" not in body
+    assert "n" not in body
+
+
+def test_what_vllm_is_asked():
+    """The chat endpoint gets messages and ids; the completions endpoint gets ids alone."""
+    body = upstream_request(VLLM, REQUEST, SENT)
+    assert (body["prompt_token_ids"], body["return_token_ids"], body["stream"]) == (SENT, True, False)
+    assert body["messages"] == REQUEST["messages"]
+    plain = upstream_request(VLLM_COMPLETIONS, REQUEST | {"max_completion_tokens": 9, "tools": [{}]}, SENT)
+    assert endpoint(VLLM_COMPLETIONS) == "/v1/completions"
+    assert (plain["prompt"], plain["max_tokens"], plain["add_special_tokens"]) == (SENT, 9, False)
+    assert not {"messages", "tools", "max_completion_tokens"} & set(plain)
+
+
+def test_a_continued_turn_has_fewer_tokens_left():
+    """What an aborted half sampled counts against the client's limit."""
+    assert upstream_request(SGLANG, REQUEST, [*SENT, 11, 12], done=2)["max_tokens"] == 8
+
+
+def test_two_halves_make_one_reply():
+    """A continued turn has the ids, logprobs and versions of both halves, and a call that spans them is parsed."""
+    first = read_reply(SGLANG, aborted(sglang_reply()), SENT)._replace(
+        message={"role": "assistant", "content": 'So: <tool_call>{"name": "add", '}
+    )
+    then = read_reply(SGLANG, sglang_reply(weight_version="5"))
+    then = then._replace(message={"role": "assistant", "content": '"arguments": {"a": 1}}</tool_call>'})
+    whole = joined(first, then)
+    assert whole.output_ids == [11, 7, 11, 7]
+    assert whole.weight_versions == [("4", 2), ("5", 2)]
+    assert whole.finish == "tool_calls"
+    assert said(whole)["content"] == "So:"
+    assert said(whole)["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1}'}
+
+
+@pytest.mark.parametrize(
+    "text", ["<tool_call>{}</tool_call>", "<tool_call>{x}</tool_call>", '<tool_call>{"name": 1}</tool_call>', "none"]
+)
+def test_what_is_no_call_stays_text(text):
+    """Text that only looks like a call is left alone."""
+    message = {"role": "assistant", "content": text}
+    assert with_calls(message) == message
+
+
+def test_calls_in_a_plain_completion():
+    """The completions endpoint parses no calls, so they are parsed here."""
+    text = 'Go.<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
+    reply = read_reply(VLLM_COMPLETIONS, completion_reply(text), SENT)
+    assert (reply.finish, said(reply)["content"]) == ("tool_calls", "Go.")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        None, [], {}, {"messages": []}, {"messages": "hi"}, {"messages": [{}]}, {"messages": [{"role": 1}]},
+        {"messages": [None]}, REQUEST | {"n": 2}, REQUEST | {"n": True}, REQUEST | {"max_tokens": 0},
+        REQUEST | {"tools": "all"}, REQUEST | {"tools": [1]},
+    ],
+)  # fmt: skip
+def test_what_cannot_be_a_turn_is_refused(request_):
+    """A request without messages, or for more than one answer, is refused before anything happens."""
+    with pytest.raises(InvalidInput):
+        check_request(request_)
+
+
+def test_json_is_read_by_the_standard():
+    """NaN and Infinity are Python's, not JSON's."""
+    assert load_json(b'{"a": [1, 2.5]}') == {"a": [1, 2.5]}
+    for text in (b"NaN", b"[-Infinity]", b"{", json.dumps({"a": float("inf")}).encode()):
+        with pytest.raises(ValueError, match=r"."):
+            load_json(text)

@@ -1,0 +1,466 @@
+"""A rollout on record: durable before it is answered, the same after a restart, handed over exactly once."""
+
+import pytest
+
+from onrecord.errors import (
+    AssemblyFailed,
+    BudgetExhausted,
+    Conflict,
+    DamagedLog,
+    InvalidInput,
+    LeaseHeld,
+    LeaseLost,
+    OutcomeUnknown,
+    PayloadErased,
+    SessionFrozen,
+    SessionNotFound,
+    SessionPaused,
+    SessionRetired,
+    TurnConflict,
+)
+from onrecord.log.packed import pack_floats, unpack_floats
+from onrecord.rollout.recording import Rollout, open_rollout, read_lane
+from onrecord.rollout.samples import digest_of
+from onrecord.rollout.turns import Reply, Request
+from tests.rollout.world import LETTERS, aborted, answer, assistant, calling, letters, tool, user, whole
+
+
+def play(rollout: Rollout, turns: int, messages=None):
+    """So many committed turns; returns the messages of the next request."""
+    messages = messages or [user("question")]
+    for number in range(turns):
+        intent = begin(rollout, messages)
+        text = f"answer {number}"
+        rollout.commit(intent, answer(text, response=f"body {number}", weight_versions=[("v1", len(text) + 1)]))
+        messages = [*messages, assistant(text), tool("result")]
+    return messages
+
+
+def begin(rollout: Rollout, messages):
+    return rollout.intend(rollout.prepare(Request(messages), LETTERS), model="m")
+
+
+def test_the_intent_is_on_record_before_the_engine_is_called(rollout):
+    """What intend returned is in the log: base, fingerprint, new messages and new prompt ids, and nothing more of old ones."""
+    messages = play(rollout, 2)
+    before = rollout.session.head.position
+    prepared = rollout.prepare(Request(messages), LETTERS)
+    assert rollout.session.head.position == before, "prepare writes nothing"
+    intent = rollout.intend(prepared)
+    begun, item, tokens = rollout.session.events(after=before)
+    assert (begun.kind, begun.data["base"], begun.data["fingerprint"]) == (
+        "turn.begun",
+        rollout.lane.commits[-1],
+        prepared.fingerprint,
+    )
+    assert (item.kind, item.data["item"]["content"]) == ("item.added", "result")
+    assert (tokens.kind, tokens.data["keep"], intent.position) == ("tokens.recorded", prepared.keep, begun.position)
+
+
+def test_a_restart_gives_the_identical_rollout(records, rollout):
+    """Read from the log again, lane and trajectory are equal to the live ones, and the next prompt has the same ids."""
+    messages = play(rollout, 3)
+    rollout.abort(begin(rollout, messages), aborted("half", weight_versions=[("v2", 4)], side_payloads={"x": [1]}))
+    rollout.fail(begin(rollout, messages), "connection refused")
+    prompt = rollout.prepare(Request(messages), LETTERS).prompt_ids
+    rollout.leave()
+    again = open_rollout(records, "task-17")
+    assert again.trajectory == rollout.trajectory
+    assert again.lane.standing() == rollout.lane.standing()
+    assert again.prepare(Request(messages), LETTERS).prompt_ids == prompt
+    assert again.trajectory.provisional is not None, "the provisional record and the checkpoint are still there"
+
+
+def test_logprobs_come_back_with_the_same_bits(rollout):
+    """Single-precision logprobs survive the log bit for bit, the smallest and the infinite ones included."""
+    values = [-1e-45, -3.4028235e38, float("-inf"), -0.0, 0.1, -17.123456789]
+    intent = begin(rollout, [user("a")])
+    record = rollout.commit(intent, Reply(assistant("b"), list(range(6)), values, "stop"))
+    assert read_lane(rollout.session).trajectory.records[0].logprobs.tobytes() == record.logprobs.tobytes()
+    assert unpack_floats(pack_floats(values)).tobytes() == record.logprobs.tobytes()
+
+
+def test_a_prompt_of_a_hundred_thousand_tokens_is_recorded(rollout):
+    """Long prompts need no special care, and search does not look into ids."""
+    text = "x" * 100_000
+    messages = play(rollout, 1, [user(text)])
+    begin(rollout, messages)
+    again = read_lane(rollout.session)
+    assert len(again.trajectory.token_ids) > 100_000
+    assert again.trajectory == rollout.trajectory
+    assert rollout.session.store.search("i32le") == []
+
+
+def test_only_what_is_new_is_recorded(rollout):
+    """The bytes of a turn do not grow with the turns before it."""
+    messages, sizes = [user("question")], []
+    for _ in range(12):
+        before = sum(weight.size for weight in rollout.session.store.weigh(rollout.session.id))
+        messages = play(rollout, 1, messages)
+        sizes.append(sum(weight.size for weight in rollout.session.store.weigh(rollout.session.id)) - before)
+    assert max(sizes[2:]) < 1.05 * min(sizes[2:])
+
+
+def test_what_was_aborted_stays_on_record_and_is_paid_for(rollout):
+    """Superseded aborts stay in the log with their ids, and all tokens count in usage."""
+    messages = play(rollout, 1)
+    for _ in range(3):
+        rollout.abort(begin(rollout, messages), aborted("half", message=calling('{"q": 1')))
+    assert len(rollout.session.lane()["provisional"]) == 3
+    play(rollout, 1, messages)
+    assert rollout.session.lane()["provisional"] == []
+    assert [record.status for record in rollout.trajectory.records] == ["COMPLETED", "COMPLETED"]
+    outputs = [event.data for event in rollout.session.events(kinds=("tokens.recorded",)) if "finish" in event.data]
+    assert [data["finish"] for data in outputs] == ["stop", "abort", "abort", "abort", "stop"]
+    total = rollout.session.views.spend.total
+    assert (total["calls"], total["output_tokens"]) == (5, 3 * 4 + 2 * len("answer 0.")), "aborted tokens too"
+    assert total["input_tokens"] == len(whole([user("question")])) + 4 * len(whole(messages))
+    superseded = rollout.session.transcript().superseded
+    assert [turn.items[-1]["verbatim"]["message"]["tool_calls"][0]["id"] for turn in superseded] == ["c1"] * 3
+
+
+def test_a_turn_is_committed_once_though_the_outcome_was_unknown(rollout, monkeypatch):
+    """An append whose acknowledgement got lost is repeated as the same step: one commit, and the answer is there."""
+    intent = begin(rollout, [user("a")])
+    append = rollout.session.store.append
+
+    def landed_unheard(*given, **named):
+        append(*given, **named)
+        raise OutcomeUnknown("the connection broke")
+
+    monkeypatch.setattr(rollout.session.store, "append", landed_unheard)
+    with pytest.raises(OutcomeUnknown):
+        rollout.commit(intent, answer("b", response="body"))
+    monkeypatch.undo()
+    assert rollout.trajectory.num_assistant == 0
+    rollout.commit(intent, answer("b", response="body"))
+    assert rollout.trajectory.num_assistant == 1
+    assert read_lane(rollout.session) == rollout.lane
+    assert rollout.prepare(Request([user("a")]), LETTERS).answer == "body"
+
+
+def test_refresh_finds_what_landed_unheard(rollout, monkeypatch):
+    """Instead of repeating, a process may look: the commit is there and its answer is given to the same request."""
+    intent = begin(rollout, [user("a")])
+    append = rollout.session.store.append
+
+    def landed_unheard(*given, **named):
+        append(*given, **named)
+        raise OutcomeUnknown("the connection broke")
+
+    monkeypatch.setattr(rollout.session.store, "append", landed_unheard)
+    with pytest.raises(OutcomeUnknown):
+        rollout.commit(intent, answer("b", response="body"))
+    monkeypatch.undo()
+    assert rollout.refresh().prepare(Request([user("a")]), LETTERS).answer == "body"
+
+
+def test_a_lost_reply_survives_a_restart_byte_for_byte(records, rollout):
+    """After a crash between commit and answer, the same request gets the very body, and no turn can be begun for it."""
+    messages = play(rollout, 2)
+    body = '{"id":"r-1",  "created": 17.0, "choices":[{"message":{"content":"ü \\u00fc"}}]}\n'
+    rollout.commit(begin(rollout, messages), answer("x", response=body))
+    again = open_rollout(records, "task-17", takeover=True)
+    prepared = again.prepare(Request(messages), LETTERS)
+    assert prepared.answer == body
+    with pytest.raises(TurnConflict, match="answered before"):
+        again.intend(prepared)
+
+
+def test_a_turn_whose_process_died_is_incomplete(records, rollout):
+    """An intent without an end, once another process has the lane, is INCOMPLETE; the next commit supersedes it."""
+    messages = play(rollout, 1)
+    begin(rollout, messages)
+    assert read_lane(rollout.session).standing()[-1].status == "INCOMPLETE", "its end is not on record"
+    again = open_rollout(records, "task-17", takeover=True)
+    assert [record.status for record in again.lane.standing()] == ["COMPLETED", "INCOMPLETE"]
+    assert again.trajectory.version == rollout.trajectory.version
+    play(again, 1, messages)
+    assert [record.status for record in again.lane.standing()] == ["COMPLETED", "COMPLETED"]
+
+
+def test_one_process_has_the_lane(records, rollout):
+    """A second opener is told who holds it; after a takeover the first can write nothing any more."""
+    messages = play(rollout, 1)
+    intent = begin(rollout, messages)
+    with pytest.raises(LeaseHeld):
+        open_rollout(records, "task-17")
+    again = open_rollout(records, "task-17", takeover=True)
+    for step in (
+        lambda: rollout.commit(intent, answer("late")),
+        lambda: rollout.abort(intent, aborted("late")),
+        lambda: rollout.fail(intent, "late"),
+        rollout.freeze,
+    ):
+        with pytest.raises((LeaseLost, TurnConflict)):
+            step()
+    assert again.refresh().trajectory.num_assistant == 1
+
+
+def test_a_refused_request_writes_nothing(rollout):
+    """Validation comes before everything: what may not roll back, or has the wrong lengths, leaves no trace."""
+    messages = play(rollout, 3)
+    before = rollout.session.store.head(rollout.session.id).position
+    with pytest.raises(InvalidInput):
+        rollout.prepare(Request([user("other")]), LETTERS)
+    stale = rollout.prepare(Request(messages), LETTERS)
+    rollout.fail(rollout.intend(stale), "down")
+    with pytest.raises(InvalidInput):
+        rollout.commit(begin(rollout, messages), Reply(assistant("x"), [1, 2], [-1.0], "stop"))
+    kinds = [event.kind for event in rollout.session.events(after=before)]
+    assert kinds.count("turn.begun") == 2
+    assert kinds.count("turn.committed") == 0
+
+
+def test_what_was_said_is_kept_however_odd(rollout):
+    """Calls without ids, twice the same id, results of no call, unknown roles: all is recorded and comes back as it was."""
+    messages = [user("a"), {"role": "function", "name": "f", "content": "3"}, {"role": "tool", "content": "whose?"}]
+    messages += [{"role": "tool", "content": None, "tool_call_id": 7}, {"role": "user"}]
+    odd = [
+        assistant(None, tool_calls=[{"function": {"name": "f", "arguments": "{"}}]),
+        assistant("x", tool_calls=[*calling("{}")["tool_calls"], *calling("{}")["tool_calls"]]),
+        assistant(None, reasoning_content="hm", audio={"z": 1, "a": [{"y": 2, "b": 1}]}),
+        {"role": "assistant", "content": {"not": "text"}},
+    ]
+    for said in odd:
+        rollout.commit(begin(rollout, messages), answer("x", message=said))
+        messages = [*messages, said, user("go on")]
+    again = read_lane(rollout.session)
+    assert again == rollout.lane
+    assert [message for message in again.trajectory.messages if message["role"] == "assistant"] == odd
+    assert again.trajectory.messages[:5] == messages[:5]
+
+
+def test_the_order_inside_a_message_survives_a_restart(records, rollout):
+    """Arguments are rendered in the order the client gave them, before and after a restart, in a first try and a retry."""
+    shots = [
+        user("a"),
+        assistant(None, tool_calls=[{"id": "c", "function": {"z": 1, "a": {"y": 1, "b": 2}}}]),
+        user("b"),
+    ]
+    prompt = rollout.prepare(Request(shots), LETTERS).prompt_ids
+    messages = play(rollout, 3, shots)
+    assert rollout.prepare(Request(shots), LETTERS).prompt_ids == prompt
+    again = open_rollout(records, "task-17", takeover=True)
+    assert again.prepare(Request(shots), LETTERS).prompt_ids == prompt
+    assert (
+        again.prepare(Request(messages), LETTERS).prompt_ids == rollout.prepare(Request(messages), LETTERS).prompt_ids
+    )
+
+
+def test_starting_over_after_many_turns_agrees_with_the_lane(rollout):
+    """Discarding more turns than a lane lists leaves lane, transcript and trajectory in agreement."""
+    first = [user("question")]
+    play(rollout, 12, first)
+    play(rollout, 2, first)
+    assert rollout.trajectory.num_assistant == rollout.session.lane()["committed"] == 2
+    assert len(rollout.session.transcript("policy").committed) == 2
+    assert rollout.session.reload().lane()["committed"] == 2
+
+
+def test_a_paused_or_spent_session_takes_no_turn(records, rollout):
+    """Pause and budget stop a rollout like any session, before anything is written."""
+    messages = play(rollout, 1)
+    rollout.session.set_budget(tokens=1)
+    prepared = rollout.prepare(Request(messages), LETTERS)
+    with pytest.raises(BudgetExhausted):
+        rollout.intend(prepared)
+    rollout.session.set_budget(tokens=10_000_000)
+    again = Rollout(records.open("task-17", agent="policy"))
+    with pytest.raises(SessionPaused):
+        play(again, 1, messages)
+    again.session.resume()
+    play(again, 1, messages)
+    assert again.trajectory.num_assistant == 2
+
+
+def test_a_pause_ends_the_turn_under_way(rollout):
+    """Paused in the middle of a turn, the rollout goes on after the resume: the turn reads as aborted, with no tokens."""
+    messages = play(rollout, 1)
+    begin(rollout, messages)
+    rollout.session.pause("weights are on their way")
+    rollout.session.resume()
+    rollout.session.join()
+    prepared = rollout.prepare(Request(messages), LETTERS)
+    assert rollout.trajectory.provisional is not None
+    assert (rollout.trajectory.provisional.status, len(rollout.trajectory.provisional.output)) == ("ABORTED", 0)
+    rollout.commit(rollout.intend(prepared), answer("x"))
+    assert read_lane(rollout.session) == rollout.lane
+
+
+def test_facts_of_others_do_not_disturb_a_rollout(records, rollout):
+    """Whoever adds facts to the session between the steps of a turn changes nothing about it."""
+    messages = play(rollout, 1)
+    person = records.get("task-17")
+    prepared = rollout.prepare(Request(messages), LETTERS)
+    person.decide("look at this one")
+    intent = rollout.intend(prepared)
+    person.decide("and at that")
+    rollout.renew()
+    rollout.commit(intent, answer("x"))
+    assert rollout.trajectory.num_assistant == 2
+    assert read_lane(rollout.session) == rollout.lane
+
+
+def test_a_fork_goes_on_by_itself(records, rollout):
+    """A fork of a rollout starts from its ids, whatever becomes of the first one."""
+    messages = play(rollout, 2)
+    rollout.freeze()
+    rollout.session.fork("branch", agent="policy")
+    branch = open_rollout(records, "branch")
+    assert branch.trajectory == rollout.trajectory
+    play(branch, 1, messages)
+    rollout.retire("given up", unacknowledged=True)
+    assert open_rollout(records, "branch", takeover=True).trajectory.num_assistant == 3
+
+
+def test_a_lane_of_plain_turns_is_no_rollout(records):
+    """Turns without token ids are told, not taken for a trajectory."""
+    session = records.open("plain", agent="policy")
+    session.record_turn([user("a")])
+    with pytest.raises(AssemblyFailed, match="without token ids"):
+        read_lane(session)
+    with records.open("begun", agent="policy") as other, other.turn() as turn:
+        turn.user("a")
+    with pytest.raises(AssemblyFailed, match="without token ids"):
+        read_lane(other)
+
+
+def test_erased_ids_are_told_and_not_guessed(rollout):
+    """Where retention erased the ids of a committed turn, reading says so."""
+    play(rollout, 2)
+    position = next(event.position for event in rollout.session.events(kinds=("tokens.recorded",)))
+    rollout.session.erase("privacy", positions=[position])
+    with pytest.raises(PayloadErased):
+        read_lane(rollout.session)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"part": "prompt", "keep": 0, "ids": "i32le:AAAA", "origins": []},
+        {"part": "prompt", "keep": 0, "ids": "f32le:AAAAAA==", "origins": []},
+        {"part": "prompt", "keep": 0, "ids": "i32le:!", "origins": []},
+        {"part": "prompt", "keep": 0, "ids": [1, 2], "origins": []},
+        {"part": "prompt", "ids": "i32le:"},
+        {"part": "prompt", "keep": 0, "ids": "i32le:", "origins": [3]},
+    ],
+)
+def test_nonsense_on_record_is_told_as_damage(rollout, data):
+    """Ids that are cut off, of another kind or not there are told with their position; nothing is guessed."""
+    session = rollout.session
+    session.append(
+        session.draft("turn.begun", {"base": 0}),
+        session.draft("tokens.recorded", data),
+        session.draft("agent.left", {}),
+    )
+    with pytest.raises(DamagedLog):
+        read_lane(session)
+
+
+# Hand-off
+
+
+def test_a_reader_that_crashes_gets_the_same_bytes(records, rollout):
+    """Frozen samples are the same for every reader, in this process and the next, until they are retired."""
+    messages = play(rollout, 3)
+    rollout.abort(begin(rollout, messages), aborted("half"))
+    frozen = rollout.freeze(merge=False, max_seq_len=10_000)
+    assert digest_of(rollout.samples()) == frozen.digest
+    assert rollout.freeze() == frozen, "freezing again changes nothing, whatever the options"
+    again = open_rollout(records, "task-17", takeover=True)
+    assert again.lane.frozen == frozen
+    assert digest_of(again.samples()) == frozen.digest
+    assert len(again.samples()) == frozen.samples == 4
+
+
+def test_a_frozen_rollout_takes_no_turn(rollout):
+    """After the freeze nothing is added: what the trainer reads is what there is."""
+    messages = play(rollout, 1)
+    late = rollout.prepare(Request(messages), LETTERS)
+    rollout.freeze()
+    with pytest.raises(SessionFrozen):
+        rollout.prepare(Request(messages), LETTERS)
+    with pytest.raises(SessionFrozen):
+        rollout.intend(late)
+
+
+def test_a_turn_under_way_is_not_frozen(rollout):
+    """Freezing waits for the turn that is under way."""
+    messages = play(rollout, 1)
+    begin(rollout, messages)
+    with pytest.raises(TurnConflict):
+        rollout.freeze()
+
+
+def test_only_the_right_digest_is_acknowledged(rollout):
+    """An acknowledgement names what was received; another digest, or nothing frozen, is a conflict."""
+    play(rollout, 1)
+    with pytest.raises(Conflict, match="not frozen"):
+        rollout.acknowledge("x")
+    frozen = rollout.freeze()
+    with pytest.raises(Conflict, match="digest"):
+        rollout.acknowledge("x")
+    with pytest.raises(Conflict, match="acknowledged"):
+        rollout.retire()
+    rollout.acknowledge(frozen.digest)
+    before = rollout.session.head.position
+    rollout.acknowledge(frozen.digest)
+    assert rollout.session.head.position == before, "acknowledging again changes nothing"
+
+
+@pytest.mark.parametrize("handed_over", [True, False])
+def test_a_retired_rollout_is_over_for_good(records, rollout, handed_over):
+    """Late requests get SessionRetired, from this process and every other, reopened or not; the id is never made anew."""
+    messages = play(rollout, 1)
+    late = rollout.prepare(Request(messages), LETTERS)
+    if handed_over:
+        rollout.acknowledge(rollout.freeze().digest)
+    rollout.retire("done", unacknowledged=not handed_over)
+    rollout.retire("again changes nothing")
+    identity = rollout.session.id
+    for step in (
+        lambda: rollout.prepare(Request(messages), LETTERS),
+        lambda: rollout.intend(late),
+        rollout.freeze,
+        rollout.samples,
+        lambda: open_rollout(records, "task-17"),
+        lambda: open_rollout(records, identity),
+        lambda: open_rollout(records, identity, create=False),
+    ):
+        with pytest.raises(SessionRetired):
+            step()
+    records.get("task-17").resume(reopen=True)
+    with pytest.raises(SessionRetired):
+        open_rollout(records, "task-17")
+    assert records.find("task-17").session == identity
+
+
+def test_retiring_meets_a_turn_under_way(records, rollout):
+    """A rollout retired by another handle while a turn is under way: its late reply is refused as retired."""
+    messages = play(rollout, 1)
+    intent = begin(rollout, messages)
+    other = Rollout(records.get("task-17", agent="policy"))
+    other.retire("deleted", unacknowledged=True)
+    with pytest.raises(SessionRetired):
+        rollout.commit(intent, answer("late"))
+    assert rollout.trajectory.num_assistant == 1
+
+
+def test_an_unknown_rollout_is_not_made_unasked(records):
+    """Without `create`, a name or id nobody knows is not found, and stays so."""
+    for name in ("nobody", "01M7FN78N1R2TETTBW07BQKY5H"):
+        with pytest.raises(SessionNotFound):
+            open_rollout(records, name, create=False)
+    assert records.sessions() == []
+
+
+def test_a_session_may_have_several_lanes(records):
+    """Two agents of one session are two trajectories; each sees its own turns alone."""
+    one = open_rollout(records, "duel", agent="red")
+    other = open_rollout(records, "duel", agent="blue")
+    play(one, 2)
+    play(other, 1)
+    assert read_lane(one.session, "red").trajectory == one.trajectory
+    assert read_lane(one.session, "blue").trajectory.num_assistant == 1
+    assert list(one.trajectory.records[0].output)[:6] == letters("answer")

@@ -1,0 +1,175 @@
+"""Messages to ids: whole prompts, what is new of them, and the seam between sampled and rendered ids."""
+
+import json
+
+import pytest
+
+from examples.rollout.tokenizer import TEMPLATE, make
+from onrecord.errors import InvalidInput, TokenizationFailed
+from onrecord.rollout.server.loading import load_tokenizer
+from onrecord.rollout.tokens import TemplateTokenizer, read_config
+
+USER = {"role": "user", "content": "What is 17 plus 25?"}
+ASSISTANT = {"role": "assistant", "content": "Let me add these."}
+TOOL = {"role": "tool", "content": "42"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("tokenizer"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(place):
+    return load_tokenizer(str(place))
+
+
+def ids_of(tokenizer, text):
+    return list(tokenizer._encoder.encode(text, add_special_tokens=False).ids)
+
+
+def rendered(tokenizer, messages, tools=None):
+    return list(tokenizer.prompt(messages, tools).ids)
+
+
+def gone_on(tokenizer, stored, before, appended):
+    """Stored ids, the repaired seam, and what is new."""
+    suffix = tokenizer.suffix(before, appended).ids
+    joint = tokenizer.repair(stored[-64:], suffix)
+    assert joint.drop == 0
+    return [*stored, *joint.ids, *suffix]
+
+
+def test_a_prompt_is_rendered_by_the_template(tokenizer):
+    """The ids of a prompt are those of the text the chat template writes, ready for the assistant."""
+    text = "<|im_start|>user\nWhat is 17 plus 25?<|im_end|>\n<|im_start|>assistant\n"
+    assert rendered(tokenizer, [USER]) == ids_of(tokenizer, text)
+    assert tokenizer.decode(rendered(tokenizer, [USER])) == text
+
+
+def test_ids_and_text_go_both_ways(tokenizer):
+    """Any text comes back from its ids, whatever is in it."""
+    for text in ("Grüße, 世界 🙂", "a\r\n\tb", "<|im_end|>", ""):
+        assert tokenizer.decode(ids_of(tokenizer, text)) == text
+
+
+@pytest.mark.parametrize("sampled_end", [0, 1, 2])
+def test_what_was_sampled_goes_on_as_the_template_would(tokenizer, sampled_end):
+    """Stored ids, the repaired seam and the suffix are the very ids of the whole conversation, however the turn ended."""
+    closing = ids_of(tokenizer, "<|im_end|>\n")
+    stored = rendered(tokenizer, [USER]) + ids_of(tokenizer, "Let me add these.") + closing[:sampled_end]
+    after = gone_on(tokenizer, stored, [USER, ASSISTANT], [TOOL])
+    assert after == rendered(tokenizer, [USER, ASSISTANT, TOOL])
+
+
+def test_the_seam_keeps_what_was_sampled(tokenizer):
+    """Ids that were sampled in an unusual spelling stay; only what is new is tokenized."""
+    odd = [id_ for letter in "Let me add these." for id_ in ids_of(tokenizer, letter)]
+    stored = rendered(tokenizer, [USER]) + odd
+    after = gone_on(tokenizer, stored, [USER, ASSISTANT], [TOOL])
+    assert after[: len(stored)] == stored
+    assert after != rendered(tokenizer, [USER, ASSISTANT, TOOL])
+    assert tokenizer.decode(after) == tokenizer.decode(rendered(tokenizer, [USER, ASSISTANT, TOOL]))
+
+
+def test_tools_and_calls_are_rendered(tokenizer):
+    """Tools stand in the prompt, and a call's arguments are rendered as an object, however they were spelled."""
+    tools = [{"type": "function", "function": {"name": "add"}}]
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a":  17}'}}
+    text = tokenizer.decode(rendered(tokenizer, [USER, {"role": "assistant", "tool_calls": [call]}, TOOL], tools=tools))
+    assert text.startswith("<|im_start|>system\nTools: [")
+    assert '<tool_call>{"name": "add", "arguments": {"a": 17}}</tool_call>' in text
+    broken = {"role": "assistant", "tool_calls": [{"function": {"name": "add", "arguments": "{"}}, "x"][:1]}
+    assert '"arguments": "{"' in tokenizer.decode(rendered(tokenizer, [USER, broken]))
+
+
+def test_what_a_client_says_for_the_assistant_is_marked(tokenizer):
+    """The ids that render an assistant's message of the client's, and only those, are marked as injected."""
+    shot = [USER, {"role": "assistant", "content": "It is 42 – é🙂."}, USER]
+    found = tokenizer.prompt(shot)
+    ((start, end),) = found.injected
+    assert tokenizer.decode(found.ids[start:end]) == "It is 42 – é🙂.<|im_end|>\n"
+    assert tokenizer.prompt([USER]).injected == []
+
+
+def test_parts_of_text_are_text(tokenizer):
+    """Content in parts is joined; a part that is no text cannot be recorded by its ids, and is refused."""
+    parts = {"role": "user", "content": [{"type": "text", "text": "What is 17 "}, {"type": "text", "text": "plus 25?"}]}
+    assert rendered(tokenizer, [parts]) == rendered(tokenizer, [USER])
+    for content in ([{"type": "image_url", "image_url": {}}], 7):
+        with pytest.raises(InvalidInput):
+            rendered(tokenizer, [{"role": "user", "content": content}])
+
+
+def with_template(place, template):
+    return TemplateTokenizer((place / "tokenizer.json").read_text(), template)
+
+
+def test_a_template_that_rewrites_history_is_refused(place):
+    """Where a template says something else about earlier turns once more follow, there is no suffix: a typed error."""
+    forgetful = "{% for m in messages %}[{{ m.role }}{% if loop.last %}!{% endif %}]{{ m.content }}{% endfor %}"
+    tokenizer = with_template(place, forgetful)
+    with pytest.raises(TokenizationFailed, match="rewrites what was said before, from character") as caught:
+        tokenizer.suffix([USER, ASSISTANT], [TOOL])
+    assert caught.value.first_mismatch > 0
+
+
+def test_a_template_may_refuse(place):
+    """A template that refuses a conversation makes it invalid input, in the template's words."""
+    tokenizer = with_template(place, "{{ raise_exception('roles must alternate') }}")
+    with pytest.raises(InvalidInput, match="roles must alternate"):
+        rendered(tokenizer, [USER])
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{{ messages.__class__.__mro__ }}", "{{ messages.append(1) }}", "{{ nothing.at.all }}", "{{ 1 / 0 }}"],
+)
+def test_a_template_is_only_a_template(place, template):
+    """A template cannot reach the program around it nor change what it is given; what it breaks is a typed error."""
+    with pytest.raises(TokenizationFailed):
+        rendered(with_template(place, template), [USER])
+
+
+def test_a_template_that_hides_answers_cannot_be_closed(place):
+    """A template that does not show what an assistant says has no end of a turn."""
+    with pytest.raises(TokenizationFailed, match="does not show"):
+        with_template(place, "{{ messages[0].content }}").repair([1], [])
+
+
+def test_the_sandbox_writes_json_and_no_html(place):
+    """`tojson` writes characters as they are: a prompt is no web page."""
+    tokenizer = with_template(place, "{{ messages[0].content | tojson }}")
+    assert tokenizer.decode(rendered(tokenizer, [{"role": "user", "content": "<é&>"}])) == '"<é&>"'
+
+
+def test_where_a_template_may_be(place, tmp_path):
+    """The template is in the configuration, named `default` in a list of them, or in a file beside it."""
+    listed = [{"name": "tool_use", "template": "x"}, {"name": "default", "template": TEMPLATE}]
+    assert read_config(json.dumps({"chat_template": listed, "bos_token": {"content": "<s>"}})) == (
+        TEMPLATE,
+        {"bos_token": "<s>"},
+    )
+    (tmp_path / "tokenizer.json").write_bytes((place / "tokenizer.json").read_bytes())
+    (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
+    assert rendered(load_tokenizer(str(tmp_path)), [USER]) == rendered(load_tokenizer(str(place)), [USER])
+    assert rendered(load_tokenizer(str(tmp_path / "tokenizer.json")), [USER]) == rendered(
+        load_tokenizer(str(place)), [USER]
+    )
+
+
+@pytest.mark.parametrize("config", ["{", "[]", "{}", '{"chat_template": 7}', '{"chat_template": []}'])
+def test_a_configuration_without_a_template_is_refused(config):
+    """Without a chat template nothing can be rendered, and the error says where it belongs."""
+    with pytest.raises(InvalidInput):
+        read_config(config)
+
+
+def test_files_that_are_no_tokenizer_are_refused(tmp_path, place):
+    """What is not there, or is something else, is one clear error."""
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        load_tokenizer(str(tmp_path / "nowhere"))
+    with pytest.raises(InvalidInput, match="the tokenizer cannot be read"):
+        TemplateTokenizer("{}", TEMPLATE)
+    with pytest.raises(InvalidInput, match="chat template cannot be read"):
+        with_template(place, "{% for %}")

@@ -1,0 +1,34 @@
+"""Stores of every kind for tests that run on all of them: empty, and nobody else's."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from onrecord.log.store import Store
+from onrecord.stores.memory import MemoryStore
+from onrecord.stores.postgres import PostgresStore
+from onrecord.stores.sqlite import SQLiteStore
+
+SHARED = ("sqlite", "postgres")
+"""Where several processes can meet."""
+EVERY = ("memory", *SHARED)
+
+
+def url_of(kind: str, request: pytest.FixtureRequest, tmp_path: Path, name: str = "x") -> str:
+    """The URL of an empty store; the server of PostgreSQL starts with the first test that wants one."""
+    if kind == "memory":
+        return "memory:"
+    if kind == "sqlite":
+        return f"sqlite:///{tmp_path}/{name}.db"
+    url: str = request.getfixturevalue("postgres").empty_store()
+    return url
+
+
+def timed_store(kind: str, request: pytest.FixtureRequest, tmp_path: Path, clock: Callable[[], float]) -> Store:
+    """An empty store whose time is turned by hand."""
+    if kind == "memory":
+        return MemoryStore(clock=clock)
+    if kind == "sqlite":
+        return SQLiteStore(str(tmp_path / "timed.db"), clock=clock)
+    return PostgresStore(url_of(kind, request, tmp_path), clock=clock)

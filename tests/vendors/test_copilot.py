@@ -1,0 +1,111 @@
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from onrecord.testing import VendorContract
+from onrecord.vendors.hooks import HookAnswer
+from onrecord.vendors.port import CRASH, FINISHED, Request, vendor
+from tests.vendors.homes import at, copied, lines, recorded, wanted
+
+COPILOT = vendor("copilot")
+DENIED = "0cb916db-26aa-40f2-86b5-1ba81b225f00"
+REPAIRED = "1cb916db-26aa-40f2-86b5-1ba81b225f0b"
+
+
+class TestCopilot(VendorContract):
+    name = "copilot"
+    conversation = DENIED
+    says = ("@@TOOL bash", "Denied by preToolUse hook", "MOCK-AFTER-TOOL")
+    stream = lines("copilot")
+    stream_id = "0cb916db-26aa-40f2-86b5-1ba81b225fd2"
+
+    def make_home(self, folder):
+        copied("copilot", folder / ".copilot")
+        return {"HOME": str(folder)}
+
+    def payloads(self):
+        return recorded("copilot")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return copied("copilot", tmp_path / "copilot-home")
+
+
+@pytest.fixture
+def env(home: Path) -> dict[str, str]:
+    return {"HOME": "/nowhere", "COPILOT_HOME": str(home)}
+
+
+def test_a_process_is_located_by_its_lock_file(home, env):
+    """The lock file in a conversation's folder names the process that has it; one older than the process does not (T02)."""
+    lock = home / "session-state" / REPAIRED / f"inuse.{os.getpid()}.lock"
+    lock.write_text("")
+    assert COPILOT.locate(os.getpid(), env) == REPAIRED
+    assert [one.fatal for one in COPILOT.hazards(at(COPILOT, REPAIRED, env), env)] == [True]
+    os.utime(lock, (time.time() - 10**8, time.time() - 10**8))
+    assert COPILOT.locate(os.getpid(), env) is None
+    assert COPILOT.hazards(at(COPILOT, REPAIRED, env), env) == []
+
+
+def test_two_lock_files_name_neither(home, env):
+    """After /clear the lock moves on; while two are there, nothing is certain."""
+    for vendor_id in (REPAIRED, DENIED):
+        (home / "session-state" / vendor_id / f"inuse.{os.getpid()}.lock").write_text("")
+    assert COPILOT.locate(os.getpid(), env) is None
+
+
+def test_a_resume_never_creates():
+    """--session-id would silently create what is missing; a resume says --resume."""
+    argv = COPILOT.resume(Request("/", DENIED, prompt="x", headless=True)).argv
+    assert f"--resume={DENIED}" in argv
+    assert not any(word.startswith(("--session-id", "--name")) for word in argv)
+
+
+def test_the_workspace_says_where_it_began(env, home):
+    """The directory comes from its little YAML file, however the value is quoted."""
+    assert at(COPILOT, DENIED, env).cwd == "/home/dev/copilot/proj"
+    for written, read in (("'it''s here'", "it's here"), ('"a\\tb"', "a\tb"), ("/plain: x", "/plain: x")):
+        (home / "session-state" / DENIED / "workspace.yaml").write_text(f"id: x\ncwd: {written}\n")
+        assert at(COPILOT, DENIED, env).cwd == read
+
+
+def test_answers_stand_at_the_top_level():
+    """Nested context is not injected; context, permission and reason stand at the top level."""
+    start = COPILOT.parse_hook({"hook_event_name": "sessionStart", "source": "new"}, {})
+    assert json.loads(COPILOT.reply(start, HookAnswer(context="c")).stdout) == {"additionalContext": "c"}
+    tool = COPILOT.parse_hook({"hook_event_name": "preToolUse", "toolName": "edit", "toolArgs": '{"path": "a"}'}, {})
+    said = json.loads(COPILOT.reply(tool, HookAnswer(decision="deny", reason="r")).stdout)
+    assert said == {"permissionDecision": "deny", "permissionDecisionReason": "r"}
+    assert wanted(COPILOT, tool).paths == ("a",)
+
+
+def test_an_event_without_its_name_is_known_by_its_fields():
+    """Its own payloads do not say what they are about; their fields do."""
+    moments = {COPILOT.parse_hook(payload, {}).moment for _event, payload, _env in recorded("copilot")}
+    assert {"start", "prompt", "before_tool", "stop", "end"} <= moments
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_exit_codes_are_read(code):
+    """A command's exit code stands at the end of what the model is shown."""
+    result = {"resultType": "success", "textResultForLlm": f"hello\n<shellId: 0 completed with exit code {code}>"}
+    call = COPILOT.parse_hook({"hook_event_name": "postToolUse", "toolName": "bash", "toolResult": result}, {})
+    assert (call.moment, call.exit_code) == ("after_tool", code)
+
+
+def test_results_are_read():
+    """The result record's exit code decides, not the words of the conversation."""
+    assert COPILOT.classify(lines("copilot"), 0).cause == FINISHED
+    assert COPILOT.classify([json.dumps({"type": "result", "exitCode": 1})], 1).cause == CRASH
+
+
+def test_doubtful_commands_are_named():
+    """What stops for permissions or takes the last conversation of anywhere is said (I27)."""
+    assert any("--allow-all-tools" in said for said in COPILOT.warnings(["copilot"], {}))
+    assert any("any directory" in said for said in COPILOT.warnings(["copilot", "--yolo", "--continue"], {}))
+    assert any("namesake" in said for said in COPILOT.warnings(["copilot", "--yolo", "--resume=my name"], {}))
+    assert COPILOT.warnings(["copilot"], {"COPILOT_ALLOW_ALL": "true"}) == []

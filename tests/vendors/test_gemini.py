@@ -1,0 +1,200 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from onrecord.errors import InvalidInput
+from onrecord.testing import VendorContract
+from onrecord.vendors.hooks import AFTER_TOOL, OTHER, PROMPT, HookAnswer
+from onrecord.vendors.port import FINISHED, REFUSED, Request, vendor
+from tests.vendors.homes import at, copied, lines, recorded
+
+GEMINI = vendor("gemini")
+LONG = "33333333-aaaa-4333-8444-555555555555"
+HOOKED = "66666666-aaaa-4333-8444-555555555555"
+GLUED = "7777777c-aaaa-4333-8444-555555555555"
+
+
+class TestGemini(VendorContract):
+    name = "gemini"
+    conversation = LONG
+    says = ("<session_context>", "one", "MOCK-REPLY turn=2", "two (later minute)", "MOCK-REPLY turn=3", "three")
+    stream = lines("gemini")
+    stream_id = "7777777a-aaaa-4333-8444-555555555555"
+
+    def make_home(self, folder):
+        copied("gemini", folder / ".gemini")
+        return {"HOME": str(folder)}
+
+    def payloads(self):
+        return recorded("gemini")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return copied("gemini", tmp_path / ".gemini")
+
+
+@pytest.fixture
+def env(home: Path) -> dict[str, str]:
+    return {"HOME": "/nowhere", "GEMINI_CLI_HOME": str(home.parent)}
+
+
+def test_real_file_names_are_found(env):
+    """A name has eight letters of the id only; the head inside decides, and the stub is not the conversation (T03)."""
+    place = at(GEMINI, LONG, env)
+    assert place.path.endswith("tmp/p3/chats/session-2026-11-15T06-44-33333333.jsonl")
+    assert place.cwd == "/home/dev/gemini/p3"
+    assert GEMINI.find("33333333-bbbb-4333-8444-555555555555", env) is None
+    assert {one.vendor_id for one in GEMINI.places(env)} == {LONG, HOOKED, GLUED}
+
+
+def test_repeated_and_patched_messages_are_said_once(env):
+    """A message that was written twice counts once, with its calls; a patch that drops turns takes nothing back."""
+    items = [item for _, item in GEMINI.items(GEMINI.read(at(GEMINI, HOOKED, env)).entries)]
+    calls = [call["id"] for item in items for call in item.get("tool_calls", ())]
+    assert len(calls) == len(set(calls)) == 2
+    assert sum("<hook_context>" in str(item["content"]) for item in items) == 2, "turns Gemini left out are still there"
+    assert [item["call"] for item in items if item["role"] == "tool"] == calls
+
+
+def test_what_was_glued_is_still_read(env):
+    """The record that was glued to half a line is found; the half line is counted."""
+    chunk = GEMINI.read(at(GEMINI, GLUED, env))
+    assert chunk.torn == 1
+    assert [item["content"] for _, item in GEMINI.items(chunk.entries) if item["role"] == "user"][1:] == [
+        "first C", "after trunc", "after trunc 2",
+    ]  # fmt: skip
+
+
+def test_retention_is_switched_off_before_a_resume(home, env):
+    """It may delete what was resumed, so its retention is a hazard; mending it keeps every other setting."""
+    settings = home / "settings.json"
+    settings.write_text('{"general": {"vimMode": true, "sessionRetention": {"maxAge": "7d"}}, "theme": "ä"}')
+    place = at(GEMINI, LONG, env)
+    hazard = next(one for one in GEMINI.hazards(place, env) if one.code == "retention")
+    assert hazard.touches == (str(settings),)
+    assert GEMINI.expires_at(place, env) == Path(place.path).stat().st_mtime + 7 * 86_400
+    GEMINI.mend(hazard, place, env)
+    assert json.loads(settings.read_text()) == {
+        "general": {"vimMode": True, "sessionRetention": {"maxAge": "7d", "enabled": False}}, "theme": "ä",
+    }  # fmt: skip
+    assert "retention" not in [one.code for one in GEMINI.hazards(place, env)]
+    assert GEMINI.expires_at(place, env) is None
+
+
+def test_settings_with_comments_are_not_rewritten(home, env):
+    """What is no plain JSON is the user's to change; nothing of it is lost."""
+    settings = home / "settings.json"
+    settings.write_text('// mine\n{"theme": "x"}')
+    place = at(GEMINI, LONG, env)
+    hazard = next(one for one in GEMINI.hazards(place, env) if one.code == "retention")
+    with pytest.raises(InvalidInput, match="no plain JSON"):
+        GEMINI.mend(hazard, place, env)
+    assert settings.read_text() == '// mine\n{"theme": "x"}'
+
+
+def test_the_stub_is_moved_aside(home, env):
+    """The stub that makes Gemini delete the conversation is a hazard, and only the stub is touched."""
+    place = at(GEMINI, LONG, env)
+    before = Path(place.path).read_bytes()
+    hazard = next(one for one in GEMINI.hazards(place, env) if one.code == "stub")
+    assert [Path(one).name for one in hazard.touches] == ["session-2026-11-15T06-45-33333333.jsonl"]
+    GEMINI.mend(hazard, place, env)
+    assert Path(place.path).read_bytes() == before
+    assert "stub" not in [one.code for one in GEMINI.hazards(place, env)]
+    assert [one.name for one in Path(place.path).parent.glob("*.jsonl")] == [Path(place.path).name]
+
+
+def test_a_hazard_that_names_another_file_moves_nothing(home, env):
+    """Mending touches stubs of this conversation only, whatever a hazard says."""
+    place = at(GEMINI, LONG, env)
+    hazard = next(one for one in GEMINI.hazards(place, env) if one.code == "stub")
+    GEMINI.mend(hazard._replace(touches=(place.path,)), place, env)
+    assert Path(place.path).exists()
+
+
+def test_a_torn_tail_is_taken_off_and_kept(home, env):
+    """Half a line is cut before a resume glues to it, and kept beside the file."""
+    place = at(GEMINI, LONG, env)
+    path = Path(place.path)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"id":"half')
+    hazard = next(one for one in GEMINI.hazards(place, env) if one.code == "torn_tail")
+    GEMINI.mend(hazard, place, env)
+    assert path.read_bytes() == whole
+    (kept,) = path.parent.glob("*.onrecord-torn-*")
+    assert kept.read_bytes() == b'{"id":"half'
+
+
+def test_turns_that_will_be_left_out_are_told(env):
+    """Turns that begin with hook context are counted before a resume drops them."""
+    told = {one.code: one for one in GEMINI.hazards(at(GEMINI, HOOKED, env), env)}
+    assert "2 turns" in told["turns_left_out"].message
+    assert not told["turns_left_out"].fatal
+
+
+def test_the_brief_never_begins_a_turn():
+    """Context at SessionStart would be put before the prompt and cost the turn; it goes out with the prompt (T23)."""
+    assert GEMINI.context_moment == PROMPT
+    start = GEMINI.parse_hook({"hook_event_name": "SessionStart", "source": "startup"}, {})
+    assert GEMINI.reply(start, HookAnswer(context="brief")).stdout == ""
+    prompt = GEMINI.parse_hook({"hook_event_name": "BeforeAgent", "prompt": "p"}, {})
+    assert "brief" in GEMINI.reply(prompt, HookAnswer(context="brief")).stdout
+    assert GEMINI.start(Request("/", LONG, prompt="/help me")).warnings
+
+
+def test_exit_codes_are_told_by_what_is_missing():
+    """A failed command names its code, a successful one names none; PreCompress is no compaction."""
+    said = "<untrusted_context>\nOutput: hello\n{}Process Group PGID: 66\n</untrusted_context>"
+    for code, line in ((3, "Exit Code: 3\n"), (0, ""), (None, "Signal: 9\n")):
+        payload = {
+            "hook_event_name": "AfterTool", "tool_name": "run_shell_command",
+            "tool_response": {"llmContent": said.replace("{}", line), "returnDisplay": "hello"},
+        }  # fmt: skip
+        call = GEMINI.parse_hook(payload, {})
+        assert (call.moment, call.exit_code) == (AFTER_TOOL, code)
+    assert GEMINI.parse_hook({"hook_event_name": "PreCompress"}, {}).moment == OTHER
+
+
+def test_it_does_not_start_itself_anew():
+    """The child it would start survives a kill, so that is switched off."""
+    for launch in (GEMINI.start(Request("/", LONG)), GEMINI.resume(Request("/", LONG, env={"HOME": "/nowhere"}))):
+        assert launch.env == {"GEMINI_CLI_NO_RELAUNCH": "true"}
+
+
+def test_a_project_gets_a_free_folder(env, home, tmp_path):
+    """A directory that shares its name with another gets a folder of its own, entered into the list (T02, T06)."""
+    place = at(GEMINI, LONG, env)
+    raws = [one.raw for one in GEMINI.read(place).entries]
+    shutil.rmtree(home / "tmp" / "p3")
+    twin = tmp_path / "else" / "hk"
+    twin.mkdir(parents=True)
+    put = GEMINI.put_back(place, iter(raws), env, str(twin))
+    assert Path(put.path).parent.parent.name == "hk-1"
+    listed = json.loads((home / "projects.json").read_text())["projects"]
+    assert listed[str(twin)] == "hk-1"
+    assert listed["/home/dev/gemini/hk"] == "hk"
+    assert at(GEMINI, LONG, env).cwd == str(twin)
+
+
+@pytest.mark.parametrize(
+    ("command", "part"),
+    [
+        (["gemini"], "permissions"),
+        (["gemini", "-p", "x"], "not offered"),
+        (["gemini", "-y", "-r", "latest"], "another conversation"),
+        (["gemini", "-y", "--resume=3"], "another conversation"),
+    ],
+)
+def test_doubtful_commands_are_named(command, part):
+    """Without --yolo it stops, or lacks tools; an index or `latest` is no id (I27)."""
+    assert any(part in said for said in GEMINI.warnings(command, {}))
+
+
+def test_results_are_read():
+    """The result record decides; a missing id is a refusal."""
+    assert GEMINI.classify([json.dumps({"type": "result", "status": "success"})], 0).cause == FINISHED
+    refused = GEMINI.classify(['Error resuming session: Invalid session identifier "x".'], 42)
+    assert refused.cause == REFUSED

@@ -1,0 +1,170 @@
+"""Transcripts cut at any byte, with lines garbled and glued: reading never fails and never loses a whole record."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onrecord.vendors import jsonl
+from onrecord.vendors.port import Chunk, Entry, Mark, Place, vendor
+from tests.laws.values import hostile_texts, json_objects
+from tests.vendors.homes import DATA
+
+FILES = {
+    "claude": "claude/projects/-home-dev-claude-tui/aaaaaaaa-0000-4000-8000-00000000000c.jsonl",
+    "codex": "codex/sessions/2026/11/15/rollout-2026-11-15T06-37-23-01a1ddec-c0d9-7a73-853b-ba3dbe01a3a6.jsonl",
+    "gemini": "gemini/tmp/k/chats/session-2026-11-15T06-51-7777777c.jsonl",
+    "copilot": "copilot/session-state/1cb916db-26aa-40f2-86b5-1ba81b225f0b/events.jsonl",
+    "qwen": "qwen/projects/-home-dev-qwen-proj/chats/55555555-bbbb-4333-8444-555555555555.jsonl",
+}
+BODIES = {name: (DATA / path).read_bytes() for name, path in FILES.items()}
+
+whole_lines = st.builds(
+    lambda about, said: json.dumps(about | {"type": "x", "said": said}), json_objects, hostile_texts
+).map(str.encode)
+broken_lines = st.one_of(
+    st.binary(max_size=60).map(lambda noise: noise.replace(b"\n", b"")),
+    whole_lines.flatmap(lambda line: st.integers(0, len(line) - 1).map(lambda at: line[:at])),
+)
+
+
+def translated(found: jsonl.Found) -> Entry:
+    return Entry(found.raw, "x")
+
+
+def read(path: Path, mark: Mark | None = None, limit: int = 1 << 30) -> Chunk:
+    return jsonl.read(str(path), mark, limit, translated, lambda record: "said" in record)
+
+
+def followed(path: Path, limit: int) -> tuple[list[str], int]:
+    raws: list[str] = []
+    torn = 0
+    mark = None
+    while (chunk := read(path, mark, limit)).entries or chunk.torn:
+        assert not chunk.rewritten
+        raws += [one.raw for one in chunk.entries]
+        torn += chunk.torn
+        mark = Mark(*json.loads(json.dumps(chunk.mark)))
+    return raws, torn
+
+
+@given(st.lists(st.tuples(st.booleans(), whole_lines, broken_lines), max_size=6))
+def test_whole_lines_are_never_lost(lines):
+    """Among any broken lines, every whole line comes out word for word and in order; steps of any size agree."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t.jsonl")
+        path.write_bytes(b"".join((whole if sound else broken) + b"\n" for sound, whole, broken in lines))
+        raws, torn = followed(path, 1 << 30)
+        wanted = [whole.decode() for sound, whole, _broken in lines if sound]
+        kept = iter(raws)
+        assert all(any(one == raw for raw in kept) for one in wanted)
+        assert followed(path, 1) == (raws, torn)
+        assert followed(path, 100) == (raws, torn)
+
+
+@given(whole_lines, whole_lines, st.data())
+def test_a_glued_record_is_found(first, second, data):
+    """A record that was written behind half of another one is read, and the half is counted."""
+    at = data.draw(st.integers(1, len(first) - 1))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t.jsonl")
+        path.write_bytes(first[:at] + second + b"\n")
+        chunk = read(path)
+        assert second.decode() in [one.raw for one in chunk.entries]
+        assert chunk.torn >= 1
+
+
+@given(st.lists(whole_lines, min_size=1, max_size=4), st.data())
+def test_growing_is_the_same_as_being_there(lines, data):
+    """Read while it grows, cut at any byte, it gives what is read at once in the end."""
+    body = b"\n".join(lines) + data.draw(st.sampled_from([b"", b"\n"]))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=4)))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t.jsonl")
+        grown: list[str] = []
+        mark = None
+        for cut in [*cuts, len(body)]:
+            path.write_bytes(body[:cut])
+            chunk = read(path, mark)
+            assert not chunk.rewritten
+            assert chunk.torn == 0, "an unfinished last line is not torn yet"
+            grown += [one.raw for one in chunk.entries]
+            mark = chunk.mark
+        assert grown == [line.decode() for line in lines]
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(max_examples=settings().max_examples // 4)  # every one of them reads a whole transcript
+@given(data=st.data())
+def test_real_transcripts_survive_cuts_and_noise(name, data):
+    """A real transcript cut at any byte, with a stretch of it overwritten: nothing raises, untouched records are all there."""
+    of, body = vendor(name), BODIES[name]
+    cut = data.draw(st.integers(0, len(body)))
+    start = data.draw(st.integers(0, cut))
+    noise = data.draw(st.binary(max_size=20))
+    spoiled = body[:start] + noise + body[min(cut, start + len(noise)) : cut]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "t.jsonl")
+        path.write_bytes(body)
+        whole = {one.raw for one in of.read(Place("x", str(path), "")).entries}
+        path.write_bytes(spoiled)
+        chunk = of.read(Place("x", str(path), ""))
+        read_again = {one.raw for one in chunk.entries}
+        untouched = {line.decode() for line in body[:start].split(b"\n")[:-1] if line.decode() in whole}
+        assert untouched <= read_again
+        of.items(chunk.entries)
+        of.hazards(Place("x", str(path), ""), {"HOME": folder})
+
+
+def test_a_line_without_end_is_bounded(tmp_path, monkeypatch):
+    """A line beyond the limit is counted in pieces and never held whole; what follows it is read."""
+    monkeypatch.setattr(jsonl, "LINE_LIMIT", 1000)
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b"[" + b"1," * 4000 + b"\n" + b'{"said": "after"}\n')
+    raws, torn = followed(path, 500)
+    assert raws == ['{"said": "after"}']
+    assert torn == 9
+
+
+def test_a_file_that_shrank_is_read_anew(tmp_path):
+    """A mark beyond the end, or on another beginning or another tail, begins anew and says so."""
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b'{"said": "one"}\n{"said": "two"}\n')
+    mark = read(path).mark
+    for other in (
+        b'{"said": "one"}\n',
+        b'{"said": "ONE"}\n{"said": "two"}\n{"said": "3"}\n',
+        b'{"said": "one"}\n{"said": "TWO"}\n',
+    ):
+        path.write_bytes(other)
+        chunk = read(path, mark)
+        assert chunk.rewritten
+        assert len(chunk.entries) == other.count(b"\n")
+
+
+def test_half_characters_and_no_numbers(tmp_path):
+    """Half of an escaped pair becomes a mark in items and stays in the words; NaN and bytes that are no text are torn."""
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b'{"said": "\\ud83d"}\n{"said": NaN}\n{"said": "\xff"}\n\n{"said": "fine"}\n')
+    seen = []
+
+    def noted(found: jsonl.Found) -> Entry:
+        seen.append(found)
+        return translated(found)
+
+    chunk = jsonl.read(str(path), None, 1 << 20, noted, bool)
+    assert chunk.torn == 2
+    assert [one.raw for one in chunk.entries] == ['{"said": "\\ud83d"}', '{"said": "fine"}']
+    assert seen[0].record == {"said": "\ufffd"}
+
+
+def test_deep_nesting_is_kept(tmp_path):
+    """A record too deep to be understood is kept word for word."""
+    path = tmp_path / "t.jsonl"
+    deep = '{"a":' * 100_000 + "1" + "}" * 100_000
+    path.write_text(deep + "\n")
+    chunk = vendor("claude").read(Place("x", str(path), ""))
+    assert [(one.raw, one.known) for one in chunk.entries] == [(deep, False)]
