@@ -1,38 +1,41 @@
 """Agents in tmux: a server of its own for each team, so that a person's tmux is left alone; a window for each agent.
 
-tmux is told exact names and literal arguments only. A pane stays when its program ends, so that what it said last can
-be read; a restart takes the same pane.
+Groups with a layout share a window. tmux is told ids of panes and literal arguments only. A pane stays when its program
+ends, so that what it said last can be read; a restart takes the same pane.
 """
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
-import signal
-from contextlib import suppress
+import time
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from onrecord.crew.places import end_group
-from onrecord.errors import OnrecordError
+from onrecord.crew.launching import describe
+from onrecord.errors import TmuxMissing
 from onrecord.machine import started
 
 if TYPE_CHECKING:
-    from libtmux import Pane, Server, Session
+    from pathlib import Path
+
+    from libtmux import Server, Session
 
     from onrecord.crew.places import Spawn
 
 HISTORY_LINES = 2_000
-"""How much of a pane is shown as its output."""
+"""How many lines of a pane are shown as its output."""
 WIDTH, HEIGHT = 200, 50
 """The size of a team's windows until a person attaches."""
-
-
-class TmuxMissing(OnrecordError):
-    """tmux, or the library that drives it, is not installed."""
-
-    code = "tmux_missing"
+WINDOWS = "windows"
+"""The layout in which each agent has a window of its own."""
+LOOK_SECONDS = 0.3
+"""How old what tmux said of its panes may be, in seconds."""
+SETTINGS = "source-file -q ~/.tmux.conf\nset -g remain-on-exit on\nset -g history-limit {lines}\n"
+"""A person's own settings, and that a pane stays when its program ends."""
+_AGENT = "@onrecord-agent"
+_COLUMNS = 5
+_TMUX_NAME = str.maketrans(".:", "--")
 
 
 def socket_of(session: str) -> str:
@@ -40,10 +43,19 @@ def socket_of(session: str) -> str:
     return f"onrecord-{sha256(session.encode()).hexdigest()[:12]}"
 
 
+class Pane(NamedTuple):
+    """What tmux says of a pane."""
+
+    id: str
+    window: str
+    pid: int
+    dead: bool
+
+
 class Panes:
     """Panes of one tmux server."""
 
-    def __init__(self, session: str, name: str) -> None:
+    def __init__(self, session: str, name: str, folder: Path) -> None:
         try:
             from libtmux import Server
         except ImportError:
@@ -52,70 +64,98 @@ class Panes:
             ) from None
         if shutil.which("tmux") is None:
             raise TmuxMissing("tmux is not installed", hint="install tmux, or use --headless")
-        self.name = name
-        self.server: Server = Server(socket_name=socket_of(session))
+        self.name = name.translate(_TMUX_NAME)
+        self.folder = folder
+        self._settings = folder / "tmux.conf"
+        self._seen: tuple[float, dict[str, Pane]] = (0.0, {})
+        self.server: Server = Server(socket_name=socket_of(session), config_file=str(self._settings))
 
-    def attach_command(self, agent: str | None = None) -> list[str]:
-        """The command that shows the team, or one agent, to a person."""
-        target = f"={self.name}:" + (f"={agent}" if agent else "")
-        return ["tmux", "-L", str(self.server.socket_name), "attach-session", "-t", target]
+    def attach_command(self, agent: str | None = None) -> list[str] | None:
+        """The command that shows the team, or one agent, to a person; None when it is not there."""
+        session, pane = self._session(), self._pane(agent) if agent else None
+        if session is None or (agent and pane is None):
+            return None
+        show = ["select-window", "-t", pane.window, ";", "select-pane", "-t", pane.id, ";"] if pane else []
+        return ["tmux", "-L", str(self.server.socket_name), *show, "attach-session", "-t", f"={session.session_name}:"]
 
     def start(self, spawn: Spawn) -> None:
-        """Run it in the agent's window, made if it is missing."""
+        """Run it in the agent's pane, made if it is missing."""
+        command = shlex.join(describe(spawn, self.folder / f"{spawn.agent}.spawn.json"))
         pane = self._pane(spawn.agent)
-        command = shlex.join(["env", "-i", *(f"{name}={value}" for name, value in spawn.env.items()), *spawn.argv])
+        self._seen = (0.0, {})
         if pane is not None:
-            pane.cmd("respawn-pane", "-k", "-c", spawn.cwd, command)
+            self._do("respawn-pane", "-k", "-t", pane.id, "-c", spawn.cwd, command)
             return
         session = self._session()
-        if session is None:
-            session = self.server.new_session(
-                session_name=self.name, window_name=spawn.agent, start_directory=spawn.cwd, window_command=command,
-                x=WIDTH, y=HEIGHT,
+        made = self._first(spawn, command) if session is None else self._beside(session, spawn, command)
+        self._do("set-option", "-p", "-t", made, _AGENT, spawn.agent)
+
+    def _first(self, spawn: Spawn, command: str) -> str:
+        self._settings.write_text(SETTINGS.format(lines=HISTORY_LINES))
+        session = self.server.new_session(
+            session_name=self.name, window_name=_window_name(spawn), start_directory=spawn.cwd, window_command=command,
+            x=WIDTH, y=HEIGHT,
+        )  # fmt: skip
+        return str(session.active_pane.pane_id) if session.active_pane else ""
+
+    def _beside(self, session: Session, spawn: Spawn, command: str) -> str:
+        """A pane in the window of its group, or a window of its own."""
+        name = _window_name(spawn)
+        window = next((one for one in session.windows if name != spawn.agent and one.window_name == name), None)
+        if window is None:
+            window = session.new_window(
+                window_name=name, start_directory=spawn.cwd, window_shell=command, attach=False
             )  # fmt: skip
-            session.cmd("set-option", "-g", "remain-on-exit", "on")
-            session.cmd("set-option", "-g", "history-limit", str(HISTORY_LINES))
-        else:
-            session.new_window(
-                window_name=spawn.agent, start_directory=spawn.cwd, window_shell=command, attach=False
-            )  # fmt: skip
+            return str(window.active_pane.pane_id) if window.active_pane else ""
+        pane = window.split(start_directory=spawn.cwd, shell=command, attach=False)
+        window.select_layout(spawn.layout)
+        return str(pane.pane_id)
 
     def pid(self, agent: str) -> int | None:
         """The process in the agent's pane, while it is there."""
         pane = self._pane(agent)
-        if pane is None or pane.pane_dead == "1" or not pane.pane_pid:
-            return None
-        pid = int(pane.pane_pid)
-        return pid if started(pid) is not None else None
+        return pane.pid if pane is not None and not pane.dead and started(pane.pid) is not None else None
 
     def output(self, agent: str) -> str:
         """What its screen shows, and the lines before."""
-        pane = self._pane(agent)
-        lines = pane.capture_pane(start=-HISTORY_LINES) if pane is not None else []
-        return "\n".join([lines] if isinstance(lines, str) else lines).rstrip()
+        return self._capture(agent, "-S", str(-HISTORY_LINES))
 
-    def end(self, agent: str) -> None:
-        """End what runs in the pane, and the pane."""
-        pid, pane = self.pid(agent), self._pane(agent)
-        if pid is not None:
-            end_group(pid)
+    def screen(self, agent: str) -> str:
+        """What its screen shows just now."""
+        return self._capture(agent)
+
+    def _capture(self, agent: str, *options: str) -> str:
+        pane = self._pane(agent)
+        return "\n".join(self._do("capture-pane", "-p", "-J", "-t", pane.id, *options)).rstrip() if pane else ""
+
+    def clear(self, agent: str) -> None:
+        """Close its pane."""
+        pane = self._pane(agent)
+        self._seen = (0.0, {})
         if pane is not None:
-            pane.cmd("kill-pane")
+            self._do("kill-pane", "-t", pane.id)
 
     def close(self) -> None:
-        """End the whole server of the team."""
-        session = self._session()
-        pids = [int(pane.pane_pid) for pane in session.panes if pane.pane_pid] if session else []
-        with suppress(Exception):
-            self.server.kill()
-        for pid in pids:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+        """End the server of the team; whoever ran in it has been ended before."""
+        self._do("kill-server")
+        self._settings.unlink(missing_ok=True)
+
+    def _do(self, *words: str) -> list[str]:
+        return self.server.cmd(*words).stdout
 
     def _session(self) -> Session | None:
-        return next((one for one in self.server.sessions if one.session_name == self.name), None)
+        """The only session of the server: it keeps the name it was made with."""
+        return next(iter(self.server.sessions), None)
 
-    def _pane(self, agent: str) -> Pane | None:
-        session = self._session()
-        windows = session.windows if session else []
-        return next((one.panes[0] for one in windows if one.window_name == agent and one.panes), None)
+    def _pane(self, agent: str | None) -> Pane | None:
+        at, found = self._seen
+        if time.monotonic() - at > LOOK_SECONDS:
+            form = "\t".join(("#{pane_id}", "#{window_id}", "#{pane_pid}", "#{pane_dead}", f"#{{{_AGENT}}}"))
+            rows = [line.split("\t") for line in self._do("list-panes", "-a", "-F", form)]
+            found = {row[4]: Pane(row[0], row[1], int(row[2]), row[3] == "1") for row in rows if len(row) == _COLUMNS}
+            self._seen = (time.monotonic(), found)
+        return found.get(agent or "")
+
+
+def _window_name(spawn: Spawn) -> str:
+    return spawn.group if spawn.group and spawn.layout != WINDOWS else spawn.agent

@@ -1,4 +1,4 @@
-"""Where agents run: a place starts a command for an agent, says whether it is there, shows what it printed, ends it.
+"""Where agents run: a place starts a command for an agent, says whether it is there and shows what it printed.
 
 `Processes` are children with a log file each, in sessions of their own, so that they outlive their supervisor.
 `crew/panes.py` has the same in tmux. What a place knows is only about this machine and this moment; who an agent is and
@@ -8,23 +8,15 @@ what became of it is on the record.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from onrecord.machine import started
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-END_SECONDS = 10.0
-"""How long an agent has between being asked to end and being killed."""
 LOG_TAIL_BYTES = 64 * 1024
 """How much of an agent's output is shown at once."""
-_LOOK = 0.05
 
 
 class Spawn(NamedTuple):
@@ -51,11 +43,8 @@ class Places(Protocol):
     def output(self, agent: str) -> str:
         """The last part of what it printed."""
 
-    def end(self, agent: str) -> None:
-        """Ask it to end, then make it; what it leaves behind is the caller's to look for."""
-
-    def close(self) -> None:
-        """Nobody is to run here any more."""
+    def clear(self, agent: str) -> None:
+        """Its process has ended: keep nothing of its place."""
 
 
 class Processes:
@@ -72,7 +61,8 @@ class Processes:
     def start(self, spawn: Spawn) -> None:
         """Run it, its output appended to its log."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        file = os.open(self.log(spawn.agent), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        file = os.open(self.log(spawn.agent), flags, 0o600)
         try:
             self._children[spawn.agent] = subprocess.Popen(
                 list(spawn.argv), env=dict(spawn.env), cwd=spawn.cwd, stdin=subprocess.DEVNULL, stdout=file,
@@ -95,24 +85,8 @@ class Processes:
         except OSError:
             return ""
 
-    def end(self, agent: str) -> None:
-        """End its group."""
+    def clear(self, agent: str) -> None:
+        """Its log stays."""
         child = self._children.pop(agent, None)
-        if child is not None and child.poll() is None:
-            end_group(child.pid)
+        if child is not None:
             child.wait()
-
-    def close(self) -> None:
-        """End everybody."""
-        for agent in list(self._children):
-            self.end(agent)
-
-
-def end_group(leader: int, grace: float = END_SECONDS) -> None:
-    """End a process group: asked first, killed when it stays."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGTERM)
-        deadline = time.monotonic() + grace
-        while started(leader) is not None and time.monotonic() < deadline:
-            time.sleep(_LOOK)
-        os.killpg(leader, signal.SIGKILL)

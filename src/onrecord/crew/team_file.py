@@ -42,6 +42,9 @@ MEMBERS_LIMIT = 64
 RESTARTS = ("resume", "fresh", "never")
 LAYOUTS = ("windows", "tiled", "even-horizontal", "even-vertical", "main-vertical")
 
+CREW = "crew"
+"""The agent a supervisor joins a session as; no member of a team has this name."""
+
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 _OWN_VARIABLES = ("agent", "session", "project", "team", "directory")
 _COMMON: dict[str, type | tuple[type, ...]] = {
@@ -255,4 +258,6 @@ def _checked(team: Team) -> Team:
         )
     for one in ids:
         check_name(one, "agent")
+        if one == CREW:
+            raise InvalidInput(f"no agent of a team is named {CREW!r}: its supervisor is", hint="choose another id")
     return team
