@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
-from onrecord.crew.judging import FINISHED, OVER
+from onrecord.crew.judging import FINISHED, OVER, PARKED, RUNNING
 from onrecord.crew.team_file import CREW, read_team
 from onrecord.crew.wanted import Wanted
 from onrecord.errors import InvalidInput, LeaseHeld, NotFound
@@ -145,11 +145,17 @@ def _supervise(call: Call, crew: Crew) -> int:
 
 
 def _tell_reports(call: Call, crew: Crew, told: dict[str, str]) -> None:
+    wanted = crew.supervisor.wanted
     for name, row in crew.supervisor.rows().items():
-        line = f"{name}: {row['how']}" if row["how"] else ""
+        how = row["how"] if wanted.agent(name)["spawned"] > wanted.formed else _survived(row)
+        line = f"{name}: {how}" if how else ""
         if line and told.get(name) != line:
             told[name] = line
             call.output.note(line)
+
+
+def _survived(row: dict[str, Any]) -> str:
+    return "still running" if row["state"] == RUNNING else ""
 
 
 def _detach(call: Call, crew: Crew) -> int:
@@ -178,7 +184,8 @@ def _settled(crew: Crew) -> bool:
     crew.supervisor.look(crew.session.clock())
     wanted = crew.supervisor.wanted
     return all(
-        row["how"] and (wanted.agent(name)["spawned"] > wanted.formed) for name, row in crew.supervisor.rows().items()
+        row["how"] if wanted.agent(name)["spawned"] > wanted.formed else row["state"] in (RUNNING, PARKED)
+        for name, row in crew.supervisor.rows().items()
     )
 
 
