@@ -137,7 +137,7 @@ def test_a_program_that_is_missing_is_refused_with_its_reason(squad):
         part for part in squad.environment["PATH"].split(os.pathsep) if not os.access(f"{part}/codex", os.X_OK)
     )
     assert squad.up().wait(60) == 1
-    until(lambda: "lead: refused (Codex is not here: no program 'codex' is on PATH)" in squad.told())
+    assert "lead: refused (OpenAI Codex is not here: no program 'codex' is on PATH)" in squad.told(), squad.told()
 
 
 def test_stopping_leaves_nobody_behind(squad):

@@ -140,7 +140,7 @@ class Supervisor:
         self.read()
         return self.end([name for name, one in self.wanted.agents.items() if one["spawned"]])
 
-    def run(self, stopped: Callable[[], bool], changed: Callable[[dict[str, Step]], None]) -> str:
+    def run(self, stopped: Callable[[], bool], changed: Callable[[dict[str, dict[str, Any]]], None]) -> str:
         """Supervise until told to stop, or until the team is dismissed or done; why it ended."""
         before: Any = None
         while not stopped():
@@ -154,10 +154,10 @@ class Supervisor:
             self._notice()
             self.act()
             self.write_files()
-            shown = [(name, step.state, step.at) for name, step in steps.items()]
-            if shown != before:
-                changed(steps)
-                before = shown
+            rows = self.rows()
+            if rows != before:
+                changed(rows)
+                before = rows
             if steps and all(step.state in OVER and step.do != END for step in steps.values()):
                 return "done"
             self._renew()

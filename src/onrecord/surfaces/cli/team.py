@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
-from onrecord.crew.judging import FINISHED, OVER, PARKED, RUNNING
+from onrecord.crew.judging import FINISHED, NOTHING, OVER, PARKED, RUNNING
 from onrecord.crew.team_file import CREW, read_team
 from onrecord.crew.wanted import Wanted
 from onrecord.errors import InvalidInput, LeaseHeld, NotFound
@@ -30,7 +30,6 @@ from onrecord.vendors.running import Stops
 from onrecord.views.render import iso
 
 if TYPE_CHECKING:
-    from onrecord.crew.judging import Step
     from onrecord.crew.team_file import Team
     from onrecord.log.store import Lease
     from onrecord.surfaces.cli.call import Call
@@ -125,13 +124,13 @@ def _supervise(call: Call, crew: Crew) -> int:
     _take_lane(session)
     told: dict[str, str] = {}
 
-    def changed(_steps: dict[str, Step]) -> None:
-        _tell_reports(call, crew, told)
+    def changed(rows: dict[str, dict[str, Any]]) -> None:
+        _tell_reports(call, crew, rows, told)
 
     try:
         with Stops((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as stops:
             why = supervisor.run(lambda: bool(stops.signal), changed)
-        _tell_reports(call, crew, told)
+        changed(supervisor.rows())
         if why == "dismissed":
             crew.close()
     finally:
@@ -144,18 +143,16 @@ def _supervise(call: Call, crew: Crew) -> int:
     return FAILED if why == "done" and not finished else 0
 
 
-def _tell_reports(call: Call, crew: Crew, told: dict[str, str]) -> None:
+def _tell_reports(call: Call, crew: Crew, rows: dict[str, dict[str, Any]], told: dict[str, str]) -> None:
+    """What became of everybody who was asked for, once for each; also of those who had never ended."""
     wanted = crew.supervisor.wanted
-    for name, row in crew.supervisor.rows().items():
-        how = row["how"] if wanted.agent(name)["spawned"] > wanted.formed else _survived(row)
-        line = f"{name}: {how}" if how else ""
-        if line and told.get(name) != line:
-            told[name] = line
-            call.output.note(line)
-
-
-def _survived(row: dict[str, Any]) -> str:
-    return "still running" if row["state"] == RUNNING else ""
+    for name, row in rows.items():
+        step = crew.supervisor.steps.get(name)
+        here = step is not None and (step.do, step.state) == (NOTHING, RUNNING)
+        how = row["how"] if wanted.agent(name)["spawned"] > wanted.formed else "still running" if here else ""
+        if how and told.get(name) != how:
+            told[name] = how
+            call.output.note(f"{name}: {how}")
 
 
 def _detach(call: Call, crew: Crew) -> int:

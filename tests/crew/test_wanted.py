@@ -1,0 +1,42 @@
+"""The fold behind a team: nonsense that was recorded by hand harms nobody."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onrecord.crew.team_file import Team
+from onrecord.crew.wanted import Wanted
+from onrecord.log.events import Event
+from tests.laws.values import json_values
+
+
+def event(position: int, kind: str, data: Any, by: str = "crew") -> Event:
+    return Event("S", position, f"e{position}", kind, 1, position * 1_000_000, by, 1, None, data, b"", b"")
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(Wanted.KINDS)), json_values), max_size=12))
+def test_any_payload_can_be_folded(entries):
+    """No payload, however wrong, keeps a supervisor from coming up."""
+    wanted = Wanted()
+    for position, (kind, data) in enumerate(entries, 1):
+        wanted.apply(event(position, kind, data))
+    for name in wanted.agents:
+        wanted.seen(name, None, alive=False, gone_at=0.0)
+    assert isinstance(wanted.members(), dict)
+
+
+def test_restarts_are_counted_since_a_person_asked():
+    """Starts that a person asked for are no restarts, and begin the count anew."""
+    wanted = Wanted()
+    team = {"name": "t", "runtime": "r", "root": "/", "agents": [], "groups": [], "variables": {}}
+    spawned = {"agent": "a", "mode": "fresh"}
+    kinds: list[tuple[str, Any]] = [
+        ("team.formed", {"team": team}), ("agent.spawned", spawned), ("agent.spawned", spawned),
+        ("agent.spawned", spawned), ("agent.recalled", {"agent": "a"}), ("agent.spawned", spawned),
+        ("agent.spawned", spawned),
+    ]  # fmt: skip
+    for position, (kind, data) in enumerate(kinds, 1):
+        wanted.apply(event(position, kind, data))
+    assert isinstance(wanted.team, Team)
+    assert (wanted.agent("a")["starts"], wanted.agent("a")["restarts"]) == (5, [7.0])
