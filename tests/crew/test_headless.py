@@ -227,7 +227,7 @@ def test_the_runtime_folder_tells_other_programs(squad):
 
 def test_a_worktree_is_made_for_whoever_wants_one(squad):
     """Each agent with `worktree = true` works on a branch of its own, and goes on there after a restart."""
-    git = "-c user.name=a -c user.email=a@example.org -c init.defaultBranch=main".split()
+    git = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
     for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "begin"]):
         squad.shell("git", *git, *words)
     squad.write(squad.agent("lead", "die", "answer", more="worktree = true"))

@@ -28,7 +28,7 @@ import shlex
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from onrecord.errors import InvalidInput
 from onrecord.log.names import check_name
@@ -117,9 +117,33 @@ class Team(NamedTuple):
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Team:
-        """A team that is on record."""
-        groups = [Group(**(one | {"like": Member(**one["like"])})) for one in data["groups"]]
-        return cls(**(data | {"agents": [Member(**one) for one in data["agents"]], "groups": groups}))
+        """A team that is on record; a record may come from elsewhere, so it is checked like a file."""
+        try:
+            groups = [Group(**(one | {"like": _typed(Member(**one["like"]))})) for one in data["groups"]]
+            agents = [_typed(Member(**one)) for one in data["agents"]]
+            return _checked(_typed(cls(**(data | {"agents": agents, "groups": [_typed(one) for one in groups]}))))
+        except (TypeError, KeyError, AttributeError) as problem:
+            raise InvalidInput(f"the team on record cannot be read: {problem}", hint="onrecord team up FILE") from None
+
+
+_FIELDS: dict[str, type] = {
+    "id": str, "name": str, "runtime": str, "root": str, "prompt": str, "directory": str, "restart": str, "group": str,
+    "layout": str, "size": int, "worktree": bool, "headless": bool,
+    "command": list, "environment": dict, "variables": dict,
+}  # fmt: skip
+_CHOICES = {"restart": RESTARTS, "layout": LAYOUTS}
+_Row = TypeVar("_Row", Member, Group, Team)
+
+
+def _typed(one: _Row) -> _Row:
+    """The same, if every field is what it should be."""
+    for name, value in one._asdict().items():
+        texts = value.values() if isinstance(value, dict) else value if name == "command" else ()
+        wrong = name in _FIELDS and type(value) is not _FIELDS[name]
+        wrong = wrong or value not in _CHOICES.get(name, (value,))
+        if wrong or not all(isinstance(text, str) for text in texts) or (name == "command" and not value):
+            raise InvalidInput(f"the team on record cannot be read: {name} is {value!r:.80}")
+    return one
 
 
 def members_of(group: Group) -> list[Member]:

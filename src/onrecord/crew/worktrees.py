@@ -11,13 +11,25 @@ from onrecord.errors import InvalidInput
 if TYPE_CHECKING:
     from onrecord.crew.team_file import Member, Team
 
+RUNTIME = "runtime"
+"""Where the runtime folder is, beside the team file, unless that says otherwise."""
 GIT_SECONDS = 120.0
 """How long git may take to make a worktree."""
 
 
 def root_of(team: Team, here: str) -> Path:
     """Where the team's relative places start: beside its file, or here where that is another machine's."""
-    return Path(team.root) if Path(team.root).is_dir() else Path(here)
+    return Path(here) if is_from_elsewhere(team) else Path(team.root)
+
+
+def is_from_elsewhere(team: Team) -> bool:
+    """Whether the team was formed on another machine: its file's directory is not here."""
+    return not Path(team.root).is_dir()
+
+
+def runtime_of(team: Team, here: str) -> Path:
+    """The runtime folder; a team from elsewhere has it in the usual place, whatever its record says."""
+    return root_of(team, here) / (RUNTIME if is_from_elsewhere(team) else team.runtime)
 
 
 def directory_of(team: Team, member: Member, here: str, folder: Path) -> str:

@@ -15,6 +15,7 @@ from onrecord import machine
 from onrecord.crew.judging import FINISHED, NOTHING, OVER, PARKED, RUNNING
 from onrecord.crew.team_file import CREW, read_team
 from onrecord.crew.wanted import Wanted
+from onrecord.crew.worktrees import is_from_elsewhere
 from onrecord.errors import InvalidInput, LeaseHeld, NotFound
 from onrecord.log.head import PAUSED
 from onrecord.session.handle import Session
@@ -85,6 +86,9 @@ def _resume(call: Call, words: list[str]) -> int:
     crew = _crew(call, session)
     for agent in call.many("fresh"):
         _member(crew, agent)
+    if is_from_elsewhere(crew.team):
+        commands = "; ".join(sorted({shlex.join(member.command) for member in crew.team.members()}))
+        call.confirm(f"The team was formed on another machine. It runs {commands}. Run that here?")
     _take_lane(session)
     _form(session, crew.team, headless=crew.headless)
     for agent in call.many("fresh"):

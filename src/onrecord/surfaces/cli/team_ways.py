@@ -17,7 +17,7 @@ from onrecord.crew.places import Processes, Spawn
 from onrecord.crew.runtime_files import RuntimeFiles
 from onrecord.crew.supervisor import Supervisor, Ways
 from onrecord.crew.team_file import filled
-from onrecord.crew.worktrees import directory_of, root_of
+from onrecord.crew.worktrees import directory_of, root_of, runtime_of
 from onrecord.vendors import spawned
 from onrecord.vendors.port import vendor, vendor_of
 from onrecord.vendors.processes import family
@@ -53,7 +53,7 @@ class Crew:
         self.headless = headless or all(member.headless for member in team.members())
         self.yes = yes
         self.here = worktree_for(session.head.project, os.curdir)
-        self.folder = root_of(team, self.here) / team.runtime
+        self.folder = runtime_of(team, self.here)
         self.processes = Processes(self.folder / "logs" / session.id)
         self._panes: Panes | None = None
         self._screens: dict[str, tuple[float, str]] = {}
