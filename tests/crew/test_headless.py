@@ -225,6 +225,16 @@ def test_the_runtime_folder_tells_other_programs(squad):
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}, files
 
 
+def test_trouble_with_the_runtime_folder_ends_nobody(squad):
+    """I25: what cannot be written is told; the record is the truth, and the team does its work."""
+    squad.runtime.mkdir()
+    (squad.runtime / "pids").write_text("in the way")
+    squad.write(squad.agent("lead", "answer"))
+    assert squad.up().wait(60) == 0
+    assert squad.told().count("the runtime files are not up to date") == 1
+    assert squad.rows()["lead"]["state"] == "finished"
+
+
 def test_a_worktree_is_made_for_whoever_wants_one(squad):
     """Each agent with `worktree = true` works on a branch of its own, and goes on there after a restart."""
     git = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]

@@ -35,8 +35,13 @@ def tmux(squad: Squad, *words: str) -> str:
     return done.stdout
 
 
+def pane_of(squad: Squad, agent: str) -> str:
+    words: list[str] = squad.data("team", "attach", agent, "--session", SESSION, kind="command")["argv"]
+    return words[words.index("select-pane") + 2]
+
+
 def typed(squad: Squad, agent: str, text: str) -> None:
-    pane = squad.data("team", "attach", agent, "--session", SESSION, kind="command")["argv"][8]
+    pane = pane_of(squad, agent)
     tmux(squad, "send-keys", "-t", pane, "-l", "--", text)
     tmux(squad, "send-keys", "-t", pane, "Enter")
 
@@ -103,8 +108,7 @@ def test_what_a_screen_asks_of_a_person_is_shown(squad):
     typed(squad, "lead", "Do you want to proceed?")
     until(lambda: squad.rows()["lead"]["needs"] == "Do you want to proceed?")
     assert "lead needs a person: Do you want to proceed?" in squad.told()
-    pane = squad.data("team", "attach", "lead", "--session", SESSION, kind="command")["argv"][8]
-    tmux(squad, "send-keys", "-t", pane, "-R")
+    tmux(squad, "send-keys", "-t", pane_of(squad, "lead"), "-R")
     until(lambda: squad.rows()["lead"]["needs"] is None)
 
 

@@ -63,7 +63,6 @@ class Supervisor:
         self._seen_alive: set[str] = set()
         self._gone: dict[str, float] = {}
         self._asking: dict[str, str] = {}
-        self._written: Any = None
         self._renewed = time.monotonic()
         self._trouble = ""
 
@@ -149,12 +148,12 @@ class Supervisor:
             if self.wanted.dismissed:
                 self.end_all()
                 self.look(now)
-                self.write_files()
+                self.write_files(self.rows())
                 return "dismissed"
             self._notice()
             self.act()
-            self.write_files()
             rows = self.rows()
+            self.write_files(rows)
             if rows != before:
                 changed(rows)
                 before = rows
@@ -182,14 +181,14 @@ class Supervisor:
                 if asks:
                     self.ways.tell(f"{name} needs a person: {asks}")
 
-    def write_files(self) -> None:
-        """Bring the runtime folder up to date, where something changed. Trouble there is told and ends nobody."""
-        rows = self.rows()
-        if self.files is None or rows == self._written:
+    def write_files(self, rows: dict[str, dict[str, Any]]) -> None:
+        """Bring the runtime folder up to date. Trouble there is told, once, and ends nobody."""
+        if self.files is None:
             return
         try:
-            self.files.write(self.session.name, rows)
-            self._written, self._trouble = rows, ""
+            for line in self.files.write(self.session.name, rows):
+                self.ways.tell(line)
+            self._trouble = ""
         except InvalidInput as problem:
             if str(problem) != self._trouble:
                 self._trouble = str(problem)

@@ -134,6 +134,7 @@ def _supervise(call: Call, crew: Crew) -> int:
     try:
         with Stops((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as stops:
             why = supervisor.run(lambda: bool(stops.signal), changed)
+        supervisor.look(session.clock())
         changed(supervisor.rows())
         if why == "dismissed":
             crew.close()
@@ -331,7 +332,7 @@ def _stop(call: Call, words: list[str]) -> int:
         killed = crew.supervisor.end_all()
         crew.close()
         crew.supervisor.look(session.clock())
-        crew.supervisor.write_files()
+        crew.supervisor.write_files(crew.supervisor.rows())
     finally:
         session.leave()
     left = crew.belonging([name for name, one in crew.supervisor.wanted.agents.items() if one["spawned"]], [])
