@@ -140,6 +140,49 @@ def test_a_program_that_is_missing_is_refused_with_its_reason(squad):
     assert "lead: refused (OpenAI Codex is not here: no program 'codex' is on PATH)" in squad.told(), squad.told()
 
 
+def test_a_directory_that_is_gone_refuses_one_agent_and_not_the_team(squad):
+    """Trouble with one agent's place is that agent's: told as its reason, counted, and the others work on."""
+    squad.write(
+        squad.agent("lead", "answer"), squad.agent("lost", "answer", more='directory = "none"\nrestart = "never"')
+    )
+    assert squad.up().wait(60) == 1
+    rows = squad.rows()
+    assert (rows["lead"]["state"], rows["lost"]["state"]) == ("finished", "stopped")
+    assert rows["lost"]["how"].startswith("refused (lost: "), rows
+    assert rows["lost"]["how"].endswith("none is no directory)")
+
+
+def test_a_team_from_another_machine_is_shown_before_it_runs(squad):
+    """What a record from elsewhere would run is told, and runs only if a person agrees; then it goes on here."""
+    squad.write(squad.agent("lead", "answer"))
+    assert squad.up().wait(60) == 0
+    squad.ok("export", SESSION, "--out", str(squad.place / "team.onrecord"))
+    squad.project.rename(squad.place / "old")
+    squad.project.mkdir()
+    squad.store.rename(squad.place / "old.db")
+    squad.project, squad.runtime = squad.place / "new", squad.place / "new" / "runtime"
+    squad.project.mkdir()
+    (squad.place / "project").rmdir()
+    squad.ok("import", str(squad.place / "team.onrecord"))
+    problem = squad.error("team", "resume", SESSION, code=2, kind="usage")
+    assert "It runs claude." in problem["message"]
+    assert squad.team("resume", SESSION, "--yes").wait(60) == 0, squad.told()
+    assert squad.rows()["lead"]["how"].startswith(("resumed", "fresh"))
+    assert (squad.runtime / "state.json").exists()
+
+
+def test_supervising_can_be_left_to_a_process_of_its_own(squad):
+    """`--detach` answers when it is known of everybody how it began; the supervisor goes on and has a log."""
+    squad.write(squad.agent("lead", f"hang {squad.place}/lead.pid"))
+    data = squad.data("team", "up", str(squad.file), "--headless", "--detach", kind="team")
+    assert data["agents"]["lead"]["how"] == "fresh (it is new)"
+    supervisor = squad.status()["supervisor"]["pid"]
+    assert started(supervisor) is not None
+    assert "lead is started (fresh)" in squad.ok("team", "logs", "crew", "--session", SESSION)
+    squad.ok("team", "stop", SESSION)
+    assert gone(supervisor)
+
+
 def test_stopping_leaves_nobody_behind(squad):
     """T12: a stopped team leaves no process, also none that put itself into a session of its own and lost its parent."""
     squad.write(squad.agent("lead", f"tool-then-hang {squad.place}/tool.pid"), squad.agent("critic", "hang"))

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
 from onrecord.crew.ending import end
-from onrecord.crew.judging import END, OVER, START, Step, judge
+from onrecord.crew.judging import END, OVER, START, WAITING, Step, judge
 from onrecord.crew.team_file import CREW
 from onrecord.crew.wanted import Wanted
-from onrecord.errors import InvalidInput
+from onrecord.errors import InvalidInput, OnrecordError
 from onrecord.log.codec import open_records
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ LOOK_SECONDS = 0.5
 """How often it looks, in seconds."""
 RENEW_SECONDS = 60.0
 """How often it renews its lease, in seconds."""
-FOUND_DEAD = "its process was gone"
+REASON_LIMIT = 300
+"""How much is told of why an agent did not come up, in characters."""
 
 
 class Ways(NamedTuple):
@@ -108,13 +109,17 @@ class Supervisor:
     def _start(self, member: Member, step: Step) -> None:
         """What is left of its last run is ended first; on record before it happens, and only while the lane is ours."""
         self.end([member.id])
-        spawn = self.ways.spawn(member, step.mode, self.wanted)
         about = {"agent": member.id, "mode": step.mode, "why": step.why}
+        try:
+            spawn = self.ways.spawn(member, step.mode, self.wanted)
+        except (OnrecordError, OSError) as problem:  # its directory is gone, git refuses: it counts like a crash
+            spawn, about["refused"] = None, str(problem)[:REASON_LIMIT]
         self.session.append(self.session.draft("agent.spawned", about), fenced=True)
-        self.ways.tell(f"{member.id} is started ({step.mode}){': ' + step.why if step.why else ''}")
         self._seen_alive.add(member.id)
         self._gone.pop(member.id, None)
-        self.ways.place(member).start(spawn)
+        if spawn is not None:
+            self.ways.tell(f"{member.id} is started ({step.mode}){': ' + step.why if step.why else ''}")
+            self.ways.place(member).start(spawn)
 
     def end(self, names: list[str]) -> list[int]:
         """End agents with everything they started, wherever that ran off to; what had to be killed."""
@@ -206,7 +211,7 @@ class Supervisor:
                 "command": " ".join(member.command), "session_name": f"{self.session.name}:{name}",
                 "session_id": links[-1]["id"] if links else None, "vendor": known.get("vendor"),
                 "spawned_at": one["spawned_at"] or None, "starts": one["starts"], "restarts": len(one["restarts"]),
-                "state": step.state if step else None, "until": (step.at or None) if step else None,
+                "state": (WAITING if step.do == START else step.state) if step else None, "until": (step.at or None) if step else None,
                 "why": step.why if step else "", "how": self.report(name),
                 "needs": (known.get("waits") or {}).get("message"), "group": member.group,
             }  # fmt: skip
@@ -218,7 +223,8 @@ class Supervisor:
         if not one["spawned"]:
             return ""
         if one["joined"] < one["spawned"]:
-            return f"refused ({self._last_words(name)})" if name in self._gone else ""
+            why = one["refused"] or (self._last_words(name) if name in self._gone else "")
+            return f"refused ({why})" if why else ""
         if one["how"] == "resumed":
             return "resumed (verified)" if one["verified"] else "resumed (not verified: nothing was added to it yet)"
         if one["mode"] == "resumed":
@@ -229,7 +235,7 @@ class Supervisor:
         member = self.wanted.members().get(name)
         lines = self.ways.place(member).output(name).strip().splitlines()
         errors = [line for line in lines if line.startswith("error: ")]
-        return (errors or lines or [FOUND_DEAD])[-1].removeprefix("error: ")[:200]
+        return (errors or lines or ["its process was gone"])[-1].removeprefix("error: ")[:REASON_LIMIT]
 
     def read(self) -> None:
         """Fold in what was appended since."""

@@ -70,7 +70,13 @@ class Wanted(View):
         agent["restarts"] = [] if asked else [*agent["restarts"], event.at / 1e6][-STARTS_KEPT:]
         agent["starts"] += 1
         agent.update(
-            spawned=event.position, spawned_at=event.at / 1e6, mode=str(data.get("mode")), left=None, how="", lost=""
+            spawned=event.position,
+            spawned_at=event.at / 1e6,
+            mode=str(data.get("mode")),
+            left=None,
+            how="",
+            lost="",
+            refused=str(data.get("refused") or ""),
         )
 
     def _apply_run(self, event: Event, data: dict[str, Any]) -> None:
@@ -136,5 +142,5 @@ def _nobody() -> dict[str, Any]:
     return {
         "starts": 0, "restarts": [], "spawned": 0, "spawned_at": 0.0, "mode": "", "recalled": 0, "joined": 0,
         "process": None, "spawn": None, "left": None, "known": False, "verified": False, "interruption": None,
-        "how": "", "lost": "",
+        "how": "", "lost": "", "refused": "",
     }  # fmt: skip

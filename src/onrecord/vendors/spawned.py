@@ -54,12 +54,7 @@ def environment_of(pid: int) -> dict[str, str]:
 
 def spawned(token: str) -> list[int]:
     """Everything alive that came from one start of an agent."""
-    return carrying(SPAWN_VARIABLE, token)
-
-
-def carrying(variable: str, value: str) -> list[int]:
-    """Everything alive that was started with a variable of this value."""
-    wanted = f"{variable}={value}".encode()
+    wanted = f"{SPAWN_VARIABLE}={token}".encode()
     return [pid for pid in processes() if wanted in _read(pid, "environ").split(b"\0") and started(pid) is not None]
 
 

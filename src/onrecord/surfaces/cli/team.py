@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
-from onrecord.crew.judging import FINISHED, NOTHING, OVER, PARKED, RUNNING
+from onrecord.crew.judging import FINISHED, OVER, PARKED, RUNNING
 from onrecord.crew.team_file import CREW, read_team
 from onrecord.crew.wanted import Wanted
 from onrecord.crew.worktrees import is_from_elsewhere
@@ -152,9 +152,8 @@ def _tell_reports(call: Call, crew: Crew, rows: dict[str, dict[str, Any]], told:
     """What became of everybody who was asked for, once for each; also of those who had never ended."""
     wanted = crew.supervisor.wanted
     for name, row in rows.items():
-        step = crew.supervisor.steps.get(name)
-        here = step is not None and (step.do, step.state) == (NOTHING, RUNNING)
-        how = row["how"] if wanted.agent(name)["spawned"] > wanted.formed else "still running" if here else ""
+        asked = wanted.agent(name)["spawned"] > wanted.formed
+        how = row["how"] if asked else "still running" if row["state"] == RUNNING else ""
         if how and told.get(name) != how:
             told[name] = how
             call.output.note(f"{name}: {how}")

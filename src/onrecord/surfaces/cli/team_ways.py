@@ -38,6 +38,8 @@ MEMBER_VARIABLE = "ONRECORD_MEMBER"
 """Carried by everything that was started for an agent of a team: session and agent."""
 PLAIN = "__team-member"
 """The verb that runs a program we know nothing of."""
+LOOK_SECONDS = 0.2
+"""How old a look at all processes may be, in seconds."""
 SCREEN_SECONDS = 2.0
 """How often an agent's screen is read for a question, in seconds."""
 _OWN = (SESSION_VARIABLE, AGENT_VARIABLE, spawned.SPAWN_VARIABLE, "TMUX", "TMUX_PANE")
@@ -56,6 +58,7 @@ class Crew:
         self.folder = runtime_of(team, self.here)
         self.processes = Processes(self.folder / "logs" / session.id)
         self._panes: Panes | None = None
+        self._marked: tuple[float, list[tuple[int, dict[str, str]]]] = (0.0, [])
         self._screens: dict[str, tuple[float, str]] = {}
         ways = Ways(
             self.spawn, self.place, self.wrappers, self.belonging, self.asks, tell if callable(tell) else _silent
@@ -127,11 +130,13 @@ class Crew:
 
     def wrappers(self, agent: str) -> list[int]:
         """The living processes that wrap an agent: what carries its mark, but not the token that agents are given."""
-        return [
-            pid
-            for pid in spawned.carrying(MEMBER_VARIABLE, self._mark(agent))
-            if spawned.SPAWN_VARIABLE not in spawned.environment_of(pid)
-        ]
+        at, found = self._marked
+        if time.monotonic() - at > LOOK_SECONDS:  # everybody is asked for in turn
+            found = [(pid, spawned.environment_of(pid)) for pid in spawned.processes()]
+            found = [(pid, env) for pid, env in found if MEMBER_VARIABLE in env and spawned.SPAWN_VARIABLE not in env]
+            self._marked = (time.monotonic(), found)
+        mark = self._mark(agent)
+        return [pid for pid, env in found if env[MEMBER_VARIABLE] == mark and machine.started(pid) is not None]
 
     def belonging(self, agents: Iterable[str], heads: Iterable[int]) -> list[int]:
         """Every living process of agents: by mark, by the token of their last start, and as descendants."""
