@@ -206,13 +206,13 @@ class Supervisor:
         for name, member in self.wanted.members().items():
             one, known = self.wanted.agent(name), roster.get(name, {})
             links = known.get("links") or []
-            step = self.steps.get(name)
+            step = self.steps.get(name) or Step("", "")
             found[name] = {
                 "command": " ".join(member.command), "session_name": f"{self.session.name}:{name}",
                 "session_id": links[-1]["id"] if links else None, "vendor": known.get("vendor"),
                 "spawned_at": one["spawned_at"] or None, "starts": one["starts"], "restarts": len(one["restarts"]),
-                "state": (WAITING if step.do == START else step.state) if step else None, "until": (step.at or None) if step else None,
-                "why": step.why if step else "", "how": self.report(name),
+                "state": WAITING if step.do == START else step.state, "until": step.at or None, "why": step.why,
+                "how": self.report(name),
                 "needs": (known.get("waits") or {}).get("message"), "group": member.group,
             }  # fmt: skip
         return found

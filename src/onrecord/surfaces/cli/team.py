@@ -28,6 +28,7 @@ from onrecord.surfaces.cli.shapes import session_data
 from onrecord.surfaces.cli.team_ways import Crew, warnings_of
 from onrecord.vendors.port import vendor_of
 from onrecord.vendors.running import Stops
+from onrecord.views.handover import saved, saved_line
 from onrecord.views.render import iso
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def _resume(call: Call, words: list[str]) -> int:
     _form(session, crew.team, headless=crew.headless)
     for agent in call.many("fresh"):
         session.record("agent.recalled", {"agent": agent})
+    call.output.note(saved_line(saved(session.refresh().views, call.now())))
     return _supervise(call, crew)
 
 
