@@ -260,6 +260,7 @@ def test_the_runtime_folder_tells_other_programs(squad):
     own = json.loads((squad.runtime / "pids" / "lead.session.json").read_text())
     assert sorted(own) == ["agent_id", "cli_command", "session_id", "session_name", "spawned_at"]
     assert (own["agent_id"], own["cli_command"], own["session_id"]) == ("lead", "claude", link["id"])
+    assert (squad.runtime / ".gitignore").read_text() == "*\n"
     names = json.loads((squad.runtime / "sessions" / f"{SESSION}.json").read_text())
     assert names["agents"] == {"lead": link["id"]}
     state = json.loads((squad.runtime / "state.json").read_text())["agents"]["lead"]

@@ -25,6 +25,12 @@ class RuntimeFiles:
         self.folder = folder
         self._written: dict[Path, Any] = {}
 
+    def prepare(self) -> None:
+        """Make the folder, kept out of version control; one that is there already is left as it is."""
+        if not self.folder.exists():
+            self.folder.mkdir(parents=True)
+            _replace(self.folder / ".gitignore", "*\n")
+
     def write(self, session: str, agents: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Bring every file up to date; what was found missing or damaged.
 
@@ -51,9 +57,7 @@ class RuntimeFiles:
 
     def _bring(self, wanted: Mapping[Path, Any]) -> list[str]:
         told = []
-        if not self.folder.exists():
-            self.folder.mkdir(parents=True)
-            _replace(self.folder / ".gitignore", "*\n")
+        self.prepare()
         for path, data in wanted.items():
             trouble = _trouble_of(path, known=path in self._written)
             if trouble:

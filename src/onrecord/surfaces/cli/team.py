@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,8 @@ def _take_lane(session: Session) -> None:
 
 def _supervise(call: Call, crew: Crew) -> int:
     session, supervisor = crew.session, crew.supervisor
+    with suppress(OSError):  # what cannot be written there is told by the supervisor
+        crew.files.prepare()
     if "detach" in call:
         session.leave()
         return _detach(call, crew)

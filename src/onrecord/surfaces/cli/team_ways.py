@@ -63,7 +63,8 @@ class Crew:
         ways = Ways(
             self.spawn, self.place, self.wrappers, self.belonging, self.asks, tell if callable(tell) else _silent
         )
-        self.supervisor = Supervisor(session, ways, RuntimeFiles(self.folder))
+        self.files = RuntimeFiles(self.folder)
+        self.supervisor = Supervisor(session, ways, self.files)
 
     # Where agents run
 
