@@ -292,6 +292,28 @@ def test_a_worktree_is_made_for_whoever_wants_one(squad):
     assert squad.rows()["lead"]["how"] == "resumed (verified)"
 
 
+def test_what_cannot_be_done_is_said(squad):
+    """A session without a team, an agent nobody knows, a terminal that is not there, an agent without anything to do."""
+    squad.ok("open", "plain")
+    squad.error("team", "status", "plain", code=4, kind="not_found")
+    squad.error("team", "resume", "nowhere", code=4, kind="session_not_found")
+    squad.error("team", "fly", code=2, kind="usage")
+    squad.write('[[agent]]\nid = "idle"\ncommand = "claude"\n')
+    assert (
+        "nothing to do"
+        in squad.error("team", "up", str(squad.file), "--headless", code=2, kind="invalid_input")["message"]
+    )
+    squad.write(squad.agent("lead", "answer"))
+    assert squad.up().wait(60) == 0
+    squad.error("team", "restart", "nobody", "--session", SESSION, code=4, kind="not_found")
+    squad.error("team", "resume", SESSION, "--fresh", "nobody", code=4, kind="not_found")
+    squad.error("team", "attach", "--session", SESSION, code=2, kind="invalid_input")
+    done = squad.run("team", "restart", "lead", "--session", SESSION)
+    assert "nobody supervises the team" in done.err, "it is on record, and done by the next supervisor"
+    assert squad.team("up", "--session", SESSION).wait(60) == 0
+    assert len(squad.links(SESSION, "lead")) == 2
+
+
 @pytest.mark.parametrize("name", ["../out", "a b", "x;rm", "-t", "a/b", ""])
 def test_hostile_names_are_refused_before_anything_starts(squad, name):
     """No name of an agent can leave the runtime folder or become an option; nothing is recorded or started."""

@@ -139,6 +139,8 @@ class Panes:
         """End the server of the team; whoever ran in it has been ended before."""
         self._do("kill-server")
         self._settings.unlink(missing_ok=True)
+        for file in self.folder.glob("*.spawn.json"):  # of a pane that never came up; an environment has secrets
+            file.unlink(missing_ok=True)
 
     def _do(self, *words: str) -> list[str]:
         return self.server.cmd(*words).stdout
