@@ -135,7 +135,8 @@ def schema_page() -> str:
 def _onrecord(*arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "onrecord", *arguments],
-        capture_output=True, text=True, check=True, env={"COLUMNS": "100", "NO_COLOR": "1", "PATH": ""},
+        capture_output=True, text=True, check=True,
+        env={"COLUMNS": "100", "NO_COLOR": "1", "PATH": "", "PYTHONPATH": str(SOURCE.parent)},
     )  # fmt: skip
     return done.stdout.rstrip()
 

@@ -75,6 +75,13 @@ class NotFound(OnrecordError):
     code = "not_found"
 
 
+class TmuxMissing(OnrecordError):
+    """tmux, or the library that drives it, is not installed."""
+
+    code = "tmux_missing"
+    hint = "install tmux, or use --headless"
+
+
 class SessionNotFound(NotFound):
     """No session has this name or id."""
 

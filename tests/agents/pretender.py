@@ -119,6 +119,11 @@ def answer(transcript: Path, id_: str, prompt: str, plan: str) -> int:
         child = subprocess.Popen(["sleep", "600"], start_new_session=True)
         Path(value).write_text(str(child.pid))
         os.kill(os.getpid(), signal.SIGKILL)
+    if what == "tool-then-hang":
+        # The tool has a session of its own, and its parent is gone: nothing but its environment tells whose it is.
+        script = f"setsid sleep 600 & echo $! > {value}"
+        subprocess.run(["sh", "-c", script], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(600)
     if what == "hang":
         if value:
             Path(value).write_text(str(os.getpid()))

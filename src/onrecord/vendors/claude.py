@@ -51,6 +51,7 @@ class Claude(Shaped):
         r"Do you want to (proceed|make this edit|create|allow)",
         r"\u276f 1\. Yes",
         r"Yes, I trust this folder",
+        r"Make auto mode your default",
     )
 
     @property

@@ -45,6 +45,7 @@ class Codex(Shaped):
     prompt_patterns: Sequence[str] = (
         r"Would you like to (run the following command|make the following edits)", r"Allow command\?",
         r"Yes, (proceed|just this once)", r"Press enter to confirm", r"Hooks need review",
+        r"enter/esc confirm",
     )  # fmt: skip
 
     @property

@@ -296,6 +296,7 @@ def _not_restored(run: Wrapped, planned: Plan, why: str, ask: Ask, ways: Ways) -
 def _fresh(run: Wrapped, planned: Plan, why: str, ask: Ask) -> Resumed:
     session = run.session
     joined = join(run)
+    ask = ask._replace(prompt=ask.anew, id=None) if ask.anew else ask
     try:
         outcome = start(joined, planned.cwd, ask, text=opening(session.note(), ask.prompt))
     finally:

@@ -66,6 +66,8 @@ class Ask(NamedTuple):
     """The user's own arguments for the vendor's program."""
     id: str | None = None
     """The event id of the prompt, where it must not be issued twice."""
+    anew: str = ""
+    """What a new conversation is asked instead, where the one to be resumed is not restored."""
 
 
 class Outcome(NamedTuple):
@@ -168,6 +170,7 @@ class _Looking:
         self.came_up: str | None = None
         self.wrong = False
         self.rewritten = False
+        self._verified = False
         self.problems: list[str] = []
         self._pid = 0
         self._began = self._looked = self._mirrored = self._renewed = time.monotonic()
@@ -207,6 +210,7 @@ class _Looking:
         if eager or now - self._looked >= LOOK_SECONDS:
             self._looked = now
             self.recording(self._look)
+            self.recording(self._verify)
         if now - self._mirrored >= MIRROR_SECONDS:
             self.recording(lambda: self._mirror(MIRROR_AT_MOST))
             self._mirrored = time.monotonic()
@@ -214,6 +218,12 @@ class _Looking:
             self._renewed = now
             self.recording(self._renew)
         return self.wrong
+
+    def _verify(self) -> None:
+        """A resumed conversation is said to be verified as soon as it is, not only when the run has ended."""
+        if not self._verified and self.expected is not None and self.came_up == self.expected and self.grew():
+            self._verified = True
+            self._locate(self.expected, verified=True)
 
     def _look(self) -> None:
         run = self.run

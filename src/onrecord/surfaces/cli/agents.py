@@ -60,11 +60,11 @@ def wrapped(call: Call, session: Session, of: Vendor, cwd: str) -> Wrapped:
 
 def asked(call: Call, extra: list[str]) -> Ask:
     """What the agent is to do: --prompt, or standard input with --headless; on a terminal the person says it."""
-    prompt = call.get("prompt") or ""
+    prompt, opening = call.get("prompt") or "", call.get("opening") or ""
     headless = bool(prompt) or "headless" in call
     if headless and not prompt and not sys.stdin.isatty():
         prompt = sys.stdin.read().strip()
-    return Ask(prompt, headless, extra)
+    return Ask(prompt, headless, [*call.many("argument"), *extra], anew=opening)
 
 
 def need_terminal(ask: Ask) -> None:

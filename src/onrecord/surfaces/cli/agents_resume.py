@@ -172,7 +172,7 @@ def wait_and_resume(call: Call, session: Session, *, ask: Ask | None = None, fir
         status = _tell(call, session, done, final=done.outcome.finished)
         if done.outcome.finished:
             return status
-        first, wanted = done.outcome, Ask()
+        first, wanted = done.outcome, Ask(extra=wanted.extra, anew=wanted.anew)
     return status
 
 

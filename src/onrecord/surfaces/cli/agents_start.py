@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 def start_agent(call: Call) -> int:
     """Start a vendor's agent in this directory, under a session's name."""
     of, ask = agents.vendor_named(call.words[0]), agents.asked(call, call.words[1:])
+    ask = ask._replace(prompt=ask.prompt or ask.anew)
     agents.need_terminal(ask)
     cwd = str(Path.cwd())
     agent = call.get("agent") or of.name
@@ -74,10 +75,15 @@ def _free_agent(session: Session, of: Vendor) -> str:
 def _session(call: Call, agent: str) -> Session:
     """The session of --name or --session, made if it is new; without a name, one is made from directory and time."""
     name = call.get("name") or call.get("session") or os.environ.get("ONRECORD_SESSION")
-    records = call.records()
     if name is None:
         letters = "".join(one if one.isalnum() and one.isascii() else "-" for one in Path.cwd().name).strip("-")
         name = f"{letters[:40] or 'session'}-{time.strftime('%m%d-%H%M%S')}"
+    return session_named(call, name, agent)
+
+
+def session_named(call: Call, name: str, agent: str) -> Session:
+    """The session of this name or id, gone on with if it is paused; made if it is new."""
+    records = call.records()
     session = _found(records, name, agent)
     if session is None:
         try:

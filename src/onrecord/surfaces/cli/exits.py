@@ -81,6 +81,7 @@ BY_ERROR = {
     "upstream_failed": BUSY,
     "turn_aborted": BUSY,
     "proxy_busy": BUSY,
+    "tmux_missing": FAILED,
     "store_read_only": FAILED,
     "store_error": FAILED,
     "error": FAILED,

@@ -172,6 +172,14 @@ def _kept(data: dict[str, Any]) -> str:
     return f"prompt: {data['prompt']}" if "prompt" in data else _generic(data)
 
 
+def _team(data: dict[str, Any]) -> str:
+    """The members; a whole team with its prompts is too long to be told."""
+    team = data["team"] if isinstance(data.get("team"), dict) else {}
+    agents = [str(one.get("id")) for one in team.get("agents") or () if isinstance(one, dict)]
+    groups = [f"{one.get('size')} {one.get('id')}" for one in team.get("groups") or () if isinstance(one, dict)]
+    return f"{team.get('name')}: {', '.join(agents + groups)}"
+
+
 def _tokens(data: dict[str, Any]) -> str:
     from onrecord.log.packed import count_packed
 
@@ -195,6 +203,10 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], str]] = {
     "session.renamed": lambda data: f"{data.get('was')} -> {data.get('name')}",
     "agent.joined": _joined,
     "agent.located": _located,
+    "agent.spawned": lambda data: f"{data.get('agent')} ({data.get('mode')}) {data.get('refused') or data.get('why')}",
+    "agent.recalled": lambda data: str(data.get("agent")),
+    "team.formed": _team,
+    "team.scaled": lambda data: f"{data.get('group')}: {data.get('size')}",
     "tool.used": _used,
     "payload.kept": _kept,
     "attention.needed": lambda data: str(data.get("message")),

@@ -41,6 +41,8 @@ _SESSIONS = "onrecord.surfaces.cli.sessions"
 _SETUP = "onrecord.surfaces.cli.setup"
 _SHOW = "onrecord.surfaces.cli.show"
 _STATE_FILE = "onrecord.surfaces.cli.state_file"
+_TEAM = "onrecord.surfaces.cli.team"
+_TEAM_MEMBER = "onrecord.surfaces.cli.team_member"
 _STORES = "onrecord.surfaces.cli.stores"
 
 
@@ -112,6 +114,9 @@ ID = Option("--id", "an id of your own: the same command again records nothing t
 BECAUSE = Option("--because", "the position in the log it comes from", "POSITION")
 DRY_RUN = Option("--dry-run", "only say what would happen")
 PROMPT = Option("--prompt", "run it headless with this prompt", "TEXT", short="-p")
+OPENING = Option("--opening", "what a new conversation is asked first, also on a terminal", "TEXT")
+ARGUMENT = Option("--argument", "one more argument for the agent's program", "WORD", many=True)
+HEADLESS_TEAM = Option("--headless", "without tmux: output goes to log files")
 HEADLESS = Option("--headless", "run it headless; the prompt is read from standard input")
 WAIT = Option("--wait", "when a limit stops it, park the session until the limit ends and go on by itself")
 WHOSE = Option("--agent", "which agent (else the only one that has a conversation)", "AGENT")
@@ -286,6 +291,7 @@ VERBS: tuple[Verb, ...] = (
          example='onrecord pause --reason "rate limit until 14:00"'),
     Verb(LIFE, "resume", "[NAME]", "Go on after a pause, with its agent's conversation; --reopen: after a close",
          _LIFECYCLE, Option("--reopen", "go on with a session that was closed or archived"), PROMPT,
+         OPENING, ARGUMENT,
          Option("--policy", "allow (else): begin anew from the note if it cannot be restored; must; never", "POLICY",
                 choices=("must", "allow", "never")),
          Option("--print", "print the command that resumes the agent, and do nothing"), WAIT, YES, REASON, SESSION,
@@ -304,8 +310,8 @@ VERBS: tuple[Verb, ...] = (
     Verb(AGENTS, "start", "VENDOR [-- ARGUMENTS...]",
          "Start a coding agent under a session's name: claude, codex, gemini, copilot, cursor, opencode or qwen",
          _AGENTS_START, Option("--name", "the session (else one is made from directory and time)", "NEW"), PROMPT,
-         HEADLESS, Option("--objective", "what a new session is for", "TEXT", short="-o"), WAIT, SESSION,
-         Option("--agent", "its name in the session (else the vendor's)", "AGENT"), takes=("WORDS...",),
+         OPENING, ARGUMENT, HEADLESS, Option("--objective", "what a new session is for", "TEXT", short="-o"), WAIT,
+         SESSION, Option("--agent", "its name in the session (else the vendor's)", "AGENT"), takes=("WORDS...",),
          function="start_agent", example="onrecord start claude --name fix-invite-403"),
     Verb(AGENTS, "adopt", "VENDOR", "Attach an agent that is running already; without --pid or --id, list them",
          _AGENTS_START, Option("--pid", "its process", "PID"), Option("--id", "its conversation's id", "ID"),
@@ -316,6 +322,12 @@ VERBS: tuple[Verb, ...] = (
          _AGENTS_START, Option("--to", "who goes on", "VENDOR"), PROMPT, HEADLESS, WAIT, SESSION,
          Option("--agent", "its name in the session (else the vendor's)", "AGENT"),
          example="onrecord handoff fix-invite-403 --to codex"),
+    Verb(AGENTS, "team", "up|resume|status|attach|logs|restart|scale|stop [WORDS...]",
+         "Keep a team of agents running in one session: up FILE, resume NAME, logs AGENT, scale GROUP N, stop", _TEAM,
+         HEADLESS_TEAM, Option("--detach", "leave the supervising to a process of its own", short="-d"),
+         Option("--fresh", "resume: this agent begins anew", "AGENT", many=True),
+         Option("--objective", "what a new session is for", "TEXT", short="-o"), YES, SESSION, takes=("WORDS...",),
+         example="onrecord team up team.toml --session invite-403"),
     Verb(AGENTS, "mirror", "[NAME]", "Take in what agents' conversations have more than the record", _AGENTS_IMPORT,
          Option("--follow", "go on until the agent has ended, or Ctrl-C", short="-f"), SESSION, WHOSE,
          example="onrecord mirror fix-invite-403"),
@@ -408,6 +420,7 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord help export"),
 
     Verb("", "__complete", "", "", _COMPLETION, function="complete", raw=True),
+    Verb("", "__team-member", "", "", _TEAM_MEMBER, function="run_member", raw=True),
     Verb("", "__demo-worker", "", "", _DEMO_WORKER, function="work", raw=True),
     Verb("", "__demo-resume", "", "", _DEMO_WORKER, function="resume", raw=True),
 )  # fmt: skip

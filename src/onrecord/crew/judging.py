@@ -1,0 +1,98 @@
+"""What a supervisor does next: a pure function from what it sees to what it does.
+
+An agent that crashed is resumed; one that was restarted on purpose begins anew; one that hit a limit waits for its
+reset; one that keeps crashing is left alone and said to be degraded, until a person starts it again. One that finished
+its work is not started again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+WINDOW_SECONDS = 120.0
+"""Restarts within this time count against an agent."""
+RESTARTS_LIMIT = 5
+"""After so many restarts within the window an agent is degraded: nobody starts it again by itself."""
+FIRST_PAUSE = 1.0
+"""How long the second restart waits, in seconds; each further one within the window waits twice as long."""
+LONGEST_PAUSE = 30.0
+"""No restart waits longer than this, in seconds."""
+
+FRESH, RESUMED = "fresh", "resumed"
+NOTHING, START, END = "nothing", "start", "end"
+RUNNING, WAITING, PARKED, DEGRADED, FINISHED, STOPPED = (
+    "running", "waiting", "parked", "degraded", "finished", "stopped",
+)  # fmt: skip
+OVER = frozenset({DEGRADED, FINISHED, STOPPED})
+"""States that an agent does not leave by itself."""
+
+
+class Seen(NamedTuple):
+    """What is known of one agent at a moment."""
+
+    wanted: bool
+    """Whether the team has it (a scaled-down group has fewer)."""
+    alive: bool
+    known: bool = False
+    """Whether it ever had a conversation: then a start means to go on with it."""
+    restart: str = "resume"
+    """The team's policy for it: resume, fresh or never."""
+    asked: bool = False
+    """A person wants the team up, and that has not been done for this agent yet."""
+    asked_fresh: bool = False
+    """Somebody restarted it on purpose, and that has not been done yet."""
+    finished: bool = False
+    """Its last run did what it was asked and ended by itself."""
+    dismissed: str = ""
+    """Why nobody is to start it again, where a person ended it."""
+    resets_at: float | None = None
+    """When the limit that stopped its last run ends."""
+    restarts: tuple[float, ...] = ()
+    """When it was started again since a person last asked for it, oldest first."""
+    ended_at: float = 0.0
+    """When its last run ended."""
+
+
+class Step(NamedTuple):
+    """What to do about one agent, and what to call its state."""
+
+    do: str
+    state: str
+    mode: str = ""
+    at: float = 0.0
+    """When it will be tried, for one that waits."""
+    why: str = ""
+
+
+def judge(seen: Seen, now: float) -> Step:
+    """The next step for one agent."""
+    if not seen.wanted:
+        return Step(END, STOPPED, why="it is not wanted any more") if seen.alive else Step(NOTHING, STOPPED)
+    if seen.asked_fresh:
+        return Step(END, WAITING, why="it begins anew") if seen.alive else Step(START, RUNNING, FRESH, why="restarted")
+    parked = seen.resets_at if seen.resets_at is not None and seen.resets_at > now else 0.0
+    if parked:
+        return Step(NOTHING, PARKED, at=parked, why="its limit ends then")
+    if seen.alive:
+        return Step(NOTHING, RUNNING)
+    if seen.asked:
+        return Step(START, RUNNING, RESUMED if seen.known else FRESH)
+    if seen.finished:
+        return Step(NOTHING, FINISHED, why="it finished its work")
+    if seen.dismissed:
+        return Step(NOTHING, STOPPED, why=seen.dismissed)
+    if seen.restart == "never":
+        return Step(NOTHING, STOPPED, why="its restart policy is never")
+    return _again(seen, now)
+
+
+def _again(seen: Seen, now: float) -> Step:
+    """Start it again, unless it keeps ending. Counted up to its end, not up to now: time alone mends nothing."""
+    recent = [at for at in seen.restarts if seen.ended_at - at < WINDOW_SECONDS]
+    if len(recent) >= RESTARTS_LIMIT:
+        return Step(NOTHING, DEGRADED, why=f"{len(recent)} restarts in {WINDOW_SECONDS:.0f} s; restart it by hand")
+    due = seen.ended_at + (min(FIRST_PAUSE * 2 ** (len(recent) - 1), LONGEST_PAUSE) if recent else 0.0)
+    if due > now:
+        return Step(NOTHING, WAITING, at=due, why="it ended, and is started again then")
+    mode = RESUMED if seen.restart == "resume" and seen.known else FRESH
+    return Step(START, RUNNING, mode, why="it ended")

@@ -1,0 +1,163 @@
+"""Agents in tmux: a server of its own for each team, so that a person's tmux is left alone; a window for each agent.
+
+Groups with a layout share a window. tmux is told ids of panes and literal arguments only. A pane stays when its program
+ends, so that what it said last can be read; a restart takes the same pane.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import time
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from onrecord.crew.launching import describe
+from onrecord.errors import TmuxMissing
+from onrecord.machine import started
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from libtmux import Server, Session
+
+    from onrecord.crew.places import Spawn
+
+HISTORY_LINES = 2_000
+"""How many lines of a pane are shown as its output."""
+WIDTH, HEIGHT = 200, 50
+"""The size of a team's windows until a person attaches."""
+WINDOWS = "windows"
+"""The layout in which each agent has a window of its own."""
+LOOK_SECONDS = 0.3
+"""How old what tmux said of its panes may be, in seconds."""
+SETTINGS = "source-file -q ~/.tmux.conf\nset -g remain-on-exit on\nset -g history-limit {lines}\n"
+"""A person's own settings, and that a pane stays when its program ends."""
+_AGENT = "@onrecord-agent"
+_COLUMNS = 5
+_TMUX_NAME = str.maketrans(".:", "--")
+
+
+def socket_of(session: str) -> str:
+    """The name of the tmux server of a session's team."""
+    return f"onrecord-{sha256(session.encode()).hexdigest()[:12]}"
+
+
+class Pane(NamedTuple):
+    """What tmux says of a pane."""
+
+    id: str
+    window: str
+    pid: int
+    dead: bool
+
+
+class Panes:
+    """Panes of one tmux server."""
+
+    def __init__(self, session: str, name: str, folder: Path) -> None:
+        try:
+            from libtmux import Server
+        except ImportError:
+            raise TmuxMissing(
+                "the library for tmux is not installed", hint='pip install "onrecord[team]", or use --headless'
+            ) from None
+        if shutil.which("tmux") is None:
+            raise TmuxMissing("tmux is not installed", hint="install tmux, or use --headless")
+        self.name = name.translate(_TMUX_NAME)
+        self.folder = folder
+        self._settings = folder / "tmux.conf"
+        self._seen: tuple[float, dict[str, Pane]] = (0.0, {})
+        self.server: Server = Server(socket_name=socket_of(session), config_file=str(self._settings))
+
+    def attach_command(self, agent: str | None = None) -> list[str] | None:
+        """The command that shows the team, or one agent, to a person; None when it is not there."""
+        session, pane = self._session(), self._pane(agent) if agent else None
+        if session is None or (agent and pane is None):
+            return None
+        show = ["select-window", "-t", pane.window, ";", "select-pane", "-t", pane.id, ";"] if pane else []
+        return ["tmux", "-L", str(self.server.socket_name), *show, "attach-session", "-t", f"={session.session_name}:"]
+
+    def start(self, spawn: Spawn) -> None:
+        """Run it in the agent's pane, made if it is missing."""
+        command = shlex.join(describe(spawn, self.folder / f"{spawn.agent}.spawn.json"))
+        pane = self._pane(spawn.agent)
+        self._seen = (0.0, {})
+        if pane is not None:
+            self._do("respawn-pane", "-k", "-t", pane.id, "-c", spawn.cwd, command)
+            return
+        session = self._session()
+        made = self._first(spawn, command) if session is None else self._beside(session, spawn, command)
+        self._do("set-option", "-p", "-t", made, _AGENT, spawn.agent)
+
+    def _first(self, spawn: Spawn, command: str) -> str:
+        self._settings.write_text(SETTINGS.format(lines=HISTORY_LINES))
+        session = self.server.new_session(
+            session_name=self.name, window_name=_window_name(spawn), start_directory=spawn.cwd, window_command=command,
+            x=WIDTH, y=HEIGHT,
+        )  # fmt: skip
+        return str(session.active_pane.pane_id) if session.active_pane else ""
+
+    def _beside(self, session: Session, spawn: Spawn, command: str) -> str:
+        """A pane in the window of its group, or a window of its own."""
+        name = _window_name(spawn)
+        window = next((one for one in session.windows if name != spawn.agent and one.window_name == name), None)
+        if window is None:
+            window = session.new_window(
+                window_name=name, start_directory=spawn.cwd, window_shell=command, attach=False
+            )  # fmt: skip
+            return str(window.active_pane.pane_id) if window.active_pane else ""
+        pane = window.split(start_directory=spawn.cwd, shell=command, attach=False)
+        window.select_layout(spawn.layout)
+        return str(pane.pane_id)
+
+    def pid(self, agent: str) -> int | None:
+        """The process in the agent's pane, while it is there."""
+        pane = self._pane(agent)
+        return pane.pid if pane is not None and not pane.dead and started(pane.pid) is not None else None
+
+    def output(self, agent: str) -> str:
+        """What its screen shows, and the lines before."""
+        return self._capture(agent, "-S", str(-HISTORY_LINES))
+
+    def screen(self, agent: str) -> str:
+        """What its screen shows just now."""
+        return self._capture(agent)
+
+    def _capture(self, agent: str, *options: str) -> str:
+        pane = self._pane(agent)
+        return "\n".join(self._do("capture-pane", "-p", "-J", "-t", pane.id, *options)).rstrip() if pane else ""
+
+    def clear(self, agent: str) -> None:
+        """Close its pane."""
+        pane = self._pane(agent)
+        self._seen = (0.0, {})
+        if pane is not None:
+            self._do("kill-pane", "-t", pane.id)
+
+    def close(self) -> None:
+        """End the server of the team; whoever ran in it has been ended before."""
+        self._do("kill-server")
+        self._settings.unlink(missing_ok=True)
+        for file in self.folder.glob("*.spawn.json"):  # of a pane that never came up; an environment has secrets
+            file.unlink(missing_ok=True)
+
+    def _do(self, *words: str) -> list[str]:
+        return self.server.cmd(*words).stdout
+
+    def _session(self) -> Session | None:
+        """The only session of the server: it keeps the name it was made with."""
+        return next(iter(self.server.sessions), None)
+
+    def _pane(self, agent: str | None) -> Pane | None:
+        at, found = self._seen
+        if time.monotonic() - at > LOOK_SECONDS:
+            form = "\t".join(("#{pane_id}", "#{window_id}", "#{pane_pid}", "#{pane_dead}", f"#{{{_AGENT}}}"))
+            rows = [line.split("\t") for line in self._do("list-panes", "-a", "-F", form)]
+            found = {row[4]: Pane(row[0], row[1], int(row[2]), row[3] == "1") for row in rows if len(row) == _COLUMNS}
+            self._seen = (time.monotonic(), found)
+        return found.get(agent or "")
+
+
+def _window_name(spawn: Spawn) -> str:
+    return spawn.group if spawn.group and spawn.layout != WINDOWS else spawn.agent

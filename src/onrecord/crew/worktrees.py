@@ -1,0 +1,67 @@
+"""Where an agent works: a directory, or a git worktree of its own that is made when it is first needed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onrecord.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from onrecord.crew.team_file import Member, Team
+
+RUNTIME = "runtime"
+"""Where the runtime folder is, beside the team file, unless that says otherwise."""
+GIT_SECONDS = 120.0
+"""How long git may take to make a worktree."""
+
+
+def root_of(team: Team, here: str) -> Path:
+    """Where the team's relative places start: beside its file, or here where that is another machine's."""
+    return Path(here) if is_from_elsewhere(team) else Path(team.root)
+
+
+def is_from_elsewhere(team: Team) -> bool:
+    """Whether the team was formed on another machine: its file's directory is not here."""
+    return not Path(team.root).is_dir()
+
+
+def runtime_of(team: Team, here: str) -> Path:
+    """The runtime folder; a team from elsewhere has it in the usual place, whatever its record says."""
+    return root_of(team, here) / (RUNTIME if is_from_elsewhere(team) else team.runtime)
+
+
+def directory_of(team: Team, member: Member, here: str, folder: Path) -> str:
+    """The directory an agent works in."""
+    root = root_of(team, here)
+    if member.worktree:
+        return _worktree(root, folder / "worktrees" / member.id, f"{team.name}/{member.id}")
+    place = root / member.directory
+    if not place.is_dir():
+        raise InvalidInput(f"{member.id}: {place} is no directory", hint="make it, or name another one")
+    return str(place)
+
+
+def _worktree(root: Path, place: Path, branch: str) -> str:
+    """The worktree at this place; its branch is made if it is new, and gone on with if it is there."""
+    if (place / ".git").exists():
+        return str(place)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    known = _git(root, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").returncode == 0
+    made = _git(root, "worktree", "add", *([] if known else ["-b", branch]), str(place), *([branch] if known else []))
+    if made.returncode:
+        raise InvalidInput(
+            f"git made no worktree at {place}: {made.stderr.strip()[-300:]}", hint="a worktree needs a git repository"
+        )
+    return str(place)
+
+
+def _git(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            ["git", "-C", str(root), *words], capture_output=True, text=True, check=False, timeout=GIT_SECONDS,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as problem:
+        raise InvalidInput(f"git cannot be run: {problem}", hint="worktree = true needs git") from None

@@ -1,0 +1,1 @@
+"""Teams: formed, supervised, killed, resumed and ended."""
