@@ -105,7 +105,7 @@ def test_a_conversation_in_which_nothing_was_said_is_begun_anew(desk):
     terminal.keys("exit\n")
     assert terminal.end() == 0
     error = desk.error("resume", "fix", "--policy", "must", "-p", "go", code=10, kind="not_restored")
-    assert error["message"] == "not restored, because nothing was ever said in it"
+    assert error["message"] == "not restored, because no transcript of it was ever seen"
     assert desk.data("resume", "fix", "-p", "go", kind="resumption")["state"] == "fresh"
 
 

@@ -123,7 +123,8 @@ def test_a_whole_team_is_resumed_under_one_name_with_one_command(squad):
     assert squad.team("resume", SESSION, "--fresh", "new").wait(60) == 0, squad.told()
     how = {name: row["how"] for name, row in squad.rows().items()}
     assert how["lead"] == "resumed (verified)"
-    assert how["lost"].startswith("fresh (its transcript is gone"), how
+    # Whether its transcript was seen before everybody was killed is a matter of moments; it is told as it was.
+    assert how["lost"].startswith(("fresh (its transcript is gone", "fresh (no transcript of it was ever seen")), how
     assert how["new"] == "fresh (it begins anew)"
     prompts = squad.prompts()
     assert prompts.count("You are lead.") == 1, "T23: a resumed conversation is not told its first prompt again"

@@ -115,7 +115,7 @@ def plan(session: Session, agent: str, env: Mapping[str, str], here: str) -> Pla
     if not standing(session, of.name, link["id"]).position:
         never = place is None and not about.get("transcript")
         return drafted._replace(
-            lost="nothing was ever said in it" if never else f"{missing}, and the record has no copy"
+            lost="no transcript of it was ever seen" if never else f"{missing}, and the record has no copy"
         )
     if has_gaps(session, of.name, link["id"]):
         return drafted._replace(lost=f"{missing}, and the record's copy is not whole: some of it was erased")
