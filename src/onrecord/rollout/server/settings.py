@@ -38,6 +38,8 @@ CONNECT_SECONDS = 10.0
 """How long an engine may take to accept a connection."""
 IDLE_SECONDS = 2.0
 """How long an idle connection to an engine may be used again: engines close theirs after 5 s, even under a request."""
+RENEWALS_PER_LEASE = 3
+"""How often within the time of its lease a lane is renewed while its engine generates."""
 DRAIN_SECONDS = 30
 """How long a proxy that is asked to stop waits for turns under way."""
 
