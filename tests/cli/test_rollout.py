@@ -87,6 +87,16 @@ def test_options_say_how_samples_are_made(trained):
     assert told["samples"] == 2, "frozen as a sample per turn"
 
 
+def test_a_session_that_is_named_twice_is_exported_once(trained):
+    """By its name, again, and by its id: one session, one sample."""
+    file = trained.place / "samples.parquet"
+    trained.ok("rollout", "export", "task-1", "--to", str(file))
+    (row,) = pq.read_table(file).to_pylist()
+    names = ("task-1", "task-1", row["session"], "task-2")
+    told = trained.data("rollout", "export", *names, "--to", str(file), "--force", kind="rollout_export")
+    assert (told["sessions"], told["samples"]) == (2, 2)
+
+
 def test_a_session_that_is_no_rollout_is_named(trained):
     """What was named and has no samples is told with its reason; among all sessions it is passed over."""
     file = str(trained.place / "samples.npz")

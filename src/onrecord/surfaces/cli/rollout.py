@@ -44,8 +44,9 @@ def _export(call: Call, names: list[str]) -> int:
     if bool(names) == ("all" in call):
         raise UsageError("name sessions, or say --all", hint=call.verb.example)
     records = call.records(make=False)
-    heads = list(all_heads(records)) if "all" in call else [records.find(name) for name in names]
-    told = _Told(call, heads)
+    heads = all_heads(records) if "all" in call else map(records.find, names)
+    # A session that is named twice, or by its name and its id, is one session: a trainer must not see it twice.
+    told = _Told(call, list({head.session: head for head in heads}.values()))
     write_file(target, pieces(told.samples(), path.suffix), force="force" in call)
     return told.report(path)
 
