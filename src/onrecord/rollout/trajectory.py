@@ -334,7 +334,7 @@ class LinearTrajectory:
 
 def sequence(records: Sequence[Record], keep: int | None = None) -> array[int]:
     """The ids after these turns, all or the first `keep`."""
-    ids: array[int] = array("i", bytes(4 * max((record.length for record in records), default=0)))
+    ids: array[int] = array("i", (0,)) * max([record.length for record in records], default=0)
     with memoryview(ids) as room:
         for record in records:
             middle = record.keep + len(record.prompt)
