@@ -130,6 +130,13 @@ def test_the_log_tells_how_many_ids(trained):
     assert "i32le" not in told
 
 
+def test_the_sentence_counts_the_rollouts(trained):
+    """Among all sessions of a store, those that are no rollouts are not counted; told to be quiet, it says nothing."""
+    words = ("rollout", "export", "--all", "--to", str(trained.place / "samples.npz"), "--force")
+    assert " of 3 sessions, written to " in trained.ok(*words)
+    assert trained.ok(*words, "--quiet") == ""
+
+
 def test_an_existing_file_is_kept(trained):
     """A file that is there is replaced only with --force."""
     file = trained.place / "samples.npz"

@@ -89,7 +89,8 @@ class _Told:
             "file": str(path), "bytes": path.stat().st_size, "sessions": len(self._heads), "samples": self.count,
             "tokens": self.tokens, "statuses": self.statuses, "without": self.without,
         }  # fmt: skip
-        sentence = f"{self.count} samples, {self.tokens:,} tokens of {len(self._heads)} sessions, written to {path}"
+        sessions = len(self._heads) - len(self.without)
+        sentence = f"{self.count} samples, {self.tokens:,} tokens of {sessions} sessions, written to {path}"
         self._call.output.done("rollout_export", data, sentence)
         if not self._call.output.json and not self._call.output.quiet:
             self._call.output.table(
