@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 import onrecord
 from onrecord.rollout.recording import open_rollout
 from onrecord.rollout.turns import Request
+from onrecord.surfaces.cli.main import main
 from tests.cli.conftest import Command
 from tests.rollout.world import LETTERS, aborted, answer, assistant, user
 
@@ -135,6 +136,19 @@ def test_the_sentence_counts_the_rollouts(trained):
     words = ("rollout", "export", "--all", "--to", str(trained.place / "samples.npz"), "--force")
     assert " of 3 sessions, written to " in trained.ok(*words)
     assert trained.ok(*words, "--quiet") == ""
+
+
+def test_a_long_export_tells_how_far_it_is(trained, monkeypatch, capsys):
+    """Once somebody has to wait, stderr says how many sessions are done, of how many; told to be quiet, it does not."""
+    for name in ("PATIENCE_SECONDS", "_EVERY_SECONDS"):
+        monkeypatch.setattr(f"onrecord.surfaces.cli.prove.{name}", 0)
+    file = str(trained.place / "samples.npz")
+    words = ["rollout", "export", "task-1", "task-2", "--to", file, "--force", "--store", str(trained.store)]
+    monkeypatch.chdir(trained.project)
+    assert main(words) == 0
+    assert "sessions exported: 1 of 2 (50%)\nsessions exported: 2 of 2 (100%)\n" in capsys.readouterr().err
+    assert main([*words, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_an_existing_file_is_kept(trained):
