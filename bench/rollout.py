@@ -80,12 +80,20 @@ class Rendered:
         return Joint()
 
 
-def ours(turns: list[Turn], *, hand_out: bool) -> LinearTrajectory:
-    """Keep the turns; with `hand_out`, also put each prompt together as an engine gets it."""
+def parsed(turns: list[Turn]) -> list[Turn]:
+    """The same turns as a server gets them: each request has objects of its own."""
+    return [turn._replace(messages=json.loads(json.dumps(turn.messages))) for turn in turns]
+
+
+def ours(turns: list[Turn], *, hand_out: bool, at_hand: bool = True) -> LinearTrajectory:
+    """Keep the turns; with `hand_out`, also put each prompt together as an engine gets it.
+
+    With `at_hand`, requests go on from the stored messages themselves; else all of every request has to be compared.
+    """
     trajectory, tokenizer = LinearTrajectory(), Rendered()
     for turn in turns:
         tokenizer.ids = turn.suffix
-        messages = [*trajectory.messages, turn.messages[-1]] if turn is not turns[0] else turn.messages
+        messages = [*trajectory.messages, turn.messages[-1]] if at_hand and turn is not turns[0] else turn.messages
         prepared = trajectory.prepare(Request(messages), tokenizer)
         if hand_out:
             prepared.prompt_ids  # noqa: B018 - a property that does the work
@@ -125,6 +133,10 @@ def trajectories(_place: Path, *, quick: bool) -> list[Figure]:
     kept = best(lambda: ours(turns, hand_out=False), times)
     listed = best(lambda: lists(turns), 2)
     doubled = best(lambda: ours(twice, hand_out=False), times)
+    told, told_twice = parsed(turns), parsed(twice)
+    compared = best(lambda: ours(told, hand_out=True, at_hand=False), times)
+    compared_twice = best(lambda: ours(told_twice, hand_out=True, at_hand=False), times)
+    listed_twice = best(lambda: lists(told_twice), 1)
     records = mine.standing()
     per_turn = samples_of(theirs.records)
     _keep_memory()
@@ -141,6 +153,11 @@ def trajectories(_place: Path, *, quick: bool) -> list[Figure]:
         Figure(
             "rollout bookkeeping against lists, prompts handed out", listed / handed, "x", 20, at_least=True,
             detail=f"{about}: lists {listed * 1e3:.0f} ms, ours {handed * 1e3:.1f} ms ({kept * 1e3:.1f} without)",
+        ),
+        Figure(
+            "rollout bookkeeping against lists, requests parsed anew", listed / compared, "x",
+            detail=f"ours {compared * 1e3:.1f} ms; twice the turns {compared_twice / compared:.2f}x, "
+            f"then {listed_twice / compared_twice:.1f}x against lists: all that a request repeats is compared",
         ),
         Figure(
             "rollout assembly against pairwise merge by copying", copying / assembled, "x", 500, at_least=True,

@@ -39,3 +39,13 @@ def test_the_example_prints_what_its_readme_shows(name):
     shown = (EXAMPLES / name / "README.md").read_text(encoding="utf-8").partition("```text\n")[2].partition("```")[0]
     assert key_lines(done.stdout) == key_lines(shown)
     assert len(key_lines(shown)) > 15
+
+
+def test_rollouts_of_an_earlier_run_are_left_alone(tmp_path):
+    """The example of rollouts, told to keep its files where an earlier run kept its own, says so and touches nothing."""
+    (tmp_path / "rollouts.db").write_text("mine")
+    command = [sys.executable, EXAMPLES / "rollout" / "run.py", "--out", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "an earlier run; name another directory" in done.stderr
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]

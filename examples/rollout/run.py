@@ -26,6 +26,7 @@ from examples.rollout.tokenizer import make
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
 SYSTEM = {"role": "system", "content": "You are a careful assistant. You have a tool that adds two numbers. Use it."}
 RETRIES = 2
+STORE = "rollouts.db"
 
 
 class Agent:
@@ -75,7 +76,7 @@ def hit(upstream: Server, generations: int) -> None:
 
 def roll_out(place: Path, tokenizer: Path, upstream: Server) -> None:
     """Four rollouts, and what happens to each."""
-    store, log = place / "rollouts.db", place / "proxy.log"
+    store, log = place / STORE, place / "proxy.log"
     with proxy(store, upstream.url, tokenizer, "--retries", str(RETRIES), log=log) as first:
         calm = Agent(first.url, "calm")
         ask(calm, first.url, "What is 17 plus 25?")
@@ -109,7 +110,7 @@ def samples_of(place: Path) -> list[dict[str, Any]]:
     import pyarrow.parquet  # type: ignore[import-untyped]  # it ships no types
 
     target = place / "samples.parquet"
-    command = ["rollout", "export", "--all", "--to", str(target), "--force", "--store", str(place / "rollouts.db")]
+    command = ["rollout", "export", "--all", "--to", str(target), "--force", "--store", str(place / STORE)]
     subprocess.run([sys.executable, "-m", "onrecord", *command], check=True, stdout=subprocess.DEVNULL)
     rows: list[dict[str, Any]] = pyarrow.parquet.read_table(target).to_pylist()
     return rows
@@ -142,6 +143,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, help="keep store, samples and plot in this directory")
     chosen = parser.parse_args()
+    if chosen.out and (chosen.out / STORE).exists():
+        parser.error(f"{chosen.out} has the rollouts of an earlier run; name another directory")
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="onrecord-rollout-", ignore_cleanup_errors=True) as temporary:
         place = chosen.out or Path(temporary)

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 import onrecord
 from onrecord.rollout.recording import open_rollout
 from onrecord.rollout.turns import Request
+from onrecord.surfaces.cli.main import main
 from tests.cli.conftest import Command
 from tests.rollout.world import LETTERS, aborted, answer, assistant, user
 
@@ -87,6 +88,16 @@ def test_options_say_how_samples_are_made(trained):
     assert told["samples"] == 2, "frozen as a sample per turn"
 
 
+def test_a_session_that_is_named_twice_is_exported_once(trained):
+    """By its name, again, and by its id: one session, one sample."""
+    file = trained.place / "samples.parquet"
+    trained.ok("rollout", "export", "task-1", "--to", str(file))
+    (row,) = pq.read_table(file).to_pylist()
+    names = ("task-1", "task-1", row["session"], "task-2")
+    told = trained.data("rollout", "export", *names, "--to", str(file), "--force", kind="rollout_export")
+    assert (told["sessions"], told["samples"]) == (2, 2)
+
+
 def test_a_session_that_is_no_rollout_is_named(trained):
     """What was named and has no samples is told with its reason; among all sessions it is passed over."""
     file = str(trained.place / "samples.npz")
@@ -118,6 +129,26 @@ def test_the_log_tells_how_many_ids(trained):
     told = trained.ok("log", "task-2", "--kind", "tokens.recorded")
     assert told.splitlines()[-1].endswith("output: 4 ids, abort")
     assert "i32le" not in told
+
+
+def test_the_sentence_counts_the_rollouts(trained):
+    """Among all sessions of a store, those that are no rollouts are not counted; told to be quiet, it says nothing."""
+    words = ("rollout", "export", "--all", "--to", str(trained.place / "samples.npz"), "--force")
+    assert " of 3 sessions, written to " in trained.ok(*words)
+    assert trained.ok(*words, "--quiet") == ""
+
+
+def test_a_long_export_tells_how_far_it_is(trained, monkeypatch, capsys):
+    """Once somebody has to wait, stderr says how many sessions are done, of how many; told to be quiet, it does not."""
+    for name in ("PATIENCE_SECONDS", "_EVERY_SECONDS"):
+        monkeypatch.setattr(f"onrecord.surfaces.cli.prove.{name}", 0)
+    file = str(trained.place / "samples.npz")
+    words = ["rollout", "export", "task-1", "task-2", "--to", file, "--force", "--store", str(trained.store)]
+    monkeypatch.chdir(trained.project)
+    assert main(words) == 0
+    assert "sessions exported: 1 of 2 (50%)\nsessions exported: 2 of 2 (100%)\n" in capsys.readouterr().err
+    assert main([*words, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_an_existing_file_is_kept(trained):

@@ -61,6 +61,14 @@ class Policy(NamedTuple):
     max_trim_tokens: int = 0
     """How many trailing ids on record a new sequence may replace, where a template renders the end of a turn anew."""
 
+    def checked(self) -> Policy:
+        """This policy if it is within bounds."""
+        if not 0 <= self.max_rollback <= ROLLBACK_LIMIT:
+            raise InvalidInput(f"max_rollback is 0 to {ROLLBACK_LIMIT}, not {self.max_rollback}")
+        if not 0 <= self.max_trim_tokens <= TRIM_LIMIT:
+            raise InvalidInput(f"max_trim_tokens is 0 to {TRIM_LIMIT}, not {self.max_trim_tokens}")
+        return self
+
 
 @dataclass(slots=True)
 class Prepared:
@@ -98,11 +106,7 @@ class LinearTrajectory:
     """Messages, committed turns and the provisional tail of one lane."""
 
     def __init__(self, policy: Policy | None = None) -> None:
-        self.policy = policy = policy or Policy()
-        if not 0 <= policy.max_rollback <= ROLLBACK_LIMIT:
-            raise InvalidInput(f"max_rollback is 0 to {ROLLBACK_LIMIT}, not {policy.max_rollback}")
-        if not 0 <= policy.max_trim_tokens <= TRIM_LIMIT:
-            raise InvalidInput(f"max_trim_tokens is 0 to {TRIM_LIMIT}, not {policy.max_trim_tokens}")
+        self.policy = (policy or Policy()).checked()
         self.messages: list[dict[str, Any]] = []
         self.version = 0
         self.provisional: Record | None = None
@@ -112,7 +116,7 @@ class LinearTrajectory:
         self._committed: list[Record] = []
         self._anchors: list[int] = []
         self._answer: str | None = None
-        self._matching = Matching(policy.matcher)
+        self._matching = Matching(self.policy.matcher)
 
     # What it is
 
@@ -330,7 +334,7 @@ class LinearTrajectory:
 
 def sequence(records: Sequence[Record], keep: int | None = None) -> array[int]:
     """The ids after these turns, all or the first `keep`."""
-    ids: array[int] = array("i", bytes(4 * max((record.length for record in records), default=0)))
+    ids: array[int] = array("i", (0,)) * max([record.length for record in records], default=0)
     with memoryview(ids) as room:
         for record in records:
             middle = record.keep + len(record.prompt)

@@ -110,11 +110,11 @@ class Record:
     message: dict[str, Any] | None = None
     response_id: str = ""
     side_payloads: dict[str, Any] = field(default_factory=dict)
+    length: int = field(init=False, compare=False, repr=False)
+    """How many ids the sequence has with this turn. Asked for every turn whenever ids are put together."""
 
-    @property
-    def length(self) -> int:
-        """How many ids the sequence has with this turn."""
-        return self.keep + len(self.prompt) + len(self.output)
+    def __post_init__(self) -> None:
+        self.length = self.keep + len(self.prompt) + len(self.output)
 
 
 def integers(values: Sequence[int], what: str) -> array[int]:

@@ -165,6 +165,20 @@ def test_a_takeover_during_a_turn_is_a_conflict(start, engine, at_once):
     assert engine.prompts()[0] == engine.prompts()[1]
 
 
+def test_a_long_generation_keeps_the_lane(start, engine, at_once):
+    """A proxy that waits for its engine renews the lane: on another machine, too, the turn is seen to be alive."""
+    proxy = start(lease_seconds=1)
+    session = proxy.new()
+    engine.script.append(waits(says("Fine.")))
+    asked = at_once(proxy.chat, session, [USER])
+    assert engine.arrived.acquire(timeout=20)
+    (lease,) = proxy.records.store.leases(session)
+    until(lambda: proxy.records.store.leases(session)[0].until > lease.until + 1_000_000)
+    engine.go_on.set()
+    assert message_of(asked.result())["content"] == "Fine."
+    assert proxy.records.store.leases(session)[0].epoch == lease.epoch
+
+
 def test_a_proxy_that_stops_gives_its_sessions_back(start, engine, at_once):
     """Turns under way come to their end when a proxy stops, and another proxy goes on at once."""
     here, there = start(), start()

@@ -119,7 +119,7 @@ def test_a_token_comes_from_a_file_or_the_environment(serve, tmp_path):
 
 
 def test_what_cannot_start_says_why(tokenizer_place, tmp_path):
-    """A missing or wrong setting ends with the usage status, one sentence and a hint; nothing is made."""
+    """A missing or wrong setting ends with the usage status and a sentence that says which; no store is made."""
     store = str(tmp_path / "new.db")
     known = ("--upstream", "http://127.0.0.1:1", "--tokenizer", str(tokenizer_place), "--store", store)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -134,12 +134,21 @@ def test_what_cannot_start_says_why(tokenizer_place, tmp_path):
             ((*known, "--abort-policy", "hope"), "abort-policy"),
             ((*known, "--token-file", str(tmp_path / "empty")), "holds no token"),
             ((*known, "--upstream", "127.0.0.1:1"), "is no URL of an engine"),
+            ((*known, "--upstream", "http://"), "is no URL of an engine"),
+            ((*known, "--port", "65536"), "a port is 0 to 65535"),
+            ((*known, "--timeout", "0"), "--timeout is a number of seconds above 0"),
+            ((*known, "--lease-seconds", "0"), "--lease-seconds is a number of seconds above 0"),
+            ((*known, "--max-rollback", "9"), "max_rollback is 0 to 8"),
+            ((*known, "--max-trim-tokens", "65"), "max_trim_tokens is 0 to 64"),
             ((*known, "extra"), "extra"),
         ):
             done = run(*words, ONRECORD_ROLLOUT_TOKEN="")
             assert (done.returncode, done.stdout) == (2, ""), done.stderr
             assert part in done.stderr
             assert "Traceback" not in done.stderr
+            assert not (tmp_path / "new.db").exists()
+            if part.endswith("is missing"):
+                assert "hint: onrecord rollout serve --upstream" in done.stderr
 
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn", "httpx", "prometheus_client", "tokenizers", "jinja2"])

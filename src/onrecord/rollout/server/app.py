@@ -82,7 +82,7 @@ class Proxy:
     def __init__(self, records: Records, tokenizer: Tokenizer, settings: Settings, policy: Policy) -> None:
         self.records = records
         self.settings = settings.checked()
-        self.policy = policy
+        self.policy = policy.checked()
         self.metrics = Metrics()
         self.upstream = Upstream(settings)
         self.chat = Chat(settings, self.upstream, self.metrics, records.clock)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onrecord.aio import settled
-from onrecord.errors import BadReply, InvalidInput, TokenMismatch, TurnAborted, UpstreamFailed
+from onrecord.errors import BadReply, InvalidInput, OnrecordError, TokenMismatch, TurnAborted, UpstreamFailed
 from onrecord.rollout.engines import joined, read_reply, token_limit, upstream_request
 from onrecord.rollout.server.answers import answer_text
 from onrecord.rollout.server.settings import (
     CONTINUE,
     PASS,
+    RENEWALS_PER_LEASE,
     RETRY_PAUSE_LIMIT_SECONDS,
     STEPS_AT_ONCE,
     UNAVAILABLE,
@@ -23,7 +25,7 @@ from onrecord.rollout.server.upstream import Refusal, Upstream
 from onrecord.rollout.turns import ABORT, ERROR, LENGTH, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from onrecord.rollout.server.live import Begun, Live
     from onrecord.rollout.server.metrics import Metrics
@@ -68,7 +70,8 @@ class Chat:
     async def _asked(self, live: Live, begun: Begun, request: dict[str, Any]) -> Reply | Refusal:
         """What the engine makes of the turn; whatever goes wrong is on record before it is told."""
         try:
-            reply = await self._generated(begun, request)
+            async with self._lane_kept(live):
+                reply = await self._generated(begun, request)
             if isinstance(reply, Refusal):
                 why = f"the engine answered {reply.status}"
                 await self._recorded("fail", partial(live.withdraw, begun.intent, why))
@@ -78,6 +81,23 @@ class Chat:
             await self._failed(live, begun, problem.message)
             raise
         return reply
+
+    @asynccontextmanager
+    async def _lane_kept(self, live: Live) -> AsyncIterator[None]:
+        """Keep the lane meanwhile: a generation that takes longer than the lease is no silence."""
+        seconds = self.settings.lease_seconds
+
+        async def keep() -> None:
+            while True:
+                await asyncio.sleep(seconds / RENEWALS_PER_LEASE)
+                with suppress(OnrecordError):  # a lane that is lost is told by the step that ends the turn
+                    await settled(partial(live.renew, seconds))
+
+        keeper = asyncio.get_running_loop().create_task(keep())
+        try:
+            yield
+        finally:
+            keeper.cancel()
 
     async def _generated(self, begun: Begun, request: dict[str, Any]) -> Reply | Refusal:
         prompt = begun.prompt_ids

@@ -102,6 +102,11 @@ class Live:
         with self._lock:
             self.rollout.withdraw(intent, reason)
 
+    def renew(self, seconds: float) -> None:
+        """Keep the lane for so long from now on."""
+        with self._lock:
+            self.rollout.renew(seconds)
+
     def describe(self, *, tokens: bool) -> dict[str, Any]:
         """What is on record, for whoever asks."""
         with self._lock:

@@ -11,15 +11,11 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from onrecord.errors import InvalidInput
-from onrecord.rollout.server.app import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from onrecord.rollout.server.settings import Settings
-    from onrecord.rollout.trajectory import Policy
-    from onrecord.rollout.turns import Tokenizer
-    from onrecord.session.records import Records
+    from onrecord.rollout.server.app import Proxy
 
 BACKLOG = 2_048
 """How many clients may wait to be accepted."""
@@ -35,12 +31,9 @@ class _Server(uvicorn.Server):
         yield
 
 
-def serve(
-    records: Records, tokenizer: Tokenizer, settings: Settings, policy: Policy, announce: Callable[[str], None]
-) -> None:
+def serve(proxy: Proxy, listener: socket.socket, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or Ctrl-C; a second Ctrl-C does not wait for turns under way."""
-    proxy = Proxy(records, tokenizer, settings, policy)
-    listener = listen(settings.host, settings.port)
+    settings = proxy.settings
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     url = f"http://{host}:{listener.getsockname()[1]}"
     config = uvicorn.Config(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from onrecord.errors import InvalidInput
 from onrecord.log.store import LEASE_SECONDS
@@ -13,6 +14,7 @@ ABORT_POLICIES = (RETRY, CONTINUE, PASS, UNAVAILABLE)
 """What becomes of an aborted turn: asked again, gone on with, handed to the client, or answered with 503."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 DEFAULT_PORT = 8700
+PORT_LIMIT = 65_535
 BODY_LIMIT = 32 * 1024 * 1024
 """The largest body of a request, in bytes."""
 REPLY_LIMIT = 64 * 1024 * 1024
@@ -36,6 +38,8 @@ CONNECT_SECONDS = 10.0
 """How long an engine may take to accept a connection."""
 IDLE_SECONDS = 2.0
 """How long an idle connection to an engine may be used again: engines close theirs after 5 s, even under a request."""
+RENEWALS_PER_LEASE = 3
+"""How often within the time of its lease a lane is renewed while its engine generates."""
 DRAIN_SECONDS = 30
 """How long a proxy that is asked to stop waits for turns under way."""
 
@@ -67,7 +71,7 @@ class Settings(NamedTuple):
 
     def checked(self) -> Settings:
         """These settings if they go together."""
-        if not self.upstream.startswith(("http://", "https://")):
+        if not _is_url(self.upstream):
             raise InvalidInput(f"{self.upstream!r} is no URL of an engine", hint="--upstream http://127.0.0.1:30000")
         if self.dialect not in DIALECTS:
             raise InvalidInput(f"no engine speaks {self.dialect!r} here", hint=" or ".join(DIALECTS))
@@ -75,9 +79,23 @@ class Settings(NamedTuple):
             raise InvalidInput(f"{self.abort_policy!r} is no abort policy", hint=", ".join(ABORT_POLICIES))
         if not self.is_local and not self.token:
             raise InvalidInput(
-                f"whoever reaches {self.host} could read and write rollouts", hint="bound elsewhere it needs a token"
+                f"whoever reaches {self.host} could read and write rollouts",
+                hint="bound elsewhere it needs a token: --token-file FILE",
             )
+        if not 0 <= self.port <= PORT_LIMIT:
+            raise InvalidInput(f"a port is 0 to {PORT_LIMIT}, not {self.port}", hint="--port 0 takes a free one")
         for name, least in (("retries", 0), ("body_limit", 1), ("turns_limit", 1), ("memory_sessions", 1)):
             if getattr(self, name) < least:
                 raise InvalidInput(f"{name} is at least {least}, not {getattr(self, name)}")
+        for name, seconds in (("timeout", self.upstream_seconds), ("lease-seconds", self.lease_seconds)):
+            if not seconds > 0:
+                raise InvalidInput(f"--{name} is a number of seconds above 0, not {seconds:g}")
         return self
+
+
+def _is_url(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        return url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
+    except ValueError:
+        return False

@@ -59,7 +59,8 @@ class Output:
         if self.json:
             self.envelope(kind, data)
         elif self.quiet:
-            self.line(str(data.get("position", "")))
+            if "position" in data:  # what wrote a file, or nothing, has none
+                self.line(str(data["position"]))
         else:
             self.line(sentence)
         return 0

@@ -79,11 +79,13 @@ def need(call: Call, words: list[str], *names: str) -> list[str]:
     return words
 
 
-def option(call: Call, name: str) -> str:
-    """The value of an option an action cannot do without."""
+def option(call: Call, name: str, example: str = "") -> str:
+    """The value of an option an action cannot do without; `example` where the verb's own is of another action."""
     value = call.get(name)
     if value is None:
-        raise UsageError(f"--{name} is missing: onrecord {call.verb.name} {call.words[0]}", hint=call.verb.example)
+        raise UsageError(
+            f"--{name} is missing: onrecord {call.verb.name} {call.words[0]}", hint=example or call.verb.example
+        )
     return value
 
 

@@ -44,8 +44,9 @@ def _export(call: Call, names: list[str]) -> int:
     if bool(names) == ("all" in call):
         raise UsageError("name sessions, or say --all", hint=call.verb.example)
     records = call.records(make=False)
-    heads = list(all_heads(records)) if "all" in call else [records.find(name) for name in names]
-    told = _Told(call, heads)
+    heads = all_heads(records) if "all" in call else map(records.find, names)
+    # A session that is named twice, or by its name and its id, is one session: a trainer must not see it twice.
+    told = _Told(call, list({head.session: head for head in heads}.values()))
     write_file(target, pieces(told.samples(), path.suffix), force="force" in call)
     return told.report(path)
 
@@ -88,7 +89,8 @@ class _Told:
             "file": str(path), "bytes": path.stat().st_size, "sessions": len(self._heads), "samples": self.count,
             "tokens": self.tokens, "statuses": self.statuses, "without": self.without,
         }  # fmt: skip
-        sentence = f"{self.count} samples, {self.tokens:,} tokens of {len(self._heads)} sessions, written to {path}"
+        sessions = len(self._heads) - len(self.without)
+        sentence = f"{self.count} samples, {self.tokens:,} tokens of {sessions} sessions, written to {path}"
         self._call.output.done("rollout_export", data, sentence)
         if not self._call.output.json and not self._call.output.quiet:
             self._call.output.table(

@@ -17,23 +17,25 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.call import Call
 
 TOKEN_VARIABLE = "ONRECORD_ROLLOUT_TOKEN"
+EXAMPLE = "onrecord rollout serve --upstream http://127.0.0.1:30000 --tokenizer models/policy"
 
 
 def serve(call: Call, words: list[str]) -> int:
     """Serve until told to stop."""
     need(call, words)
-    upstream, place = option(call, "upstream"), option(call, "tokenizer")
+    upstream, place = (option(call, name, EXAMPLE) for name in ("upstream", "tokenizer"))
     try:
+        from onrecord.rollout.server.app import Proxy
         from onrecord.rollout.server.loading import load_tokenizer
+        from onrecord.rollout.server.serving import listen
         from onrecord.rollout.server.serving import serve as run
     except ImportError as missing:
         raise InvalidInput(
             f"the recording proxy needs a package that is not installed: {missing.name}",
             hint='pip install "onrecord[rollout]"',
         ) from None
-    settings, policy = _settings(call, upstream).checked(), _policy(call)
+    settings, policy = _settings(call, upstream).checked(), _policy(call).checked()
     tokenizer = load_tokenizer(place)
-    records = call.records()
 
     def announce(url: str) -> None:
         if call.output.json:
@@ -45,7 +47,8 @@ def serve(call: Call, words: list[str]) -> int:
             )
         sys.stdout.flush()
 
-    run(records, tokenizer, settings, policy, announce)
+    with listen(settings.host, settings.port) as listener:  # before a store is made that nobody would serve
+        run(Proxy(call.records(), tokenizer, settings, policy), listener, announce)
     call.output.note("stopped; every session goes on where it is")
     return OK
 
@@ -89,5 +92,5 @@ def _token(call: Call) -> str | None:
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidInput(f"the token cannot be read: {problem}") from None
     if not token:
-        raise InvalidInput(f"{place} holds no token")
+        raise InvalidInput(f"{place} holds no token", hint="write one line into it that only its clients know")
     return token
