@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cli.conftest import Command, bytecode
-from tests.postgres.servers import APP, OWNER, Stores, running
+from tests.postgres.servers import APP, OWNER, Stores, free_port, running
 
 __all__ = ["bytecode"]
 
@@ -20,8 +20,8 @@ def as_app(command: Command, bytecode) -> Command:
 
 def test_a_store_is_made_looked_at_and_used(admin, bytecode):
     """`store init` makes roles, tables and policies; then the app role works, and making it again changes nothing."""
-    error = admin.error("list", code=1, kind="store_error")
-    assert "store init" in error["hint"]
+    for words in (["list"], ["open", "work"], ["store", "status"], ["store", "migrate"]):
+        assert "store init" in admin.error(*words, code=3, kind="not_initialised")["hint"]
     made = admin.data("store", "init", admin.url, kind="store")
     assert (made["state"], made["owner"], made["app"]) == ("initialised", "onrecord_owner", APP)
     assert admin.data("store", "init", kind="store")["state"] == "already_initialised"
@@ -34,6 +34,22 @@ def test_a_store_is_made_looked_at_and_used(admin, bytecode):
     assert app.ok("gate", "--tool", "Edit", "--path", "x.py") == "allow\n"
     assert app.ok("search", "try").startswith("work")
     assert app.run("list", env={"ONRECORD_TENANT": "other"}).out == ""
+
+
+@pytest.mark.parametrize("wrong", ["password", "database", "server"])
+def test_who_cannot_get_in_is_told_why(admin, postgres, tmp_path, bytecode, wrong):
+    """A wrong password, a database that is not there, a server that is down: one error, the server's words, what to check."""
+    url, said = {
+        "password": (f"postgresql://{APP}:hush@127.0.0.1:{postgres.server.port}/postgres", "authentication failed"),
+        "database": (admin.url.replace("/store", "/no-store"), "does not exist"),
+        "server": (f"postgresql://{APP}:hush@127.0.0.1:{free_port()}/postgres", "refused"),
+    }[wrong]
+    outside = Command(tmp_path, bytecode, url=url)
+    for action in ("init", "migrate", "status"):
+        error = outside.error("store", action, code=7, kind="store_busy")
+        assert said in error["message"]
+        assert "hush" not in error["message"]
+        assert "password" in error["hint"]
 
 
 def test_roles_may_have_other_names(admin):
