@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("full" if config.getoption("--full") else "ci")
-    config.addinivalue_line("markers", "every_store: run on PostgreSQL too")
+    config.addinivalue_line("markers", "every_store: run on PostgreSQL too, not only with --full")
     config.addinivalue_line("markers", "on_file: about a store in a file, whatever `every_store` says")
     config.pluginmanager.register(NoSilentSkips(), "no-silent-skips")
 

@@ -22,7 +22,7 @@
     ├── DamagedLog · DamagedBundle
     ├── TokenizationFailed · BadReply · UpstreamFailed · TurnAborted · ProxyBusy
     └── StoreError
-        ├── StoreBusy · StoreFull · StoreReadOnly
+        ├── NoStore · StoreBusy · StoreFull · StoreReadOnly
         └── StoreTooNew · StoreCorrupt · StoreUnsafe · OutcomeUnknown
 
 The first line of a message is a sentence a person can act on. `hint` names the next step, `code` is stable for
@@ -322,6 +322,13 @@ class StoreError(OnrecordError):
     """The store could not do its work."""
 
     code = "store_error"
+
+
+class NoStore(StoreError):
+    """Nobody has made a store in this database yet."""
+
+    code = "not_initialised"
+    hint = "onrecord store init URL makes one, as a role that may create roles"
 
 
 class StoreBusy(StoreError):

@@ -1,7 +1,8 @@
 """The command as a user runs it: the installed script, in a process of its own, on a store of its own.
 
-What is marked `every_store` runs on a store in a file and on one in PostgreSQL, unless it is marked `on_file` too: then it
-is about the file. A command on PostgreSQL takes several times as long to start, so not every module is marked.
+What is marked `every_store` runs on a store in a file and on one in PostgreSQL, with `--full` every test does, unless it is
+marked `on_file`: then it is about the file. A command on PostgreSQL takes several times as long to start, so not every module is
+marked.
 """
 
 import json
@@ -127,7 +128,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     find = metafunc.definition.get_closest_marker
     if "store_kind" in metafunc.fixturenames:
         # Every test says which: a fixture of the whole run that only some tests vary stays as the last one left it.
-        kinds = ["sqlite", "postgres"] if find("every_store") and not find("on_file") else ["sqlite"]
+        everywhere = find("every_store") or metafunc.config.getoption("--full")
+        kinds = ["sqlite", "postgres"] if everywhere and not find("on_file") else ["sqlite"]
         metafunc.parametrize("store_kind", kinds, indirect=True, scope="session")
 
 

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.on_file  # a driver has its own taste in modules
+
 HEAVY = {
     "argparse", "asyncio", "dataclasses", "datetime", "inspect", "logging", "pathlib", "rich", "shutil", "subprocess",
     "tempfile", "tomllib", "traceback", "urllib.parse", "zstandard",

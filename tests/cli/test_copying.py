@@ -15,6 +15,8 @@ from onrecord.session.copying import COPY_PAGE
 from tests.cli.conftest import PATIENCE
 from tests.stores import SHARED, url_of
 
+pytestmark = pytest.mark.every_store
+
 PAGES = 12
 
 SLOW_COPY = """
@@ -89,14 +91,14 @@ def test_all_sessions_are_copied_and_what_is_refused_is_named(crowd, command):
     """Everything is copied; a session whose name is taken is named with its reason, and the others arrive: status 8."""
     target = str(command.place / "target.db")
     command.ok("open", "other", "--store", target, "--project", str(crowd.project))
-    data = json.loads(command.run("copy", str(crowd.store), target, "--json").out)["data"]
+    data = json.loads(command.run("copy", crowd.url, target, "--json").out)["data"]
     assert {one["name"]: one["state"] for one in data["sessions"]} == dict.fromkeys(
         ("fix-invite-403", "ended", "paused"), "copied"
     )
     (refused,) = data["refused"]
     assert (refused["name"], refused["kind"]) == ("other", "name_taken")
     assert refused["hint"]
-    plain = command.run("copy", str(crowd.store), target)
+    plain = command.run("copy", crowd.url, target)
     assert plain.code == 8
     assert "already there\tpaused" in plain.out
     assert "other was not copied" in plain.err
@@ -105,7 +107,7 @@ def test_all_sessions_are_copied_and_what_is_refused_is_named(crowd, command):
 def test_one_session_is_copied_alone_and_refusals_are_errors(crowd, command):
     """--session copies one, --as under another name; a clash, a missing store and a contradiction are errors."""
     target = str(command.place / "target.db")
-    words = ("copy", str(crowd.store), target, "--project", str(crowd.project))
+    words = ("copy", crowd.url, target, "--project", str(crowd.project))
     data = command.data(*words, "--session", "other", kind="copy")
     assert [one["name"] for one in data["sessions"]] == ["other"]
     again = command.data(*words, "-s", "other", kind="copy")
@@ -120,6 +122,7 @@ def test_one_session_is_copied_alone_and_refusals_are_errors(crowd, command):
     command.error(*words, "-s", "nobody", code=4, kind="session_not_found")
 
 
+@pytest.mark.on_file
 def test_a_damaged_store_is_not_copied(working, command):
     """A source that was changed with another program is refused, and nothing of it arrives."""
     damaged = apsw.Connection(str(working.store))
@@ -130,6 +133,7 @@ def test_a_damaged_store_is_not_copied(working, command):
     assert command.data("list", "--all", "--store", target, kind="sessions") == []
 
 
+@pytest.mark.on_file  # the store is the one that `kind` says, not the command's
 @pytest.mark.parametrize("kind", SHARED)
 def test_followers_see_what_many_processes_write(kind, request, tmp_path, command):
     """B07: two followers, four writer processes: both see every event once and in order; Ctrl-C ends with 130."""

@@ -3,7 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
 from onrecord.stores.sqlite.connection import SCHEMA_VERSION
+
+pytestmark = pytest.mark.on_file  # what it says of PostgreSQL is in tests/postgres/test_command.py
 
 
 def checks(command, *words, code=0):

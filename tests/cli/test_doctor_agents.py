@@ -4,9 +4,12 @@ import json
 import os
 import time
 
+import pytest
+
 from onrecord.surfaces.cli.doctor_agents import CONVERSATIONS_SHOWN
 from tests.cli.test_doctor import checks
 
+pytestmark = pytest.mark.on_file  # the server of the tests is not durable, and the doctor would say so
 CONVERSATION = "aaaaaaaa-0000-4000-8000-0000000000ad"
 
 

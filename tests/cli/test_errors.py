@@ -11,6 +11,8 @@ import onrecord.errors
 from onrecord.errors import OnrecordError
 from onrecord.surfaces.cli import exits
 
+pytestmark = pytest.mark.every_store
+
 
 def tree(kind):
     yield kind
@@ -33,6 +35,7 @@ def test_retryable_errors_are_busy():
             assert (exits.BY_ERROR[kind.code] == exits.BUSY) is kind.retryable, kind
 
 
+@pytest.mark.on_file
 @pytest.mark.parametrize(
     "words",
     [["show"], ["log", "x"], ["verify"], ["decide", "x"], ["pause", "x"], ["search", "x"], ["export", "x"],
@@ -105,6 +108,7 @@ def test_a_lane_held_by_another_process_is_busy(working):
         holder.kill()
 
 
+@pytest.mark.on_file
 def test_a_newer_store_is_a_version_mismatch(working):
     """A store of a newer version is refused with 6 and the advice to upgrade."""
     subprocess.run(
@@ -115,6 +119,7 @@ def test_a_newer_store_is_a_version_mismatch(working):
     assert "upgrade" in working.error("list", code=6, kind="store_too_new")["hint"]
 
 
+@pytest.mark.on_file
 def test_a_file_that_is_no_store_is_damaged(command):
     """Something else under the store's name is reported with 5 and left as it is."""
     command.store.parent.mkdir(mode=0o700)
@@ -125,6 +130,7 @@ def test_a_file_that_is_no_store_is_damaged(command):
     assert command.store.read_bytes() == before
 
 
+@pytest.mark.on_file
 def test_damage_is_found_by_verify(working):
     """A changed payload makes `verify` exit with 1 and name position and cause."""
     change = "import apsw, sys; c = apsw.Connection(sys.argv[1]); c.execute(sys.argv[2])"
@@ -162,6 +168,7 @@ def test_a_bad_settings_file_is_named(working):
     assert str(settings) in working.error("list", code=2, kind="invalid_input", env=env)["message"]
 
 
+@pytest.mark.on_file
 @pytest.mark.skipif(os.geteuid() == 0, reason="cannot run here: root may write everywhere")
 def test_a_read_only_place_is_named(command):
     """A store that cannot be made is an error with a hint, not a traceback."""
@@ -172,4 +179,4 @@ def test_a_read_only_place_is_named(command):
 def test_options_may_come_first(working):
     """`onrecord --json list` is `onrecord list --json`, and --store may come before the verb."""
     assert json.loads(working.ok("--json", "list")) == json.loads(working.ok("list", "--json"))
-    assert working.ok("--store", str(working.store), "list") == working.ok("list")
+    assert working.ok("--store", working.url, "list") == working.ok("list")

@@ -14,7 +14,7 @@ from onrecord.surfaces.cli import main, prove
 def here(working, monkeypatch):
     """The tests' own process, set up as a command would find it."""
     monkeypatch.chdir(working.project)
-    monkeypatch.setenv("ONRECORD_STORE", str(working.store))
+    monkeypatch.setenv("ONRECORD_STORE", working.url)
     monkeypatch.delenv("ONRECORD_SESSION", raising=False)
     return working
 

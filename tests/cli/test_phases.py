@@ -178,6 +178,7 @@ def test_a_lost_state_md_is_rendered_again(work):
     assert work.command.ok("state-file", "path").strip() == str(work.file)
 
 
+@pytest.mark.on_file
 def test_stealth_keeps_the_repository_clean(command):
     """With --stealth neither STATE.md nor NOTE.md is written into the project; they live beside the store."""
     data = command.data("open", "quiet", "--profile", "bugfix", "--stealth", kind="session")

@@ -21,7 +21,7 @@ from tests.rollout.world import LETTERS, aborted, answer, assistant, user
 @pytest.fixture
 def trained(working: Command) -> Command:
     """A store with a rollout of two turns, one that was aborted, one that is frozen, and a session that is no rollout."""
-    with onrecord.connect(str(working.store), project=str(working.project)) as records:
+    with onrecord.connect(working.url, project=str(working.project)) as records:
         for name in ("task-1", "task-2", "task-3"):
             with open_rollout(records, name).session as session:
                 rollout = open_rollout(records, name, takeover=True)

@@ -52,8 +52,12 @@ class Pair:
         self.standby.start(wait=False)
         self._until("streaming", "SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'")
         if self.synchronous:
-            self._set_synchronous(_STANDBY)
-            self._until("synchronous", "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'")
+            self.wait_for_standby()
+
+    def wait_for_standby(self) -> None:
+        """From here on commits wait for the standby."""
+        self._set_synchronous(_STANDBY)
+        self._until("synchronous", "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'")
 
     def kill_primary(self) -> None:
         """As a machine dies: the server and every process of it, at once."""

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from onrecord.errors import IdReused, InvalidInput, LeaseLost, LogMoved, OutcomeUnknown, StoreBusy
+from onrecord.errors import IdReused, InvalidInput, LeaseLost, LogMoved, OnrecordError, OutcomeUnknown, StoreBusy
 from onrecord.stores.postgres import PostgresStore, connections
 from onrecord.stores.postgres.append import Attempt
 from onrecord.stores.postgres.connections import Connection, Connections
@@ -250,6 +250,41 @@ def test_no_server_default_weakens_a_commit(postgres):
             postgres.server.execute(f"ALTER ROLE {APP} RESET synchronous_commit")
         assert store.describe()["synchronous_commit"] == in_force
         store.close()
+
+
+RAISES_ONCE = """
+CREATE OR REPLACE FUNCTION public.raise_once() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF nextval('public.tries') = 1 THEN RAISE EXCEPTION 'once' USING ERRCODE = '{state}'; END IF;
+    RETURN NEW;
+END $$
+"""
+"""A sequence goes on although the transaction is rolled back: so it is raised once."""
+
+
+def test_what_may_pass_is_tried_again_with_the_same_id(postgres, make_bench):
+    """Every SQLSTATE that goes away by itself costs a try and no more; another one is an error, and nothing is written."""
+    url = postgres.fresh_database()
+    database = url.partition("?")[0].rpartition("/")[2]
+    execute = partial(postgres.server.execute, database=database)
+    execute(
+        "CREATE SEQUENCE public.tries",
+        RAISES_ONCE.format(state="40001"),
+        "CREATE TRIGGER raise_once BEFORE INSERT ON onrecord.events FOR EACH ROW EXECUTE FUNCTION public.raise_once()",
+        "SELECT nextval('public.tries')",
+    )
+    bench = make_bench(url)
+    session = bench.open()
+    passing = ("40001", "40003", "40P01", "57P01", "57P02", "57P03", "57P05", "53300", "08000", "08006", "08P01")
+    for position, state in enumerate(passing, 2):
+        execute(RAISES_ONCE.format(state=state), "ALTER SEQUENCE public.tries RESTART")
+        (receipt,) = bench.store.append(session, [bench.draft(id=state)])
+        assert (receipt.position, receipt.new) == (position, True), state
+        assert execute("SELECT last_value FROM public.tries") == [(2,)], state
+    execute(RAISES_ONCE.format(state="22012"), "ALTER SEQUENCE public.tries RESTART")
+    with pytest.raises(OnrecordError, match="once"):
+        bench.store.append(session, [bench.draft(id="not again")])
+    assert [record.id for record in bench.store.read(session, after=1)] == list(passing)
 
 
 def test_stricter_isolation_only_costs_tries(postgres, make_bench):

@@ -1,9 +1,14 @@
 """`onrecord store` and `onrecord doctor` on PostgreSQL, as a user runs them."""
 
+import contextlib
+
 import pytest
 
+from onrecord.stores.postgres import PostgresStore
+from onrecord.surfaces.cli import doctor_server
 from tests.cli.conftest import Command, bytecode
-from tests.postgres.servers import APP, OWNER, Stores, running
+from tests.postgres.replicas import paired
+from tests.postgres.servers import APP, OWNER, Stores, free_port, running
 
 __all__ = ["bytecode"]
 
@@ -20,8 +25,8 @@ def as_app(command: Command, bytecode) -> Command:
 
 def test_a_store_is_made_looked_at_and_used(admin, bytecode):
     """`store init` makes roles, tables and policies; then the app role works, and making it again changes nothing."""
-    error = admin.error("list", code=1, kind="store_error")
-    assert "store init" in error["hint"]
+    for words in (["list"], ["open", "work"], ["store", "status"], ["store", "migrate"]):
+        assert "store init" in admin.error(*words, code=3, kind="not_initialised")["hint"]
     made = admin.data("store", "init", admin.url, kind="store")
     assert (made["state"], made["owner"], made["app"]) == ("initialised", "onrecord_owner", APP)
     assert admin.data("store", "init", kind="store")["state"] == "already_initialised"
@@ -34,6 +39,22 @@ def test_a_store_is_made_looked_at_and_used(admin, bytecode):
     assert app.ok("gate", "--tool", "Edit", "--path", "x.py") == "allow\n"
     assert app.ok("search", "try").startswith("work")
     assert app.run("list", env={"ONRECORD_TENANT": "other"}).out == ""
+
+
+@pytest.mark.parametrize("wrong", ["password", "database", "server"])
+def test_who_cannot_get_in_is_told_why(admin, postgres, tmp_path, bytecode, wrong):
+    """A wrong password, a database that is not there, a server that is down: one error, the server's words, what to check."""
+    url, said = {
+        "password": (f"postgresql://{APP}:hush@127.0.0.1:{postgres.server.port}/postgres", "authentication failed"),
+        "database": (admin.url.replace("/store", "/no-store"), "does not exist"),
+        "server": (f"postgresql://{APP}:hush@127.0.0.1:{free_port()}/postgres", "refused"),
+    }[wrong]
+    outside = Command(tmp_path, bytecode, url=url)
+    for action in ("init", "migrate", "status"):
+        error = outside.error("store", action, code=7, kind="store_busy")
+        assert said in error["message"]
+        assert "hush" not in error["message"]
+        assert "password" in error["hint"]
 
 
 def test_roles_may_have_other_names(admin):
@@ -74,6 +95,40 @@ def test_the_doctor_tells_what_can_be_lost(tmp_path, bytecode):
         found, _facts = checks(app, 1)
         assert found["a lost server"]["value"] == "can lose nothing that was acknowledged"
         assert "none is connected" in found["replication"]["value"]
+
+
+def test_the_doctor_tells_how_far_a_standby_is(tmp_path, bytecode):
+    """Of a standby nobody waits for it says how much could be lost, to who may see it; of one that is waited for, nothing."""
+    with paired(synchronous=False) as pair:
+        app = Command(tmp_path, bytecode, url=pair.store())
+        superuser = Command(tmp_path, bytecode, url=app.url.replace(f"//{APP}@", f"//{OWNER}@"))
+        app.ok("open", "work")
+        assert "pg_read_all_stats" in checks(app, 1)[0]["a lost server"]["value"]
+        found, _facts = checks(superuser, 1)
+        assert "bytes behind" in found["a lost server"]["value"]
+        assert found["replication"]["value"].startswith("no commit waits for a standby; standby async streaming, ")
+        pair.wait_for_standby()
+        found, _facts = checks(superuser, 1)
+        assert found["a lost server"]["value"] == "can lose nothing that was acknowledged"
+        assert found["replication"]["state"] == "ok"
+        assert found["replication"]["value"].startswith("commits wait for standby; standby sync streaming, ")
+
+
+def test_the_doctor_names_bloated_tables(postgres, monkeypatch):
+    """A table with more dead rows than living ones, and many, is wrong and named with the way out."""
+    monkeypatch.setattr(doctor_server, "DEAD_ROWS", 100)
+    url = postgres.fresh_database()
+    postgres.server.execute(
+        "INSERT INTO onrecord.names SELECT 't', 'p', n::text, 's' FROM generate_series(1, 200) AS n",
+        "DELETE FROM onrecord.names",
+        "SELECT pg_stat_force_next_flush()",
+        database=url.partition("?")[0].rpartition("/")[2],
+    )
+    with contextlib.closing(PostgresStore(url)) as store:
+        found = {check.name: check for check in doctor_server.server_checks(store, store.describe(), fix=False)}
+    assert found["bloat"].state == "wrong"
+    assert found["bloat"].value == "names (200 dead rows)"
+    assert "VACUUM" in found["bloat"].advice
 
 
 def test_the_doctor_names_what_is_unsafe(postgres, tmp_path, bytecode):

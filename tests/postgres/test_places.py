@@ -61,6 +61,32 @@ def test_no_password_is_shown(url):
     assert "hush" in place_of(url).conninfo
 
 
+@pytest.mark.parametrize("letter", "/?#%")
+def test_a_password_that_is_not_encoded_is_refused_and_not_shown(letter):
+    """A letter that ends or spoils the password leads to an error that does not repeat what stands around it."""
+    with pytest.raises(InvalidInput) as refused:
+        open_store(f"postgresql://u:hush{letter}hush@127.0.0.1:1/x")
+    assert "hush" not in f"{refused.value} {refused.value.hint}"
+
+
+def test_a_url_without_a_host_means_this_machine(postgres, monkeypatch):
+    """`postgresql:///database` keeps its slashes, for libpq and for people; the tenant of the environment is shown too."""
+    monkeypatch.setenv("ONRECORD_TENANT", "acme")
+    url = postgres.fresh_database().replace("onrecord_app@", "") + "&user=onrecord_app"
+    assert url.startswith("postgresql:///store")
+    store = open_store(url)
+    store.close()
+    assert shown_url(url) == store.url
+    assert store.url.startswith("postgresql:///store")
+    assert store.url.endswith("&tenant=acme")
+
+
+def test_an_option_nobody_knows_is_refused():
+    """What libpq does not understand is the caller's mistake, and named."""
+    with pytest.raises(InvalidInput, match="bogus"):
+        open_store("postgresql://127.0.0.1:1/x?bogus=1")
+
+
 def test_both_schemes_open_the_same_store(postgres):
     """`postgres://` and `postgresql://` are the same, also through `connect`."""
     url = postgres.empty_store()

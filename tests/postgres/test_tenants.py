@@ -135,7 +135,7 @@ def test_promise_17_a_tenant_learns_nothing_of_another(worlds, count):
     loot = Loot(owner)
     before = state_of(owner, loot)
     told = set()
-    for number in range(count(1_200, 100_000) // 2):
+    for number in range(count(600, 100_000)):
         heard = [outcome(calls(random.Random(number), bench, loot)) for bench in (inside, alone)]
         assert heard[0] == heard[1], f"call {number}"
         told.add(str(heard[0])[:40])

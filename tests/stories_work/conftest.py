@@ -1,10 +1,10 @@
-"""The command as in tests/cli, with agents that take turns."""
+"""The command as in tests/cli, on the stores of tests/cli, with agents that take turns."""
 
 import pytest
 
-from tests.cli.conftest import Command, Done, bytecode, command, store_kind, stores
+from tests.cli.conftest import Command, Done, bytecode, command, pytest_generate_tests, store_kind, stores
 
-__all__ = ["bytecode", "command", "store_kind", "stores"]
+__all__ = ["bytecode", "command", "pytest_generate_tests", "store_kind", "stores"]
 
 
 class Agent:

@@ -21,7 +21,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper
 
 from onrecord.errors import InvalidInput, OutcomeUnknown, StoreBusy
-from onrecord.stores.postgres.meanings import NOT_PREPARED, Unsure, may_pass, meaning, state_of
+from onrecord.stores.postgres.meanings import NOT_PREPARED, Unsure, may_pass, meaning, state_of, unreachable
 from onrecord.stores.postgres.packets import Prepared, exchange, statement_of
 from onrecord.stores.statements import queries
 
@@ -211,13 +211,10 @@ class Connections:
             connection.close()
 
     def _given_up(self, problem: BaseException, *, unknown: bool) -> OutcomeUnknown | StoreBusy:
-        said = str(problem).strip().partition("\n")[0] or state_of(problem)
         if unknown:
+            said = str(problem).strip().partition("\n")[0] or state_of(problem)
             return OutcomeUnknown(f"the store {self._shown} went away while committing: {said}")
-        return StoreBusy(
-            f"the store {self._shown} cannot be reached: {said}",
-            hint="check host, database, user and password of the URL; try again if the server is about to be back",
-        )
+        return unreachable(problem, self._shown)
 
 
 def _is_whole(connection: Connection) -> bool:

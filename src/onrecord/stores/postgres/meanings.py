@@ -6,6 +6,7 @@ import psycopg
 
 from onrecord.errors import (
     InvalidInput,
+    NoStore,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -64,6 +65,12 @@ def is_known_id(problem: psycopg.Error) -> bool:
 def meaning(problem: psycopg.Error, place: str) -> StoreError | InvalidInput:
     """What an error of PostgreSQL means to a caller."""
     state, said = state_of(problem), str(problem).strip().partition("\n")[0]
+    if not state and isinstance(problem, psycopg.OperationalError):
+        return unreachable(problem, place)
+    if not state and isinstance(problem, psycopg.ProgrammingError):
+        # What is wrongly encoded may be the password, and libpq would repeat it.
+        wrong = "a % in it has no two hex digits behind it" if "%" in said else said
+        return InvalidInput(f"{place} is no URL for PostgreSQL: {wrong}", hint="postgresql://user@host/database")
     if state.startswith("53"):
         return StoreFull(f"no space left for the store {place}: {said}; nothing was written")
     if state == _READ_ONLY:
@@ -84,8 +91,15 @@ def meaning(problem: psycopg.Error, place: str) -> StoreError | InvalidInput:
     return StoreError(f"PostgreSQL failed on {place}: {said} ({state})", hint="onrecord doctor looks into it")
 
 
-def no_store(place: str) -> StoreError:
-    """A database nobody has made a store in."""
-    return StoreError(
-        f"there is no store in {place}", hint="onrecord store init URL makes one, as a role that may create roles"
+def unreachable(problem: BaseException, place: str) -> StoreBusy:
+    """Nobody answers, or does not let us in: libpq does not tell these apart."""
+    said = str(problem).strip().partition("\n")[0] or state_of(problem)
+    return StoreBusy(
+        f"the store {place} cannot be reached: {said}",
+        hint="check host, database, user and password of the URL; try again if the server is about to be back",
     )
+
+
+def no_store(place: str) -> NoStore:
+    """A database nobody has made a store in."""
+    return NoStore(f"there is no store in {place}")

@@ -8,7 +8,7 @@ found that writes.
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from onrecord.errors import InvalidInput
 from onrecord.log.names import check_name
@@ -53,13 +53,18 @@ def place_of(url: str, tenant: str | None = None) -> Place:
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
         raise InvalidInput(f"{parts.scheme}:// is no PostgreSQL URL", hint="postgresql://user@host/database")
+    if "@" in parts.path + parts.fragment + parts.query.partition("=")[0]:
+        # A password that ends too early would be taken for a port and a database, and shown.
+        raise InvalidInput(
+            "the password in this URL is not encoded", hint="write / as %2F, ? as %3F, # as %23, @ as %40"
+        )
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     chosen = check_name(options.pop("tenant", "") or tenant or DEFAULT_TENANT, "tenant")
     notify = options.pop("notify", "off")
     if notify not in _SWITCH:
         raise InvalidInput(f"notify is on or off, not {notify!r:.20}")
     words = {name: value for name, value in _DEFAULTS.items() if name not in options} | options
-    conninfo = urlunsplit((SCHEMES[0], parts.netloc, parts.path, urlencode(words, quote_via=quote), ""))
+    conninfo = _url(parts.netloc, parts.path, urlencode(words, quote_via=quote))
     shown = _without_password(parts.netloc, parts.path, options, chosen)
     return Place(conninfo, chosen, shown, words["target_session_attrs"] not in _WRITERS, _SWITCH[notify])
 
@@ -67,4 +72,9 @@ def place_of(url: str, tenant: str | None = None) -> Place:
 def _without_password(netloc: str, path: str, options: dict[str, str], tenant: str) -> str:
     login, at, hosts = netloc.rpartition("@")
     kept = {name: value for name, value in options.items() if name in ("host", "port", "user")} | {"tenant": tenant}
-    return urlunsplit((SCHEMES[0], login.partition(":")[0] + at + hosts, path, urlencode(kept, safe="/,"), ""))
+    return _url(login.partition(":")[0] + at + hosts, path, urlencode(kept, safe="/,"))
+
+
+def _url(netloc: str, path: str, query: str) -> str:
+    """Put together again; the slashes stay where no host is named, and the server of this machine is meant."""
+    return f"{SCHEMES[0]}://{netloc}{path}?{query}"

@@ -90,8 +90,11 @@ def _settings() -> list[Check]:
         checks.append(Check("settings", "info", f"{config_path()}{'' if there else ' (none)'}"))
     except OnrecordError as problem:
         checks.append(Check("settings", "wrong", problem.message, problem.hint))
-    in_force = [f"{name}={shown_url(os.environ[name])}" for name in ENVIRONMENT if os.environ.get(name)]
-    checks.append(Check("environment", "info", ", ".join(in_force) or "no variable of ours is set"))
+    try:
+        in_force = [f"{name}={shown_url(os.environ[name])}" for name in ENVIRONMENT if os.environ.get(name)]
+        checks.append(Check("environment", "info", ", ".join(in_force) or "no variable of ours is set"))
+    except OnrecordError as problem:
+        checks.append(Check("environment", "wrong", problem.message, problem.hint))
     return checks
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onrecord.errors import InvalidInput, OnrecordError
+from onrecord.errors import InvalidInput, NoStore, OnrecordError
 
 OK = 0
 FAILED = 1
@@ -22,7 +22,7 @@ EXIT_CODES = {
     OK: "done, or already so",
     FAILED: "a check found something wrong, or the work failed",
     USAGE: "the command was not understood, or a value cannot be accepted",
-    NOT_INITIALISED: "there is no store yet, and one is needed to read from",
+    NOT_INITIALISED: "there is no store yet, and one is needed",
     NOT_FOUND: "no such session or event, or more than one fits",
     DAMAGED: "the store, a log or a bundle is damaged",
     VERSION_MISMATCH: "a newer onrecord made this",
@@ -102,10 +102,9 @@ class UsageError(InvalidInput):
     code = "usage"
 
 
-class NotInitialised(OnrecordError):
-    """There is no store to read from."""
+class NotInitialised(NoStore):
+    """There is no file to read from; the first session makes it."""
 
-    code = "not_initialised"
     hint = "onrecord open NAME starts a session and makes the store; onrecord demo shows the point"
 
 
