@@ -93,6 +93,9 @@ class LocatingSuite(MovingSuite):
     def is_free(self, lab: Lab, place: Place) -> bool:
         return self.of.hazards(place, lab.environment) == []
 
+    def is_kept(self, lab: Lab, vendor_id: str) -> bool:
+        return self.of.find(vendor_id, lab.environment) is not None
+
     def test_a_process_tells_its_conversation(self, lab: Lab):
         """T02: two of them in one directory are told apart, and each is in the way of a second writer."""
         begun = []
@@ -105,6 +108,8 @@ class LocatingSuite(MovingSuite):
             lab.appears(f"under-way-{name}")
         for vendor_id, run in begun:
             assert self.of.locate(run.process.pid, lab.environment) == vendor_id
+            # A program may run its tool a moment before it has written down what it was asked.
+            patiently(partial(self.is_kept, lab, vendor_id), "the conversation is kept")
             place = self.of.find(vendor_id, lab.environment)
             assert place is not None
             assert [hazard.code for hazard in self.of.hazards(place, lab.environment)] == ["in_use"]
