@@ -25,6 +25,7 @@ ELSEWHERE = {
     "handoff",
     "mirror",
     "restore",
+    "team",
 }
 
 
