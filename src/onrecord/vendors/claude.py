@@ -7,11 +7,12 @@ name is unknown, so names are never used to resume.
 from __future__ import annotations
 
 from onrecord.vendors.base import HOOK_SECONDS, dashed, has, home_of, named, settings_at, text, user_home, valued
-from onrecord.vendors.claude_shaped import Dialect, Shaped, hook_entries
+from onrecord.vendors.by_project import ByProject
+from onrecord.vendors.claude_shaped import Dialect, hook_entries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -36,7 +37,7 @@ LONGEST_NAME = 200
 """Longer directory names are cut and hashed."""
 
 
-class Claude(Shaped):
+class Claude(ByProject):
     """Claude Code."""
 
     name = "claude"
@@ -115,42 +116,7 @@ class Claude(Shaped):
             said.append("claude --dangerously-skip-permissions asks once for consent before it starts")
         return said
 
-    # Where conversations are
-
-    def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
-        """By the file each running process keeps; it follows /clear."""
-        from onrecord.vendors.processes import conversation_of
-
-        found = conversation_of(pid, self.home(env) / "sessions")
-        return found if self.is_id(found) else None
-
-    def holders(self, place: Place, env: Mapping[str, str]) -> Iterable[int]:
-        """Running processes whose own file names the conversation."""
-        from onrecord.vendors.processes import holders_of
-
-        return holders_of(place.vendor_id, self.home(env) / "sessions")
-
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
-        """In whichever project directory it is; the id is unique among them."""
-        if not self.is_id(vendor_id):
-            return None
-        home = self.home(env)
-        found = sorted((home / "projects").glob(f"*/{vendor_id}.jsonl"))
-        return self._place(found[0], home) if found else None
-
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
-        """Every conversation of every project."""
-        home = self.home(env)
-        for path in sorted((home / "projects").glob("*/*.jsonl")):
-            if self.is_id(path.stem):
-                yield self._place(path, home)
-
-    def _place(self, path: Path, home: Path) -> Place:
-        from onrecord.vendors.jsonl import first_record
-        from onrecord.vendors.port import Place
-
-        first = first_record(str(path), lambda record: bool(record.get("cwd"))) or {}
-        return Place(path.stem, str(path), str(home), text(first.get("cwd")))
+    # What conversations say
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """Conversation records have items; control records have none."""

@@ -7,12 +7,13 @@ begins with less history; so the tail is repaired before a resume.
 from __future__ import annotations
 
 from onrecord.vendors.base import SAFE_CONTEXT, dashed, has, home_of, prompted, text
-from onrecord.vendors.claude_shaped import Dialect, Shaped, hook_entries
+from onrecord.vendors.by_project import ByProject
+from onrecord.vendors.claude_shaped import Dialect, hook_entries
 from onrecord.vendors.hooks import OTHER, PROMPT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -30,9 +31,10 @@ SUBTYPES = frozenset({
 RECORD_START = b'{"uuid":"'
 
 
-class Qwen(Shaped):
+class Qwen(ByProject):
     """Qwen Code."""
 
+    folders = "projects/*/chats"
     name = "qwen"
     title = "Qwen Code"
     dialect = Dialect("qwen", id_env="QWEN_CODE_SESSION_ID")
@@ -98,42 +100,7 @@ class Qwen(Shaped):
             said.append("qwen --continue begins a new conversation where there is none; resume by id")
         return said
 
-    # Where conversations are
-
-    def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
-        """By the file each terminal process keeps; it may be a child of the one that was started."""
-        from onrecord.vendors.processes import conversation_of
-
-        found = conversation_of(pid, self.home(env) / "sessions")
-        return found if self.is_id(found) else None
-
-    def holders(self, place: Place, env: Mapping[str, str]) -> Iterable[int]:
-        """Running processes whose own file names the conversation."""
-        from onrecord.vendors.processes import holders_of
-
-        return holders_of(place.vendor_id, self.home(env) / "sessions")
-
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
-        """In whichever project directory it is."""
-        if not self.is_id(vendor_id):
-            return None
-        home = self.home(env)
-        found = sorted((home / "projects").glob(f"*/chats/{vendor_id}.jsonl"))
-        return self._place(found[0], home) if found else None
-
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
-        """Every conversation of every project."""
-        home = self.home(env)
-        for path in sorted((home / "projects").glob("*/chats/*.jsonl")):
-            if self.is_id(path.stem):
-                yield self._place(path, home)
-
-    def _place(self, path: Path, home: Path) -> Place:
-        from onrecord.vendors.jsonl import first_record
-        from onrecord.vendors.port import Place
-
-        first = first_record(str(path), lambda record: bool(record.get("cwd"))) or {}
-        return Place(path.stem, str(path), str(home), text(first.get("cwd")))
+    # What conversations say
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """A record names itself and its conversation."""
