@@ -85,16 +85,15 @@ def parsed(turns: list[Turn]) -> list[Turn]:
     return [turn._replace(messages=json.loads(json.dumps(turn.messages))) for turn in turns]
 
 
-def ours(turns: list[Turn], *, hand_out: bool, at_hand: bool = True) -> LinearTrajectory:
+def ours(turns: list[Turn], *, hand_out: bool) -> LinearTrajectory:
     """Keep the turns; with `hand_out`, also put each prompt together as an engine gets it.
 
-    With `at_hand`, requests go on from the stored messages themselves; else all of every request has to be compared.
+    A request has the caller's own messages, never the stored ones: all of it has to be compared.
     """
     trajectory, tokenizer = LinearTrajectory(), Rendered()
     for turn in turns:
         tokenizer.ids = turn.suffix
-        messages = [*trajectory.messages, turn.messages[-1]] if at_hand and turn is not turns[0] else turn.messages
-        prepared = trajectory.prepare(Request(messages), tokenizer)
+        prepared = trajectory.prepare(Request(turn.messages), tokenizer)
         if hand_out:
             prepared.prompt_ids  # noqa: B018 - a property that does the work
         trajectory.update_pretokenized_state(
@@ -134,8 +133,8 @@ def trajectories(_place: Path, *, quick: bool) -> list[Figure]:
     listed = best(lambda: lists(turns), 2)
     doubled = best(lambda: ours(twice, hand_out=False), times)
     told, told_twice = parsed(turns), parsed(twice)
-    compared = best(lambda: ours(told, hand_out=True, at_hand=False), times)
-    compared_twice = best(lambda: ours(told_twice, hand_out=True, at_hand=False), times)
+    compared = best(lambda: ours(told, hand_out=True), times)
+    compared_twice = best(lambda: ours(told_twice, hand_out=True), times)
     listed_twice = best(lambda: lists(told_twice), 1)
     records = mine.standing()
     per_turn = samples_of(theirs.records)
