@@ -81,6 +81,10 @@ class Rollouts(RuleBasedStateMachine):
         assert asked is not None
         assert list(prepared.prompt_ids) == asked.prompt
         assert (prepared.base, prepared.answer, prepared.expected_version) == (asked.base, asked.answer, asked.version)
+        trajectory = self.rollout.trajectory
+        for turn, anchor in zip(trajectory.records[: prepared.base], trajectory.anchors, strict=False):
+            following = Request(messages[anchor:], after=turn)
+            assert self.rollout.prepare(following, LETTERS) == prepared
         self.last = messages
         if prepared.answer is None:
             self.pending = (self.rollout.intend(prepared), asked)

@@ -212,6 +212,62 @@ def test_tools_are_rendered_with_the_first_prompt():
     assert with_tools.fingerprint != ask(LinearTrajectory(), user("a")).fingerprint
 
 
+# Requests that say what they follow
+
+
+def test_a_request_may_say_which_turn_it_follows():
+    """What comes before that turn need not be repeated: the request is the same as the whole conversation."""
+    trajectory, messages = conversation(3)
+    assert trajectory.last == trajectory.records[-1]
+    assert ask(trajectory, messages[-1], after=trajectory.last) == ask(trajectory, *messages)
+    first = trajectory.records[0]
+    assert ask(trajectory, *messages[2:], after=first) == ask(trajectory, *messages)
+
+
+def test_a_request_that_follows_an_earlier_turn_is_a_rollback():
+    """It discards what came after, within the limit."""
+    trajectory, messages = conversation(3)
+    _first, second, _third = trajectory.records
+    assert ask(trajectory, user("else"), after=second) == ask(trajectory, *messages[:4], user("else"))
+    before = unmoved(trajectory)
+    with pytest.raises(InvalidInput, match="would discard 2 generated turns"):
+        ask(trajectory, user("else"), after=trajectory.records[0])
+    assert unmoved(trajectory) == before
+
+
+def test_a_lost_reply_is_found_by_what_follows_too():
+    """The last request again, told by the turn before it, gets the answer it had."""
+    trajectory, messages = conversation(1)
+    first = trajectory.last
+    say(trajectory, *messages, reply=answer("lost", response="the very body"))
+    assert ask(trajectory, messages[-1], after=first).answer == "the very body"
+
+
+def test_what_follows_a_turn_that_is_gone_is_refused():
+    """Another turn took its place: going on from it would silently be going on from something else."""
+    trajectory, messages = conversation(2)
+    gone = trajectory.last
+    say(trajectory, *messages[:2], user("else"), reply=answer("another"))
+    before = unmoved(trajectory)
+    for turn in (gone, conversation(3)[0].last):
+        with pytest.raises(TrajectoryMoved, match="is not committed here") as refused:
+            ask(trajectory, user("on"), after=turn)
+        assert refused.value.head == trajectory.head
+    assert unmoved(trajectory) == before
+    assert LinearTrajectory().last is None
+
+
+def test_what_follows_must_say_something_and_by_who_may_speak():
+    """The rules of a whole request hold for what is new in it."""
+    trajectory, _messages = conversation(2)
+    with pytest.raises(InvalidInput, match="at least one message"):
+        ask(trajectory, after=trajectory.last)
+    with pytest.raises(InvalidInput, match="cannot follow a generated turn"):
+        ask(trajectory, assistant("I go on"), after=trajectory.last)
+    with pytest.raises(InvalidInput, match="ends with an answer"):
+        ask(trajectory, user("question 1"), assistant("answer 1"), after=trajectory.records[0])
+
+
 # Commit
 
 

@@ -7,8 +7,9 @@ stored spelling wins, so how loose a matcher is decides only what counts as the 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from decimal import Decimal, InvalidOperation
-from operator import and_, eq
+from operator import eq
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
@@ -35,27 +36,33 @@ class Matching:
             raise InvalidInput(f"a matcher is a callable or one of {', '.join(_KEYS)}, not {matcher!r}")
         self._matcher = matcher
         self._stored: list[Message] = []
-        self._exact: list[bool] = []
+        self._inexact: list[int] = []
+        """Which of them `==` alone does not tell from all others, in order."""
         self._keys: list[Key | None] = []
 
     def replace(self, start: int, messages: Sequence[Message]) -> None:
         """Store these messages in place of all from `start` on."""
         self._stored[start:] = messages
-        self._exact[start:] = [_is_exact(message) for message in messages]
+        del self._inexact[bisect_left(self._inexact, start) :]
+        self._inexact += [index for index, message in enumerate(messages, start) if not _is_exact(message)]
         self._keys[start:] = [None] * len(messages)
 
-    def length(self, given: Sequence[Message]) -> int:
-        """How many messages at the beginning of a request are the stored ones."""
-        shared = min(len(self._stored), len(given))
+    def length(self, given: Sequence[Message], start: int = 0) -> int:
+        """How many messages at the beginning of a request are the stored ones, from `start` on."""
+        stored = self._stored[start:] if start else self._stored
+        shared = min(len(stored), len(given))
         equal: list[bool] = [False] * shared
         if not callable(self._matcher):
             # Most of a request is what it was the last time: this finds out without a step of Python per message,
             # and at the cost of a glance where the messages are the stored ones themselves.
-            if self._stored[:shared] == given[:shared] and all(self._exact[:shared]):
+            inexact = self._inexact[bisect_left(self._inexact, start) : bisect_left(self._inexact, start + shared)]
+            if stored[:shared] == given[:shared] and not inexact:
                 return shared
-            equal = list(map(and_, map(eq, self._stored, given), self._exact))
+            equal = list(map(eq, stored, given))
+            for index in inexact:
+                equal[index - start] = False
         for index in range(equal.index(False) if False in equal else shared, shared):
-            if not equal[index] and not self._same(index, given[index]):
+            if not equal[index] and not self._same(start + index, given[index]):
                 return index
         return shared
 

@@ -87,7 +87,7 @@ class Prepared:
     fingerprint: str
     answer: str | None = None
     """The answer this very request got before, when nothing was built upon it: return it and call no engine."""
-    _stored: tuple[Record, ...] = ()
+    _stored: Sequence[Record] = ()
 
     @property
     def prompt_ids(self) -> array[int]:
@@ -124,6 +124,11 @@ class LinearTrajectory:
     def num_assistant(self) -> int:
         """How many generated turns are committed."""
         return len(self._committed)
+
+    @property
+    def last(self) -> Record | None:
+        """The last committed turn: what a request may say it comes after."""
+        return self._committed[-1] if self._committed else None
 
     @property
     def token_ids(self) -> array[int]:
@@ -176,20 +181,21 @@ class LinearTrajectory:
 
     def prepare(self, request: Request, tokenizer: Tokenizer) -> Prepared:
         """The prompt ids of a request, or one clear error; nothing changes either way."""
-        given = request.messages
-        matched = self._matching.length(given)
-        if not given or not all(isinstance(message, dict) for message in given[matched:]):
+        given, start = request.messages, self._messages_at(request.after)
+        same = self._matching.length(given, start)
+        if not given or not all(isinstance(message, dict) for message in given[same:]):
             raise InvalidInput("a request has at least one message, and messages are JSON objects")
+        matched = start + same
         base = bisect_right(self._anchors, matched)
         kept = self._anchors[base - 1] if base else 0
-        self._check_appended(base, given[kept:])
+        self._check_appended(base, given[kept - start :])
         # On a match the stored spelling wins.
-        appended = [*self.messages[kept:matched], *map(as_stored, given[matched:])]
+        appended = [*self.messages[kept:matched], *map(as_stored, given[same:])]
         fingerprint = _fingerprint(appended, request)
         answer = self._lost_answer(base, fingerprint)
         if answer is None:
-            self._check_rollback(base, matched, len(given))
-        records = tuple(self._committed[:base])
+            self._check_rollback(base, matched, start + len(given))
+        records = self._committed[:base]
         if base == 0:
             keep, tail, origins = 0, *_marked(tokenizer.prompt(appended, request.tools))
         else:
@@ -197,6 +203,17 @@ class LinearTrajectory:
         return Prepared(
             self.version, base, kept, appended, keep, tail, origins, fingerprint, answer, records
         )  # fmt: skip
+
+    def _messages_at(self, turn: Record | None) -> int:
+        """How many messages there are at a committed turn; `TrajectoryMoved` if it is not one of this trajectory."""
+        if turn is None:
+            return 0
+        if not self._committed[turn.base : turn.base + 1] == [turn]:
+            raise TrajectoryMoved(
+                f"the turn that this request follows, number {turn.base + 1}, is not committed here (any more)",
+                head=self.head,
+            )
+        return self._anchors[turn.base]
 
     def _check_rollback(self, base: int, matched: int, asked: int) -> None:
         """Refuse a request that agrees with too little of what there is."""
@@ -226,7 +243,7 @@ class LinearTrajectory:
 
     def _joined(
         self,
-        records: tuple[Record, ...],
+        records: Sequence[Record],
         kept: int,
         appended: Sequence[Message],
         request: Request,
@@ -248,7 +265,7 @@ class LinearTrajectory:
 
     def _lost_answer(self, base: int, fingerprint: str) -> str | None:
         """The answer to the last committed turn, if this is the request it answered and nothing was built upon it."""
-        last = self._committed[-1] if self._committed else None
+        last = self.last
         if last is None or self._answer is None or (last.base, last.fingerprint) != (base, fingerprint):
             return None
         attempt = self.provisional or self.failure

@@ -32,9 +32,13 @@ class Request(NamedTuple):
     """What a client asks for."""
 
     messages: Sequence[Message]
+    """The whole conversation; or what comes after a turn, when `after` says which."""
     tools: Sequence[Mapping[str, Any]] | None = None
     options: Mapping[str, Any] = {}
     """Whatever else makes it this request: model, sampling parameters. Part of the fingerprint, and not looked at."""
+    after: Record | None = None
+    """The committed turn that `messages` follow. All before it is taken as it is on record and need not be repeated,
+    so such a request costs what is new in it."""
 
 
 class Reply(NamedTuple):
