@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import Conflict, LeaseLost, OnrecordError
 from onrecord.log.codec import link
-from onrecord.log.events import DURABLE, KINDS
+from onrecord.log.events import DURABLE, KINDS, TRANSCRIPT_KINDS
 from onrecord.log.head import Head, after
 from onrecord.log.store import Receipt
 from onrecord.stores.payloads import OUT_OF_LINE
@@ -35,6 +35,8 @@ ROWS_AT_ONCE = 16
 """So many events are written by one statement: every statement lets other threads take the interpreter away."""
 
 TIERS = {name: int(kind.tier == DURABLE) for name, kind in KINDS.items()}
+_STEPS = frozenset({*TRANSCRIPT_KINDS, "turn.begun", "turn.committed", "turn.aborted"})
+"""What turns consist of: no fact is lost with the last of them."""
 
 _HEAD_AND_LEASE = QUERIES["head_and_lease"]
 _ADD_EVENT = QUERIES["add_event"]
@@ -355,7 +357,7 @@ def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head, last: R
     """
     if (
         last is not None
-        and not last[8]
+        and last[2] in _STEPS
         and last[4] == moved.at
         and moved.at >> MOMENT_BITS == head.at >> MOMENT_BITS
         and moved.status == head.status
