@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
 import apsw
+import zstandard
 
 WORDS = """
 the of and to in is that it was for on are as with his they at be this from have or by one had not but what
@@ -79,3 +83,55 @@ class RawWriter:
         """Checkpoint and close."""
         self.connection.pragma("wal_checkpoint(TRUNCATE)")
         self.connection.close()
+
+
+class LeastWriter:
+    """The least a Python program does to keep what a log of ours promises, for one session and one writer.
+
+    Canonical JSON that is a copy, a salted commitment, a hash chain, compression and unique ids; no lease, no lifecycle,
+    no other process, no views, no list of sessions. What is between this and the raw program is the price of the
+    promises; what is between ours and this is the price of our code.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.connection = apsw.Connection(str(path))
+        self.connection.execute("PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL").fetchall()
+        self.connection.execute(
+            "CREATE TABLE events (position INTEGER PRIMARY KEY, id TEXT UNIQUE, kind TEXT, at INTEGER, salt BLOB, "
+            "payload_hash BLOB, hash BLOB, payload BLOB)"
+        )
+        parameters = zstandard.ZstdCompressionParameters(
+            strategy=zstandard.STRATEGY_FAST, window_log=15, hash_log=11, min_match=7
+        )
+        self.compress = zstandard.ZstdCompressor(compression_params=parameters).compress
+        self.position = 0
+        self.hash = bytes(32)
+
+    def commit(self, items: list[dict[str, Any]]) -> None:
+        """One durable transaction for these items."""
+        now = time.time_ns()
+        entropy = os.urandom(23)
+        id_ = ((now // 1_000_000).to_bytes(6) + entropy[16:]).hex()
+        payload = _ENCODE({"items": _sorted(items)}).encode()
+        commitment = sha256(entropy[:16] + payload).digest()
+        packed = self.compress(payload)
+        self.position += 1
+        header = _ENCODE([self.position, id_, "turn.recorded", now]).encode()
+        self.hash = sha256(self.hash + header + commitment).digest()
+        execute = self.connection.execute
+        execute("BEGIN IMMEDIATE")
+        execute(
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (self.position, id_, "turn.recorded", now, entropy[:16], commitment, self.hash, packed),
+        )
+        execute("COMMIT")
+
+
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _sorted(value: Any) -> Any:
+    """A copy with sorted keys."""
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(part) for part in value] if isinstance(value, list) else value
