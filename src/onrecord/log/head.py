@@ -65,28 +65,34 @@ class Head(NamedTuple):
         return tuple.__new__(Head, (*self[:4], digest, *self[5:]))
 
 
-def after(head: Head, draft: Draft | Event) -> tuple[Head, int]:
-    """The head after one more event, and the run that event belongs to. The hash is the store's to fill in."""
+def after(head: Head, draft: Draft | Event, digest: bytes = b"") -> tuple[Head, int]:
+    """The head after one more event, whose hash is `digest`, and the run that event belongs to."""
     kind, status = draft.kind, head.status
     run = head.run + 1 if draft.run == NEW_RUN else draft.run
     if kind in _WORK:
         # The usual case by far, so it is decided first and changes as little as possible.
         if status not in (OPEN, ACTIVE, RESUMED):
             refuse_work(head)
-        session, project, name, position, digest, last, _status, title, opened_at, at, held, parent, forked_at = head
-        return Head(
-            session, project, name, position + 1, digest, max(run, last), ACTIVE, title, opened_at, max(draft.at, at),
-            held, parent, forked_at,
-        ), run  # fmt: skip
+        session, project, name, position, _hash, last, _status, title, opened_at, at, held, parent, forked_at = head
+        return tuple.__new__(Head, (
+            session, project, name, position + 1, digest, run if run > last else last, ACTIVE, title, opened_at,
+            draft.at if draft.at > at else at, held, parent, forked_at,
+        )), run  # fmt: skip
     data = draft.data if isinstance(draft.data, dict) else {}
     if head.position:
         status = _next_status(head, kind, data, erased=draft.data is None)
     changes = _changes(head, kind, data)
     if kind == "session.forked":
         changes["opened_at"] = draft.at
-    return head._replace(
-        position=head.position + 1, run=max(run, head.run), at=max(draft.at, head.at), status=status, **changes
-    ), run
+    moved = head._replace(
+        position=head.position + 1,
+        hash=digest,
+        run=max(run, head.run),
+        at=max(draft.at, head.at),
+        status=status,
+        **changes,
+    )
+    return moved, run
 
 
 def refuse_work(head: Head) -> None:

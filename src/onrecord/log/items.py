@@ -68,7 +68,7 @@ def to_items(message: object, format: str | None = None) -> list[Item]:
     """The neutral items of a message: neutral already, or in a partner's format (told, or seen by its shape)."""
     if not isinstance(message, dict):
         return [check_item(message)]
-    if format in (None, "neutral") and type(message.get("content")) is str and _is_plain(message):
+    if (format is None or format == "neutral") and _is_plain(message):
         return [message]
     if format not in (None, "neutral", *FORMATS):
         raise InvalidInput(f"unknown message format {format!r}", hint=f"one of {', '.join(FORMATS)}")
@@ -86,10 +86,32 @@ def to_items(message: object, format: str | None = None) -> list[Item]:
 
 
 def _is_plain(message: Item) -> bool:
-    """Role and text and nothing else, as most items are: they need no closer look."""
-    if len(message) == 2:  # noqa: PLR2004 - role and content
-        return message.get("role") in _SPEAKERS
-    return len(message) == 3 and message.get("role") == "tool" and type(message.get("call")) is str  # noqa: PLR2004 - and call
+    """Role and text, a tool's call or an assistant's calls, and nothing else, as most items are: no closer look."""
+    if type(message.get("content")) is not str:
+        return False
+    role, fields = message.get("role"), len(message)
+    if fields == 2:  # noqa: PLR2004 - role and content
+        return role in _SPEAKERS
+    if fields != 3:  # noqa: PLR2004 - and one more
+        return False
+    if role == "tool":
+        return type(message.get("call")) is str
+    return role == "assistant" and _are_plain(message.get("tool_calls"))
+
+
+def _are_plain(calls: object) -> bool:
+    """Tool calls of the neutral form, each with an id of its own."""
+    if type(calls) is not list:
+        return False
+    seen = set()
+    for call in calls:
+        if type(call) is not dict or len(call) != 3 or "arguments" not in call:  # noqa: PLR2004 - id, name, arguments
+            return False
+        id_ = call.get("id")
+        if type(id_) is not str or type(call.get("name")) is not str or id_ in seen:
+            return False
+        seen.add(id_)
+    return True
 
 
 def _shape(message: Item) -> str:
