@@ -88,14 +88,16 @@ class RawWriter:
 class LeastWriter:
     """The least a Python program does to keep what a log of ours promises, for one session and one writer.
 
-    Canonical JSON that is a copy, a salted commitment, a hash chain, compression and unique ids; no lease, no lifecycle,
-    no other process, no views, no list of sessions. What is between this and the raw program is the price of the
-    promises; what is between ours and this is the price of our code.
+    Canonical JSON that is a copy, a salted commitment, a hash chain, compression and unique ids; no lease, lifecycle,
+    other process, view or list of sessions. What is between this and the raw program is the price of the promises;
+    what is between ours and this is the price of our code.
     """
 
     def __init__(self, path: Path) -> None:
         self.connection = apsw.Connection(str(path))
-        self.connection.execute("PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL").fetchall()
+        self.connection.execute(
+            "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL"
+        ).fetchall()
         self.connection.execute(
             "CREATE TABLE events (position INTEGER PRIMARY KEY, id TEXT UNIQUE, kind TEXT, at INTEGER, salt BLOB, "
             "payload_hash BLOB, hash BLOB, payload BLOB)"

@@ -75,8 +75,8 @@ def after(head: Head, draft: Draft | Event, digest: bytes = b"") -> tuple[Head, 
             refuse_work(head)
         session, project, name, position, _hash, last, _status, title, opened_at, at, held, parent, forked_at = head
         return tuple.__new__(Head, (
-            session, project, name, position + 1, digest, run if run > last else last, ACTIVE, title, opened_at,
-            draft.at if draft.at > at else at, held, parent, forked_at,
+            session, project, name, position + 1, digest, max(last, run), ACTIVE, title, opened_at,
+            max(at, draft.at), held, parent, forked_at,
         )), run  # fmt: skip
     data = draft.data if isinstance(draft.data, dict) else {}
     if head.position:
