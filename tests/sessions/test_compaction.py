@@ -144,6 +144,51 @@ def test_unanswered_calls_are_reported(records):
     assert session.compact("one call").unanswered == 1
 
 
+def test_the_next_summary_is_made_from_the_last_one_and_what_came_after(session):
+    """C04: a long session is not summed up from its beginning each time, and nothing drops out between two summaries."""
+    session.compact("the first five")
+    session.record_turn([{"role": "user", "content": "question 5"}])
+    seen, extracted_from = [], []
+
+    def summarise(items):
+        seen[:] = contents(items)
+        return "all six"
+
+    coverage = session.compact(summarise, extract=lambda items: extracted_from.extend(items) or [])
+    assert seen == ["Summary of what came before:\nthe first five", "question 5"]
+    assert contents(extracted_from) == ["question 5"]
+    assert (coverage.turns, coverage.items) == (6, 11)
+    session.compact(summarise, afresh=True)
+    assert seen[0] == "question 0"
+    assert len(seen) == 11
+
+
+def test_a_better_summary_of_the_same_is_made_from_the_turns(session):
+    """C04: where nothing came after the last summary, or less is to be covered, the turns themselves are summed up."""
+    seen = []
+
+    def summarise(items):
+        seen[:] = contents(items)
+        return "another"
+
+    session.compact("the first five")
+    session.compact(summarise)
+    assert len(seen) == 10
+    session.compact(summarise, upto=session.transcript().committed[2].ended)
+    assert len(seen) == 6
+
+
+def test_an_erased_summary_is_not_built_upon(session):
+    """K09: what was erased is gone from later summaries too: they are made from the turns again."""
+    coverage = session.compact("a secret")
+    session.erase("secret", positions=[coverage.event.position])
+    session.record_turn([{"role": "user", "content": "question 5"}])
+    seen = []
+    session.compact(lambda items: seen.extend(contents(items)) or "all six")
+    assert len(seen) == 11
+    assert "a secret" not in str(seen)
+
+
 def test_a_summary_of_what_was_rolled_back_is_not_shown(session):
     """J13 J14: when a retry discards turns that a summary covers, the summary is not shown any more."""
     base = session.transcript().committed[3].ended

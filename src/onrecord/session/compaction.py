@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
     from onrecord.log.items import Item
     from onrecord.session.handle import Session
+    from onrecord.views.lanes import Lane
 
 SUMMARY_LIMIT = 64 * 1024
 """The longest summary, in characters."""
@@ -39,10 +40,13 @@ def compact(
     *,
     upto: int | None = None,
     extract: Callable[[list[Item]], Iterable[str]] | None = None,
+    afresh: bool = False,
 ) -> Coverage:
     """Cover this agent's committed turns up to a position by a summary.
 
-    `extract` may name decisions worth keeping as facts; they are recorded in the same durable step as the summary.
+    `summarise` is given the last summary, as a system's item, and the turns after it, so that a long session is not
+    summed up from its beginning each time; `afresh`, it is given all turns. `extract` may name decisions of the turns
+    it is given that are worth keeping as facts; they are recorded in the same durable step as the summary.
     """
     session.join()
     views = session.views
@@ -54,8 +58,10 @@ def compact(
             f"{session.agent!r} has no committed turn up to position {end}; there is nothing to sum up"
         )
     items = [item for turn in turns for item in turn.items]
-    summary, decisions = _sum_up(summarise, extract, well_formed(items))
     end = turns[-1].ended
+    known = None if afresh or not lane["covered"] < end else _last_summary(session, lane)
+    fresh = items if known is None else [item for turn in turns if turn.ended > lane["covered"] for item in turn.items]
+    summary, decisions = _sum_up(summarise, extract, known or [], well_formed(fresh))
     facts = sum(1 for fact in _facts(views) if fact["position"] <= end)
     unanswered = sum(item.get("synthesised", False) for item in well_formed(items))
     data = {
@@ -68,13 +74,20 @@ def compact(
     return Coverage(event, end, len(turns), len(items), facts, unanswered, len(decisions))
 
 
+def _last_summary(session: Session, lane: Lane) -> list[Item] | None:
+    """What stands for the turns that are covered already; None if nothing does (any more)."""
+    last = session.event(lane["compacted"]).data if lane["compacted"] else None
+    return [{"role": "system", "content": f"Summary of what came before:\n{last['summary']}"}] if last else None
+
+
 def _sum_up(
     summarise: str | Callable[[list[Item]], str],
     extract: Callable[[list[Item]], Iterable[str]] | None,
+    known: list[Item],
     items: list[Item],
 ) -> tuple[str, list[str]]:
     try:
-        summary = summarise if isinstance(summarise, str) else summarise(items)
+        summary = summarise if isinstance(summarise, str) else summarise([*known, *items])
         decisions = list(extract(items)) if extract else []
     except OnrecordError:
         raise
