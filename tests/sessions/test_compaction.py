@@ -148,15 +148,16 @@ def test_the_next_summary_is_made_from_the_last_one_and_what_came_after(session)
     """C04: a long session is not summed up from its beginning each time, and nothing drops out between two summaries."""
     session.compact("the first five")
     session.record_turn([{"role": "user", "content": "question 5"}])
-    seen, extracted_from = [], []
+    seen: list[str] = []
 
     def summarise(items):
         seen[:] = contents(items)
         return "all six"
 
-    coverage = session.compact(summarise, extract=lambda items: extracted_from.extend(items) or [])
+    coverage = session.compact(summarise, extract=lambda items: [f"keep {item['content']}" for item in items])
     assert seen == ["Summary of what came before:\nthe first five", "question 5"]
-    assert contents(extracted_from) == ["question 5"]
+    assert coverage.extracted == 1
+    assert session.views.facts.decisions[-1]["text"] == "keep question 5"
     assert (coverage.turns, coverage.items) == (6, 11)
     session.compact(summarise, afresh=True)
     assert seen[0] == "question 0"
@@ -165,7 +166,7 @@ def test_the_next_summary_is_made_from_the_last_one_and_what_came_after(session)
 
 def test_a_better_summary_of_the_same_is_made_from_the_turns(session):
     """C04: where nothing came after the last summary, or less is to be covered, the turns themselves are summed up."""
-    seen = []
+    seen: list[str] = []
 
     def summarise(items):
         seen[:] = contents(items)
@@ -183,10 +184,9 @@ def test_an_erased_summary_is_not_built_upon(session):
     coverage = session.compact("a secret")
     session.erase("secret", positions=[coverage.event.position])
     session.record_turn([{"role": "user", "content": "question 5"}])
-    seen = []
-    session.compact(lambda items: seen.extend(contents(items)) or "all six")
-    assert len(seen) == 11
-    assert "a secret" not in str(seen)
+    coverage = session.compact(lambda items: f"{len(items)} items: {contents(items)}")
+    assert coverage.event.data["summary"].startswith("11 items: ['question 0'")
+    assert "a secret" not in coverage.event.data["summary"]
 
 
 def test_a_summary_of_what_was_rolled_back_is_not_shown(session):
