@@ -44,6 +44,8 @@ class MemoryStore:
         self._own: dict[str, list[Record]] = {}
         self._leases: dict[tuple[str, str], Lease] = {}
         self._epochs: dict[tuple[str, str], int] = {}
+        self._spans: dict[tuple[str, str], float] = {}
+        """For how many seconds each lease was asked: an append under it asks for as many again."""
         self._snapshots: dict[tuple[str, str], Snapshot] = {}
         self._scrubbed: dict[str, int] = {}
 
@@ -70,13 +72,15 @@ class MemoryStore:
             fresh = new_among(drafts, known)
             if fresh:
                 if lease is not None:
-                    self.renew(lease)
+                    self._present(lease)
                 if expect is not None and expect != head.position:
                     raise log_moved(expect, head.position)
             placed = place(head, drafts, known, fresh)
             self._refuse_taken(placed.head)
             self._own[session].extend(placed.records)
             self._heads[session] = placed.head
+            if fresh and lease is not None:
+                self.renew(lease, self._spans[session, lease.lane])
             return placed.receipts
 
     def read(
@@ -145,17 +149,22 @@ class MemoryStore:
                 raise held_by(head.name, present)
             epoch = self._epochs[session, lane] = self._epochs.get((session, lane), 0) + 1
             lease = Lease(session, lane, epoch, holder, now, now + int(seconds * 1e6))
-            self._leases[session, lane] = lease
+            self._leases[session, lane], self._spans[session, lane] = lease, seconds
             return lease
 
     def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> Lease:
         with self._lock:
-            present = self._leases.get((lease.session, lease.lane))
-            if present is None or present.epoch != lease.epoch:
-                raise lease_lost(lease.lane)
+            present, where = self._present(lease), (lease.session, lease.lane)
             renewed = present._replace(until=max(present.until, int((self._clock() + seconds) * 1e6)))
-            self._leases[lease.session, lease.lane] = renewed
+            self._leases[where], self._spans[where] = renewed, seconds
             return renewed
+
+    def _present(self, lease: Lease) -> Lease:
+        """The lease as it stands now; `LeaseLost` if another took the lane."""
+        present = self._leases.get((lease.session, lease.lane))
+        if present is None or present.epoch != lease.epoch:
+            raise lease_lost(lease.lane)
+        return present
 
     def release(self, lease: Lease) -> None:
         with self._lock:

@@ -132,6 +132,17 @@ class LeaseContract(Workbench):
             with raises(LeaseHeld):
                 self.store.acquire(session, "main", OTHER)
 
+    def test_appending_gives_as_much_time_as_was_asked_for(self) -> None:
+        """A lease taken for seconds is never extended to minutes: whoever waits for it was told when it ends."""
+        session = self.open()
+        lease = self.store.acquire(session, "main", HOLDER, seconds=10)
+        self.clock.advance(8)
+        self.store.append(session, [self.draft()], lease=lease)
+        (now,) = self.store.leases(session)
+        assert now.until == lease.since + 18_000_000
+        self.clock.advance(11)
+        assert self.store.acquire(session, "main", OTHER).epoch > lease.epoch
+
     def test_an_expired_lease_that_nobody_took_still_writes(self) -> None:
         """Only another holder ends a lease: the epoch decides, not the clock."""
         session = self.open()
