@@ -102,10 +102,10 @@ class Worker:
         self._orders = -1
         return self.wait()
 
-    def wait(self) -> list[str]:
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> list[str]:
         """Wait for its end; everything it had reported and nobody had read."""
         found: list[str] = []
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + seconds
         while not self._ended:
             found += self.lines(1.0)
             if time.monotonic() > deadline:

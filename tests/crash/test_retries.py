@@ -16,6 +16,8 @@ from tests.crash.nursery import Nursery
 
 PROCESSES = 3
 THREADS = 8
+PATIENCE_SECONDS = 3_000.0
+"""How long a worker may take with its part of a million."""
 
 
 def prepared(path: str, letters: int) -> tuple[str, list[list[Draft]]]:
@@ -79,7 +81,7 @@ def deliver_everything(
     ]
     receipts: list[tuple[str, Receipt]] = []
     for worker in workers:
-        (line,) = worker.wait()
+        (line,) = worker.wait(PATIENCE_SECONDS)
         assert line.startswith("receipts "), line
         receipts += pickle.loads(Path(line.removeprefix("receipts ")).read_bytes())
     return wrong_with(path, session, batches, receipts), len(receipts)
