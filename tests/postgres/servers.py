@@ -88,9 +88,7 @@ class Site:
         self.own(self.place)
         self.binaries = _installed() / "bin"
         if os.geteuid() == 0 and not self._can_run():
-            copy = self.place / "postgresql"
-            shutil.copytree(_installed(), copy, symlinks=True)
-            self.binaries = copy / "bin"
+            self.copy()
 
     def own(self, path: Path) -> None:
         """Give a path to the server's user, who alone may use it."""
@@ -109,6 +107,16 @@ class Site:
 
     def close(self) -> None:
         shutil.rmtree(self.place, ignore_errors=True)
+
+    def copy(self) -> None:
+        """Take the binaries, and the libraries they look for beside their package, to where the server's user may go."""
+        installed = _installed()
+        package, copies = installed.parent, self.place / "packages"
+        libraries = package.with_name(f"{package.name}.libs")
+        if libraries.exists():
+            shutil.copytree(libraries, copies / libraries.name, symlinks=True)
+        shutil.copytree(installed, copies / package.name / installed.name, symlinks=True)
+        self.binaries = copies / package.name / installed.name / "bin"
 
     def _can_run(self) -> bool:
         try:

@@ -30,3 +30,17 @@ def test_a_server_survives_a_kill_and_leaves_nothing_behind():
         gone = False
     assert gone
     assert not site.place.exists()
+
+
+def test_a_server_runs_from_a_copy():
+    """Root's own home is closed to the user a server runs as: the binaries work from where they were copied to."""
+    site = Site()
+    try:
+        site.copy()
+        assert site.binaries.is_relative_to(site.place)
+        server = Server(site, "two")
+        server.start()
+        assert server.execute("SELECT 1") == [(1,)]
+        server.stop()
+    finally:
+        site.close()
