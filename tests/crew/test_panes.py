@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from onrecord.crew.panes import Pane, panes_of
 from onrecord.machine import started
 from tests.agents.conftest import gone, until
 from tests.crew.conftest import SESSION, Squad, belonging
@@ -110,6 +111,16 @@ def test_what_a_screen_asks_of_a_person_is_shown(squad):
     assert "lead needs a person: Do you want to proceed?" in squad.told()
     tmux(squad, "send-keys", "-t", pane_of(squad, "lead"), "-R")
     until(lambda: squad.rows()["lead"]["needs"] is None)
+
+
+def test_a_pane_without_a_process_is_read():
+    """A newer tmux tells no process of a pane whose program has ended: the supervisor must see that it is dead."""
+    lines = ["%0\t@0\t\t1\tlead", "%1\t@1\t4711\t0\tworker-1", "no pane of ours", "%2\t@1\t4712\t1\tworker-2"]
+    assert panes_of(lines) == {
+        "lead": Pane("%0", "@0", 0, dead=True),
+        "worker-1": Pane("%1", "@1", 4711, dead=False),
+        "worker-2": Pane("%2", "@1", 4712, dead=True),
+    }
 
 
 def test_without_tmux_one_clear_error(squad):

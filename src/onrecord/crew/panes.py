@@ -34,6 +34,7 @@ LOOK_SECONDS = 0.3
 SETTINGS = "source-file -q ~/.tmux.conf\nset -g remain-on-exit on\nset -g history-limit {lines}\n"
 """A person's own settings, and that a pane stays when its program ends."""
 _AGENT = "@onrecord-agent"
+_FORM = "\t".join(("#{pane_id}", "#{window_id}", "#{pane_pid}", "#{pane_dead}", f"#{{{_AGENT}}}"))
 _COLUMNS = 5
 _TMUX_NAME = str.maketrans(".:", "--")
 
@@ -49,6 +50,7 @@ class Pane(NamedTuple):
     id: str
     window: str
     pid: int
+    """0 when its program has ended and tmux tells no process any more, as newer ones do (3.8)."""
     dead: bool
 
 
@@ -152,11 +154,18 @@ class Panes:
     def _pane(self, agent: str | None) -> Pane | None:
         at, found = self._seen
         if time.monotonic() - at > LOOK_SECONDS:
-            form = "\t".join(("#{pane_id}", "#{window_id}", "#{pane_pid}", "#{pane_dead}", f"#{{{_AGENT}}}"))
-            rows = [line.split("\t") for line in self._do("list-panes", "-a", "-F", form)]
-            found = {row[4]: Pane(row[0], row[1], int(row[2]), row[3] == "1") for row in rows if len(row) == _COLUMNS}
+            found = panes_of(self._do("list-panes", "-a", "-F", _FORM))
             self._seen = (time.monotonic(), found)
         return found.get(agent or "")
+
+
+def panes_of(lines: list[str]) -> dict[str, Pane]:
+    """The panes that tmux lists in our form, by agent."""
+    rows = [line.split("\t") for line in lines]
+    return {
+        agent: Pane(id_, window, int(pid or 0), dead == "1")
+        for id_, window, pid, dead, agent in (row for row in rows if len(row) == _COLUMNS)
+    }
 
 
 def _window_name(spawn: Spawn) -> str:
