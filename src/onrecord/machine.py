@@ -84,6 +84,30 @@ def is_gone(holder: dict[str, Any]) -> bool:
     return now is None or now != holder.get("started")
 
 
+def others_may_write(facts: os.stat_result) -> bool:
+    """Whether anybody but its owner and root may write to a file or directory.
+
+    Where every user has a group of their own, folders are writable by that group (umask 002) and nobody else is in it.
+    """
+    import stat
+
+    if facts.st_mode & stat.S_IWOTH:
+        return True
+    return bool(facts.st_mode & stat.S_IWGRP) and not _is_own_group(facts.st_gid)
+
+
+def _is_own_group(group: int) -> bool:
+    """Whether a group is this user's alone: their first one, named like them, with no other member."""
+    import grp
+    import pwd
+
+    try:
+        me, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return group == me.pw_gid and found.gr_name == me.pw_name and set(found.gr_mem) <= {me.pw_name}
+
+
 def _pid_space() -> str:
     try:
         return os.readlink("/proc/self/ns/pid")

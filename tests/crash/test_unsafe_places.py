@@ -1,6 +1,8 @@
 """Places that cannot keep the promises are refused: foreign owners, wide permissions, network file systems."""
 
+import grp
 import os
+import pwd
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -104,6 +106,30 @@ def test_a_directory_that_others_may_write_is_refused(made: str):
     SQLiteStore(made).close()
 
 
+def test_a_directory_of_ones_own_group_is_safe(made: str, monkeypatch: pytest.MonkeyPatch):
+    """With umask 002 every folder is writable by its user's own group, which nobody else is in: no reason to refuse."""
+    directory = Path(made).parent
+    directory.chmod(0o770)
+    me = pwd.getpwuid(os.geteuid())
+
+    def open_with(group: str, members: list[str], first: int) -> None:
+        user = pwd.struct_passwd((me.pw_name, "x", me.pw_uid, first, "", "/", "/bin/sh"))
+        found = grp.struct_group((group, "x", directory.stat().st_gid, members))
+        monkeypatch.setattr(pwd, "getpwuid", lambda _uid: user)
+        monkeypatch.setattr(grp, "getgrgid", lambda _gid: found)
+        SQLiteStore(made).close()
+
+    own = directory.stat().st_gid
+    open_with(me.pw_name, [], own)
+    open_with(me.pw_name, [me.pw_name], own)
+    for group, members, first in [("staff", [], own), (me.pw_name, ["eve"], own), (me.pw_name, [], own + 1)]:
+        with pytest.raises(StoreUnsafe, match="others may write"):
+            open_with(group, members, first)
+    directory.chmod(0o772)
+    with pytest.raises(StoreUnsafe, match="others may write"):
+        open_with(me.pw_name, [], own)
+
+
 LINKS: dict[str, Callable[[str, Path], None]] = {
     "the lock is a link": lambda path, other: Path(path + ".lock").symlink_to(other),
     "the log is a link": lambda path, other: Path(path + "-wal").symlink_to(other),
@@ -151,6 +177,8 @@ def public_place() -> Iterator[Path]:
     place = Path(tempfile.mkdtemp(prefix="onrecord-public-"))
     place.chmod(0o711)
     yield place
+    for folder, _folders, _files in os.walk(place):
+        Path(folder).chmod(0o700)
     shutil.rmtree(place)
 
 

@@ -167,8 +167,11 @@ def test_a_program_that_says_nothing_gives_no_id(tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\nsleep 600\n")
     program.chmod(0o755)
     assert OPENCODE.obtain_id(Request(str(tmp_path), env=os.environ, program=str(program))) is None
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o000)
+    env = {**os.environ, "PATH": os.pathsep.join([str(closed / "bin"), os.environ["PATH"]])}
     with pytest.raises(NotFound, match="not on PATH"):
-        OPENCODE.obtain_id(Request(str(tmp_path), env=os.environ, program="no-such-opencode"))
+        OPENCODE.obtain_id(Request(str(tmp_path), env=env, program="no-such-opencode"))
 
 
 PLAY = """

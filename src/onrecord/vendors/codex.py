@@ -141,7 +141,6 @@ class Codex(Shaped):
         import json
         import time
 
-        from onrecord.errors import NotFound
         from onrecord.vendors.processes import helper, read_line
 
         name = named(request.name) or "onrecord"
@@ -167,8 +166,6 @@ class Codex(Shaped):
                 tell({"method": "initialized"})
                 thread = ask(2, "thread/start", cwd=request.cwd)["thread"]["id"]
                 ask(3, "thread/name/set", threadId=thread, name=name)
-        except FileNotFoundError:
-            raise NotFound(f"{self.program(request)} is not on PATH", hint="install it, or name the program") from None
         except (OSError, ValueError, KeyError, TypeError, EOFError):  # also TimeoutError, and an error for an answer
             return None
         return thread if self.is_id(thread) else None

@@ -111,7 +111,6 @@ class Cursor(Shaped):
         """What `create-chat` prints; None if that cannot be done in time."""
         import time
 
-        from onrecord.errors import NotFound
         from onrecord.vendors.processes import helper, read_line
 
         deadline = time.monotonic() + ID_SECONDS
@@ -120,8 +119,6 @@ class Cursor(Shaped):
                 while line := read_line(process, deadline):
                     if self.is_id(found := line.decode(errors="replace").strip()):
                         return found
-        except FileNotFoundError:
-            raise NotFound(f"{self.program(request)} is not on PATH", hint="install it, or name the program") from None
         except OSError:  # also TimeoutError
             return None
         return None

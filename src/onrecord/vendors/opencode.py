@@ -113,7 +113,6 @@ class Opencode(Shaped):
         """Ask its server for a conversation; None if that cannot be done in time. The server is gone afterwards."""
         import time
 
-        from onrecord.errors import NotFound
         from onrecord.machine import entropy
         from onrecord.vendors.processes import helper, read_line
 
@@ -128,8 +127,6 @@ class Opencode(Shaped):
                     found = line.decode(errors="replace").partition("http://127.0.0.1:")[2].split()
                     url = f"http://127.0.0.1:{int(found[0].rstrip('/'))}/session" if found else ""
                 made = _post(url, {"title": named(request.name)} if request.name else {}, secret, deadline)
-        except FileNotFoundError:
-            raise NotFound(f"{self.program(request)} is not on PATH", hint="install it, or name the program") from None
         except (OSError, ValueError):  # also TimeoutError
             return None
         return made if isinstance(made, str) and self.is_id(made) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -11,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from onrecord.errors import NotFound
 from onrecord.machine import boot_id, started
 from onrecord.vendors.base import settings_at
 
@@ -103,8 +105,12 @@ def helper(
     argv: Sequence[str], env: Mapping[str, str], cwd: str, *, stderr: int = subprocess.DEVNULL
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a vendor's program for a moment; whatever happens, it and its children are gone afterwards."""
+    # Looked for here: where a directory of PATH is closed to us, the system says that, and not that nothing is there.
+    program = shutil.which(argv[0], path=env.get("PATH"))
+    if program is None:
+        raise NotFound(f"{argv[0]} is not on PATH", hint="install it, or name the program")
     process = subprocess.Popen(
-        list(argv), env=dict(env), cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
+        [program, *argv[1:]], env=dict(env), cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
         start_new_session=True,
     )  # fmt: skip
     try:

@@ -12,6 +12,7 @@ import os
 import stat
 import sys
 
+from onrecord import machine
 from onrecord.errors import StoreError, StoreFull, StoreReadOnly, StoreUnsafe
 
 COMPANIONS = ("", "-wal", "-shm", "-journal", ".lock")
@@ -71,7 +72,7 @@ def _check_directory(directory: str) -> None:
         raise StoreUnsafe(
             f"the directory {directory} belongs to another user", hint="set ONRECORD_STORE to a place of your own"
         )
-    if facts.st_mode & _OTHERS_MAY_WRITE and not facts.st_mode & stat.S_ISVTX:
+    if machine.others_may_write(facts) and not facts.st_mode & stat.S_ISVTX:
         raise StoreUnsafe(
             f"others may write to the directory {directory}, and so replace the store", hint=f"chmod go-w {directory}"
         )

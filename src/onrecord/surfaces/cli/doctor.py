@@ -105,9 +105,9 @@ def _permissions(file: Path, *, fix: bool) -> list[Check]:
         path = file.with_name(file.name + companion)
         if path.exists():
             checks += _narrow(path, 0o077, "others may read or change it", f"chmod 600 {path}", fix=fix)
-    sticky = file.parent.stat().st_mode & stat.S_ISVTX
-    advice = f"chmod go-w {file.parent}"
-    checks += [] if sticky else _narrow(file.parent, 0o022, "others may put another file in its place", advice, fix=fix)
+    directory, advice = file.parent.stat(), f"chmod go-w {file.parent}"
+    if machine.others_may_write(directory) and not directory.st_mode & stat.S_ISVTX:
+        checks += _narrow(file.parent, 0o022, "others may put another file in its place", advice, fix=fix)
     remarkable = [check for check in checks[1:] if check.state != "ok"]
     if not any(check.state == "wrong" for check in remarkable):
         remarkable.append(Check("permissions", "ok", "only you can read and write the store"))
