@@ -1,6 +1,6 @@
 """Laws of copies: whatever a log tells, its copy tells the same, all at once or bit by bit, forwards and back."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onrecord.session import copying
@@ -25,6 +25,9 @@ def carry(play: Play, target: MemoryStore) -> None:
 
 
 @given(steps, steps, st.integers(1, 7))
+@example([], [("rename", "one"), ("erase", 1)], 1)
+@example([("erase", 1)], [("rename", "one")], 1)
+@example([], [("rename", "one"), ("erase", 2)], 1)
 def test_a_copy_is_the_session(first, then, page):
     """A19: copied in the middle and again in the end, in pages of any size, a store has the same records and heads."""
     kept, copying.COPY_PAGE = copying.COPY_PAGE, page

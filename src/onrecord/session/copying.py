@@ -220,9 +220,17 @@ class Copier:
         called = here.name
         if here.position < head.position:
             refuse_held(self._target, here, self._derived(head, here, "checking"))
-            if here.name == _name_in_log(self._source, head.session, here.position):
-                called = _name_in_log(self._source, head.session, head.position) or here.name
+            # What was erased in one place since may still stand in the other.
+            logs = (self._target, self._source)
+            said = [_naming(log, head.session, upto=here.position) for log in logs]
+            if here.name in said or not any(said):
+                called = self._name_since(head, here.position) or here.name
         return _Plan(head, here, here, called, here.project)
+
+    def _name_since(self, head: Head, position: int) -> str | None:
+        """What the source called the session after a position; None if nothing was said since."""
+        found = self._source.read(head.session, after=position, upto=head.position, kinds=_NAMING, limit=1)
+        return (_naming(self._source, head.session, upto=head.position) or head.name) if found else None
 
     def _derived(self, head: Head, base: Head | None, step: str) -> Iterator[tuple[Record, Head]]:
         """The events after `base` up to where the source stood, each checked, with where the log stands after it."""
@@ -325,9 +333,9 @@ def _hash_at(store: Store, session: str, position: int) -> bytes | None:
     return found[0].hash if found else None
 
 
-def _name_in_log(store: Store, session: str, position: int) -> str | None:
-    """What the log itself says that the session is called after a position; None if that was erased."""
-    found = store.read(session, upto=position, kinds=_NAMING, limit=1, backwards=True)
+def _naming(store: Store, session: str, *, upto: int) -> str | None:
+    """What the log itself says that the session is called at a position; None if that was erased."""
+    found = store.read(session, upto=upto, kinds=_NAMING, limit=1, backwards=True)
     data = open_record(found[0]).data if found else None
     name = data.get("name") if isinstance(data, dict) else None
     return name if isinstance(name, str) else None
