@@ -100,6 +100,7 @@ class EventNotFound(NotFound):
     """No event stands at this position or under this id."""
 
     code = "event_not_found"
+    hint = "onrecord log NAME shows the events there are"
 
 
 class Conflict(OnrecordError):

@@ -1,11 +1,15 @@
 """The demo does what it shows: a real process is killed, nothing that was acknowledged is lost, another goes on."""
 
 import json
+import os
 import re
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +55,16 @@ def test_every_command_it_names_works(shown):
     for line in data["commands"]:
         if line.startswith("onrecord "):
             assert command.ok(*line.split()[1:])
+
+
+def test_what_dev_demo_says_can_be_typed(tmp_path):
+    """From a clone the command is on nobody's PATH: what `./dev demo` prints works in the terminal it was typed in."""
+    outside = [one for one in os.environ["PATH"].split(os.pathsep) if not (Path(one) / "onrecord").exists()]
+    env = {**os.environ, "PATH": os.pathsep.join(outside), "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    told = subprocess.run([ROOT / "dev", "demo", "--json"], env=env, check=True, capture_output=True, text=True)
+    commands = json.loads(told.stdout.splitlines()[-1])["data"]["commands"]
+    typed = subprocess.run(["sh", "-ec", "\n".join(commands)], env=env, check=False, capture_output=True, text=True)
+    assert typed.returncode == 0, typed.stderr
 
 
 def test_it_is_plain_when_piped(command):

@@ -34,12 +34,12 @@ def start_agent(call: Call) -> int:
     """Start a vendor's agent in this directory, under a session's name."""
     of, ask = agents.vendor_named(call.words[0]), agents.asked(call, call.words[1:])
     ask = ask._replace(prompt=ask.prompt or ask.anew)
-    agents.need_terminal(ask)
-    cwd = str(Path.cwd())
+    cwd, name = str(Path.cwd()), _wanted_name(call)
     agent = call.get("agent") or of.name
     check_name(agent, "agent")
+    agents.need_terminal(ask)
     check_installed(of, _request(cwd, ask))
-    session = _session(call, agent)
+    session = session_named(call, name, agent)
     return _begin(call, agents.wrapped(call, session, of, cwd), cwd, ask)
 
 
@@ -72,13 +72,15 @@ def _free_agent(session: Session, of: Vendor) -> str:
     return of.name if known is None or known["vendor"] in (None, of.name) else f"{of.name}-2"
 
 
-def _session(call: Call, agent: str) -> Session:
-    """The session of --name or --session, made if it is new; without a name, one is made from directory and time."""
+def _wanted_name(call: Call) -> str:
+    """What --name or --session say; without them, a name made from directory and time."""
     name = call.get("name") or call.get("session") or os.environ.get("ONRECORD_SESSION")
+    if name is not None and not is_ulid(name.upper()):
+        check_name(name)
     if name is None:
         letters = "".join(one if one.isalnum() and one.isascii() else "-" for one in Path.cwd().name).strip("-")
         name = f"{letters[:40] or 'session'}-{time.strftime('%m%d-%H%M%S')}"
-    return session_named(call, name, agent)
+    return name
 
 
 def session_named(call: Call, name: str, agent: str) -> Session:

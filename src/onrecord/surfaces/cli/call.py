@@ -219,7 +219,9 @@ def _unknown(verb: Verb, flag: str, known: list[str]) -> UsageError:
     name = f"onrecord {verb.name}".rstrip()
     if verb.usage.endswith("COMMAND..."):
         return UsageError(f"{name} has no option {flag}", hint=f"a command comes after two dashes: {verb.example}")
-    guess = nearest(flag, known)
+    # Every option has dashes, and a single letter is like half of all words: neither is a likeness.
+    names = {one.lstrip("-"): one for one in known if one.startswith("--")}
+    guess = names.get(nearest(flag.lstrip("-"), list(names)), "")
     return UsageError(
         f"{name} has no option {flag}",
         hint=f"did you mean {guess}?" if guess else f"onrecord help {verb.name}".rstrip(),

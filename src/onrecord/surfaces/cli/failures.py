@@ -21,6 +21,7 @@ def report(problem: Exception, words: list[str]) -> int:
     if isinstance(problem, OnrecordError):
         code, message, hint, retryable = problem.code, problem.message, problem.hint, problem.retryable
         status = exit_code_of(code)
+        hint = hint or f"onrecord help {_verb(words)}".rstrip()
     elif isinstance(problem, OSError) and problem.strerror:
         where = f": {problem.filename}" if problem.filename else ""
         code, message, hint, retryable = "system", f"{problem.strerror}{where}", "", False
@@ -36,6 +37,15 @@ def report(problem: Exception, words: list[str]) -> int:
     else:
         sys.stderr.write(f"error: {shown(message)}\n" + (f"hint: {shown(hint)}\n" if hint else ""))
     return status
+
+
+def _verb(words: list[str]) -> str:
+    """The verb that was asked for, if people are told about it."""
+    from onrecord.surfaces.cli.main import split
+    from onrecord.surfaces.cli.verbs import shown as told
+
+    name = split(words)[0]
+    return name if name in {verb.name for verb in told()} else ""
 
 
 def _flush() -> None:
