@@ -1,4 +1,4 @@
-"""This process and this machine: randomness, who holds a lease, and whether a holder is still there."""
+"""This process and this machine: randomness, who holds a lease and is still there, who else may write to a place."""
 
 from __future__ import annotations
 

@@ -257,6 +257,19 @@ def test_what_follows_a_turn_that_is_gone_is_refused():
     assert LinearTrajectory().last is None
 
 
+def test_an_equal_turn_of_another_history_is_refused():
+    """The turn before it was replaced by one of the same length: the same reply after it is another turn all the same."""
+    trajectory = LinearTrajectory(Policy(max_rollback=2))
+    say(trajectory, user("a"), reply=answer("one"))
+    second = say(trajectory, user("a"), assistant("one"), user("b"), reply=answer("same"))
+    say(trajectory, user("a"), reply=answer("two"))
+    again = say(trajectory, user("a"), assistant("two"), user("b"), reply=answer("same"))
+    assert again == second
+    with pytest.raises(TrajectoryMoved):
+        ask(trajectory, user("c"), after=second)
+    assert ask(trajectory, user("c"), after=again).base == 2
+
+
 def test_what_follows_must_say_something_and_by_who_may_speak():
     """The rules of a whole request hold for what is new in it."""
     trajectory, _messages = conversation(2)

@@ -64,7 +64,6 @@ _encode = _encoder(encoder.encode_basestring, ascii_only=False)
 decode_payload = decoder.JSONDecoder().decode
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _join = "".join
-_NEEDS = {name: tuple(kind.needs.split()) for name, kind in KINDS.items()}
 
 UPCASTERS: dict[tuple[str, int], Callable[[Any], Any]] = {}
 """(kind, version) -> a pure function to the next version's payload."""
@@ -154,15 +153,14 @@ def seal(
         check_payload(known, data)
     data, payload = written(data)  # views keep parts of it: what every reader will get, not the caller's own objects
     version = known.version if known else 1
-    commitment = commit_to(salt, payload)
-    return tuple.__new__(Draft, (id, kind, version, at, by, run, because, salt, payload, commitment, data))
+    return Draft(id, kind, version, at, by, run, because, salt, payload, commit_to(salt, payload), data)
 
 
 def check_payload(kind: Kind, data: Any) -> None:
     """Refuse a payload without what its kind needs."""
     if not isinstance(data, dict):
         raise InvalidInput(f"the payload of {kind.name} is a JSON object, not {type(data).__name__}")
-    for field in _NEEDS[kind.name]:
+    for field in kind.needs.split():
         if field not in data:
             raise InvalidInput(f"{kind.name} needs {field!r}", hint=f"its payload has {kind.needs.replace(' ', ', ')}")
 
@@ -209,7 +207,7 @@ def open_records(records: Iterable[Record]) -> list[Event]:
 def place(draft: Draft, session: str, position: int, run: int, digest: bytes) -> Event:
     """The event a draft became, without decoding what was just encoded."""
     id_, kind, v, at, by, _run, because, _salt, _payload, payload_hash, data = draft
-    return tuple.__new__(Event, (session, position, id_, kind, v, at, by, run, because, data, payload_hash, digest))
+    return Event(session, position, id_, kind, v, at, by, run, because, data, payload_hash, digest)
 
 
 def _event(record: Record, data: Any) -> Event:

@@ -66,7 +66,10 @@ class Head(NamedTuple):
 
 
 def after(head: Head, draft: Draft | Event, digest: bytes = b"") -> tuple[Head, int]:
-    """The head after one more event, whose hash is `digest`, and the run that event belongs to."""
+    """The head after one more event, and the run that event belongs to.
+
+    `digest` is the event's hash. A store does not know it yet, because it depends on the run: it is `linked` then.
+    """
     kind, status = draft.kind, head.status
     run = head.run + 1 if draft.run == NEW_RUN else draft.run
     if kind in _WORK:
@@ -74,10 +77,10 @@ def after(head: Head, draft: Draft | Event, digest: bytes = b"") -> tuple[Head, 
         if status not in (OPEN, ACTIVE, RESUMED):
             refuse_work(head)
         session, project, name, position, _hash, last, _status, title, opened_at, at, held, parent, forked_at = head
-        return tuple.__new__(Head, (
-            session, project, name, position + 1, digest, max(last, run), ACTIVE, title, opened_at,
-            max(at, draft.at), held, parent, forked_at,
-        )), run  # fmt: skip
+        return Head(
+            session, project, name, position + 1, digest, max(run, last), ACTIVE, title, opened_at, max(draft.at, at),
+            held, parent, forked_at,
+        ), run  # fmt: skip
     data = draft.data if isinstance(draft.data, dict) else {}
     if head.position:
         status = _next_status(head, kind, data, erased=draft.data is None)

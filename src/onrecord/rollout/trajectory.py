@@ -205,10 +205,13 @@ class LinearTrajectory:
         )  # fmt: skip
 
     def _messages_at(self, turn: Record | None) -> int:
-        """How many messages there are at a committed turn; `TrajectoryMoved` if it is not one of this trajectory."""
+        """How many messages there are at a committed turn; `TrajectoryMoved` if it is not one of this trajectory.
+
+        It must be the very record: an equal one may follow other turns than those that are committed here.
+        """
         if turn is None:
             return 0
-        if not self._committed[turn.base : turn.base + 1] == [turn]:
+        if not any(turn is one for one in self._committed[turn.base : turn.base + 1]):
             raise TrajectoryMoved(
                 f"the turn that this request follows, number {turn.base + 1}, is not committed here (any more)",
                 head=self.head,

@@ -37,8 +37,8 @@ class Request(NamedTuple):
     options: Mapping[str, Any] = {}
     """Whatever else makes it this request: model, sampling parameters. Part of the fingerprint, and not looked at."""
     after: Record | None = None
-    """The committed turn that `messages` follow. All before it is taken as it is on record and need not be repeated,
-    so such a request costs what is new in it."""
+    """The committed turn that `messages` follow: what `commit` returned, or `trajectory.last`. All before it is taken
+    as it is on record and need not be repeated, so such a request costs what is new in it."""
 
 
 class Reply(NamedTuple):
