@@ -1,5 +1,6 @@
 """What the SQLite store promises beyond the contract: its settings, its schema, its gate, its indexes."""
 
+import random
 import re
 import stat
 import threading
@@ -25,6 +26,7 @@ from onrecord.errors import (
 from onrecord.log import head as heads
 from onrecord.log.codec import decode_payload
 from onrecord.log.store import Hit
+from onrecord.session.records import Records
 from onrecord.stores import payloads
 from onrecord.stores.sqlite import SQLiteStore, connection, gate, search, writer
 from onrecord.testing import derived
@@ -388,24 +390,45 @@ def test_the_write_ahead_log_is_given_room(bench: Bench, path: Path):
         bench.add(session, "item.added")
         sizes.append(Path(f"{path}-wal").stat().st_size)
     assert len(set(sizes)) <= 3
-    assert sizes[-1] <= (writer.CHECKPOINT_PAGES + writer.FIRST_ROOM) * writer.FRAME_BYTES + writer.WAL_HEADER_BYTES
+    assert sizes[-1] <= writer.CHECKPOINT_BYTES + writer.FIRST_ROOM
     bench.store.close()
     again = SQLiteStore(str(path))
     assert again.head(session).position == 61
     again.close()
 
 
-def test_short_lived_writers_leave_a_short_log(bench: Bench, path: Path):
+def test_short_lived_writers_leave_a_short_log(bench: Bench, path: Path, monkeypatch: pytest.MonkeyPatch):
     """Many processes that write a little and close do not make the log longer and longer for the next one."""
+    monkeypatch.setattr(writer, "LEFT_BEHIND_BYTES", 128 * connection.PAGE_SIZE)
+    monkeypatch.setattr(writer, "FIRST_ROOM", 64 * connection.PAGE_SIZE)
     session = bench.open()
     lengths = []
-    for _ in range(writer.LEFT_BEHIND_PAGES):
+    for _ in range(128):
         bench.add(session, "item.added")
         bench.store.close()
         lengths.append(Path(f"{path}-wal").stat().st_size)
-    assert max(lengths) <= 3 * writer.LEFT_BEHIND_PAGES * writer.FRAME_BYTES
+    assert max(lengths) <= 3 * writer.LEFT_BEHIND_BYTES
     assert 0 in lengths
-    assert bench.store.head(session).position == writer.LEFT_BEHIND_PAGES + 1
+    assert bench.store.head(session).position == 129
+
+
+def test_a_store_of_larger_pages_is_kept_as_well(path: Path):
+    """Stores made by an earlier version have pages of 8 KiB: the write-ahead log is cut back at the same length."""
+    path.parent.mkdir(mode=0o700)
+    prepare = apsw.Connection(str(path))
+    prepare.execute("PRAGMA page_size = 8192; PRAGMA journal_mode = WAL").fetchall()
+    prepare.close()
+    path.chmod(0o600)
+    store = SQLiteStore(str(path))
+    session = Records(store).open("old")
+    longest = 0
+    for number in range(400):
+        session.record_turn([{"role": "user", "content": random.Random(number).randbytes(12_000).hex()}])
+        longest = max(longest, Path(f"{path}-wal").stat().st_size)
+    assert apsw.Connection(str(path)).pragma("page_size") == 8192
+    assert writer.CHECKPOINT_BYTES < longest < connection.WAL_BYTES
+    assert session.verify().ok
+    store.close()
 
 
 def test_a_store_can_be_described(bench: Bench, path: Path):

@@ -4,11 +4,13 @@ import os
 import signal
 import time
 import warnings
-from itertools import count
+from collections import Counter
+from itertools import count, cycle
 from pathlib import Path
 from threading import Event as Told
 from threading import Thread
 
+from onrecord.errors import StoreBusy
 from onrecord.session.records import Records
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.nursery import Pipes
@@ -138,4 +140,64 @@ def go_on_through_interrupts(pipes: Pipes, path: str, new_ids: bool) -> None:
     ended.set()
     thread.join(30)
     pipes.say("interrupts", interrupts, "stuck" if thread.is_alive() else "ended")
+    os._exit(0)
+
+
+class Preempted(Exception):
+    """What a handler raises that is no KeyboardInterrupt."""
+
+
+def go_on_through_handlers(pipes: Pipes, path: str) -> None:
+    """Record turns while handlers of signals record too, or raise whatever they like, and other threads add facts."""
+    armed: list[type[BaseException]] = []
+    told: Counter[str] = Counter()
+
+    def record(*_details: object) -> None:
+        try:
+            event = session.decide("told to stop")
+        except StoreBusy:
+            told["refused"] += 1
+        else:
+            told["recorded"] += 1
+            pipes.say("ack", event.session, event.position, event.id)
+
+    def throw(*_details: object) -> None:
+        if armed:
+            told["raised"] += 1
+            raise armed.pop()
+
+    store = SQLiteStore(path)
+    session = Records(store).open("handled")
+    others = Records(store).create("others", agent="main")
+    ended = Told()
+
+    def add_facts() -> None:
+        while not ended.is_set():
+            event = others.decide("meanwhile")
+            pipes.say("ack", event.session, event.position, event.id)
+
+    threads = [Thread(target=add_facts, daemon=True) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    signal.signal(signal.SIGUSR1, record)
+    signal.signal(signal.SIGUSR2, throw)
+    pipes.say("ready")
+    thrown = cycle((KeyboardInterrupt, Preempted, SystemExit))
+    for number in count():
+        while True:
+            try:
+                armed[:] = [next(thrown)]
+                event = session.record_turn([{"role": "user", "content": f"turn {number}"}], id=f"turn-{number}")
+                armed.clear()
+                break
+            except (KeyboardInterrupt, Preempted, SystemExit):
+                continue
+        pipes.say("ack", event.session, event.position, event.id)
+        if Path(f"{path}.enough").exists():
+            break
+    ended.set()
+    for thread in threads:
+        thread.join(30)
+    stuck = sum(thread.is_alive() for thread in threads)
+    pipes.say("handled", told["recorded"], told["refused"], told["raised"], stuck)
     os._exit(0)

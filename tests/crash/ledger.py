@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from onrecord.connect import open_store
+from onrecord.errors import SessionNotFound
 from onrecord.log.codec import GENESIS, link
 from onrecord.log.store import Store
 from onrecord.session.handle import Session
@@ -54,7 +55,11 @@ def complaints_about(store: Store, acks: Iterable[Ack]) -> list[str]:
     for ack in acks:
         expected[ack.session].append(ack)
     for session, wanted in expected.items():
-        records = store.read(session)
+        try:
+            records = store.read(session)
+        except SessionNotFound:
+            found.append(f"{session}: all of it is lost")
+            continue
         positions = [record.position for record in records]
         if positions != list(range(1, len(records) + 1)):
             found.append(f"{session}: positions are not dense: {positions[:5]} ... {positions[-5:]}")

@@ -108,3 +108,33 @@ def test_control_an_interrupted_append_that_is_tried_as_another_is_caught(
         if copies_after_interrupts(nursery, path, 400, chance, new_ids=True):
             return
     pytest.fail("4,000 interrupts doubled nothing: this test cannot fail")
+
+
+@pytest.mark.timeout(300)
+def test_handlers_that_record_and_handlers_that_raise_leave_a_store_that_works(
+    nursery: Nursery, path: str, chance: random.Random, count: Callable[[int, int], int]
+):
+    """A handler that records in the middle of a write is refused, in any other moment it is served; nobody gets stuck.
+
+    Whatever another one raises, and wherever, each turn is there once when it is tried again under its id.
+    """
+    worker = nursery.start("go_on_through_handlers", path=path)
+    lines = []
+    while "ready" not in lines:
+        lines += worker.lines(1.0)
+    for _ in range(count(600, 20_000)):
+        lines += worker.lines(chance.uniform(0, 0.003))
+        worker.signal(chance.choice((signal.SIGUSR1, signal.SIGUSR2)))
+    Path(f"{path}.enough").touch()
+    lines += worker.wait()
+    word, *numbers = lines[-1].split()
+    recorded, refused, raised, stuck = map(int, numbers)
+    assert (word, stuck) == ("handled", 0)
+    assert min(recorded, refused, raised) > 5
+    assert complaints(path, acks_in(lines)) == []
+    store = SQLiteStore(path)
+    session = Records(store).get("handled")
+    times = Counter(turn.items[0]["content"] for turn in session.transcript().committed)
+    assert set(times.values()) == {1}
+    assert len(list(session.events(kinds=["decision.made"]))) >= recorded  # more: what was on record when it was interrupted
+    store.close()

@@ -68,7 +68,8 @@ def test_promise_5_a_full_disk_loses_nothing_and_recovers(
 ):
     """Wherever the space ends: StoreFull, all acknowledged turns readable, the same turns accepted when there is space."""
     if with_checkpoints:
-        monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 12)
+        monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 12 * connection.PAGE_SIZE)
+        monkeypatch.setattr(writer, "LOOK_EVERY", 1)
         monkeypatch.setattr(writer, "WAL_BYTES", 24 * connection.PAGE_SIZE)
     least = used_by(str(tmp_path / "empty" / "log.db"), 0)
     most = used_by(str(tmp_path / "enough" / "log.db"), TURNS)

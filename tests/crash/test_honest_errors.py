@@ -35,7 +35,8 @@ PROBLEMS: dict[str, tuple[tuple[str, ...], Problem]] = {
 @pytest.fixture(autouse=True)
 def checkpoints_among_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint every few turns, so that its writes, syncs and truncations fail too."""
-    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 12)
+    monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 12 * connection.PAGE_SIZE)
+    monkeypatch.setattr(writer, "LOOK_EVERY", 1)
     monkeypatch.setattr(writer, "WAL_BYTES", 24 * connection.PAGE_SIZE)
 
 

@@ -20,7 +20,8 @@ EVERYTHING_EVERY = 40
 @pytest.fixture
 def small_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints after a few turns, some of them cutting the write-ahead log back, so that short runs have many."""
-    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 40)
+    monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 40 * connection.PAGE_SIZE)
+    monkeypatch.setattr(writer, "LOOK_EVERY", 1)
     monkeypatch.setattr(writer, "WAL_BYTES", 100 * connection.PAGE_SIZE)
 
 

@@ -30,7 +30,7 @@ def store_file(path: str, monkeypatch: pytest.MonkeyPatch) -> str:
     store = SQLiteStore(path)
     with Records(store).open("tampered", objective="Be found out") as session:
         for number in range(TURNS):
-            text = {0: "short", 1: f"longer {number} " * 40, 2: f"{number} " + os.urandom(30_000).hex()}[number % 3]
+            text = {0: "short", 1: f"longer {number} " * 80, 2: f"{number} " + os.urandom(30_000).hex()}[number % 3]
             session.record_turn([{"role": "user", "content": text}])
         session.fork("the-fork")
     store.close()

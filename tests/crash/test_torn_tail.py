@@ -9,6 +9,7 @@ import pytest
 
 from onrecord.session.records import Records
 from onrecord.stores.sqlite import SQLiteStore
+from onrecord.stores.sqlite.connection import PAGE_SIZE
 from tests.crash.disks import KEPT, Disk, images
 from tests.crash.ledger import Ack, complaints, quick_complaints
 
@@ -36,7 +37,7 @@ def last_transaction(path: str, place: Path) -> tuple[str, range, list[Ack]]:
 
 def cuts(span: range, step: int) -> list[int]:
     """Every `step`-th byte, and all around the edges of frames, where the header of one is easily half written."""
-    frame = FRAME_HEADER + 8192
+    frame = FRAME_HEADER + PAGE_SIZE
     near = {
         edge + distance
         for edge in range(span.start, span.stop, frame)

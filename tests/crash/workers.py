@@ -95,7 +95,7 @@ def write_and_checkpoint(pipes: Pipes, path: str, session: str, agent: str, form
 
 def checkpoint_always() -> None:
     """From now on every write of this process is followed by a checkpoint, some of which cut the write-ahead log back."""
-    writer.CHECKPOINT_PAGES = 1
+    writer.CHECKPOINT_BYTES = writer.LOOK_EVERY = 1
     writer.WAL_BYTES = 20 * connection.PAGE_SIZE  # type: ignore[attr-defined]  # where the writer looks it up
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from onrecord.errors import DamagedLog, InvalidInput
 from onrecord.log import codec
 from onrecord.log.events import Draft, Event, Record
+from onrecord.log.items import check_item, plain_item
 from tests.laws import values
 from tests.laws.play import Play
 
@@ -78,6 +79,68 @@ def test_the_canonical_form_is_stable(value):
     """Encoding what was decoded gives the same bytes, so a commitment can be derived again from what comes out."""
     once = codec.encode_payload(value)
     assert codec.encode_payload(json.loads(once)) == once
+
+
+near_items = st.one_of(
+    values.items,
+    st.dictionaries(
+        st.sampled_from(["role", "content", "call", "tool_calls", "name"]),
+        st.one_of(
+            st.sampled_from(["user", "assistant", "tool", "nobody"]),
+            values.json_values,
+            st.lists(
+                st.dictionaries(st.sampled_from(["id", "name", "arguments", "x"]), values.json_values, max_size=4),
+                max_size=2,
+            ),
+        ),
+        max_size=4,
+    ),
+)
+
+
+@given(near_items)
+@example(
+    {"role": "assistant", "content": "", "tool_calls": [{"name": "n", "id": "c", "arguments": {"b": (1,), "a": {}}}]}
+)
+@example({"role": "assistant", "content": "", "tool_calls": [{"name": "n", "id": "c", "arguments": {1: 2}}]})
+@example({"role": "assistant", "content": "", "tool_calls": [{"name": "n", "id": "c", "arguments": 1}] * 2})
+def test_a_plain_item_is_in_canonical_form(item):
+    """B07 B12: the short way for plain items says what the long way says, in the same order and in a copy of its own."""
+    made = plain_item(item)
+    if made is None:
+        return
+    assert check_item(item) is item
+    assert json.dumps(made) == json.dumps(codec.as_read(item))
+    assert same(made, codec.as_read(item))
+    fresh = codec.seal("item.added", {"item": made}, "e1", 1, "main", 1, bytes(16), None, plain=True)
+    assert fresh == codec.seal("item.added", {"item": item}, "e1", 1, "main", 1, bytes(16))
+    mutable = [item, *item.get("tool_calls", []), *map(arguments_of, item.get("tool_calls", []))]
+    copies = [made, *made.get("tool_calls", []), *map(arguments_of, made.get("tool_calls", []))]
+    assert not {id(part) for part in mutable if isinstance(part, dict | list)} & {id(part) for part in copies}
+
+
+def arguments_of(call: dict[str, Any]) -> Any:
+    return call["arguments"]
+
+
+@pytest.mark.parametrize("format", ["openai", "anthropic", "unknown"])
+def test_a_message_in_a_partners_words_is_not_plain(format):
+    """What a partner said is kept word for word beside its neutral form: the short way is not for it."""
+    assert plain_item({"role": "user", "content": "hi"}, format) is None
+
+
+def test_arguments_may_be_nested_as_deep_as_anything():
+    """The short way refuses nothing: what it does not take goes the long way, up to the same limit."""
+    for depth in range(codec.NESTING_LIMIT - 8, codec.NESTING_LIMIT + 2):
+        call = {"id": "c1", "name": "bash", "arguments": nested(depth)}
+        turn = [{"role": "assistant", "content": "", "tool_calls": [call]}]
+        play = Play()
+        if depth <= codec.NESTING_LIMIT - 5:
+            play.session.record_turn(turn)
+            assert play.session.transcript().items == turn
+        else:
+            with pytest.raises(InvalidInput, match="nested"):
+                play.session.record_turn(turn)
 
 
 class Colour(str, Enum):  # noqa: UP042 - the older form, whose str() is not its value

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from onrecord.log import head as heads
+from onrecord.log.codec import seal
 from onrecord.log.events import KINDS, RESERVED_KINDS, Event
 from onrecord.session.handle import Session
 from onrecord.views.fold import BODIES, Whole, fold_whole
@@ -105,6 +107,42 @@ def test_a_view_needs_no_transcript_bodies(played):
     head, records = play.store.head(play.session.id), play.store.read(play.session.id)
     slim = play.store.read(play.session.id, bodies=BODIES)
     assert fold_whole(head, slim).dump() == fold_whole(head, records).dump()
+
+
+@given(steps)
+@example(ROLLED_BACK)
+@example(TWO_TAILS)
+@example(
+    [
+        ("record_turn", "main", SAID),
+        ("begin", "main"),
+        ("add", "main", SAID[0]),
+        ("commit", "main"),
+        ("decide", "main", "x"),
+    ]
+)
+@example([("record_turn", "main", SAID), ("set_budget", "main", {"steps": 1.0}), ("record_turn", "main", SAID)])
+def test_a_handle_knows_where_its_lane_ends(played):
+    """What a handle follows by itself, so that a turn need not ask the views, is what the views would say."""
+    play = Play().run(played)
+    for agent, handle in play.handles.items():
+        end, fresh = handle.lane_end, Session(play.store, play.session.id, agent=agent).views
+        if end.known and not handle.behind:
+            lane = fresh.lanes.lane(agent)
+            assert (end.open, end.last_commit, end.turns) == (bool(lane["open"]), lane["last_commit"], lane["turns"])
+            assert not fresh.spend.budget
+
+
+@given(steps)
+def test_steps_of_an_active_session_only_move_its_head(played):
+    """What stores leave out of the head's row can be told from the last event: position, hash and time, nothing else."""
+    play = Play().run(played)
+    head = play.store.head(play.session.id)
+    before = head._replace(status=heads.ACTIVE)
+    for kind in heads.STEPS:
+        draft = seal(kind, dict.fromkeys(KINDS[kind].needs.split(), ""), "e", head.at + 5, "main", 1, bytes(16))
+        after = heads.after(before, draft, 1, bytes(32))
+        assert after == before._replace(position=head.position + 1, hash=bytes(32), at=head.at + 5)
 
 
 @given(steps)

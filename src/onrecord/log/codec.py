@@ -63,6 +63,7 @@ _encode_ascii = _encoder(encoder.encode_basestring_ascii, ascii_only=True)
 _encode = _encoder(encoder.encode_basestring, ascii_only=False)
 decode_payload = decoder.JSONDecoder().decode
 _ATOMS = frozenset({str, int, float, bool, type(None)})
+_are_atoms = _ATOMS.issuperset
 _join = "".join
 
 UPCASTERS: dict[tuple[str, int], Callable[[Any], Any]] = {}
@@ -71,21 +72,26 @@ UPCASTERS: dict[tuple[str, int], Callable[[Any], Any]] = {}
 
 def encode_payload(data: object) -> bytes:
     """The canonical bytes of a payload, or one clear error."""
-    return written(data)[1]
+    return encode_plain(as_read(data))
 
 
-def written(data: object) -> tuple[Any, bytes]:
-    """A payload as every reader will get it, and its canonical bytes."""
+def as_read(data: object) -> Any:
+    """A payload as every reader will get it."""
     try:
-        value = _plain(data, NESTING_LIMIT)
+        return plain(data, NESTING_LIMIT)
+    except (TypeError, ValueError) as problem:
+        raise _no_json(problem) from None
+
+
+def encode_plain(value: Any) -> bytes:
+    """The canonical bytes of a payload that has the form every reader will get."""
+    try:
         # For plain ASCII both encoders write the same bytes, and this one takes half the time: most payloads are.
         text = _encode_ascii(value)
         if "\\" in text and "\\u" in text:  # looking for one character is much quicker, and often all it takes
             text = _encode(value)
-    except (TypeError, ValueError) as problem:
-        raise InvalidInput(
-            f"this cannot be recorded as JSON: {problem}", hint="record strings, numbers, lists and dicts"
-        ) from None
+    except ValueError as problem:
+        raise _no_json(problem) from None
     try:
         payload = text.encode()
     except UnicodeEncodeError:
@@ -94,26 +100,36 @@ def written(data: object) -> tuple[Any, bytes]:
         ) from None
     if len(payload) > PAYLOAD_LIMIT:
         raise TooLarge(f"the payload has {len(payload):,} bytes; the limit is {PAYLOAD_LIMIT:,}")
-    return value, payload
+    return payload
 
 
-def _plain(value: Any, room: int) -> Any:
-    """A copy with sorted keys that holds nothing but what JSON can say, so that nobody changes it afterwards."""
+def _no_json(problem: Exception) -> InvalidInput:
+    return InvalidInput(
+        f"this cannot be recorded as JSON: {problem}", hint="record strings, numbers, lists and dicts"
+    )  # fmt: skip
+
+
+def plain(value: Any, room: int) -> Any:
+    """A copy with sorted keys that holds nothing but what JSON can say, so that nobody changes it afterwards.
+
+    `room` is how deep it may be nested.
+    """
     kind = type(value)
     if kind is dict and room:
-        copy = {}
-        for key in sorted(value):
-            part = value[key]
-            copy[key] = part if type(part) in _ATOMS else _plain(part, room - 1)
+        copy = dict(sorted(value.items()))
         try:
             _join(copy)  # the quickest way to see that every key is text
         except TypeError:
             raise TypeError(
                 f"a key is text, not {next(key for key in copy if not isinstance(key, str))!r:.80}"
             ) from None
+        if not _are_atoms(map(type, copy.values())):
+            for key, part in copy.items():
+                if type(part) not in _ATOMS:
+                    copy[key] = plain(part, room - 1)
         return copy
     if kind is list and room:
-        return [part if type(part) in _ATOMS else _plain(part, room - 1) for part in value]
+        return [part if type(part) in _ATOMS else plain(part, room - 1) for part in value]
     return value if kind in _ATOMS else _plain_of_another(value, room)
 
 
@@ -122,7 +138,7 @@ def _plain_of_another(value: Any, room: int) -> Any:
     if isinstance(value, dict | list | tuple):
         if room == 0:
             raise ValueError(f"it is nested more than {NESTING_LIMIT} deep")
-        return _plain(dict(value) if isinstance(value, dict) else list(value), room)
+        return plain(dict(value) if isinstance(value, dict) else list(value), room)
     # What a subclass, an enum for instance, stands for:
     if isinstance(value, str):
         return str.__str__(value)
@@ -138,20 +154,26 @@ def commit_to(salt: bytes, payload: bytes) -> bytes:
     return sha256(_PAYLOAD_TAG + salt + payload).digest()
 
 
-def seal(
-    kind: str, data: Any, *, id: str, at: int, by: str, run: int, salt: bytes, because: int | None = None
-) -> Draft:
-    """Check an event and turn it into a draft that a store can place."""
+def seal(  # noqa: PLR0917  # on the hottest path, where names cost time
+    kind: str, data: Any, id: str, at: int, by: str, run: int, salt: bytes, because: int | None = None,
+    plain: bool = False,  # noqa: FBT001, FBT002  # as above
+) -> Draft:  # fmt: skip
+    """Check an event and turn it into a draft that a store can place.
+
+    Data that is `plain` has the form that every reader will get, and nobody else can change it any more.
+    """
     if not isinstance(id, str) or not 0 < len(id) <= ID_LIMIT or not id.isprintable():
         raise InvalidInput(f"an event id has 1 to {ID_LIMIT} printable characters, not {id!r:.300}")
-    if not isinstance(kind, str) or not 0 < len(kind) <= KIND_LIMIT or not kind.isprintable():
-        raise InvalidInput(f"an event kind has 1 to {KIND_LIMIT} printable characters, not {kind!r:.100}")
     if not by or len(by) > BY_LIMIT or not by.isprintable():
         raise InvalidInput(f"an actor has 1 to {BY_LIMIT} printable characters, not {by!r}")
-    known = KINDS.get(kind)
+    known = KINDS.get(kind) if isinstance(kind, str) else None
     if known is not None:
         check_payload(known, data)
-    data, payload = written(data)  # views keep parts of it: what every reader will get, not the caller's own objects
+    elif not isinstance(kind, str) or not 0 < len(kind) <= KIND_LIMIT or not kind.isprintable():
+        raise InvalidInput(f"an event kind has 1 to {KIND_LIMIT} printable characters, not {kind!r:.100}")
+    if not plain:
+        data = as_read(data)  # views keep parts of it: so it must not be the caller's own objects
+    payload = encode_plain(data)
     version = known.version if known else 1
     return Draft(id, kind, version, at, by, run, because, salt, payload, commit_to(salt, payload), data)
 
@@ -160,9 +182,11 @@ def check_payload(kind: Kind, data: Any) -> None:
     """Refuse a payload without what its kind needs."""
     if not isinstance(data, dict):
         raise InvalidInput(f"the payload of {kind.name} is a JSON object, not {type(data).__name__}")
-    for field in kind.needs.split():
-        if field not in data:
-            raise InvalidInput(f"{kind.name} needs {field!r}", hint=f"its payload has {kind.needs.replace(' ', ', ')}")
+    if kind.needs:
+        for field in kind.needs.split():
+            if field not in data:
+                needed = kind.needs.replace(" ", ", ")
+                raise InvalidInput(f"{kind.name} needs {field!r}", hint=f"its payload has {needed}")
 
 
 def link(  # noqa: PLR0917 - the fields of the header in their order, on the hottest path

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from onrecord.errors import IllegalTransition, SessionClosed, SessionErased, SessionPaused
-from onrecord.log.events import NEW_RUN, Draft, Event
+from onrecord.log.events import KINDS, NEW_RUN, TRANSCRIPT_KINDS, Draft, Event
 
 OPEN, ACTIVE, PAUSED, RESUMED, CLOSED, ARCHIVED, ERASED = (
     "open", "active", "paused", "resumed", "closed", "archived", "erased",
@@ -28,6 +28,8 @@ TITLE_KINDS = ("session.opened", "objective.set", "session.titled")
 """What a session's title in lists is taken from."""
 _WORK = frozenset({"turn.begun", "turn.recorded", "effect.started", "item.added", "turn.committed"})
 """What a pause stops. Giving a turn up is not among it: whoever is stopped must be able to end in order."""
+STEPS = frozenset({*TRANSCRIPT_KINDS, "turn.begun", "turn.committed", "turn.aborted"})
+"""What turns consist of. In an active session they change nothing of the head but position, hash, run and time."""
 _TRANSITIONS = {
     "session.paused": ((OPEN, ACTIVE, RESUMED), PAUSED),
     "session.resumed": ((PAUSED,), RESUMED),
@@ -39,6 +41,10 @@ _AFTER_THE_END = frozenset(
     {"session.held", "session.released", "session.renamed",
      "session.forked", "payload.erased", "agent.left"}
 )  # fmt: skip
+_TELLING = frozenset(
+    {*(kind for kind in KINDS if kind.startswith("session.")), "objective.set", "payload.erased"}
+)  # fmt: skip
+"""What a head may be told besides that the log went on."""
 _AFTER_ERASURE = frozenset({"agent.left", "payload.erased"})
 
 
@@ -60,34 +66,39 @@ class Head(NamedTuple):
     forked_at: int
     """The position up to which the history is the parent's; 0 when the session is no fork."""
 
-    def linked(self, digest: bytes) -> Head:
-        """The same with the hash of its last event: `_replace` takes four times as long, on every append."""
-        return tuple.__new__(Head, (*self[:4], digest, *self[5:]))
+
+def run_of(head: Head, draft: Draft) -> int:
+    """The run an event belongs to: the one that appends it, or a new one if that is what it asks for."""
+    return head.run + 1 if draft.run == NEW_RUN else draft.run
 
 
-def after(head: Head, draft: Draft | Event, digest: bytes = b"") -> tuple[Head, int]:
-    """The head after one more event, and the run that event belongs to.
-
-    `digest` is the event's hash. A store does not know it yet, because it depends on the run: it is `linked` then.
-    """
+def after(head: Head, draft: Draft | Event, run: int, digest: bytes) -> Head:
+    """The head after one more event, which belongs to this run and has this hash."""
     kind, status = draft.kind, head.status
-    run = head.run + 1 if draft.run == NEW_RUN else draft.run
     if kind in _WORK:
-        # The usual case by far, so it is decided first and changes as little as possible.
         if status not in (OPEN, ACTIVE, RESUMED):
             refuse_work(head)
-        session, project, name, position, _hash, last, _status, title, opened_at, at, held, parent, forked_at = head
-        return Head(
-            session, project, name, position + 1, digest, max(run, last), ACTIVE, title, opened_at, max(draft.at, at),
-            held, parent, forked_at,
-        ), run  # fmt: skip
+        status = ACTIVE
+    elif kind in _TELLING or status not in LIVE:
+        return _after_telling(head, draft, run, digest)
+    # The usual case by far, so it takes the shortest way.
+    session, project, name, position, _hash, last, _status, title, opened_at, at, held, parent, forked_at = head
+    return Head(
+        session, project, name, position + 1, digest, max(last, run), status, title, opened_at,
+        max(at, draft.at), held, parent, forked_at,
+    )  # fmt: skip
+
+
+def _after_telling(head: Head, draft: Draft | Event, run: int, digest: bytes) -> Head:
+    """The same for what may change more than position, hash, run and time, or may be refused."""
+    kind, status = draft.kind, head.status
     data = draft.data if isinstance(draft.data, dict) else {}
     if head.position:
         status = _next_status(head, kind, data, erased=draft.data is None)
     changes = _changes(head, kind, data)
     if kind == "session.forked":
         changes["opened_at"] = draft.at
-    moved = head._replace(
+    return head._replace(
         position=head.position + 1,
         hash=digest,
         run=max(run, head.run),
@@ -95,7 +106,6 @@ def after(head: Head, draft: Draft | Event, digest: bytes = b"") -> tuple[Head, 
         status=status,
         **changes,
     )
-    return moved, run
 
 
 def refuse_work(head: Head) -> None:

@@ -12,13 +12,15 @@ import json
 from typing import Any
 
 from onrecord.errors import InvalidInput
-from onrecord.log.codec import encode_payload
+from onrecord.log.codec import NESTING_LIMIT, encode_payload, plain
 
 ROLES = ("system", "user", "assistant", "tool")
 FORMATS = ("openai", "anthropic")
 _SPEAKERS = ("system", "user", "assistant")
 ITEMS_LIMIT = 1_000
 """The most items of one recorded turn."""
+_ROOM_FOR_ARGUMENTS = NESTING_LIMIT - 5
+"""How deep the arguments of a plain call may be nested: they lie in a call, a list, an item, a list and a payload."""
 
 Item = dict[str, Any]
 
@@ -68,8 +70,9 @@ def to_items(message: object, format: str | None = None) -> list[Item]:
     """The neutral items of a message: neutral already, or in a partner's format (told, or seen by its shape)."""
     if not isinstance(message, dict):
         return [check_item(message)]
-    if (format is None or format == "neutral") and _is_plain(message):
-        return [message]
+    item = plain_item(message, format)
+    if item is not None:
+        return [item]
     if format not in (None, "neutral", *FORMATS):
         raise InvalidInput(f"unknown message format {format!r}", hint=f"one of {', '.join(FORMATS)}")
     spoken = format or _shape(message)
@@ -85,33 +88,44 @@ def to_items(message: object, format: str | None = None) -> list[Item]:
     return items
 
 
-def _is_plain(message: Item) -> bool:
-    """Role and text, a tool's call or an assistant's calls, and nothing else, as most items are: no closer look."""
-    if type(message.get("content")) is not str:
-        return False
-    role, fields = message.get("role"), len(message)
+def plain_item(message: object, format: str | None = None) -> Item | None:
+    """A copy in canonical form, if it is role and text, a tool's call or an assistant's calls, and nothing else.
+
+    Most items are, and need no closer look than this one; of any other, None.
+    """
+    if type(message) is not dict or not (format is None or format == "neutral"):
+        return None
+    role, content, fields = message.get("role"), message.get("content"), len(message)
+    if type(role) is not str or type(content) is not str:
+        return None
     if fields == 2:  # noqa: PLR2004 - role and content
-        return role in _SPEAKERS
+        return {"content": content, "role": role} if role in _SPEAKERS else None
     if fields != 3:  # noqa: PLR2004 - and one more
-        return False
+        return None
     if role == "tool":
-        return type(message.get("call")) is str
-    return role == "assistant" and _are_plain(message.get("tool_calls"))
+        call = message.get("call")
+        return {"call": call, "content": content, "role": role} if type(call) is str else None
+    calls = _plain_calls(message.get("tool_calls")) if role == "assistant" else None
+    return None if calls is None else {"content": content, "role": role, "tool_calls": calls}
 
 
-def _are_plain(calls: object) -> bool:
-    """Tool calls of the neutral form, each with an id of its own."""
+def _plain_calls(calls: object) -> list[Item] | None:
+    """A copy in canonical form of tool calls, each with an id of its own."""
     if type(calls) is not list:
-        return False
-    seen = set()
+        return None
+    copies: dict[str, Item] = {}
     for call in calls:
         if type(call) is not dict or len(call) != 3 or "arguments" not in call:  # noqa: PLR2004 - id, name, arguments
-            return False
-        id_ = call.get("id")
-        if type(id_) is not str or type(call.get("name")) is not str or id_ in seen:
-            return False
-        seen.add(id_)
-    return True
+            return None
+        id_, name = call.get("id"), call.get("name")
+        if type(id_) is not str or type(name) is not str or id_ in copies:
+            return None
+        try:
+            arguments = plain(call["arguments"], _ROOM_FOR_ARGUMENTS)
+        except (TypeError, ValueError):
+            return None  # the closer look tells what is wrong
+        copies[id_] = {"arguments": arguments, "id": id_, "name": name}
+    return list(copies.values())
 
 
 def _shape(message: Item) -> str:

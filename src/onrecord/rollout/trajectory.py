@@ -18,7 +18,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import InvalidInput, TokenMismatch, TrajectoryMoved
-from onrecord.log.codec import encode_payload, written
+from onrecord.log.codec import as_read, encode_payload
 from onrecord.rollout.matching import STRICT, Matching, as_stored, canonical
 from onrecord.rollout.turns import (
     ABORT,
@@ -406,7 +406,7 @@ def _record(prepared: Prepared, reply: Reply, max_trim: int) -> Record:
     if not isinstance(reply.message, dict | None):
         raise InvalidInput(f"a reply's message is a JSON object, not {type(reply.message).__name__}")
     message = None if reply.message is None else as_stored(reply.message)
-    side = written([message, dict(reply.side_payloads)])[0][1]
+    side = as_read([message, dict(reply.side_payloads)])[1]
     return Record(
         prepared.base, keep, prompt, output, logprobs, STATUS_OF[reply.finish], reply.finish, str(reply.abort_cause),
         origins, spans(reply.weight_versions, len(output), "weight versions"), prepared.fingerprint,

@@ -87,7 +87,7 @@ def advance(head: Head | None, record: Record) -> Head:
         raise DamagedLog(f"position {record.position} belongs to another session without a fork")
     if record.kind == "session.forked":
         head = heads.forked(head, record.session, head.name)
-    return heads.after(head, draft, record.hash)[0]
+    return heads.after(head, draft, record.run, record.hash)
 
 
 def check_items(record: Record) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from functools import cache
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +25,7 @@ from onrecord.session.attempts import AttemptVerbs
 from onrecord.session.facts import FactVerbs
 from onrecord.session.findings import FindingVerbs
 from onrecord.session.gating import GateVerbs
+from onrecord.session.lane_end import LaneEnd
 from onrecord.session.phases import PhaseVerbs, refuse_summary
 from onrecord.views.fold import BODIES, VIEWS_VERSION, Whole, fold_whole
 from onrecord.views.present import PRESENT_VERSION, Present
@@ -43,9 +45,21 @@ if TYPE_CHECKING:
 
 SNAPSHOT_EVERY = 256
 """How many events may follow a snapshot before the next one is made."""
+FOLD_LATER = 64
+"""How many of its own events a handle may keep unfolded, as long as nobody asks."""
+FOLD_LATER_BYTES = 32 * 1024
+"""The largest payload that may wait."""
 READ_PAGE = 500
 """How many events one read of a long log fetches."""
 DEFAULT_ACTOR = "human"
+
+
+@cache
+def _turn_verbs() -> tuple[Callable[..., Turn], Callable[..., Event]]:
+    """How a turn is begun, and a whole one recorded; imported once: on these paths even a repeated import is felt."""
+    from onrecord.session.turns import begin, record
+
+    return begin, record
 
 
 class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, AgentVerbs):
@@ -64,16 +78,15 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
         self._turning = 0
         """How many threads record whole turns at this moment; -1 while one begins a turn."""
         self._views: Whole | None = None
+        self._fresh: list[Event] = []
+        """What this handle appended and nobody has asked about yet; it is folded when somebody does."""
+        self.lane_end = LaneEnd()
         self._snapshot_at = 0
 
     @property
     def _whole(self) -> Whole:
         """All views, folded when first asked for: a damaged log can be verified even where it cannot be folded."""
-        if self._views is None:
-            with self._lock:
-                if self._views is None:
-                    self._views = self._load()
-        return self._views
+        return self._caught_up() if self._views is None or self._fresh else self._views
 
     def __repr__(self) -> str:
         return f"<Session {self.name!r} {self.status} at {self._whole.position}, agent {self.agent!r}>"
@@ -112,6 +125,13 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
             lane = self.views.lanes.lane(agent or self.agent)
             return {name: value.copy() if isinstance(value, dict | list) else value for name, value in lane.items()}
 
+    def _end_of_lane(self) -> Lane:
+        """Where this handle's own turns stand, as far as it has read: what the next one is checked against."""
+        with self._lock:
+            whole = self._whole
+            self.lane_end.ask(whole, self.agent)
+            return whole.lanes.lane(self.agent)
+
     def note(self) -> str:
         """The note for whoever goes on, as Markdown."""
         from onrecord.session.reading import last_turn
@@ -130,30 +150,30 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
 
     # Appending
 
-    def draft(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Draft:
-        """Seal an event of this handle's agent and run."""
-        entropy = machine.entropy(23)
-        now = self.clock()
+    def draft(
+        self, kind: str, data: Any, *, id: str | None = None, because: int | None = None, plain: bool = False
+    ) -> Draft:
+        """Seal an event of this handle's agent and run; `plain` as in `codec.seal`."""
+        entropy, now = machine.portion(), self.clock()
         id = make_event_id(int(now * 1e3), entropy[16:]) if id is None else id
         run = self._whole.head.run if self.run is None else self.run
-        return seal(kind, data, id=id, at=int(now * 1e6), by=self.agent, run=run, salt=entropy[:16], because=because)
+        return seal(kind, data, id, int(now * 1e6), self.agent, run, entropy[:16], because, plain)
 
     def append(self, *drafts: Draft, expect: int | None = None, fenced: bool = False) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need this agent's lane."""
         if len(drafts) > BATCH_LIMIT:
             raise TooLarge(f"one append takes up to {BATCH_LIMIT:,} events, not {len(drafts):,}", hint="split it")
-        return self._append(drafts, expect=expect, lease=self._hold() if fenced else None)
+        lease = self.lease if fenced else None
+        if fenced and lease is None:
+            raise LeaseLost(f"this handle does not hold the lane of {self.agent!r}", hint="join() takes it")
+        return self._append(drafts, lease, expect)
 
-    def _append(self, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None) -> list[Event]:
+    def _append(self, drafts: Sequence[Draft], lease: Lease | None, expect: int | None = None) -> list[Event]:
         receipts = self.store.append(self.id, drafts, expect=expect, lease=lease)
-        events, fresh = [], []
-        for draft, where in zip(drafts, receipts, strict=True):
-            if where.new:
-                fresh.append(place(draft, self.id, where.position, where.run, where.hash))
-                events.append(fresh[-1])
-            else:
-                events.append(self.event(where.position))
-        self._absorb(fresh)
+        events = []
+        for draft, (position, run, digest, new) in zip(drafts, receipts, strict=True):
+            events.append(place(draft, self.id, position, run, digest) if new else self.event(position))
+        self._absorb(events, later=len(drafts) == 1 and len(drafts[0].payload) <= FOLD_LATER_BYTES)
         return events
 
     def record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
@@ -190,7 +210,7 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
             draft = self.draft("agent.joined", {"process": process, **about})
             if self.run is None:
                 draft = draft._replace(run=NEW_RUN)
-            self.run = self._append((draft,), lease=lease)[0].run
+            self.run = self._append((draft,), lease)[0].run
         except BaseException:
             self.store.release(lease)
             raise
@@ -226,11 +246,6 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
                 self.store.release(self.lease)
                 self.lease = self.run = None
 
-    def _hold(self) -> Lease:
-        if self.lease is None:
-            raise LeaseLost(f"this handle does not hold the lane of {self.agent!r}", hint="join() takes it")
-        return self.lease
-
     # Turns and effects
 
     def turn(self, *, request: Any = None, base: int | None = None, rollback: int = 0, id: str | None = None) -> Turn:
@@ -239,9 +254,8 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
         `base` is the committed position the caller builds on; with `request` too, a retry whose reply was lost gets the
         committed answer (`turn.answered`). `rollback` is how many committed turns an earlier base may discard.
         """
-        from onrecord.session import turns
-
-        return turns.begin(self, request=request, base=base, rollback=rollback, id=id)
+        begin, _record = _turn_verbs()
+        return begin(self, request=request, base=base, rollback=rollback, id=id)
 
     def record_turn(
         self,
@@ -252,9 +266,8 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
         id: str | None = None,
     ) -> Event:
         """Record a whole turn at once: one durable commit. Items are neutral, or messages of a partner."""
-        from onrecord.session import turns
-
-        return turns.record(self, items, usage=usage, format=format, id=id)
+        _begin, record = _turn_verbs()
+        return record(self, items, usage=usage, format=format, id=id)
 
     def once(self, key: str, fn: Callable[[], Any], *, rerun_unknown: bool = False) -> Any:
         """The recorded result under this key; if there is none, run `fn` and record what it returns."""
@@ -423,7 +436,7 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
         with self._lock:
             after = self._whole.position
             records = self.store.read(self.id, after=after, bodies=BODIES)
-            self.behind = False
+            self.behind = self.lane_end.known = False
             if any(record.kind == "payload.erased" for record in records):
                 # These views remember what has been erased since; a snapshot of them would bring it back.
                 self._views = self._load()
@@ -435,20 +448,40 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
     def reload(self) -> Self:
         """Fold everything anew, for instance after an erasure changed what can be read."""
         with self._lock:
-            self._views = self._load()
+            self._views, self._fresh, self.lane_end.known = self._load(), [], False
             self._snapshot_at = 0
         return self
 
-    def _absorb(self, events: list[Event]) -> None:
+    def _absorb(self, events: list[Event], *, later: bool) -> None:
+        """Take what this handle appended into its views, now or later."""
         with self._lock:
+            fresh = self._fresh
+            known = fresh[-1].position if fresh else self._whole.position
             for event in events:
-                if event.position == self._whole.position + 1:
-                    self._whole.apply(event)
-                elif event.position > self._whole.position:
+                if event.position == known + 1:
+                    known += 1
+                    fresh.append(event)
+                    self.lane_end.follow(event)
+                elif event.position > known:
                     # Another writer's events lie in between: the next refresh reads all of them in order.
-                    self.behind = True
-        if self._whole.position - self._snapshot_at >= SNAPSHOT_EVERY:
+                    self.behind, self.lane_end.known = True, False
+        if not later or len(fresh) >= FOLD_LATER or known - self._snapshot_at >= SNAPSHOT_EVERY:
+            self._caught_up()
             self._keep_snapshot()
+
+    def _caught_up(self) -> Whole:
+        """The views with all this handle has appended."""
+        with self._lock:
+            whole = self._views = self._views or self._load()
+            fresh, self._fresh = self._fresh, []
+            try:
+                for event in fresh:
+                    if event.position == whole.position + 1:
+                        whole.apply(event)
+            except BaseException:
+                self._views = None  # half a step was made when somebody pressed Ctrl-C: the log is read again
+                raise
+            return whole
 
     def _keep_snapshot(self) -> None:
         with self._lock:

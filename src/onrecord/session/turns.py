@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from onrecord.errors import BudgetExhausted, InvalidInput, OnrecordError, PayloadErased, TurnConflict
 from onrecord.log.codec import encode_payload
 from onrecord.log.head import PAUSED
-from onrecord.log.items import ITEMS_LIMIT, Item, to_items
+from onrecord.log.items import ITEMS_LIMIT, Item, plain_item, to_items
 from onrecord.session.reading import recent_turns
 from onrecord.views.lanes import ROLLBACK_LIMIT
 from onrecord.views.progress import LOOK_BACK_TURNS, stuck
@@ -64,8 +64,11 @@ class Turn:
     def add(self, message: Any, *, format: str | None = None) -> Event:
         """Add a message: an item in neutral form, or a partner's message, kept word for word."""
         self._must_be_open()
-        session = self.session
-        drafts = [session.draft("item.added", {"item": item}) for item in to_items(message, format)]
+        session, item = self.session, plain_item(message, format)
+        if item is not None:
+            drafts = [session.draft("item.added", {"item": item}, plain=True)]
+        else:
+            drafts = [session.draft("item.added", {"item": item}) for item in to_items(message, format)]
         events = session.append(*drafts, fenced=True)
         self._last = events[-1].position
         return events[-1]
@@ -104,7 +107,8 @@ class Turn:
         """Make the turn count. It supersedes what was provisional in this lane."""
         self._must_be_open()
         session = self.session
-        self.committed = session.append(session.draft("turn.committed", {}, because=self.position), fenced=True)[0]
+        draft = session.draft("turn.committed", {}, because=self.position, plain=True)
+        self.committed = session.append(draft, fenced=True)[0]
         return self.committed
 
     def abort(self, reason: str, *, partial: Iterable[Any] = ()) -> Event:
@@ -118,10 +122,11 @@ class Turn:
         return self.aborted
 
     def _must_be_open(self) -> None:
+        if self.answer is None and self.committed is None and self.aborted is None:
+            return
         if self.answered:
             raise TurnConflict("this request was answered before; nothing is to be added", hint="use turn.answer")
-        if self.committed or self.aborted:
-            raise TurnConflict(f"this turn is {'committed' if self.committed else 'aborted'} already")
+        raise TurnConflict(f"this turn is {'committed' if self.committed else 'aborted'} already")
 
 
 def begin(session: Session, *, request: Any, base: int | None, rollback: int, id: str | None) -> Turn:
@@ -136,6 +141,19 @@ def begin(session: Session, *, request: Any, base: int | None, rollback: int, id
 
 
 def _begin(session: Session, fingerprint: str | None, base: int | None, rollback: int, id: str | None) -> Turn:
+    end = session.lane_end
+    if not end.known or end.open or fingerprint is not None or base not in (None, end.last_commit):
+        answer = _check_beginning(session, fingerprint, base, rollback)
+        if answer is not None:
+            return answer
+    base = end.last_commit if base is None else base
+    data = {"base": base, "turn": end.turns + 1} | ({"fingerprint": fingerprint} if fingerprint else {})
+    begun = session.append(session.draft("turn.begun", data, id=id), fenced=True)[0]
+    return Turn(session, begun, base)
+
+
+def _check_beginning(session: Session, fingerprint: str | None, base: int | None, rollback: int) -> Turn | None:
+    """See that a turn can begin where the lane stands; the answered one, if this very request was answered before."""
     lane = _own_lane(session)
     if lane["open"]:
         since = lane["open"]["position"]
@@ -149,32 +167,40 @@ def _begin(session: Session, fingerprint: str | None, base: int | None, rollback
         return Turn(session, None, base, answer)
     _check_base(lane, base, rollback)
     refuse_exhausted(session)
-    data = {"base": base, "turn": lane["turns"] + 1} | ({"fingerprint": fingerprint} if fingerprint else {})
-    begun = session.append(session.draft("turn.begun", data, id=id), fenced=True)[0]
-    return Turn(session, begun, base)
+    return None
 
 
 def record(
     session: Session, messages: Iterable[Any], *, usage: dict[str, Any] | None, format: str | None, id: str | None
 ) -> Event:
     """Record a whole turn in one durable step."""
-    items = [item for message in messages for item in to_items(message, format)]
+    items, plain = [], True
+    for message in messages:
+        item = plain_item(message, format)
+        if item is not None:
+            items.append(item)
+        else:
+            items += to_items(message, format)
+            plain = False
     if not 1 <= len(items) <= ITEMS_LIMIT:
         raise InvalidInput(f"a turn has 1 to {ITEMS_LIMIT:,} items, not {len(items):,}")
     if id is None or session.store.find(session.id, id) is None:
         session.take_up()
         session.start_turning(1)
         try:
-            _make_ready(session)
-            return _append_whole(session, items, usage, id)
+            if not session.lane_end.known or session.lane_end.open:
+                _make_ready(session)
+            return _append_whole(session, items, usage, id, plain=plain)
         finally:
             session.stop_turning(1)
     session.join()  # it is on record, and this one only asks where: no limit can have anything against that
-    return _append_whole(session, items, usage, id)
+    return _append_whole(session, items, usage, id, plain=plain)
 
 
-def _append_whole(session: Session, items: list[Item], usage: dict[str, Any] | None, id: str | None) -> Event:
-    drafts = [session.draft("turn.recorded", {"items": items}, id=id)]
+def _append_whole(
+    session: Session, items: list[Item], usage: dict[str, Any] | None, id: str | None, *, plain: bool
+) -> Event:
+    drafts = [session.draft("turn.recorded", {"items": items}, id=id, plain=plain)]
     if len(drafts[0].payload) > WHOLE_TURN_LIMIT:
         # A retry must say the same under the same ids: so nothing here depends on where the lane stands.
         drafts = [session.draft("turn.begun", {}, id=id)]
@@ -202,7 +228,7 @@ def _own_lane(session: Session) -> Lane:
     """The lane this handle holds. Nobody else adds turns to it, so what the handle knows of it is current."""
     if session.behind:
         session.refresh()
-    return session._whole.lanes.lane(session.agent)  # noqa: SLF001 - the hot path: `session.lane` reads and copies
+    return session._end_of_lane()  # noqa: SLF001 - the hot path: `session.lane` reads and copies
 
 
 def _part(id: str | None, what: object) -> str | None:

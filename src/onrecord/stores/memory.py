@@ -77,7 +77,9 @@ class MemoryStore:
                     raise log_moved(expect, head.position)
             placed = place(head, drafts, known, fresh)
             self._refuse_taken(placed.head)
-            self._own[session].extend(placed.records)
+            if self._heads[session] is not head:  # the handler of a signal appended meanwhile, in this very thread
+                return self.append(session, drafts, expect=expect, lease=lease)
+            self._own[session] += placed.records
             self._heads[session] = placed.head
             if fresh and lease is not None:
                 self.renew(lease, self._spans[session, lease.lane])

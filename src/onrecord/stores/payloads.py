@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from zstandard import ZstdCompressor, ZstdDecompressor
 
 PLAIN, COMPRESSED, OUT_OF_LINE = 0, 1, 2
-COMPRESS_FROM = 200
+COMPRESS_FROM = 512
 """Payloads of fewer bytes are kept as they are: compressing them gains nothing."""
 FACTS_FROM = 2_048
 """The same for the durable tier: its facts are read by every command, and most of those need no compression else."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.log.codec import link
 from onrecord.log.events import Record
-from onrecord.log.head import Head, after
+from onrecord.log.head import Head, after, run_of
 from onrecord.log.store import Receipt
 from onrecord.stores.refusals import refuse_other, refuse_twin
 
@@ -55,11 +55,12 @@ def new_among(drafts: Sequence[Draft], known: Mapping[str, Known]) -> list[Draft
 def place(head: Head, drafts: Sequence[Draft], known: Mapping[str, Known], fresh: Sequence[Draft]) -> Placed:
     """Give every new draft its place after the head; `head.after` may refuse it."""
     records: list[Record] = []
-    moved, digest, session = head, head.hash, head.session
+    moved, session = head, head.session
     for draft in fresh:
         id_, kind, v, at, by, _run, because, salt, payload, payload_hash, _data = draft
-        moved, run = after(moved, draft)
-        digest = link(digest, session, moved.position, id_, kind, v, at, by, run, because, payload_hash)
+        run = run_of(moved, draft)
+        digest = link(moved.hash, session, moved.position + 1, id_, kind, v, at, by, run, because, payload_hash)
+        moved = after(moved, draft, run, digest)
         records.append(
             Record(session, moved.position, id_, kind, v, at, by, run, because, salt, payload, payload_hash, digest)
         )
@@ -74,7 +75,7 @@ def place(head: Head, drafts: Sequence[Draft], known: Mapping[str, Known], fresh
                 receipts.append(Receipt(there.position, there.run, there.hash, new=True))
             else:
                 receipts.append(_answered(draft, known, records))
-    return Placed(moved.linked(digest), records, receipts)
+    return Placed(moved, records, receipts)
 
 
 def _answered(draft: Draft, known: Mapping[str, Known], records: list[Record]) -> Receipt:

@@ -15,6 +15,7 @@ from onrecord.errors import (
     NameTaken,
     SessionHeld,
     SessionNotFound,
+    StoreBusy,
 )
 from onrecord.log.codec import commit_to
 
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
 def not_found(session: str) -> SessionNotFound:
     """Nobody has this id."""
     return SessionNotFound(f"no session has the id {session!r}")
+
+
+def reentered() -> StoreBusy:
+    """A write cannot begin in the middle of another one of the same thread."""
+    return StoreBusy(
+        "this thread is in the middle of another write, which a signal handler or a finalizer has interrupted",
+        hint="let the handler raise, or set a flag, and record afterwards",
+    )
 
 
 def id_taken(session: str) -> Conflict:

@@ -86,7 +86,7 @@ class Whole:
     def apply(self, event: Event) -> None:
         """Fold one more event in."""
         try:
-            self.head = after(self.head, event, event.hash)[0]
+            self.head = after(self.head, event, event.run, event.hash)
         except Conflict:
             # A newer version may know other lifecycles: what is on record has happened, whatever this code thinks.
             self.head = self.head._replace(position=event.position, hash=event.hash)

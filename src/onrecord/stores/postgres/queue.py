@@ -7,13 +7,13 @@ and one commit. What cannot go together (another lane, another expected position
 from __future__ import annotations
 
 from collections import OrderedDict
-from threading import Lock
+from threading import Lock, RLock, get_ident
 from typing import TYPE_CHECKING
 
 from onrecord.errors import Conflict
 from onrecord.log.codec import BATCH_LIMIT
 from onrecord.stores.postgres.append import Attempt, Request, Standing
-from onrecord.stores.refusals import not_found
+from onrecord.stores.refusals import not_found, reentered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,10 +48,12 @@ class Ticket:
 class Line:
     """The queue of one session. Its lock lets one thread at a time append to it."""
 
-    __slots__ = ("lock", "standing", "waiting")
+    __slots__ = ("lock", "standing", "thread", "waiting")
 
     def __init__(self) -> None:
         self.lock = Lock()
+        self.thread = 0
+        """Which one that is."""
         self.standing = Standing()
         self.waiting: list[Ticket] = []
 
@@ -64,7 +66,7 @@ class Appender:
         self._payloads = payloads
         self._now = now
         self._lines: OrderedDict[str, Line] = OrderedDict()
-        self._lock = Lock()
+        self._lock = RLock()
 
     def append(self, request: Request) -> list[Receipt]:
         """Append all drafts or none."""
@@ -72,13 +74,19 @@ class Appender:
             if not self._connections.ask("head", session=request.session):
                 raise not_found(request.session)
             return []
-        line, ticket = self._line(request.session), Ticket(request)
+        line, ticket, me = self._line(request.session), Ticket(request), get_ident()
+        if line.thread == me:
+            raise reentered()
         line.waiting.append(ticket)
         with line.lock:
-            if ticket.receipts is None and ticket.problem is None:
-                waiting, line.waiting = line.waiting, []
-                # Not in line any more: somebody took it along and was interrupted before it was served.
-                self._serve(line.standing, waiting if ticket in waiting else [ticket, *waiting])
+            line.thread = me
+            try:
+                if ticket.receipts is None and ticket.problem is None:
+                    waiting, line.waiting = line.waiting, []
+                    # Not in line any more: somebody took it along and was interrupted before it was served.
+                    self._serve(line.standing, waiting if ticket in waiting else [ticket, *waiting])
+            finally:
+                line.thread = 0
         return ticket.answer()
 
     def forget(self, session: str) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import Conflict, LeaseLost, OnrecordError
 from onrecord.log.codec import link
-from onrecord.log.events import DURABLE, KINDS, TRANSCRIPT_KINDS
-from onrecord.log.head import Head, after
+from onrecord.log.events import DURABLE, KINDS
+from onrecord.log.head import ACTIVE, STEPS, Head, after, run_of
 from onrecord.log.store import Receipt
 from onrecord.stores.payloads import OUT_OF_LINE
 from onrecord.stores.refusals import log_moved, name_taken, not_found, refuse_other, refuse_twin
@@ -35,8 +35,6 @@ ROWS_AT_ONCE = 16
 """So many events are written by one statement: every statement lets other threads take the interpreter away."""
 
 TIERS = {name: int(kind.tier == DURABLE) for name, kind in KINDS.items()}
-_STEPS = frozenset({*TRANSCRIPT_KINDS, "turn.begun", "turn.committed", "turn.aborted"})
-"""What turns consist of: no fact is lost with the last of them."""
 
 _HEAD_AND_LEASE = QUERIES["head_and_lease"]
 _ADD_EVENT = QUERIES["add_event"]
@@ -49,7 +47,6 @@ _EXTEND_LEASE = QUERIES["extend_lease"]
 Row = tuple[Any, ...]
 
 _NO_LEASE: Row = (None, 0, 0, 0)
-_NOWHERE = Head("", "", "", 0, b"", 0, "", "", 0, 0, False, None, 0)  # noqa: FBT003 - the fields of a head
 
 
 class Known(NamedTuple):
@@ -70,42 +67,59 @@ def head_of(row: Row) -> Head:
 
 
 class Memory:
-    """Where the last append left its session. It holds as long as nobody has changed the database since."""
+    """Where the last append of this process left an active session: steps of a turn go on from there without a look.
 
-    __slots__ = ("connection", "lane", "session", "standing", "version")
+    It holds as long as nobody has changed the database since.
+    """
+
+    __slots__ = ("at", "connection", "extend_at", "hash", "key", "lease", "moment_ends", "run", "session", "version")
 
     def __init__(self) -> None:
         self.connection: apsw.Connection | None = None
         self.version = 0
         """SQLite's own counter of changes, by whichever connection of whichever process."""
         self.session = ""
-        self.lane: str | None = None
-        self.standing: tuple[int, Head, Row] = (0, _NOWHERE, _NO_LEASE)
+        self.lease: Lease | None = None
+        """The very one that was good for the last append."""
+        self.extend_at = 0
+        """From then on it needs more time (an append without a lease is at no time)."""
+        self.run = 0
+        self.key = 0
+        self.hash = b""
+        self.at = 0
+        self.moment_ends = 0
+        """From then on the head's row must be moved, for lists are sorted by it."""
+
+    def keep(self, lease: Lease | None, standing: Row, number: int, head: Head) -> None:
+        """Remember a session, if it is active."""
+        self.session = head.session if head.status == ACTIVE else ""
+        self.lease, self.run = lease, head.run
+        self.extend_at = 0 if lease is None else standing[2] - standing[3] // 2
+        self.key, self.hash, self.at = number << POSITION_BITS | head.position, head.hash, head.at
+        self.moment_ends = (head.at >> MOMENT_BITS) + 1 << MOMENT_BITS
 
 
 class Append(Request):
     """New events for one session. Many of these share a transaction."""
 
     __slots__ = (
-        "_bodies", "_drafts", "_expect", "_lease", "_left", "_memory", "_now", "_packed", "_written", "session", "size",
+        "_drafts", "_expect", "_lease", "_left", "_memory", "_now", "_packed", "_went_on", "_written", "session",
     )  # fmt: skip
 
     alone = False
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  # on the hottest path, where names cost time
         self,
         session: str,
         drafts: Sequence[Draft],
         packed: list[Packed],
-        *,
         expect: int | None = None,
         lease: Lease | None = None,
         now: int = 0,
         memory: Memory | None = None,
     ) -> None:
         # What the writer keeps in every request; calling its constructor would be felt on this path.
-        self.problem = None
-        self.given_up = self.leads = False
+        self.problem = self.waiter = None
         self.session = session
         self._drafts = drafts
         self._packed = packed
@@ -113,23 +127,67 @@ class Append(Request):
         self._lease = lease
         self._now = now
         self._memory = memory
-        self._left: tuple[int, Head, Row] | None = None
+        self._left: tuple[Row, int, Head] | None = None
+        self._went_on = False
         self._written: Sequence[Row] = ()
-        self.size = 0
-        self._bodies = False
-        for one in packed:
-            self.size += len(one.stored)
-            if one.body is not None:
-                self.size += len(one.body)
-                self._bodies = True
+
+    @property
+    def large(self) -> bool:
+        return len(self._packed) != 1 or self._packed[0].body is not None
+
+    @property
+    def size(self) -> int:
+        size = 0
+        for _encoding, stored, body in self._packed:
+            size += len(stored) if body is None else len(body)
+        return size
 
     def work(self, cursor: apsw.Cursor) -> list[Receipt]:
         """Alone in its transaction."""
-        number, head, standing = self._look(cursor)
+        return self._go_on(cursor) or self._look_and_go(cursor)
+
+    def _go_on(self, cursor: apsw.Cursor) -> list[Receipt] | None:
+        """One step of a turn right after the last append of this process: nothing but the log moves. None if it is not.
+
+        The same as `_look_and_go` does, without what is known to come out of it. By far the most frequent case.
+        """
+        memory = self._memory
+        if memory is None or memory.session != self.session or len(self._drafts) != 1:
+            return None
+        id_, kind, v, at, by, run, because, salt, _payload, payload_hash, _data = self._drafts[0]
+        encoding, stored, body = self._packed[0]
+        if (
+            kind not in STEPS
+            or not 0 < run <= memory.run
+            or not memory.at <= at < memory.moment_ends
+            or self._lease is not memory.lease
+            or self._now > memory.extend_at
+            or self._expect is not None
+            or body is not None
+            or memory.connection is not cursor.connection
+            or memory.version != memory.connection.data_version()
+        ):
+            return None
+        key = memory.key + 1
+        position = key & POSITION_MASK
+        digest = link(memory.hash, self.session, position, id_, kind, v, at, by, run, because, payload_hash)
+        new = (key, id_, kind, v, at, by, run, because, TIERS[kind], salt, payload_hash, digest, encoding, stored)
+        cursor.execute(_ADD_EVENT, new)
+        if not memory.connection.changes():
+            return None
+        self._written, self._went_on = (new,), True
+        return [Receipt(position, run, digest, True)]  # noqa: FBT003  # `new`, by its place
+
+    def _look_and_go(self, cursor: apsw.Cursor) -> list[Receipt]:
+        lane = self.lane()
+        row = cursor.execute(_HEAD_AND_LEASE, (self.session, lane)).fetchone()
+        if row is None:
+            raise not_found(self.session)
+        number, head, standing = row[0], head_of(row), row[14:]
         if len(self._drafts) != 1 or head.parent is not None:
             return self._carefully(cursor, number, head, standing)
-        # One event for a session of its own, by far the most frequent case: assume that its id is new, and let the
-        # index say so if it is not. A refusal counts only if the event is not there already.
+        # One event for a session of its own: assume that its id is new, and let the index say so if it is not. A
+        # refusal counts only if the event is not there already.
         try:
             moved, rows = self._place(cursor, number, head, standing, self._drafts, self._packed)
         except Conflict:
@@ -140,32 +198,23 @@ class Append(Request):
             return self._carefully(cursor, number, head, standing)
         move_head(cursor, number, head, moved, new)
         if not self.follow_up(cursor, number, standing, rows):
-            self._left = number, moved, standing
+            self._left = standing, number, moved
         return [Receipt(moved.position, new[6], new[11], True)]  # noqa: FBT003  # `new`, by its place
 
-    def _look(self, cursor: apsw.Cursor) -> tuple[int, Head, Row]:
-        """The session's number, its head and the lease: what the last append remembers, or what the tables say."""
-        memory, lane = self._memory, self._lease.lane if self._lease is not None else None
-        if (
-            memory is not None
-            and memory.session == self.session
-            and memory.lane == lane
-            and memory.connection is cursor.connection
-            and memory.version == memory.connection.data_version()
-        ):
-            return memory.standing
-        row = cursor.execute(_HEAD_AND_LEASE, (self.session, lane)).fetchone()
-        if row is None:
-            raise not_found(self.session)
-        return row[0], head_of(row), row[14:]
-
     def committed(self, connection: apsw.Connection) -> None:
-        """Remember where the session stands now, for the next append to it."""
+        """Remember where the session stands now, for the next step of its turn."""
         memory = self._memory
-        if memory is not None and self._left is not None:
-            memory.session = self.session
-            memory.lane = self._lease.lane if self._lease is not None else None
-            memory.connection, memory.version, memory.standing = connection, connection.data_version(), self._left
+        if memory is None:
+            return
+        if self._went_on:
+            last = self._written[0]
+            memory.key, memory.at, memory.hash = last[0], last[4], last[11]
+        elif self._left is not None:
+            memory.keep(self._lease, *self._left)
+            memory.connection = connection
+        else:
+            return
+        memory.version = connection.data_version()
 
     @classmethod
     def work_together(cls, cursor: apsw.Cursor, batch: Sequence[Request]) -> None:
@@ -246,19 +295,19 @@ class Append(Request):
         if expect is not None and expect != head.position:
             raise log_moved(expect, head.position)
         moved, rows = head, []
-        session, digest, base = head.session, head.hash, number << POSITION_BITS
+        session, base = head.session, number << POSITION_BITS
         for draft, (encoding, stored, _body) in zip(drafts, packed, strict=True):
             id_, kind, v, at, by, _run, because, salt, _payload, payload_hash, _data = draft
-            moved, run = after(moved, draft)
-            position = moved.position
-            digest = link(digest, session, position, id_, kind, v, at, by, run, because, payload_hash)
+            run, position = run_of(moved, draft), moved.position + 1
+            digest = link(moved.hash, session, position, id_, kind, v, at, by, run, because, payload_hash)
+            moved = after(moved, draft, run, digest)
             rows.append(
                 (base | position, id_, kind, v, at, by, run, because, TIERS.get(kind, 1), salt, payload_hash, digest,
                  encoding, stored)
             )  # fmt: skip
         if moved.name != head.name or moved.project != head.project:
             refuse_taken(cursor, moved)
-        return moved.linked(digest), rows
+        return moved, rows
 
     def follow_up(self, cursor: apsw.Cursor, number: int, standing: Row, rows: list[Row]) -> bool:
         """What goes with new events: large payloads, more time for the lease. Whether the lease changed."""
@@ -266,10 +315,9 @@ class Append(Request):
         extended = lease is not None and 2 * (standing[2] - self._now) < standing[3]
         if lease is not None and extended:
             cursor.execute(_EXTEND_LEASE, (number, lease.lane, self._now + standing[3], standing[3]))
-        if self._bodies:
-            for packed in self._packed:
-                if packed.encoding == OUT_OF_LINE:
-                    cursor.execute(_ADD_BLOB, (packed.stored, packed.body))
+        for encoding, stored, body in self._packed:
+            if encoding == OUT_OF_LINE:
+                cursor.execute(_ADD_BLOB, (stored, body))
         self._written = rows
         return extended
 
@@ -357,7 +405,7 @@ def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head, last: R
     """
     if (
         last is not None
-        and last[2] in _STEPS
+        and last[2] in STEPS
         and last[4] == moved.at
         and moved.at >> MOMENT_BITS == head.at >> MOMENT_BITS
         and moved.status == head.status

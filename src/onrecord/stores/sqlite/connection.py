@@ -35,7 +35,8 @@ APPLICATION_ID = 0x4F6E5265
 """`OnRe`: marks a database file as ours."""
 SCHEMA_VERSION = 3
 """The number of the last migration."""
-PAGE_SIZE = 8192
+PAGE_SIZE = 2048
+"""Of new stores. A commit writes every page it changes, and most events are small."""
 BUSY_SECONDS = 5.0
 """How long SQLite's own lock is waited for, behind the gate."""
 OPEN_SECONDS = 30.0

@@ -9,8 +9,8 @@ on without it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from threading import Lock, Thread
 
 from onrecord.errors import StoreReadOnly, StoreUnsafe
@@ -18,6 +18,7 @@ from onrecord.errors import StoreReadOnly, StoreUnsafe
 GATE_SECONDS = 5.0
 """How long a writer waits at the gate before it goes on without it."""
 
+_IF_FREE = LOCK_EX | LOCK_NB
 _UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -35,7 +36,7 @@ class Gate:
         if self._file < 0:
             self._file = open_lock_file(self._path)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(self._file, _IF_FREE)
         except BlockingIOError:
             return seconds > 0 and self._wait(seconds)
         except OSError:
@@ -46,8 +47,15 @@ class Gate:
     def leave(self) -> None:
         """Let the next one pass. Nothing happens when the gate was not passed."""
         if self._held >= 0:
-            fcntl.flock(self._held, fcntl.LOCK_UN)
+            flock(self._held, LOCK_UN)
             self._held = -1
+
+    def let_go(self) -> None:
+        """Leave, although it is not known how far entering went: something was raised in the middle of it."""
+        for file in (self._file, self._patience.give_up() if self._patience is not None else -1):
+            if file >= 0:
+                flock(file, LOCK_UN)
+        self._held = -1
 
     def close(self) -> None:
         """Let go of the lock file."""
@@ -111,6 +119,13 @@ class _Patience:
             self._given_up = True
             return False
 
+    def give_up(self) -> int:
+        """Nobody waits any more. The file, which may be locked."""
+        with self._guard:
+            self._granted.acquire(blocking=False)
+            self._given_up = True
+        return self.file
+
     def dismiss(self) -> None:
         with self._guard:
             self._dismissed = self._given_up = True
@@ -121,14 +136,14 @@ class _Patience:
         while True:
             self._wanted.acquire()
             if not self._dismissed:
-                fcntl.flock(self.file, fcntl.LOCK_EX)
+                flock(self.file, LOCK_EX)
             with self._guard:
                 self._waiting = False
                 if self._dismissed:
                     os.close(self.file)
                     return
                 if self._given_up:
-                    fcntl.flock(self.file, fcntl.LOCK_UN)
+                    flock(self.file, LOCK_UN)
                 else:
                     self._granted.release()
 

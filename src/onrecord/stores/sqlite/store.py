@@ -97,7 +97,7 @@ class SQLiteStore:
         pack = self._payloads.pack
         packed = [pack(draft.payload, FACTS_FROM if TIERS.get(draft.kind, 1) else COMPRESS_FROM) for draft in drafts]
         now = self._now() if lease is not None else 0
-        request = Append(session, drafts, packed, expect=expect, lease=lease, now=now, memory=self._memory)
+        request = Append(session, drafts, packed, expect, lease, now, self._memory)
         answer: list[Receipt] = self._writer.run(request)
         return answer
 

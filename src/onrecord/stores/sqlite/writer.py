@@ -4,22 +4,26 @@ Threads that want to write at the same moment share a transaction and so a sync 
 who finds no one writing leads, serves everyone who queued up meanwhile, and hands the lead to the first who came too
 late. A caller on its own pays one uncontended lock for this.
 
+A signal's handler may raise between any two steps of the main thread. So what others depend on (who leads, who waits,
+who was taken out of the queue) is changed without a call in between, where no handler runs, and `_recover` can always
+tell how far it went. A handler that wants to write itself, in the middle of a write of its own thread, is refused.
+
 An error while committing does not say whether the commit will be there after a crash. Then the connection is given up,
 a fresh one is asked for the very events of each caller, and only what it answers is told: there, not there, or unknown.
 """
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # the functions alone: the module around them costs a millisecond
 import os
 import sys
 from collections import deque
-from threading import Lock, get_ident, main_thread
+from threading import Lock, RLock, get_ident, main_thread
 from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from onrecord.errors import OnrecordError, OutcomeUnknown, StoreBusy, StoreError, StoreReadOnly
+from onrecord.stores.refusals import reentered
 from onrecord.stores.sqlite.connection import (
     BUSY_SECONDS,
     PAGE_SIZE,
@@ -31,7 +35,7 @@ from onrecord.stores.sqlite.connection import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from onrecord.stores.sqlite.gate import Gate
 
@@ -39,19 +43,25 @@ BATCH_REQUESTS = 256
 """The most callers that share one transaction."""
 BATCH_BYTES = 4 * 1024 * 1024
 """No more callers join a transaction that already writes so much."""
-CHECKPOINT_PAGES = 1_000
-"""The write-ahead log is copied into the database whenever it has grown by so many pages."""
+CHECKPOINT_BYTES = 4 * 1024 * 1024
+"""The write-ahead log is copied into the database whenever it has grown by so much."""
 CHECKPOINT_PATIENCE_MS = 20
 """How long cutting back an overgrown write-ahead log may wait for readers: writers wait with it."""
 CLOSE_SECONDS = 15.0
 """How long closing waits for other threads' writes."""
-LEFT_BEHIND_PAGES = 128
+LEFT_BEHIND_BYTES = 1024 * 1024
 """The most that a closing store leaves in the write-ahead log: the next opener may have to read through it."""
-FRAME_BYTES = PAGE_SIZE + 24
-"""What a page occupies in the write-ahead log."""
-WAL_HEADER_BYTES = 32
-FIRST_ROOM = 64
-"""The pages the write-ahead log is given room for at first; whenever they are used up, twice as many."""
+LOOK_EVERY = 8
+"""After so many small transactions the length of the write-ahead log is looked at again."""
+FIRST_ROOM = 512 * 1024
+"""How much room the write-ahead log is given at first; whenever it is used up, twice as much."""
+ROOM_PIECE = 4096
+"""What is written at a time to make room. Of one large write Linux may keep large pieces in memory, and later, when a
+small part of one has changed, sync all of it."""
+FRAME_HEADER_BYTES = 24
+"""What a page occupies in the write-ahead log besides itself."""
+
+_ZEROS = bytes(ROOM_PIECE)
 
 # Errors of the disk and the file, not of one request: they hit everyone in the transaction alike.
 _SHARED = (
@@ -71,21 +81,30 @@ _SHARED = (
 class Request:
     """Something to write. `work` must make every check before its first write, unless the request is `alone`."""
 
-    __slots__ = ("answer", "given_up", "leads", "problem", "waiter")
+    __slots__ = ("answer", "problem", "thread", "waiter")
 
+    thread: int
+    """Who waits for it."""
     alone = True
     """Whether it gets a transaction of its own, which is rolled back when it refuses."""
     in_transaction = True
     """False for a chore: it runs under the gate, outside of any transaction, and makes its own."""
-    size = 0
-    """About how many bytes it writes."""
 
     def __init__(self) -> None:
         self.answer: Any = None
         self.problem: BaseException | None = None
         self.waiter: Any = None
-        self.leads = False
-        self.given_up = False
+        """Locked while it waits for others to serve it, or to be told to lead."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it writes."""
+        return 0
+
+    @property
+    def large(self) -> bool:
+        """Whether it may write more than a few pages."""
+        return True
 
     def work(self, cursor: apsw.Cursor) -> Any:
         """Do it, inside a transaction, and return the answer."""
@@ -114,58 +133,89 @@ class Writer:
         self._start()
 
     def _start(self) -> None:
-        self._mutex = Lock()
-        self._led = False
+        self._mutex = RLock()
+        self._main_thread = main_thread().ident
+        """Where the handlers of signals run."""
+        self._leader = 0
+        """The thread that serves now; 0 for none."""
+        self._heir: Request | None = None
+        """Who was taken out of the queue to lead next."""
+        self._batch: list[Request] = []
+        """Those who are being served; the leader's own request comes first."""
         self._queue: deque[Request] = deque()
         self._connection: apsw.Connection | None = None
         self._cursor: apsw.Cursor | None = None
-        self._pages = 0
-        self._due = CHECKPOINT_PAGES
+        self._frame = PAGE_SIZE + FRAME_HEADER_BYTES
+        """What a page occupies in the write-ahead log: older stores have larger pages."""
+        self._length = 0
+        """How long the write-ahead log was when it was last looked at, in bytes."""
+        self._unseen = 0
+        """How many small transactions were made since."""
+        self._due = CHECKPOINT_BYTES
         self._room = 0
 
     def run(self, request: Request) -> Any:
         """Write it, alone or together with others; return its answer or raise its problem, when it is durable."""
-        if get_ident() == main_thread().ident and callable(handler := _signal.getsignal(_signal.SIGINT)):
-            return self._run_undisturbed(request, handler)
-        return self._run(request)
-
-    def _run_undisturbed(self, request: Request, handler: Callable[..., object]) -> Any:
-        """Ctrl-C waits until it is decided what became of the request: who stops halfway would leave others waiting."""
-        pressed: list[tuple[object, ...]] = []
-        _signal.signal(_signal.SIGINT, lambda *details: pressed.append(details))
+        me = get_ident()
+        if self._leader == me:
+            raise reentered()
         try:
-            return self._run(request)
-        finally:
-            _signal.signal(_signal.SIGINT, handler)
-            if pressed:
-                handler(*pressed[0])
-
-    def _run(self, request: Request) -> Any:
-        leads = False
-        try:
-            with self._mutex:
-                if self._led:
-                    request.waiter = Lock()
-                    request.waiter.acquire()
-                    self._queue.append(request)
-                else:
-                    self._led = leads = True
-            if not leads:
-                request.waiter.acquire()
-                leads = request.leads
-            if leads:
+            if not self._leader:
+                with self._mutex:
+                    if not self._leader:
+                        self._leader = me
+            if self._leader != me:
+                self._wait(request, me)
+            if self._leader == me:
                 self._serve(request)
-        except BaseException:
-            with self._mutex:
-                request.given_up = True
-                leads = leads or request.leads
-            raise
-        finally:
-            if leads:
                 self._hand_on()
+        except BaseException:
+            try:
+                self._recover(request, me)
+            except BaseException:
+                self._recover(request, me)  # somebody presses Ctrl-C very fast
+                raise
+            raise
         if request.problem is not None:
             raise request.problem
         return request.answer
+
+    def _wait(self, request: Request, me: int) -> None:
+        """Stand in the queue until the request is served, or this thread is to lead."""
+        if me == self._main_thread and any(other.thread == me for other in self._queue.copy()):
+            raise reentered()
+        request.thread = me
+        waiter = Lock()
+        waiter.acquire()
+        with self._mutex:
+            if not self._leader:
+                self._leader = me
+                return
+            request.waiter = waiter
+            self._queue += (request,)
+        waiter.acquire()
+
+    def _recover(self, request: Request, me: int) -> None:
+        """Something was raised in the middle of `run`: leave nothing of it behind that others would wait for."""
+        if self._leader != me:
+            with self._mutex:
+                if request in self._queue:
+                    self._queue.remove(request)
+                    return
+            waiter = request.waiter
+            if waiter is None:
+                return
+            waiter.acquire()  # it is being served, or told to lead, at this moment
+        if self._leader == me:
+            if self._connection is not None and self._connection.in_transaction:
+                self._discard()
+            self._gate.let_go()
+            # Appends answer the same when they are served once more, whether they were written or not.
+            again = [other for other in reversed(self._batch[1:]) if other.waiter is not None]
+            with self._mutex:
+                self._batch = []
+                self._queue.extendleft(again)
+            self._hand_on()
 
     def close(self) -> None:
         """Let go of the connection, after the writes that are under way."""
@@ -173,7 +223,7 @@ class Writer:
         try:
             # Where every process lives for one command only, nobody else would ever begin the log anew, and each opener
             # would read through all of it.
-            if paused and self._connection is not None and self._pages > LEFT_BEHIND_PAGES and self._gate.enter(0.0):
+            if paused and self._connection is not None and self._length > LEFT_BEHIND_BYTES and self._gate.enter(0.0):
                 _copied(self._connection, apsw.SQLITE_CHECKPOINT_TRUNCATE, 0)
             self._discard()
         finally:
@@ -195,18 +245,24 @@ class Writer:
 
     def pause(self, seconds: float) -> bool:
         """Take the lead, in turn, and keep it: no transaction runs, and none begins. False if that took too long."""
-        turn = Request()
+        turn, me = Request(), get_ident()
+        if self._leader == me:
+            return False
+        turn.thread = me
+        turn.waiter = waiter = Lock()
+        waiter.acquire()
         with self._mutex:
-            if not self._led:
-                self._led = True
+            if not self._leader:
+                self._leader = me
                 return True
-            turn.waiter = Lock()
-            turn.waiter.acquire()
             self._queue.append(turn)
-        turn.waiter.acquire(timeout=seconds)
-        with self._mutex:
-            turn.given_up = True
-            return turn.leads
+        if not waiter.acquire(timeout=seconds):
+            with self._mutex:
+                if turn in self._queue:
+                    self._queue.remove(turn)
+                    return False
+            waiter.acquire()  # it is told to lead at this moment
+        return True
 
     def let_go(self) -> None:
         """While paused: close the connection; the next write opens another."""
@@ -218,40 +274,49 @@ class Writer:
 
     def _hand_on(self) -> None:
         """Give the lead to the first who waits, or to nobody."""
-        with self._mutex:
-            while self._queue:
-                heir = self._queue.popleft()
-                if not heir.given_up:
-                    heir.leads = True
-                    heir.waiter.release()
-                    return
-            self._led = False
+        heir = self._heir
+        if heir is None:
+            with self._mutex:
+                if self._queue:
+                    self._heir = heir = self._queue[0]
+                    del self._queue[0]
+                else:
+                    self._leader = 0
+        if heir is not None:
+            waiter, heir.waiter = heir.waiter, None
+            self._heir = None
+            self._leader = heir.thread
+            waiter.release()
 
     def _gather(self, first: Request) -> list[Request]:
         """Everyone who can share the transaction with the leader."""
-        batch = [first]
-        if not self._queue or first.alone:
-            return batch
-        size = first.size
-        with self._mutex:
-            while self._queue and len(batch) < BATCH_REQUESTS and size < BATCH_BYTES and not self._queue[0].alone:
-                request = self._queue.popleft()
-                if not request.given_up:
-                    batch.append(request)
+        batch = self._batch
+        if self._queue and not first.alone:
+            size = first.size
+            with self._mutex:
+                while self._queue and len(batch) < BATCH_REQUESTS and size < BATCH_BYTES and not self._queue[0].alone:
+                    request = self._queue[0]
+                    del self._queue[0]
+                    batch += (request,)
                     size += request.size
         return batch
 
     def _serve(self, own: Request) -> None:
-        batch = [own]
+        self._batch = [own]
+        self._gate.enter()
         try:
-            self._gate.enter()
             if own.in_transaction:
                 cursor = self._begin()
                 batch = self._gather(own)
                 self._transact(cursor, batch)
+                small = len(batch) == 1 and not own.large
+                if small and 0 < self._unseen < LOOK_EVERY:
+                    self._unseen += 1
+                else:
+                    self._look(again=not small or self._unseen > 0)
             else:
                 own.answer = own.work(self._cursor or self._open())
-            if self._pages >= self._due:
+            if self._length >= self._due:
                 self._checkpoint()
         except apsw.Error as problem:
             # It did not even begin. Everyone in the queue would wait as long and hear the same, so they hear it now.
@@ -259,10 +324,10 @@ class Writer:
             if not own.in_transaction:
                 self._discard()
             self._fail(batch, self._meaning(problem))
-        finally:
-            self._gate.leave()
-            for request in batch[1:]:
-                request.waiter.release()
+        self._gate.leave()
+        for request in self._batch[1:]:
+            waiter, request.waiter = request.waiter, None
+            waiter.release()
 
     def _begin(self) -> apsw.Cursor:
         cursor = self._cursor
@@ -273,16 +338,23 @@ class Writer:
         except _SHARED:
             self._discard()
             raise
-        if self._pages >= self._room:
+        if self._length >= self._room:
             self._make_room()
         return cursor
 
     def _open(self) -> apsw.Cursor:
         connection = open_writer(self._path, self._durability)
         connection.set_wal_hook(self._grown)
+        self._frame = connection.pragma("page_size") + FRAME_HEADER_BYTES
         self._connection = connection
         self._cursor = connection.cursor()
         return self._cursor
+
+    def _look(self, *, again: bool) -> None:
+        """Be told by SQLite how long the write-ahead log is; not with every commit, for being called takes time."""
+        if self._connection is not None:
+            self._connection.set_wal_hook(self._grown if again else None)
+            self._unseen = LOOK_EVERY if again else 1
 
     def _make_room(self) -> None:
         """Fill the write-ahead log's file with zeros beyond its last page.
@@ -291,9 +363,9 @@ class Writer:
         at the first page that is not its own, so the zeros mean nothing to it; the write lock, which is held here,
         keeps every other process from adding pages at this moment.
         """
-        most = CHECKPOINT_PAGES + FIRST_ROOM
+        most = CHECKPOINT_BYTES + FIRST_ROOM
         wanted = FIRST_ROOM
-        while wanted < min(self._pages + FIRST_ROOM // 2, most):
+        while wanted < min(self._length + FIRST_ROOM, most):
             wanted *= 2
         wanted = min(wanted, most)
         self._room = sys.maxsize
@@ -301,36 +373,36 @@ class Writer:
             file = os.open(self._path + "-wal", os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 size = os.fstat(file).st_size
-                missing = WAL_HEADER_BYTES + wanted * FRAME_BYTES - size
-                if missing > 0:
-                    os.pwrite(file, bytes(missing), size)  # only ever beyond the end
+                for place in range(size, wanted, ROOM_PIECE):
+                    os.pwrite(file, _ZEROS[: wanted - place], place)  # only ever beyond the end
             finally:
                 os.close(file)
         except OSError:
             return  # it was only for speed
-        if self._pages < most - FIRST_ROOM // 4:
-            self._room = max(wanted, min(size // FRAME_BYTES, most)) - FIRST_ROOM // 4
+        if self._length < most - FIRST_ROOM // 2:
+            self._room = max(wanted, min(size, most)) - FIRST_ROOM // 2
 
     def _grown(self, connection: apsw.Connection, database: str, pages: int) -> int:
-        if pages < self._pages:  # it began again from its first page, or was cut back
-            self._due = CHECKPOINT_PAGES
+        length = pages * self._frame
+        if length < self._length:  # it began again from its first page, or was cut back
+            self._due = CHECKPOINT_BYTES
             self._room = 0
-        self._pages = pages
+        self._length = length
+        self._unseen = 0
         return apsw.SQLITE_OK
 
     def _transact(self, cursor: apsw.Cursor, batch: list[Request]) -> None:
         """Serve a batch inside the transaction that has begun, and commit."""
-        asked = False
+        asked = refused = False
         try:
             if len(batch) == 1:
                 try:
                     batch[0].answer = batch[0].work(cursor)
                 except OnrecordError as refusal:
-                    batch[0].problem = refusal
+                    batch[0].problem, refused = refusal, True
             else:
                 batch[0].work_together(cursor, batch)
             asked = True
-            refused = batch[0].alone and batch[0].problem is not None
             cursor.execute("ROLLBACK" if refused else "COMMIT")
             if len(batch) == 1 and not refused:
                 batch[0].committed(cursor.connection)
@@ -341,19 +413,12 @@ class Writer:
             else:
                 self._discard()
                 self._retreat(batch, meant, shared=isinstance(problem, _SHARED))
-        except Exception as problem:  # noqa: BLE001  # whatever one request stumbles over must not take the others with it
+        except Exception as problem:
+            if asked:
+                raise  # by a signal's handler
+            # Whatever one request stumbles over must not take the others with it.
             self._discard()
             self._retreat(batch, problem, shared=False)
-        except BaseException:
-            # Interrupted. Before the commit nothing was written and the others queue again; after it all is well.
-            if not asked or cursor.connection.in_transaction:
-                self._discard()
-                with self._mutex:
-                    self._queue.extendleft(reversed(batch[1:]))
-                for request in batch:
-                    request.answer = request.problem = None
-                del batch[1:]
-            raise
 
     def _retreat(self, batch: list[Request], problem: Exception, *, shared: bool) -> None:
         """Nothing was written. If the cause may lie in one request, try each on its own."""
@@ -431,9 +496,9 @@ class Writer:
         connection = self._connection
         if connection is None:
             return
-        overgrown = self._pages * PAGE_SIZE > WAL_BYTES
+        overgrown = self._length > WAL_BYTES
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if overgrown else apsw.SQLITE_CHECKPOINT_PASSIVE
-        self._due = self._pages + CHECKPOINT_PAGES
+        self._due = self._length + CHECKPOINT_BYTES
         _copied(connection, mode, CHECKPOINT_PATIENCE_MS)
 
 
