@@ -96,7 +96,7 @@ class LeastWriter:
     def __init__(self, path: Path) -> None:
         self.connection = apsw.Connection(str(path))
         self.connection.execute(
-            "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL"
+            "PRAGMA page_size = 2048; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL"
         ).fetchall()
         self.connection.execute(
             "CREATE TABLE events (position INTEGER PRIMARY KEY, id TEXT UNIQUE, kind TEXT, at INTEGER, salt BLOB, "

@@ -136,5 +136,7 @@ def test_handlers_that_record_and_handlers_that_raise_leave_a_store_that_works(
     session = Records(store).get("handled")
     times = Counter(turn.items[0]["content"] for turn in session.transcript().committed)
     assert set(times.values()) == {1}
-    assert len(list(session.events(kinds=["decision.made"]))) >= recorded  # more: what was on record when it was interrupted
+    assert (
+        len(list(session.events(kinds=["decision.made"]))) >= recorded
+    )  # more: what was on record when it was interrupted
     store.close()
