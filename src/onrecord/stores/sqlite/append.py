@@ -6,6 +6,7 @@ transaction everything that can refuse an append is found out before the first w
 
 from __future__ import annotations
 
+from itertools import chain
 from json import dumps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,6 @@ from onrecord.log.codec import link
 from onrecord.log.events import DURABLE, KINDS
 from onrecord.log.head import ACTIVE, STEPS, Head, after, run_of
 from onrecord.log.store import Receipt
-from onrecord.stores.payloads import OUT_OF_LINE
 from onrecord.stores.refusals import log_moved, name_taken, not_found, refuse_other, refuse_twin
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.writer import Request
@@ -31,15 +31,17 @@ if TYPE_CHECKING:
 POSITION_BITS = 32
 POSITION_MASK = 0xFFFFFFFF
 MOMENT_BITS = 17
-ROWS_AT_ONCE = 16
-"""So many events are written by one statement: every statement lets other threads take the interpreter away."""
+ROWS_AT_ONCE = (64, 32, 16, 8, 4, 2, 1)
+"""How many events one statement may write: each statement lets other threads take the interpreter away."""
 
 TIERS = {name: int(kind.tier == DURABLE) for name, kind in KINDS.items()}
 
 _HEAD_AND_LEASE = QUERIES["head_and_lease"]
 _ADD_EVENT = QUERIES["add_event"]
 _ADD_NEW_EVENT = QUERIES["add_new_event"]
-_ADD_NEW_EVENTS = _ADD_NEW_EVENT + (", " + _ADD_NEW_EVENT.rpartition("VALUES")[2]) * (ROWS_AT_ONCE - 1)
+_ADD_NEW_EVENTS = {
+    rows: _ADD_NEW_EVENT + (", " + _ADD_NEW_EVENT.rpartition("VALUES")[2]) * (rows - 1) for rows in ROWS_AT_ONCE
+}
 _ADD_BLOB = QUERIES["add_blob"]
 _CHANGE_HEAD = QUERIES["change_head"]
 _EXTEND_LEASE = QUERIES["extend_lease"]
@@ -253,9 +255,9 @@ class Append(Request):
         """Answer it as if it were written; return the head afterwards and the rows to write. Writes nothing itself."""
         if len(self._drafts) == 1 and self._drafts[0].id not in known:  # by far the most frequent case
             head, rows = self._place(cursor, number, head, standing, self._drafts, self._packed)
-            ((key, id_, kind, _v, _at, _by, run, _because, _tier, salt, payload_hash, digest, *_kept),) = rows
-            known[id_] = Known(key, run, digest, kind, salt, payload_hash)
-            self.answer = [Receipt(key & POSITION_MASK, run, digest, True)]  # noqa: FBT003  # `new`, by its place
+            new = rows[0]
+            known[new[1]] = Known(new[0], new[6], new[11], new[2], new[9], new[10])
+            self.answer = [Receipt(new[0] & POSITION_MASK, new[6], new[11], True)]  # noqa: FBT003  # `new`, by its place
             return head, rows
         fresh: dict[str, int] = {}
         for index, draft in enumerate(self._drafts):
@@ -315,8 +317,8 @@ class Append(Request):
         extended = lease is not None and 2 * (standing[2] - self._now) < standing[3]
         if lease is not None and extended:
             cursor.execute(_EXTEND_LEASE, (number, lease.lane, self._now + standing[3], standing[3]))
-        for encoding, stored, body in self._packed:
-            if encoding == OUT_OF_LINE:
+        for _encoding, stored, body in self._packed:
+            if body is not None:
                 cursor.execute(_ADD_BLOB, (stored, body))
         self._written = rows
         return extended
@@ -391,11 +393,11 @@ def _known_in(
 
 def add_events(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
     """New events, many at a time."""
-    whole = len(rows) - len(rows) % ROWS_AT_ONCE
-    for start in range(0, whole, ROWS_AT_ONCE):
-        cursor.execute(_ADD_NEW_EVENTS, [value for row in rows[start : start + ROWS_AT_ONCE] for value in row])
-    if whole < len(rows):
-        cursor.executemany(_ADD_NEW_EVENT, rows[whole:])
+    start = 0
+    for size, statement in _ADD_NEW_EVENTS.items():
+        while len(rows) - start >= size:
+            cursor.execute(statement, list(chain.from_iterable(rows[start : start + size])))
+            start += size
 
 
 def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head, last: Row | None = None) -> None:
