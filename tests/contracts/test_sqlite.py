@@ -28,7 +28,7 @@ from onrecord.log.codec import decode_payload
 from onrecord.log.store import Hit
 from onrecord.session.records import Records
 from onrecord.stores import payloads
-from onrecord.stores.sqlite import SQLiteStore, connection, gate, search, writer
+from onrecord.stores.sqlite import SQLiteStore, connection, gate, search, wal, writer
 from onrecord.testing import derived
 from onrecord.testing.keeping import HOLDER
 from onrecord.testing.tools import Workbench
@@ -340,7 +340,7 @@ def test_a_store_that_stays_locked_is_busy(bench: Bench, path: Path, monkeypatch
     session = bench.open()
     bench.store.close()
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.1)
-    monkeypatch.setattr(writer, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(wal, "BUSY_SECONDS", 0.1)
     rude = apsw.Connection(str(path))
     rude.execute("BEGIN IMMEDIATE")
     start = time.monotonic()
@@ -390,7 +390,7 @@ def test_the_write_ahead_log_is_given_room(bench: Bench, path: Path):
         bench.add(session, "item.added")
         sizes.append(Path(f"{path}-wal").stat().st_size)
     assert len(set(sizes)) <= 3
-    assert sizes[-1] <= writer.CHECKPOINT_BYTES + writer.FIRST_ROOM
+    assert sizes[-1] <= wal.CHECKPOINT_BYTES + wal.FIRST_ROOM
     bench.store.close()
     again = SQLiteStore(str(path))
     assert again.head(session).position == 61
@@ -399,15 +399,15 @@ def test_the_write_ahead_log_is_given_room(bench: Bench, path: Path):
 
 def test_short_lived_writers_leave_a_short_log(bench: Bench, path: Path, monkeypatch: pytest.MonkeyPatch):
     """Many processes that write a little and close do not make the log longer and longer for the next one."""
-    monkeypatch.setattr(writer, "LEFT_BEHIND_BYTES", 128 * connection.PAGE_SIZE)
-    monkeypatch.setattr(writer, "FIRST_ROOM", 64 * connection.PAGE_SIZE)
+    monkeypatch.setattr(wal, "LEFT_BEHIND_BYTES", 128 * connection.PAGE_SIZE)
+    monkeypatch.setattr(wal, "FIRST_ROOM", 64 * connection.PAGE_SIZE)
     session = bench.open()
     lengths = []
     for _ in range(128):
         bench.add(session, "item.added")
         bench.store.close()
         lengths.append(Path(f"{path}-wal").stat().st_size)
-    assert max(lengths) <= 3 * writer.LEFT_BEHIND_BYTES
+    assert max(lengths) <= 3 * wal.LEFT_BEHIND_BYTES
     assert 0 in lengths
     assert bench.store.head(session).position == 129
 
@@ -426,7 +426,7 @@ def test_a_store_of_larger_pages_is_kept_as_well(path: Path):
         session.record_turn([{"role": "user", "content": random.Random(number).randbytes(12_000).hex()}])
         longest = max(longest, Path(f"{path}-wal").stat().st_size)
     assert apsw.Connection(str(path)).pragma("page_size") == 8192
-    assert writer.CHECKPOINT_BYTES < longest < connection.WAL_BYTES
+    assert wal.CHECKPOINT_BYTES < longest < connection.WAL_BYTES
     assert session.verify().ok
     store.close()
 

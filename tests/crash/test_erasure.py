@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from onrecord.errors import StoreBusy
-from onrecord.session import handle
+from onrecord.session import kept_views
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
 from onrecord.stores import payloads
@@ -109,7 +109,7 @@ def frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
 
     (Of one that is kept as it is, the words are looked for; its other bytes may stand in the next one as well.)
     """
-    monkeypatch.setattr(handle, "SNAPSHOT_EVERY", 4)
+    monkeypatch.setattr(kept_views, "SNAPSHOT_EVERY", 4)
     monkeypatch.setattr(payloads, "SNAPSHOT_FROM", 0)
 
 

@@ -12,7 +12,7 @@ import pytest
 from onrecord.errors import StoreFull, StoreReadOnly
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
-from onrecord.stores.sqlite import SQLiteStore, connection, writer
+from onrecord.stores.sqlite import SQLiteStore, connection, wal
 from tests.crash.disks import DELETE, KEPT, LOST, TRUNCATE, WRITE, Disk, Step, images
 from tests.crash.ledger import Ack, complaints, complaints_about
 from tests.crash.nursery import Nursery
@@ -68,9 +68,9 @@ def test_promise_5_a_full_disk_loses_nothing_and_recovers(
 ):
     """Wherever the space ends: StoreFull, all acknowledged turns readable, the same turns accepted when there is space."""
     if with_checkpoints:
-        monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 12 * connection.PAGE_SIZE)
-        monkeypatch.setattr(writer, "LOOK_EVERY", 1)
-        monkeypatch.setattr(writer, "WAL_BYTES", 24 * connection.PAGE_SIZE)
+        monkeypatch.setattr(wal, "CHECKPOINT_BYTES", 12 * connection.PAGE_SIZE)
+        monkeypatch.setattr(wal, "LOOK_EVERY", 1)
+        monkeypatch.setattr(wal, "WAL_BYTES", 24 * connection.PAGE_SIZE)
     least = used_by(str(tmp_path / "empty" / "log.db"), 0)
     most = used_by(str(tmp_path / "enough" / "log.db"), TURNS)
     refused = 0

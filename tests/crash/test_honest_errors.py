@@ -14,7 +14,7 @@ import pytest
 from onrecord.errors import OnrecordError, OutcomeUnknown
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
-from onrecord.stores.sqlite import SQLiteStore, connection, writer
+from onrecord.stores.sqlite import SQLiteStore, connection, wal
 from tests.crash.disks import ANY, DELETE, KEPT, LOST, READ, SYNC, TRUNCATE, WRITE, Disk, Step, images
 from tests.crash.ledger import Ack, acks_in, complaints_about
 from tests.crash.nursery import Nursery, Worker
@@ -35,9 +35,9 @@ PROBLEMS: dict[str, tuple[tuple[str, ...], Problem]] = {
 @pytest.fixture(autouse=True)
 def checkpoints_among_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint every few turns, so that its writes, syncs and truncations fail too."""
-    monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 12 * connection.PAGE_SIZE)
-    monkeypatch.setattr(writer, "LOOK_EVERY", 1)
-    monkeypatch.setattr(writer, "WAL_BYTES", 24 * connection.PAGE_SIZE)
+    monkeypatch.setattr(wal, "CHECKPOINT_BYTES", 12 * connection.PAGE_SIZE)
+    monkeypatch.setattr(wal, "LOOK_EVERY", 1)
+    monkeypatch.setattr(wal, "WAL_BYTES", 24 * connection.PAGE_SIZE)
 
 
 class Nth:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onrecord.session.records import Records
-from onrecord.stores.sqlite import SQLiteStore, connection, writer
+from onrecord.stores.sqlite import SQLiteStore, connection, wal
 from tests.crash.disks import Disk, Image, images
 from tests.crash.ledger import Ack, complaints, quick_complaints
 from tests.crash.workers import LARGE
@@ -20,9 +20,9 @@ EVERYTHING_EVERY = 40
 @pytest.fixture
 def small_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints after a few turns, some of them cutting the write-ahead log back, so that short runs have many."""
-    monkeypatch.setattr(writer, "CHECKPOINT_BYTES", 40 * connection.PAGE_SIZE)
-    monkeypatch.setattr(writer, "LOOK_EVERY", 1)
-    monkeypatch.setattr(writer, "WAL_BYTES", 100 * connection.PAGE_SIZE)
+    monkeypatch.setattr(wal, "CHECKPOINT_BYTES", 40 * connection.PAGE_SIZE)
+    monkeypatch.setattr(wal, "LOOK_EVERY", 1)
+    monkeypatch.setattr(wal, "WAL_BYTES", 100 * connection.PAGE_SIZE)
 
 
 def life_of_a_store(path: str, disk: Disk, chance: random.Random, durability: str, turns: int) -> None:

@@ -13,7 +13,7 @@ from onrecord.errors import OnrecordError
 from onrecord.log.codec import GENESIS, commit_to, link
 from onrecord.log.events import Record
 from onrecord.log.verify import Report
-from onrecord.session import handle
+from onrecord.session import kept_views
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
 from onrecord.stores.sqlite import SQLiteStore
@@ -26,7 +26,7 @@ KINDS = ("plain", "compressed", "out of line")
 @pytest.fixture
 def store_file(path: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A closed store with one session of short, compressed and large payloads, a snapshot of it, and a fork."""
-    monkeypatch.setattr(handle, "SNAPSHOT_EVERY", 8)
+    monkeypatch.setattr(kept_views, "SNAPSHOT_EVERY", 8)
     store = SQLiteStore(path)
     with Records(store).open("tampered", objective="Be found out") as session:
         for number in range(TURNS):

@@ -29,7 +29,7 @@ from onrecord.log.store import Receipt
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
 from onrecord.stores import statements
-from onrecord.stores.sqlite import SQLiteStore, connection, writer
+from onrecord.stores.sqlite import SQLiteStore, connection, wal
 from onrecord.stores.sqlite.gate import Gate
 from onrecord.stores.sqlite.restore import restore
 from tests.crash.dying import dying_at
@@ -95,8 +95,8 @@ def write_and_checkpoint(pipes: Pipes, path: str, session: str, agent: str, form
 
 def checkpoint_always() -> None:
     """From now on every write of this process is followed by a checkpoint, some of which cut the write-ahead log back."""
-    writer.CHECKPOINT_BYTES = writer.LOOK_EVERY = 1
-    writer.WAL_BYTES = 20 * connection.PAGE_SIZE  # type: ignore[attr-defined]  # where the writer looks it up
+    wal.CHECKPOINT_BYTES = wal.LOOK_EVERY = 1
+    wal.WAL_BYTES = 20 * connection.PAGE_SIZE  # type: ignore[attr-defined]  # where the writer looks it up
 
 
 def cut_the_log_rudely(pipes: Pipes, path: str, session: str, agent: str, form: str) -> None:

@@ -6,7 +6,8 @@ import onrecord
 from onrecord import machine
 from onrecord.connect import glance
 from onrecord.rules import ToolRequest, commands_of, decide
-from onrecord.session.handle import SNAPSHOT_EVERY, Session
+from onrecord.session.handle import Session
+from onrecord.session.kept_views import SNAPSHOT_EVERY
 from onrecord.views.present import PRESENT_VERSION, Present
 
 REQUESTS = (

@@ -13,7 +13,7 @@ from onrecord import machine
 from onrecord.connect import glance_linked
 from onrecord.log.names import link_id
 from onrecord.rules import ToolRequest, decide
-from onrecord.session.handle import SNAPSHOT_EVERY
+from onrecord.session.kept_views import SNAPSHOT_EVERY
 from onrecord.vendors.port import VENDORS, vendor
 from onrecord.views.present import Present
 from tests.hook.conftest import CONVERSATION

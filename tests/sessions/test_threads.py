@@ -160,7 +160,7 @@ def test_many_handles_of_one_store(records):
 
 def test_snapshots_while_others_write(records, monkeypatch):
     """B07: snapshots taken at any moment by any of several handles never change what is read later."""
-    monkeypatch.setattr("onrecord.session.handle.SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr("onrecord.session.kept_views.SNAPSHOT_EVERY", 3)
     handles = [records.open("work", agent=f"agent-{number}") for number in range(4)]
 
     def work(number: int) -> None:

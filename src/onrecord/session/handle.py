@@ -8,27 +8,25 @@ used: a command that records one fact loads what one fact needs.
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from functools import cache
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
 
 from onrecord import machine
-from onrecord.errors import DamagedLog, EventNotFound, InvalidInput, LeaseLost, StoreError, TooLarge, TurnConflict
+from onrecord.errors import EventNotFound, InvalidInput, LeaseLost, TooLarge, TurnConflict
 from onrecord.log.codec import BATCH_LIMIT, open_record, open_records, place, seal
 from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_event_id
-from onrecord.log.store import LEASE_SECONDS, Lease, Snapshot, Store
+from onrecord.log.store import LEASE_SECONDS, Lease, Store
 from onrecord.session.agents import AgentVerbs
 from onrecord.session.attempts import AttemptVerbs
 from onrecord.session.facts import FactVerbs
 from onrecord.session.findings import FindingVerbs
 from onrecord.session.gating import GateVerbs
-from onrecord.session.lane_end import LaneEnd
+from onrecord.session.kept_views import FOLD_LATER_BYTES, KeptViews
 from onrecord.session.phases import PhaseVerbs, refuse_summary
-from onrecord.views.fold import BODIES, VIEWS_VERSION, Whole, fold_whole
-from onrecord.views.present import PRESENT_VERSION, Present
+from onrecord.views.fold import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -43,12 +41,6 @@ if TYPE_CHECKING:
 
     Clock = Callable[[], float]
 
-SNAPSHOT_EVERY = 256
-"""How many events may follow a snapshot before the next one is made."""
-FOLD_LATER = 64
-"""How many of its own events a handle may keep unfolded, as long as nobody asks."""
-FOLD_LATER_BYTES = 32 * 1024
-"""The largest payload that may wait."""
 READ_PAGE = 500
 """How many events one read of a long log fetches."""
 DEFAULT_ACTOR = "human"
@@ -62,31 +54,18 @@ def _turn_verbs() -> tuple[Callable[..., Turn], Callable[..., Event]]:
     return begin, record
 
 
-class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, AgentVerbs):
+class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, AgentVerbs):
     """One session: a log, the views folded from it, and the verbs that append to it."""
 
     def __init__(self, store: Store, id: str, *, agent: str = DEFAULT_ACTOR, clock: Clock = time.time) -> None:
-        self.store = store
-        self.id = id
+        super().__init__(store, id)
         self.agent = check_name(agent, "agent")
         self.clock = clock
         self.lease: Lease | None = None
         self.run: int | None = None
-        self.behind = False
-        self._lock = RLock()
         self._joining = RLock()
         self._turning = 0
         """How many threads record whole turns at this moment; -1 while one begins a turn."""
-        self._views: Whole | None = None
-        self._fresh: list[Event] = []
-        """What this handle appended and nobody has asked about yet; it is folded when somebody does."""
-        self.lane_end = LaneEnd()
-        self._snapshot_at = 0
-
-    @property
-    def _whole(self) -> Whole:
-        """All views, folded when first asked for: a damaged log can be verified even where it cannot be folded."""
-        return self._caught_up() if self._views is None or self._fresh else self._views
 
     def __repr__(self) -> str:
         return f"<Session {self.name!r} {self.status} at {self._whole.position}, agent {self.agent!r}>"
@@ -173,7 +152,8 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
         events = []
         for draft, (position, run, digest, new) in zip(drafts, receipts, strict=True):
             events.append(place(draft, self.id, position, run, digest) if new else self.event(position))
-        self._absorb(events, later=len(drafts) == 1 and len(drafts[0].payload) <= FOLD_LATER_BYTES)
+        if not self.behind:  # else the next refresh reads all of them in order
+            self._absorb(events, later=len(drafts) == 1 and len(drafts[0].payload) <= FOLD_LATER_BYTES)
         return events
 
     def record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
@@ -428,93 +408,6 @@ class Session(FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, Agen
         from onrecord.session import retention
 
         return retention.erase(self, reason, positions)
-
-    # Views at hand
-
-    def refresh(self) -> Self:
-        """Fold in what others appended."""
-        with self._lock:
-            after = self._whole.position
-            records = self.store.read(self.id, after=after, bodies=BODIES)
-            self.behind = self.lane_end.known = False
-            if any(record.kind == "payload.erased" for record in records):
-                # These views remember what has been erased since; a snapshot of them would bring it back.
-                self._views = self._load()
-            else:
-                self._whole.fold(open_records(records))
-        self._keep_snapshot()
-        return self
-
-    def reload(self) -> Self:
-        """Fold everything anew, for instance after an erasure changed what can be read."""
-        with self._lock:
-            self._views, self._fresh, self.lane_end.known = self._load(), [], False
-            self._snapshot_at = 0
-        return self
-
-    def _absorb(self, events: list[Event], *, later: bool) -> None:
-        """Take what this handle appended into its views, now or later."""
-        with self._lock:
-            fresh = self._fresh
-            known = fresh[-1].position if fresh else self._whole.position
-            for event in events:
-                if event.position == known + 1:
-                    known += 1
-                    fresh.append(event)
-                    self.lane_end.follow(event)
-                elif event.position > known:
-                    # Another writer's events lie in between: the next refresh reads all of them in order.
-                    self.behind, self.lane_end.known = True, False
-        if not later or len(fresh) >= FOLD_LATER or known - self._snapshot_at >= SNAPSHOT_EVERY:
-            self._caught_up()
-            self._keep_snapshot()
-
-    def _caught_up(self) -> Whole:
-        """The views with all this handle has appended."""
-        with self._lock:
-            whole = self._views = self._views or self._load()
-            fresh, self._fresh = self._fresh, []
-            try:
-                for event in fresh:
-                    if event.position == whole.position + 1:
-                        whole.apply(event)
-            except BaseException:
-                self._views = None  # half a step was made when somebody pressed Ctrl-C: the log is read again
-                raise
-            return whole
-
-    def _keep_snapshot(self) -> None:
-        with self._lock:
-            whole = self._whole
-            if whole.position - self._snapshot_at < SNAPSHOT_EVERY:
-                return
-            self._snapshot_at = whole.position
-            body, present = whole.dump(), Present.of(whole).dump()
-            position, digest = whole.position, whole.head.hash
-        try:
-            self.store.save(self.id, Snapshot(VIEWS_VERSION, position, digest, body))
-            self.store.save(self.id, Snapshot(PRESENT_VERSION, position, digest, present))
-        except StoreError:
-            return  # a snapshot is only speed; what could not be kept is folded again
-
-    def _load(self) -> Whole:
-        whole, head = self._folded(), self.store.head(self.id)
-        # What it is called here is the store's to say: its log may have been written elsewhere, or partly erased.
-        whole.head = whole.head._replace(name=head.name, project=head.project)
-        return whole
-
-    def _folded(self) -> Whole:
-        kept = self.store.snapshot(self.id, VIEWS_VERSION)
-        if kept is not None:
-            tail = self.store.read(self.id, after=kept.position - 1, bodies=BODIES)
-            intact = tail and (tail[0].position, tail[0].hash) == (kept.position, kept.hash)
-            if intact and all(record.kind != "payload.erased" for record in tail[1:]):
-                with suppress(DamagedLog):  # a snapshot is only speed; what is damaged is folded again
-                    whole = Whole.load(kept.body).fold(open_records(tail[1:]))
-                    self._snapshot_at = kept.position
-                    return whole
-        records = self.store.read(self.id, bodies=BODIES)
-        return fold_whole(self.store.head(self.id), records)
 
     def require_text(self, text: str, what: str, limit: int) -> str:
         """The text if it says something and is short enough."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread, get_ident
 
 from onrecord.errors import (
     Conflict,
@@ -14,10 +16,14 @@ from onrecord.errors import (
     SessionClosed,
     SessionNotFound,
     SessionPaused,
+    StoreBusy,
 )
 from onrecord.log import head as heads
 from onrecord.log.events import NEW_RUN
 from onrecord.testing.tools import Workbench, derived, raises
+
+HANDLED_APPENDS = 300
+"""How many appends handlers of signals come in between."""
 
 
 class AppendContract(Workbench):
@@ -31,6 +37,42 @@ class AppendContract(Workbench):
         assert [receipt.position for receipt in receipts] == [2, 3, 4]
         assert all(receipt.new for receipt in receipts)
         assert self.positions(session) == [1, 2, 3, 4]
+
+    def test_the_handler_of_a_signal_is_served_or_refused(self) -> None:
+        """A handler that appends in the middle of an append of its own thread never gets stuck, and harms nothing."""
+        session, main, enough = self.open(), get_ident(), Event()
+        served: list[str] = []
+        refused: list[str] = []
+
+        def append(*_details: object) -> None:
+            id_ = f"handler-{len(served) + len(refused)}"
+            try:
+                self.store.append(session, [self.draft(id=id_)])
+            except StoreBusy:
+                refused.append(id_)
+            else:
+                served.append(id_)
+
+        def send() -> None:
+            while not enough.wait(0.0007):
+                signal.pthread_kill(main, signal.SIGUSR1)
+
+        before = signal.signal(signal.SIGUSR1, append)
+        sender = Thread(target=send)
+        sender.start()
+        try:
+            for number in range(HANDLED_APPENDS):
+                self.store.append(session, [self.draft(id=f"main-{number}")])
+        finally:
+            enough.set()
+            sender.join()
+            signal.signal(signal.SIGUSR1, before)
+        records = self.store.read(session)
+        assert [record.position for record in records] == list(range(1, len(records) + 1))
+        assert sorted(record.id for record in records[1:]) == sorted(
+            served + [f"main-{number}" for number in range(HANDLED_APPENDS)]
+        )
+        assert derived(records) == self.store.head(session).hash
 
     def test_sessions_do_not_share_positions(self) -> None:
         """Positions belong to one session each."""

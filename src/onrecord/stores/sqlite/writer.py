@@ -14,9 +14,8 @@ a fresh one is asked for the very events of each caller, and only what it answer
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import deque
+from contextlib import suppress
 from threading import Lock, RLock, get_ident, main_thread
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +23,8 @@ import apsw
 
 from onrecord.errors import OnrecordError, OutcomeUnknown, StoreBusy, StoreError, StoreReadOnly
 from onrecord.stores.refusals import reentered
-from onrecord.stores.sqlite.connection import (
-    BUSY_SECONDS,
-    PAGE_SIZE,
-    WAL_BYTES,
-    meaning,
-    open_reader,
-    open_writer,
-    roll_back,
-)
+from onrecord.stores.sqlite.connection import meaning, open_reader, open_writer, roll_back
+from onrecord.stores.sqlite.wal import WriteAheadLog, copied, synced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,26 +35,8 @@ BATCH_REQUESTS = 256
 """The most callers that share one transaction."""
 BATCH_BYTES = 4 * 1024 * 1024
 """No more callers join a transaction that already writes so much."""
-CHECKPOINT_BYTES = 4 * 1024 * 1024
-"""The write-ahead log is copied into the database whenever it has grown by so much."""
-CHECKPOINT_PATIENCE_MS = 20
-"""How long cutting back an overgrown write-ahead log may wait for readers: writers wait with it."""
 CLOSE_SECONDS = 15.0
 """How long closing waits for other threads' writes."""
-LEFT_BEHIND_BYTES = 1024 * 1024
-"""The most that a closing store leaves in the write-ahead log: the next opener may have to read through it."""
-LOOK_EVERY = 8
-"""After so many small transactions the length of the write-ahead log is looked at again."""
-FIRST_ROOM = 512 * 1024
-"""How much room the write-ahead log is given at first; whenever it is used up, twice as much."""
-ROOM_PIECE = 4096
-"""What is written at a time to make room. Of one large write Linux may keep large pieces in memory, and later, when a
-small part of one has changed, sync all of it."""
-FRAME_HEADER_BYTES = 24
-"""What a page occupies in the write-ahead log besides itself."""
-
-_ZEROS = bytes(ROOM_PIECE)
-
 # Errors of the disk and the file, not of one request: they hit everyone in the transaction alike.
 _SHARED = (
     apsw.FullError,
@@ -145,14 +119,7 @@ class Writer:
         self._queue: deque[Request] = deque()
         self._connection: apsw.Connection | None = None
         self._cursor: apsw.Cursor | None = None
-        self._frame = PAGE_SIZE + FRAME_HEADER_BYTES
-        """What a page occupies in the write-ahead log: older stores have larger pages."""
-        self._length = 0
-        """How long the write-ahead log was when it was last looked at, in bytes."""
-        self._unseen = 0
-        """How many small transactions were made since."""
-        self._due = CHECKPOINT_BYTES
-        self._room = 0
+        self._log = WriteAheadLog(self._path)
 
     def run(self, request: Request) -> Any:
         """Write it, alone or together with others; return its answer or raise its problem, when it is durable."""
@@ -207,8 +174,7 @@ class Writer:
                 return
             waiter.acquire()  # it is being served, or told to lead, at this moment
         if self._leader == me:
-            if self._connection is not None and self._connection.in_transaction:
-                self._discard()
+            self._discard()
             self._gate.let_go()
             # Appends answer the same when they are served once more, whether they were written or not.
             again = [other for other in reversed(self._batch[1:]) if other.waiter is not None]
@@ -223,8 +189,8 @@ class Writer:
         try:
             # Where every process lives for one command only, nobody else would ever begin the log anew, and each opener
             # would read through all of it.
-            if paused and self._connection is not None and self._length > LEFT_BEHIND_BYTES and self._gate.enter(0.0):
-                _copied(self._connection, apsw.SQLITE_CHECKPOINT_TRUNCATE, 0)
+            if paused and self._connection is not None and self._log.is_long() and self._gate.enter(0.0):
+                copied(self._connection, apsw.SQLITE_CHECKPOINT_TRUNCATE, 0)
             self._discard()
         finally:
             self._gate.close()
@@ -309,15 +275,10 @@ class Writer:
                 cursor = self._begin()
                 batch = self._gather(own)
                 self._transact(cursor, batch)
-                small = len(batch) == 1 and not own.large
-                if small and 0 < self._unseen < LOOK_EVERY:
-                    self._unseen += 1
-                else:
-                    self._look(again=not small or self._unseen > 0)
+                if self._connection is not None:
+                    self._log.written(self._connection, small=len(batch) == 1 and not own.large)
             else:
                 own.answer = own.work(self._cursor or self._open())
-            if self._length >= self._due:
-                self._checkpoint()
         except apsw.Error as problem:
             # It did not even begin. Everyone in the queue would wait as long and hear the same, so they hear it now.
             batch = self._gather(own)
@@ -328,6 +289,7 @@ class Writer:
         for request in self._batch[1:]:
             waiter, request.waiter = request.waiter, None
             waiter.release()
+        self._batch = []
 
     def _begin(self) -> apsw.Cursor:
         cursor = self._cursor
@@ -338,58 +300,16 @@ class Writer:
         except _SHARED:
             self._discard()
             raise
-        if self._length >= self._room:
-            self._make_room()
+        if self._log.length >= self._log.room:
+            self._log.make_room()
         return cursor
 
     def _open(self) -> apsw.Cursor:
         connection = open_writer(self._path, self._durability)
-        connection.set_wal_hook(self._grown)
-        self._frame = connection.pragma("page_size") + FRAME_HEADER_BYTES
+        self._log.watch(connection)
         self._connection = connection
         self._cursor = connection.cursor()
         return self._cursor
-
-    def _look(self, *, again: bool) -> None:
-        """Be told by SQLite how long the write-ahead log is; not with every commit, for being called takes time."""
-        if self._connection is not None:
-            self._connection.set_wal_hook(self._grown if again else None)
-            self._unseen = LOOK_EVERY if again else 1
-
-    def _make_room(self) -> None:
-        """Fill the write-ahead log's file with zeros beyond its last page.
-
-        Syncing a file that grows takes twice as long as syncing one that is written over. SQLite stops reading the log
-        at the first page that is not its own, so the zeros mean nothing to it; the write lock, which is held here,
-        keeps every other process from adding pages at this moment.
-        """
-        most = CHECKPOINT_BYTES + FIRST_ROOM
-        wanted = FIRST_ROOM
-        while wanted < min(self._length + FIRST_ROOM, most):
-            wanted *= 2
-        wanted = min(wanted, most)
-        self._room = sys.maxsize
-        try:
-            file = os.open(self._path + "-wal", os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                size = os.fstat(file).st_size
-                for place in range(size, wanted, ROOM_PIECE):
-                    os.pwrite(file, _ZEROS[: wanted - place], place)  # only ever beyond the end
-            finally:
-                os.close(file)
-        except OSError:
-            return  # it was only for speed
-        if self._length < most - FIRST_ROOM // 2:
-            self._room = max(wanted, min(size, most)) - FIRST_ROOM // 2
-
-    def _grown(self, connection: apsw.Connection, database: str, pages: int) -> int:
-        length = pages * self._frame
-        if length < self._length:  # it began again from its first page, or was cut back
-            self._due = CHECKPOINT_BYTES
-            self._room = 0
-        self._length = length
-        self._unseen = 0
-        return apsw.SQLITE_OK
 
     def _transact(self, cursor: apsw.Cursor, batch: list[Request]) -> None:
         """Serve a batch inside the transaction that has begun, and commit."""
@@ -483,23 +403,11 @@ class Writer:
 
     def _discard(self) -> None:
         """Give up a connection that has seen an error; the next use opens another."""
-        connection, self._connection, self._cursor = self._connection, None, None
-        if connection is not None:
-            roll_back(connection)
-            try:
-                connection.close(force=True)
-            except apsw.Error:
-                return
-
-    def _checkpoint(self) -> None:
-        """Copy the write-ahead log into the database. Best effort: what a reader still needs stays for next time."""
-        connection = self._connection
-        if connection is None:
-            return
-        overgrown = self._length > WAL_BYTES
-        mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if overgrown else apsw.SQLITE_CHECKPOINT_PASSIVE
-        self._due = self._length + CHECKPOINT_BYTES
-        _copied(connection, mode, CHECKPOINT_PATIENCE_MS)
+        if self._connection is not None:
+            with suppress(apsw.Error):
+                roll_back(self._connection)
+                self._connection.close(force=True)
+        self._connection = self._cursor = None
 
 
 def _own_copy(problem: Exception) -> Exception:
@@ -519,29 +427,4 @@ class _CutBack(Request):
 
     def work(self, cursor: apsw.Cursor) -> bool:
         connection = cursor.connection
-        return _copied(connection, apsw.SQLITE_CHECKPOINT_TRUNCATE, self._patience) and _synced(connection.filename_wal)
-
-
-def _synced(path: str) -> bool:
-    """Make a file's new size durable: SQLite does not, and a power cut would bring back what was cut off."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
-    except OSError:
-        return False
-    return True
-
-
-def _copied(connection: apsw.Connection, mode: int, patience: int) -> bool:
-    """Whether a checkpoint copied everything, waiting for readers no longer than `patience` milliseconds."""
-    connection.set_busy_timeout(patience)
-    try:
-        total, done = connection.wal_checkpoint(mode=mode)
-    except apsw.Error:
-        return False
-    finally:
-        connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
-    return total == done
+        return copied(connection, apsw.SQLITE_CHECKPOINT_TRUNCATE, self._patience) and synced(connection.filename_wal)

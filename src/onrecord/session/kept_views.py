@@ -1,0 +1,145 @@
+"""The views at hand: a handle's folded copy of the log's meaning, kept up to date with what it and others append.
+
+What the handle appends itself is folded later, when somebody asks: an append need not wait for it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from threading import RLock
+from typing import TYPE_CHECKING, Self
+
+from onrecord.errors import DamagedLog, StoreError
+from onrecord.log.codec import open_records
+from onrecord.log.store import Snapshot
+from onrecord.session.lane_end import LaneEnd
+from onrecord.views.fold import BODIES, VIEWS_VERSION, Whole, fold_whole
+from onrecord.views.present import PRESENT_VERSION, Present
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onrecord.log.events import Event
+    from onrecord.log.store import Store
+
+SNAPSHOT_EVERY = 256
+"""How many events may follow a snapshot before the next one is made."""
+FOLD_LATER = 64
+"""How many of its own events a handle may keep unfolded, as long as nobody asks."""
+FOLD_LATER_BYTES = 32 * 1024
+"""The largest payload that may wait."""
+
+
+class KeptViews:
+    """The views of one session, as far as this handle has read. Threads may share them."""
+
+    def __init__(self, store: Store, id: str) -> None:
+        self.store = store
+        self.id = id
+        self.behind = False
+        """Whether others have appended what was not read yet."""
+        self.lane_end = LaneEnd()
+        self._lock = RLock()
+        self._views: Whole | None = None
+        self._fresh: list[Event] = []
+        """What this handle appended and nobody has asked about yet; it is folded when somebody does."""
+        self._snapshot_at = 0
+
+    @property
+    def _whole(self) -> Whole:
+        """All views, folded when first asked for: a damaged log can be verified even where it cannot be folded."""
+        return self._caught_up() if self._views is None or self._fresh else self._views
+
+    def refresh(self) -> Self:
+        """Fold in what others appended."""
+        with self._lock:
+            after = self._whole.position
+            # Before the read: what another thread appends from here on, it takes into the views itself.
+            self.behind = self.lane_end.known = False
+            try:
+                records = self.store.read(self.id, after=after, bodies=BODIES)
+            except BaseException:
+                self.behind = True
+                raise
+            if any(record.kind == "payload.erased" for record in records):
+                # These views remember what has been erased since; a snapshot of them would bring it back.
+                self._views = self._load()
+            else:
+                self._fold(self._whole, open_records(records))
+        self._keep_snapshot()
+        return self
+
+    def reload(self) -> Self:
+        """Fold everything anew, for instance after an erasure changed what can be read."""
+        with self._lock:
+            self._views, self._fresh, self.lane_end.known = self._load(), [], False
+            self._snapshot_at = 0
+        return self
+
+    def _absorb(self, events: list[Event], *, later: bool) -> None:
+        """Take what this handle appended into its views, now or later."""
+        with self._lock:
+            fresh = self._fresh
+            known = fresh[-1].position if fresh else self._whole.position
+            for event in events:
+                if event.position == known + 1:
+                    known += 1
+                    fresh.append(event)
+                    self.lane_end.follow(event)
+                elif event.position > known:
+                    # Another writer's events lie in between: the next refresh reads all of them in order.
+                    self.behind, self.lane_end.known = True, False
+        if not later or len(fresh) >= FOLD_LATER or known - self._snapshot_at >= SNAPSHOT_EVERY:
+            self._caught_up()
+            self._keep_snapshot()
+
+    def _caught_up(self) -> Whole:
+        """The views with all this handle has appended."""
+        with self._lock:
+            whole = self._views = self._views or self._load()
+            fresh, self._fresh = self._fresh, []
+            self._fold(whole, fresh)
+            return whole
+
+    def _fold(self, whole: Whole, events: Iterable[Event]) -> None:
+        """Fold events in, each once: the handler of a signal may have folded some of them in between."""
+        try:
+            for event in events:
+                if event.position == whole.position + 1:
+                    whole.apply(event)
+        except BaseException:
+            self._views = None  # half a step was made when something was raised: the log is read again
+            raise
+
+    def _keep_snapshot(self) -> None:
+        with self._lock:
+            whole = self._whole
+            if whole.position - self._snapshot_at < SNAPSHOT_EVERY:
+                return
+            self._snapshot_at = whole.position
+            body, present = whole.dump(), Present.of(whole).dump()
+            position, digest = whole.position, whole.head.hash
+        try:
+            self.store.save(self.id, Snapshot(VIEWS_VERSION, position, digest, body))
+            self.store.save(self.id, Snapshot(PRESENT_VERSION, position, digest, present))
+        except StoreError:
+            return  # a snapshot is only speed; what could not be kept is folded again
+
+    def _load(self) -> Whole:
+        whole, head = self._folded(), self.store.head(self.id)
+        # What it is called here is the store's to say: its log may have been written elsewhere, or partly erased.
+        whole.head = whole.head._replace(name=head.name, project=head.project)
+        return whole
+
+    def _folded(self) -> Whole:
+        kept = self.store.snapshot(self.id, VIEWS_VERSION)
+        if kept is not None:
+            tail = self.store.read(self.id, after=kept.position - 1, bodies=BODIES)
+            intact = tail and (tail[0].position, tail[0].hash) == (kept.position, kept.hash)
+            if intact and all(record.kind != "payload.erased" for record in tail[1:]):
+                with suppress(DamagedLog):  # a snapshot is only speed; what is damaged is folded again
+                    whole = Whole.load(kept.body).fold(open_records(tail[1:]))
+                    self._snapshot_at = kept.position
+                    return whole
+        records = self.store.read(self.id, bodies=BODIES)
+        return fold_whole(self.store.head(self.id), records)
