@@ -191,7 +191,7 @@ def go_on_through_handlers(pipes: Pipes, path: str) -> None:
                 armed.clear()
                 break
             except (KeyboardInterrupt, Preempted, SystemExit):
-                continue
+                told["caught"] += 1
         pipes.say("ack", event.session, event.position, event.id)
         if Path(f"{path}.enough").exists():
             break
@@ -199,5 +199,5 @@ def go_on_through_handlers(pipes: Pipes, path: str) -> None:
     for thread in threads:
         thread.join(30)
     stuck = sum(thread.is_alive() for thread in threads)
-    pipes.say("handled", told["recorded"], told["refused"], told["raised"], stuck)
+    pipes.say("handled", told["recorded"], told["refused"], told["raised"], told["caught"], stuck)
     os._exit(0)

@@ -128,8 +128,9 @@ def test_handlers_that_record_and_handlers_that_raise_leave_a_store_that_works(
     Path(f"{path}.enough").touch()
     lines += worker.wait()
     word, *numbers = lines[-1].split()
-    recorded, refused, raised, stuck = map(int, numbers)
+    recorded, refused, raised, caught, stuck = map(int, numbers)
     assert (word, stuck) == ("handled", 0)
+    assert raised == caught, "what a handler raised was swallowed"
     assert min(recorded, refused, raised) > 5
     assert complaints(path, acks_in(lines)) == []
     store = SQLiteStore(path)

@@ -351,6 +351,8 @@ class Writer:
                 self._transact(self._begin(), [request])
             except apsw.Error as again:
                 request.problem = self._meaning(again)
+        if not isinstance(problem, OnrecordError) and all(request.problem is None for request in batch):
+            raise problem  # it was none of them, so it was the handler of a signal
 
     def _resolve(self, batch: list[Request], problem: StoreError) -> None:
         """The commit failed, which does not say what is on the disk: look, and tell only what is certain."""
