@@ -23,7 +23,6 @@ def whole_turns(place: Path, *, quick: bool) -> list[Figure]:
     """`record_turn` of three items against the raw program and the least one, turn by turn in alternation."""
     stock = turns(600 if quick else 3_000)
     rounds = _rounds(place, partial(_whole_turns, stock=stock), 1 if quick else ROUNDS)
-    raw, ours = (statistics.median([sample for found in rounds for sample in found[which]]) * 1e6 for which in (1, 0))
     promises = (
         f"which takes {_middle(rounds, 2, 1):.2f}x of raw, mean {_middle(rounds, 2, 1, statistics.fmean):.2f}x: "
         "JSON, commitment, chain, compression, ids"
@@ -31,7 +30,7 @@ def whole_turns(place: Path, *, quick: bool) -> list[Figure]:
     return [
         Figure(
             "record_turn against raw, median", _middle(rounds, 0, 1), "x", 1.4,
-            detail=f"raw median {raw:.0f} us, ours {ours:.0f} us",
+            detail=_medians(rounds),
         ),
         Figure("record_turn against raw, mean", _middle(rounds, 0, 1, statistics.fmean), "x", 1.25),
         Figure("record_turn against the least that promises the same", _middle(rounds, 0, 2), "x", detail=promises),
@@ -58,11 +57,10 @@ def streamed_turns(place: Path, *, quick: bool) -> list[Figure]:
     """`with session.turn()`: five durable commits, against the raw program with five commits of the same bytes."""
     stock = turns(150 if quick else 600)
     rounds = _rounds(place, partial(_streamed_turns, stock=stock), 1 if quick else ROUNDS)
-    raw, ours = (statistics.median([sample for found in rounds for sample in found[which]]) * 1e6 for which in (1, 0))
     return [
         Figure(
             "streamed turn against raw with as many commits, median", _middle(rounds, 0, 1), "x", 1.4,
-            detail=f"raw median {raw:.0f} us, ours {ours:.0f} us",
+            detail=_medians(rounds),
         ),
         Figure("streamed turn against raw, mean", _middle(rounds, 0, 1, statistics.fmean), "x", 1.25),
     ]  # fmt: skip
@@ -91,6 +89,11 @@ def _streamed_turns(place: Path, stock: list[list[dict[str, object]]]) -> Sample
     store.close()
     raw.close()
     return taken
+
+
+def _medians(rounds: list[Samples]) -> str:
+    ours, raw = (statistics.median([sample for found in rounds for sample in found[which]]) * 1e6 for which in (0, 1))
+    return f"raw median {raw:.0f} us, ours {ours:.0f} us"
 
 
 def _rounds(place: Path, measure: Callable[[Path], Samples], count: int) -> list[Samples]:

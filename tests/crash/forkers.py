@@ -11,12 +11,26 @@ from threading import Event as Told
 from threading import Thread
 
 from onrecord.errors import StoreBusy
+from onrecord.session.handle import Session
 from onrecord.session.records import Records
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.nursery import Pipes
 
 THREADS = 4
 TURNS_OF_A_CHILD = 3
+
+
+def start_adding_facts(pipes: Pipes, session: Session, enough: Told) -> Thread:
+    """A thread that adds facts to a session as fast as it can, until it is enough."""
+
+    def add() -> None:
+        while not enough.is_set():
+            event = session.decide("meanwhile")
+            pipes.say("ack", event.session, event.position, event.id)
+
+    thread = Thread(target=add, daemon=True)
+    thread.start()
+    return thread
 
 
 def fork_under_threads(pipes: Pipes, path: str, forks: int, patience: float, careless: bool) -> None:
@@ -30,16 +44,8 @@ def fork_under_threads(pipes: Pipes, path: str, forks: int, patience: float, car
         SQLiteStore.start_anew = lambda *_arguments: []  # type: ignore[method-assign]  # taken out on purpose
     store = SQLiteStore(path)
     enough = Told()
-
-    def add_facts(number: int) -> None:
-        session = Records(store).create(f"thread-{number}", agent="main")
-        while not enough.is_set():
-            event = session.decide("while others fork")
-            pipes.say("ack", event.session, event.position, event.id)
-
-    threads = [Thread(target=add_facts, args=(number,), daemon=True) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
+    sessions = [Records(store).create(f"thread-{number}", agent="main") for number in range(THREADS)]
+    threads = [start_adding_facts(pipes, session, enough) for session in sessions]
     for number in range(forks):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of exactly what is tested here
@@ -113,15 +119,8 @@ def go_on_through_interrupts(pipes: Pipes, path: str, new_ids: bool) -> None:
     session = Records(store).open("interrupted")
     others = Records(store).create("others", agent="main")
     ended = Told()
-
-    def add_facts() -> None:
-        # Facts of another thread share transactions with the turns: the thread that is interrupted may lead them.
-        while not ended.is_set():
-            event = others.decide("meanwhile")
-            pipes.say("ack", event.session, event.position, event.id)
-
-    thread = Thread(target=add_facts, daemon=True)
-    thread.start()
+    # Facts of another thread share transactions with the turns: the thread that is interrupted may lead them.
+    thread = start_adding_facts(pipes, others, ended)
     pipes.say("ready")
     interrupts = 0
     for number in count():
@@ -170,15 +169,7 @@ def go_on_through_handlers(pipes: Pipes, path: str) -> None:
     session = Records(store).open("handled")
     others = Records(store).create("others", agent="main")
     ended = Told()
-
-    def add_facts() -> None:
-        while not ended.is_set():
-            event = others.decide("meanwhile")
-            pipes.say("ack", event.session, event.position, event.id)
-
-    threads = [Thread(target=add_facts, daemon=True) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
+    threads = [start_adding_facts(pipes, others, ended) for _ in range(THREADS)]
     signal.signal(signal.SIGUSR1, record)
     signal.signal(signal.SIGUSR2, throw)
     pipes.say("ready")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onrecord.errors import IdReused, InvalidInput, PayloadErased, TurnConflict
+from onrecord.errors import IdReused, InvalidInput, OutcomeUnknown, PayloadErased, TurnConflict
 
 HELLO = [{"role": "user", "content": "hello"}]
 LARGE = [{"role": "user", "content": "x" * 50_000}, {"role": "assistant", "content": "y"}]
@@ -31,6 +31,47 @@ def test_leaving_the_block_commits(session):
     assert committed.items[3] == {"role": "tool", "call": "c1", "content": "3 failed", "error": True}
     assert session.lane()["committed"] == 1
     assert turn.committed.position == session.lane()["last_commit"]
+
+
+def land(session, *, streamed):
+    if not streamed:
+        session.record_turn([{"role": "user", "content": "landed"}])
+        return
+    with session.turn() as turn:
+        turn.user("landed")
+
+
+@pytest.mark.parametrize("struck", [KeyboardInterrupt, OutcomeUnknown])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_turn_that_landed_unnoticed_is_built_upon(session, monkeypatch, struck, streamed):
+    """B02: what is on record though its caller was interrupted is not superseded by the next turn."""
+    session.record_turn(HELLO)
+    append = session.store.append
+
+    def landed(id_, drafts, **options):
+        receipts = append(id_, drafts, **options)
+        if drafts[-1].kind in ("turn.recorded", "turn.committed"):
+            raise struck("after the commit")
+        return receipts
+
+    monkeypatch.setattr(session.store, "append", landed)
+    with pytest.raises(struck):
+        land(session, streamed=streamed)
+    monkeypatch.undo()
+    with session.turn() as turn:
+        turn.user("next")
+    transcript = session.transcript()
+    assert [contents(turn.items) for turn in transcript.committed] == [["hello"], ["landed"], ["next"]]
+    assert transcript.superseded == []
+
+
+def test_a_refused_turn_leaves_nothing_to_catch_up_with(session):
+    """A refusal is certain: the handle goes on with what it knows."""
+    session.record_turn(HELLO, id="t1")
+    with pytest.raises(IdReused):
+        session.append(session.draft("turn.recorded", {"items": []}, id="t1"), fenced=True)
+    assert not session.behind
+    assert session.record_turn(HELLO).position == session.head.position
 
 
 def test_each_item_is_there_before_the_next(session, again):

@@ -105,9 +105,8 @@ def encode_plain(value: Any) -> bytes:
 
 
 def _no_json(problem: Exception) -> InvalidInput:
-    return InvalidInput(
-        f"this cannot be recorded as JSON: {problem}", hint="record strings, numbers, lists and dicts"
-    )  # fmt: skip
+    hint = "record strings, numbers, lists and dicts"
+    return InvalidInput(f"this cannot be recorded as JSON: {problem}", hint=hint)
 
 
 def plain(value: Any, room: int) -> Any:

@@ -13,7 +13,15 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
 
 from onrecord import machine
-from onrecord.errors import EventNotFound, InvalidInput, LeaseLost, TooLarge, TurnConflict
+from onrecord.errors import (
+    EventNotFound,
+    InvalidInput,
+    LeaseLost,
+    OnrecordError,
+    StoreError,
+    TooLarge,
+    TurnConflict,
+)
 from onrecord.log.codec import BATCH_LIMIT, open_record, open_records, place, seal
 from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
@@ -24,7 +32,7 @@ from onrecord.session.attempts import AttemptVerbs
 from onrecord.session.facts import FactVerbs
 from onrecord.session.findings import FindingVerbs
 from onrecord.session.gating import GateVerbs
-from onrecord.session.kept_views import FOLD_LATER_BYTES, KeptViews
+from onrecord.session.kept_views import KeptViews
 from onrecord.session.phases import PhaseVerbs, refuse_summary
 from onrecord.views.fold import Whole
 
@@ -148,12 +156,16 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         return self._append(drafts, lease, expect)
 
     def _append(self, drafts: Sequence[Draft], lease: Lease | None, expect: int | None = None) -> list[Event]:
-        receipts = self.store.append(self.id, drafts, expect=expect, lease=lease)
-        events = []
-        for draft, (position, run, digest, new) in zip(drafts, receipts, strict=True):
-            events.append(place(draft, self.id, position, run, digest) if new else self.event(position))
-        if not self.behind:  # else the next refresh reads all of them in order
-            self._absorb(events, later=len(drafts) == 1 and len(drafts[0].payload) <= FOLD_LATER_BYTES)
+        try:
+            receipts = self.store.append(self.id, drafts, expect=expect, lease=lease)
+            events = []
+            for draft, (position, run, digest, new) in zip(drafts, receipts, strict=True):
+                events.append(place(draft, self.id, position, run, digest) if new else self.event(position))
+            self._absorb(drafts, events)
+        except BaseException as problem:
+            if not isinstance(problem, OnrecordError) or isinstance(problem, StoreError):
+                self._fall_behind()  # it may have landed all the same, and the next turn must build upon it
+            raise
         return events
 
     def record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:

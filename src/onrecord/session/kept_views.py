@@ -17,9 +17,9 @@ from onrecord.views.fold import BODIES, VIEWS_VERSION, Whole, fold_whole
 from onrecord.views.present import PRESENT_VERSION, Present
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from onrecord.log.events import Event
+    from onrecord.log.events import Draft, Event
     from onrecord.log.store import Store
 
 SNAPSHOT_EVERY = 256
@@ -37,7 +37,7 @@ class KeptViews:
         self.store = store
         self.id = id
         self.behind = False
-        """Whether others have appended what was not read yet."""
+        """Whether something may have been appended that was not read yet."""
         self.lane_end = LaneEnd()
         self._lock = RLock()
         self._views: Whole | None = None
@@ -76,8 +76,15 @@ class KeptViews:
             self._snapshot_at = 0
         return self
 
-    def _absorb(self, events: list[Event], *, later: bool) -> None:
-        """Take what this handle appended into its views, now or later."""
+    def _fall_behind(self) -> None:
+        """There may be events that this handle does not know of: the next turn reads them before it begins."""
+        self.behind, self.lane_end.known = True, False
+
+    def _absorb(self, drafts: Sequence[Draft], events: list[Event]) -> None:
+        """Take what this handle appended into its views, at once or later."""
+        if self.behind:
+            return  # the next refresh reads all of it, in order
+        later = len(drafts) == 1 and len(drafts[0].payload) <= FOLD_LATER_BYTES
         with self._lock:
             fresh = self._fresh
             known = fresh[-1].position if fresh else self._whole.position
@@ -87,8 +94,7 @@ class KeptViews:
                     fresh.append(event)
                     self.lane_end.follow(event)
                 elif event.position > known:
-                    # Another writer's events lie in between: the next refresh reads all of them in order.
-                    self.behind, self.lane_end.known = True, False
+                    self._fall_behind()  # another writer's events lie in between
         if not later or len(fresh) >= FOLD_LATER or known - self._snapshot_at >= SNAPSHOT_EVERY:
             self._caught_up()
             self._keep_snapshot()

@@ -147,9 +147,9 @@ class Writer:
             raise request.problem
         return request.answer
 
-    def _wait(self, request: Request, me: int) -> None:
-        """Stand in the queue until the request is served, or this thread is to lead."""
-        if me == self._main_thread and any(other.thread == me for other in self._queue.copy()):
+    def _wait(self, request: Request, me: int, seconds: float = -1) -> None:
+        """Stand in the queue until the request is served, or this thread is to lead, or for so many seconds."""
+        if self._is_waiting(me):
             raise reentered()
         request.thread = me
         waiter = Lock()
@@ -160,19 +160,27 @@ class Writer:
                 return
             request.waiter = waiter
             self._queue += (request,)
-        waiter.acquire()
+        if not waiter.acquire(timeout=seconds):
+            self._leave(request)
+
+    def _is_waiting(self, me: int) -> bool:
+        """Whether this thread stands in the queue already, and the handler of a signal interrupted it there."""
+        return me == self._main_thread and any(other.thread == me for other in self._queue.copy())
+
+    def _leave(self, request: Request) -> None:
+        """Stand in the queue no longer; who is called at this moment comes all the same."""
+        with self._mutex:
+            if request in self._queue:
+                self._queue.remove(request)
+                return
+        waiter = request.waiter
+        if waiter is not None:
+            waiter.acquire()
 
     def _recover(self, request: Request, me: int) -> None:
         """Something was raised in the middle of `run`: leave nothing of it behind that others would wait for."""
         if self._leader != me:
-            with self._mutex:
-                if request in self._queue:
-                    self._queue.remove(request)
-                    return
-            waiter = request.waiter
-            if waiter is None:
-                return
-            waiter.acquire()  # it is being served, or told to lead, at this moment
+            self._leave(request)
         if self._leader == me:
             self._discard()
             self._gate.let_go()
@@ -212,23 +220,14 @@ class Writer:
     def pause(self, seconds: float) -> bool:
         """Take the lead, in turn, and keep it: no transaction runs, and none begins. False if that took too long."""
         turn, me = Request(), get_ident()
-        if self._leader == me:
+        if self._leader == me or self._is_waiting(me):
             return False
-        turn.thread = me
-        turn.waiter = waiter = Lock()
-        waiter.acquire()
-        with self._mutex:
-            if not self._leader:
-                self._leader = me
-                return True
-            self._queue.append(turn)
-        if not waiter.acquire(timeout=seconds):
-            with self._mutex:
-                if turn in self._queue:
-                    self._queue.remove(turn)
-                    return False
-            waiter.acquire()  # it is told to lead at this moment
-        return True
+        try:
+            self._wait(turn, me, seconds)
+        except BaseException:
+            self._recover(turn, me)
+            raise
+        return self._leader == me
 
     def let_go(self) -> None:
         """While paused: close the connection; the next write opens another."""
@@ -249,9 +248,10 @@ class Writer:
                 else:
                     self._leader = 0
         if heir is not None:
-            waiter, heir.waiter = heir.waiter, None
+            waiter = heir.waiter
             self._heir = None
             self._leader = heir.thread
+            heir.waiter = None
             waiter.release()
 
     def _gather(self, first: Request) -> list[Request]:

@@ -240,7 +240,7 @@ def _placed(verb: Verb, words: list[str]) -> dict[str, str]:
         extra = words[len(takes)] if takes else words[0]
         raise UsageError(
             f"onrecord {verb.name} does not know what to do with {extra!r}".replace("  ", " "),
-            hint="quote a text that has spaces" if takes else f"onrecord help {verb.name}".rstrip(),
+            hint=("quote a text that has spaces; " if takes else "") + f"onrecord help {verb.name}".rstrip(),
         )
     if len(words) < needed:
         raise _missing(verb, [name for name in takes if not name.startswith("[")][len(words)])

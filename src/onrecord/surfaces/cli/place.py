@@ -74,7 +74,7 @@ def need(call: Call, words: list[str], *names: str) -> list[str]:
         extra = words[len(names)]
         raise UsageError(
             f"onrecord {call.verb.name} {action} does not know what to do with {extra!r}",
-            hint="quote a text that has spaces",
+            hint=f"quote a text that has spaces; onrecord help {call.verb.name}",
         )
     return words
 
