@@ -1,6 +1,7 @@
 """How the tests are run: `--full` for the long form, Hypothesis profiles, and no silent skip in CI."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A run in the background (`&` in a script, nohup) ignores these, and so would every program that a test starts.
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     settings.load_profile("full" if config.getoption("--full") else "ci")
     config.addinivalue_line("markers", "every_store: run on PostgreSQL too, not only with --full")
     config.addinivalue_line("markers", "on_file: about a store in a file, whatever `every_store` says")
