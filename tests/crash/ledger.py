@@ -15,7 +15,7 @@ from onrecord.errors import SessionNotFound
 from onrecord.log.codec import GENESIS, link
 from onrecord.log.store import Store
 from onrecord.session.handle import Session
-from onrecord.stores.sqlite.append import POSITION_BITS, POSITION_MASK
+from onrecord.stores.sqlite.rows import POSITION_BITS, POSITION_MASK
 
 
 class Ack(NamedTuple):

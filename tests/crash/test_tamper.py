@@ -17,7 +17,7 @@ from onrecord.session import kept_views
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
 from onrecord.stores.sqlite import SQLiteStore
-from onrecord.stores.sqlite.append import POSITION_BITS, POSITION_MASK
+from onrecord.stores.sqlite.rows import POSITION_BITS, POSITION_MASK
 
 TURNS = 12
 KINDS = ("plain", "compressed", "out of line")

@@ -15,7 +15,7 @@ from onrecord.log.events import NEW_RUN, Draft
 from onrecord.log.store import Lease
 from onrecord.stores.memory import MemoryStore
 from onrecord.stores.sqlite import SQLiteStore
-from onrecord.stores.sqlite.append import MOMENT_BITS
+from onrecord.stores.sqlite.rows import MOMENT_BITS
 from onrecord.testing import FakeClock
 from onrecord.testing.keeping import HOLDER
 

@@ -20,6 +20,7 @@ never rewritten. A kind or version that is newer than this code passes through u
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from json import decoder, encoder
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from onrecord.log import names
 from onrecord.log.events import KINDS, Draft, Event, Kind, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 PAYLOAD_LIMIT = 64 * 1024 * 1024
 """The largest payload of one event, in bytes."""
@@ -42,6 +43,8 @@ KIND_LIMIT = 64
 """The longest kind, in characters."""
 NESTING_LIMIT = 100
 """How deep lists and objects may lie in one another, so that a payload can be read from any depth of a program."""
+SHORT_FIELDS, SHORT_TEXT = 8, 4_096
+"""A payload with no more fields, and no more characters in them, is short: its draft is made by whoever places it."""
 SALT_BYTES = 16
 GENESIS = bytes(32)
 
@@ -176,6 +179,46 @@ def seal(  # noqa: PLR0917  # on the hottest path, where names cost time
     payload = encode_plain(data)
     version = known.version if known else 1
     return Draft(id, kind, version, at, by, run, because, salt, payload, commit_to(salt, payload), data)
+
+
+class Unsealed(Sequence[Draft]):
+    """One draft that is made when somebody first looks at it.
+
+    Of many threads one places the events of all. If it makes the drafts as well, one after the other, that takes half
+    the time it takes threads that wake up for it in turn. So `make` may be called by another thread: it must not wait
+    for anything, and raise nothing but our own errors.
+    """
+
+    __slots__ = ("_drafts", "_make")
+
+    def __init__(self, make: Callable[[], Draft]) -> None:
+        self._make = make
+        self._drafts: tuple[Draft, ...] = ()
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.sealed()[index]
+
+    def __iter__(self) -> Iterator[Draft]:
+        return iter(self.sealed())
+
+    def sealed(self) -> tuple[Draft, ...]:
+        """The draft, the same each time."""
+        if not self._drafts:
+            self._drafts = (self._make(),)
+        return self._drafts
+
+
+def is_short(data: Any) -> bool:
+    """Whether it is a few short texts, so that making a draft of it takes no time worth speaking of."""
+    if type(data) is not dict or len(data) > SHORT_FIELDS:
+        return False
+    try:
+        return len(_join(filter(None, data.values()))) <= SHORT_TEXT
+    except TypeError:
+        return False
 
 
 def check_payload(kind: Kind, data: Any) -> None:

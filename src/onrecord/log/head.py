@@ -45,6 +45,9 @@ _TELLING = frozenset(
     {*(kind for kind in KINDS if kind.startswith("session.")), "objective.set", "payload.erased"}
 )  # fmt: skip
 """What a head may be told besides that the log went on."""
+_QUIET = frozenset(KINDS) - _TELLING
+QUIET = dict.fromkeys(STATUSES, frozenset[str]()) | dict.fromkeys(LIVE, _QUIET - _WORK) | {ACTIVE: _QUIET}
+"""For each status, what changes nothing of a head but position, hash, run and time, and is never refused."""
 _AFTER_ERASURE = frozenset({"agent.left", "payload.erased"})
 
 

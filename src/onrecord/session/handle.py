@@ -8,7 +8,7 @@ used: a command that records one fact loads what one fact needs.
 from __future__ import annotations
 
 import time
-from functools import cache
+from functools import cache, partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +22,7 @@ from onrecord.errors import (
     TooLarge,
     TurnConflict,
 )
-from onrecord.log.codec import BATCH_LIMIT, open_record, open_records, place, seal
+from onrecord.log.codec import BATCH_LIMIT, Unsealed, is_short, open_record, open_records, place, seal
 from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_event_id
@@ -60,6 +60,16 @@ def _turn_verbs() -> tuple[Callable[..., Turn], Callable[..., Event]]:
     from onrecord.session.turns import begin, record
 
     return begin, record
+
+
+def _sealed(  # noqa: PLR0917  # on the hottest path, where names cost time
+    kind: str, data: Any, id: str | None, at: int, by: str, run: int, because: int | None,
+    plain: bool = False,  # noqa: FBT001, FBT002  # as above
+) -> Draft:  # fmt: skip
+    """Seal an event with an id and a salt of its own. Another thread may do it: it takes no lock and asks nobody."""
+    entropy = machine.portion()
+    id = make_event_id(at // 1000, entropy[16:]) if id is None else id
+    return seal(kind, data, id, at, by, run, entropy[:16], because, plain)
 
 
 class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, AgentVerbs):
@@ -141,10 +151,8 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         self, kind: str, data: Any, *, id: str | None = None, because: int | None = None, plain: bool = False
     ) -> Draft:
         """Seal an event of this handle's agent and run; `plain` as in `codec.seal`."""
-        entropy, now = machine.portion(), self.clock()
-        id = make_event_id(int(now * 1e3), entropy[16:]) if id is None else id
         run = self._whole.head.run if self.run is None else self.run
-        return seal(kind, data, id, int(now * 1e6), self.agent, run, entropy[:16], because, plain)
+        return _sealed(kind, data, id, int(self.clock() * 1e6), self.agent, run, because, plain)
 
     def append(self, *drafts: Draft, expect: int | None = None, fenced: bool = False) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need this agent's lane."""
@@ -181,7 +189,9 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
             self.refresh()
         if because is not None and not 0 < because <= self.head.position:
             raise EventNotFound(f"no event stands at position {because}, which this one is to come from")
-        event = self.append(self.draft(kind, data, id=id, because=because))[0]
+        run = self._whole.head.run if self.run is None else self.run
+        make = partial(_sealed, kind, data, id, int(self.clock() * 1e6), self.agent, run, because)
+        event = self._append(Unsealed(make) if is_short(data) else (make(),), None)[0]
         if self.behind and kind.startswith("session."):
             self.refresh()  # `status` and `name` are told as this handle knows them: it must know its own step
         return event

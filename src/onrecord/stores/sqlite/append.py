@@ -6,66 +6,46 @@ transaction everything that can refuse an append is found out before the first w
 
 from __future__ import annotations
 
-from itertools import chain
 from json import dumps
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
+
+import apsw
 
 from onrecord.errors import Conflict, LeaseLost, OnrecordError
-from onrecord.log.codec import link
-from onrecord.log.events import DURABLE, KINDS
-from onrecord.log.head import ACTIVE, STEPS, Head, after, run_of
+from onrecord.log.codec import SHORT_TEXT, Unsealed, link
+from onrecord.log.events import NEW_RUN
+from onrecord.log.head import ACTIVE, QUIET, STEPS, Head, after, run_of
 from onrecord.log.store import Receipt
-from onrecord.stores.refusals import log_moved, name_taken, not_found, refuse_other, refuse_twin
+from onrecord.stores.refusals import log_moved, not_found, refuse_other, refuse_twin
 from onrecord.stores.sqlite.connection import QUERIES
+from onrecord.stores.sqlite.rows import (
+    MOMENT_BITS,
+    POSITION_BITS,
+    POSITION_MASK,
+    TIERS,
+    Known,
+    Row,
+    add_events,
+    head_of,
+    known_ids,
+    move_head,
+    refuse_taken,
+)
 from onrecord.stores.sqlite.writer import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    import apsw
+    from collections.abc import Callable, Collection, Sequence
 
     from onrecord.log.events import Draft
     from onrecord.log.store import Lease
     from onrecord.stores.payloads import Packed
 
-POSITION_BITS = 32
-POSITION_MASK = 0xFFFFFFFF
-MOMENT_BITS = 17
-ROWS_AT_ONCE = (64, 32, 16, 8, 4, 2, 1)
-"""How many events one statement may write: each statement lets other threads take the interpreter away."""
-
-TIERS = {name: int(kind.tier == DURABLE) for name, kind in KINDS.items()}
-
 _HEAD_AND_LEASE = QUERIES["head_and_lease"]
 _ADD_EVENT = QUERIES["add_event"]
-_ADD_NEW_EVENT = QUERIES["add_new_event"]
-_ADD_NEW_EVENTS = {
-    rows: _ADD_NEW_EVENT + (", " + _ADD_NEW_EVENT.rpartition("VALUES")[2]) * (rows - 1) for rows in ROWS_AT_ONCE
-}
 _ADD_BLOB = QUERIES["add_blob"]
-_CHANGE_HEAD = QUERIES["change_head"]
 _EXTEND_LEASE = QUERIES["extend_lease"]
 
-Row = tuple[Any, ...]
-
 _NO_LEASE: Row = (None, 0, 0, 0)
-
-
-class Known(NamedTuple):
-    """What is on record under an id, or about to be."""
-
-    key: int
-    run: int
-    hash: bytes
-    kind: str
-    salt: bytes | None
-    payload_hash: bytes
-
-
-def head_of(row: Row) -> Head:
-    """A head from the columns of the `head` queries, which begin with the session's number."""
-    _number, id_, project, name, position, digest, run, status, title, opened_at, at, held, parent, forked_at = row[:14]
-    return Head(id_, project, name, position, digest, run, status, title, opened_at, at, held == 1, parent, forked_at)
 
 
 class Memory:
@@ -99,6 +79,38 @@ class Memory:
         self.extend_at = 0 if lease is None else standing[2] - standing[3] // 2
         self.key, self.hash, self.at = number << POSITION_BITS | head.position, head.hash, head.at
         self.moment_ends = (head.at >> MOMENT_BITS) + 1 << MOMENT_BITS
+
+
+class Site:
+    """A session that appends go to: where its log stands, as far as they have moved it."""
+
+    __slots__ = ("_base", "at", "found", "hash", "known", "number", "position", "quiet", "rows", "run")
+
+    def __init__(self, number: int, head: Head) -> None:
+        self.number = number
+        self.found = head
+        """Where it stood before."""
+        self.known: dict[str, Known] = {}
+        """Which of the ids that are wanted were on record before."""
+        self.rows: dict[str, Row] = {}
+        """What is to be written, in order, by id."""
+        self.move(head)
+
+    def move(self, head: Head) -> None:
+        """It stands here now."""
+        self._base = head
+        self.position, self.hash, self.run, self.at = head.position, head.hash, head.run, head.at
+        self.quiet = QUIET[head.status]
+        """What changes nothing of the head but these four."""
+
+    def head(self) -> Head:
+        """Where it stands."""
+        return self._base._replace(position=self.position, hash=self.hash, run=self.run, at=self.at)
+
+    def find(self, id: str) -> Known | None:
+        """What is on record under an id, or about to be."""
+        row = self.rows.get(id)
+        return self.known.get(id) if row is None else Known(row[0], row[6], row[11], row[2], row[9], row[10])
 
 
 class Append(Request):
@@ -198,8 +210,9 @@ class Append(Request):
         cursor.execute(_ADD_EVENT, new)
         if not cursor.connection.changes():
             return self._carefully(cursor, number, head, standing)
+        self._written = rows
         move_head(cursor, number, head, moved, new)
-        if not self.follow_up(cursor, number, standing, rows):
+        if not self.follow_up(cursor, number, standing):
             self._left = standing, number, moved
         return [Receipt(moved.position, new[6], new[11], True)]  # noqa: FBT003  # `new`, by its place
 
@@ -221,7 +234,16 @@ class Append(Request):
     @classmethod
     def work_together(cls, cursor: apsw.Cursor, batch: Sequence[Request]) -> None:
         """Many in one transaction: a handful of statements for all of them."""
-        _together(cursor, [request for request in batch if isinstance(request, Append)])
+        requests = [request for request in batch if isinstance(request, Append)]
+        try:
+            _together(cursor, requests, trusting=True)
+        except apsw.ConstraintError:
+            # Some id is on record already: nothing of this counts, and everything is looked up.
+            cursor.execute("ROLLBACK")
+            cursor.execute("BEGIN IMMEDIATE")
+            for request in requests:
+                request.answer, request.problem, request._written = None, None, ()  # noqa: SLF001 - its own kind
+            _together(cursor, requests, trusting=False)
 
     def recall(self, cursor: apsw.Cursor) -> bool:
         """The last event stands where it was put; then the others do too."""
@@ -240,46 +262,76 @@ class Append(Request):
 
     def _carefully(self, cursor: apsw.Cursor, number: int, head: Head, standing: Row) -> list[Receipt]:
         """Look for ids that are on record, then place and write the others."""
-        known = known_ids(cursor, number, head, self.ids())
-        moved, rows = self.join(cursor, number, head, standing, known)
-        if rows:
+        self._written = ()
+        site = Site(number, head)
+        site.known = known_ids(cursor, number, head, self.ids())
+        self.join(cursor, site, standing)
+        if site.rows:
+            rows = list(site.rows.values())
             add_events(cursor, rows)
-            move_head(cursor, number, head, moved, rows[-1])
-            self.follow_up(cursor, number, standing, rows)
+            move_head(cursor, number, head, site.head(), rows[-1])
+            self.follow_up(cursor, number, standing)
         receipts: list[Receipt] = self.answer
         return receipts
 
-    def join(
-        self, cursor: apsw.Cursor, number: int, head: Head, standing: Row, known: dict[str, Known]
-    ) -> tuple[Head, list[Row]]:
-        """Answer it as if it were written; return the head afterwards and the rows to write. Writes nothing itself."""
-        if len(self._drafts) == 1 and self._drafts[0].id not in known:  # by far the most frequent case
-            head, rows = self._place(cursor, number, head, standing, self._drafts, self._packed)
-            new = rows[0]
-            known[new[1]] = Known(new[0], new[6], new[11], new[2], new[9], new[10])
-            self.answer = [Receipt(new[0] & POSITION_MASK, new[6], new[11], True)]  # noqa: FBT003  # `new`, by its place
-            return head, rows
+    def join_or_refuse(self, cursor: apsw.Cursor, site: Site, standing: Row) -> bool:
+        """The same as `join`, if not all ids were looked up: a refusal counts only if the events are not on record."""
+        try:
+            return self.join(cursor, site, standing)
+        except Conflict:
+            site.known |= known_ids(cursor, site.number, site.found, self.ids())
+        return self.join(cursor, site, standing)
+
+    def join(self, cursor: apsw.Cursor, site: Site, standing: Row) -> bool:
+        """Answer it as if it were written, which it is later. Whether something goes with its events."""
+        if len(self._drafts) == 1 and self._goes_along(site, standing):
+            return self._lease is not None or self._packed[0].body is not None
         fresh: dict[str, int] = {}
         for index, draft in enumerate(self._drafts):
-            if draft.id in known:
-                key, _run, _hash, kind, salt, payload_hash = known[draft.id]
-                refuse_other(draft, key & POSITION_MASK, kind, salt, payload_hash)
+            known = site.find(draft.id)
+            if known is not None:
+                refuse_other(draft, known.key & POSITION_MASK, known.kind, known.salt, known.payload_hash)
             elif draft.id in fresh:
                 refuse_twin(draft, self._drafts[fresh[draft.id]])
             else:
                 fresh[draft.id] = index
-        chosen = list(fresh.values())
-        rows = []
         if fresh:
+            chosen = list(fresh.values())
             drafts, packed = [self._drafts[index] for index in chosen], [self._packed[index] for index in chosen]
-            head, rows = self._place(cursor, number, head, standing, drafts, packed)
-            for row in rows:
-                known[row[1]] = Known(row[0], row[6], row[11], row[2], row[9], row[10])
+            head, rows = self._place(cursor, site.number, site.head(), standing, drafts, packed)
+            site.move(head)
+            site.rows.update((row[1], row) for row in rows)
+            self._written = rows
         self.answer = [
-            Receipt(known[draft.id].key & POSITION_MASK, *known[draft.id][1:3], new=fresh.get(draft.id) == index)
+            Receipt(known.key & POSITION_MASK, known.run, known.hash, new=fresh.get(draft.id) == index)
             for index, draft in enumerate(self._drafts)
+            if (known := site.find(draft.id)) is not None
         ]
-        return head, rows
+        return bool(fresh)
+
+    def _goes_along(self, site: Site, standing: Row) -> bool:
+        """One new event that changes little: the same as below, the short way. By far the most frequent case."""
+        id_, kind, v, at, by, run, because, salt, _payload, payload_hash, _data = self._drafts[0]
+        lease = self._lease
+        if (
+            kind not in site.quiet
+            or run == NEW_RUN
+            or id_ in site.known
+            or id_ in site.rows
+            or self._expect is not None
+            or (lease is not None and (standing[0] != lease.epoch or not standing[1]))
+        ):
+            return False
+        position = site.position + 1
+        digest = link(site.hash, self.session, position, id_, kind, v, at, by, run, because, payload_hash)
+        encoding, stored, _body = self._packed[0]
+        new = (site.number << POSITION_BITS | position, id_, kind, v, at, by, run, because, TIERS[kind], salt,
+               payload_hash, digest, encoding, stored)  # fmt: skip
+        site.rows[id_] = new
+        site.position, site.hash, site.run, site.at = position, digest, max(site.run, run), max(site.at, at)
+        self._written = (new,)
+        self.answer = [Receipt(position, run, digest, True)]  # noqa: FBT003  # `new`, by its place
+        return True
 
     def _place(  # noqa: PLR0917  # on the hottest path, where names cost time
         self,
@@ -311,7 +363,7 @@ class Append(Request):
             refuse_taken(cursor, moved)
         return moved, rows
 
-    def follow_up(self, cursor: apsw.Cursor, number: int, standing: Row, rows: list[Row]) -> bool:
+    def follow_up(self, cursor: apsw.Cursor, number: int, standing: Row) -> bool:
         """What goes with new events: large payloads, more time for the lease. Whether the lease changed."""
         lease = self._lease
         extended = lease is not None and 2 * (standing[2] - self._now) < standing[3]
@@ -320,46 +372,78 @@ class Append(Request):
         for _encoding, stored, body in self._packed:
             if body is not None:
                 cursor.execute(_ADD_BLOB, (stored, body))
-        self._written = rows
         return extended
 
 
-def _together(cursor: apsw.Cursor, requests: Sequence[Append]) -> None:
-    """Serve appends to any number of sessions, each session's in their order.
+class LateAppend(Append):
+    """A short event that is sealed and packed by whoever leads, before the transaction."""
+
+    __slots__ = ("_pack", "_unsealed")
+
+    late = True
+
+    def __init__(  # noqa: PLR0917  # as above
+        self,
+        session: str,
+        drafts: Unsealed,
+        pack: Callable[[Sequence[Draft]], list[Packed]],
+        expect: int | None,
+        lease: Lease | None,
+        now: int,
+        memory: Memory,
+    ) -> None:
+        super().__init__(session, (), [], expect, lease, now, memory)
+        self._unsealed = drafts
+        self._pack = pack
+
+    @property
+    def size(self) -> int:
+        return SHORT_TEXT
+
+    def prepare(self) -> None:
+        if not self._packed:
+            self._drafts = drafts = self._unsealed.sealed()
+            self._packed = self._pack(drafts)
+
+
+def _together(cursor: apsw.Cursor, requests: Sequence[Append], *, trusting: bool) -> None:
+    """Serve appends to any number of sessions, each session's in their order; `trusting` that all ids are new.
 
     Everything is looked up at once, decided in memory and written at once: every statement lets another thread take
     the interpreter away, so that few statements matter more than short ones.
     """
-    heads = _heads(cursor, {request.session for request in requests})
+    sites = _sites(cursor, requests, trusting=trusting)
     leases = _leases(cursor, {(request.session, lane) for request in requests if (lane := request.lane()) is not None})
-    known = _known_in(cursor, heads, requests)
-    moved = {session: head for session, (_number, head) in heads.items()}
-    written: list[tuple[Append, int, Row, list[Row]]] = []
+    followed: list[tuple[Append, int, Row]] = []
     for request in requests:
-        if request.session not in heads:
+        site = sites.get(request.session)
+        if site is None:
             request.problem = not_found(request.session)
             continue
-        session, number = request.session, heads[request.session][0]
-        standing = leases.get((session, request.lane() or ""), _NO_LEASE)
+        standing = leases.get((request.session, request.lane() or ""), _NO_LEASE) if leases else _NO_LEASE
         try:
-            moved[session], rows = request.join(cursor, number, moved[session], standing, known[session])
+            if request.join_or_refuse(cursor, site, standing):
+                followed.append((request, site.number, standing))
         except OnrecordError as refusal:
             request.problem = refusal
-            continue
-        if rows:
-            written.append((request, number, standing, rows))
-    add_events(cursor, [row for _request, _number, _standing, rows in written for row in rows])
-    ends = {number: rows[-1] for _request, number, _standing, rows in written}
-    for session, (number, head) in heads.items():
-        if number in ends:
-            move_head(cursor, number, head, moved[session], ends[number])
-    for request, number, standing, rows in written:
-        request.follow_up(cursor, number, standing, rows)
+    add_events(cursor, [row for site in sites.values() for row in site.rows.values()])
+    for site in sites.values():
+        if site.rows:
+            move_head(cursor, site.number, site.found, site.head(), next(reversed(site.rows.values())))
+    for request, number, standing in followed:
+        request.follow_up(cursor, number, standing)
 
 
-def _heads(cursor: apsw.Cursor, sessions: Collection[str]) -> dict[str, tuple[int, Head]]:
-    rows: list[Row] = cursor.execute(QUERIES["heads_together"], (dumps(list(sessions)),)).fetchall()
-    return {row[1]: (row[0], head_of(row)) for row in rows}
+def _sites(cursor: apsw.Cursor, requests: Sequence[Append], *, trusting: bool) -> dict[str, Site]:
+    """The sessions they go to, each with those of the wanted ids that are known to be on record."""
+    sessions = list({request.session for request in requests})
+    rows: list[Row] = cursor.execute(QUERIES["heads_together"], (dumps(sessions),)).fetchall()
+    sites = {row[1]: Site(row[0], head_of(row)) for row in rows}
+    for session, site in sites.items():
+        if not trusting or site.found.parent is not None:  # an index knows nothing of what a fork inherits
+            ids = [id_ for request in requests if request.session == session for id_ in request.ids()]
+            site.known = known_ids(cursor, site.number, site.found, ids)
+    return sites
 
 
 def _leases(cursor: apsw.Cursor, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], Row]:
@@ -367,80 +451,3 @@ def _leases(cursor: apsw.Cursor, wanted: Collection[tuple[str, str]]) -> dict[tu
         return {}
     rows: list[Row] = cursor.execute(QUERIES["leases_together"], (dumps(list(wanted), ensure_ascii=False),)).fetchall()
     return {(row[0], row[1]): row[2:] for row in rows}
-
-
-def _known_in(
-    cursor: apsw.Cursor, heads: dict[str, tuple[int, Head]], requests: Sequence[Append]
-) -> dict[str, dict[str, Known]]:
-    """Which of the wanted ids are on record, for each session."""
-    known: dict[str, dict[str, Known]] = {session: {} for session in heads}
-    wanted: list[tuple[int, str]] = []
-    inherited: dict[str, list[str]] = {}
-    for request in requests:
-        if request.session in heads:
-            number, head = heads[request.session]
-            if head.parent is None:
-                wanted += [(number, id_) for id_ in request.ids()]
-            else:
-                inherited.setdefault(request.session, []).extend(request.ids())
-    rows: list[Row] = cursor.execute(QUERIES["known_together"], (dumps(wanted, ensure_ascii=False),)).fetchall()
-    for session, id_, *rest in rows:
-        known[session][id_] = Known(*rest)
-    for session, ids in inherited.items():
-        known[session] = known_ids(cursor, *heads[session], ids)
-    return known
-
-
-def add_events(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
-    """New events, many at a time."""
-    start = 0
-    for size, statement in _ADD_NEW_EVENTS.items():
-        while len(rows) - start >= size:
-            cursor.execute(statement, list(chain.from_iterable(rows[start : start + size])))
-            start += size
-
-
-def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head, last: Row | None = None) -> None:
-    """Keep where the log stands, unless its `last` event says it all: a page less to write for each of many turns.
-
-    What lists look at is always kept, and so is every fact: a log that lost its last fact is noticed.
-    """
-    if (
-        last is not None
-        and last[2] in STEPS
-        and last[4] == moved.at
-        and moved.at >> MOMENT_BITS == head.at >> MOMENT_BITS
-        and moved.status == head.status
-        and moved.run == head.run
-    ):
-        return
-    _id, project, name, position, digest, run, status, title, opened_at, at, held, _parent, _forked_at = moved
-    changed = (project, name, title, opened_at, int(held), at >> MOMENT_BITS)
-    cursor.execute(_CHANGE_HEAD, (number, position, digest, run, status, at, *changed))
-
-
-def known_ids(cursor: apsw.Cursor, number: int, head: Head, ids: list[str]) -> dict[str, Known]:
-    """Which ids are on record, the inherited history included."""
-    lines = [(number, head.position)]
-    if head.parent is not None:
-        ancestors: list[Row] = cursor.execute(QUERIES["lineage"], (head.session,)).fetchall()
-        lines = [(row[0], row[3]) for row in ancestors]
-    found: dict[str, Known] = {}
-    if len(ids) == 1:
-        for of, upto in lines:
-            row = cursor.execute(QUERIES["known_event"], (of, ids[0], of << POSITION_BITS | upto)).fetchone()
-            if row is not None:
-                found[ids[0]] = Known(*row)
-        return found
-    wanted = dumps(ids, ensure_ascii=False)
-    for of, upto in lines:
-        for id_, *rest in cursor.execute(QUERIES["known_events"], (of, wanted, of << POSITION_BITS | upto)):
-            found[id_] = Known(*rest)
-    return found
-
-
-def refuse_taken(cursor: apsw.Cursor, head: Head) -> None:
-    """A name belongs to one session of a project."""
-    row = cursor.execute(QUERIES["name_taken"], (head.project, head.name)).fetchone()
-    if row is not None and row[0] != head.session:
-        raise name_taken(head.name, row[1])

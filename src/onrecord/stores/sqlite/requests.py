@@ -9,18 +9,18 @@ import apsw
 from onrecord.errors import Conflict, StoreCorrupt
 from onrecord.stores.payloads import OUT_OF_LINE, PLAIN, Packed
 from onrecord.stores.refusals import id_taken, not_found, nothing_at, refuse_erasure, refuse_gaps, unlike_parent
-from onrecord.stores.sqlite.append import (
+from onrecord.stores.sqlite.append import Append
+from onrecord.stores.sqlite.connection import QUERIES
+from onrecord.stores.sqlite.rows import (
     MOMENT_BITS,
     POSITION_BITS,
     TIERS,
-    Append,
     Row,
     add_events,
     head_of,
     move_head,
     refuse_taken,
 )
-from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.writer import Request
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from onrecord.errors import OutcomeUnknown, StoreBusy, StoreFull, StoreReadOnly
 from onrecord.log.store import Hit
 from onrecord.log.text import fits, words_in, words_of
-from onrecord.stores.sqlite.append import POSITION_BITS, POSITION_MASK
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.readers import Readers, records_of
+from onrecord.stores.sqlite.rows import POSITION_BITS, POSITION_MASK
 from onrecord.stores.sqlite.writer import Request, Writer
 
 if TYPE_CHECKING:

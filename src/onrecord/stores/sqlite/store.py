@@ -16,19 +16,12 @@ from weakref import WeakSet
 import apsw
 
 from onrecord.errors import InvalidInput
+from onrecord.log.codec import Unsealed
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
 from onrecord.stores.payloads import COMPRESS_FROM, FACTS_FROM, PLAIN_SNAPSHOT, Payloads, pack_snapshot
 from onrecord.stores.refusals import not_found
 from onrecord.stores.sqlite import safety
-from onrecord.stores.sqlite.append import (
-    MOMENT_BITS,
-    POSITION_BITS,
-    POSITION_MASK,
-    TIERS,
-    Append,
-    Memory,
-    head_of,
-)
+from onrecord.stores.sqlite.append import Append, LateAppend, Memory
 from onrecord.stores.sqlite.connection import (
     DURABILITIES,
     QUERIES,
@@ -40,6 +33,7 @@ from onrecord.stores.sqlite.gate import Gate
 from onrecord.stores.sqlite.leases import Acquire, Release, Renew
 from onrecord.stores.sqlite.readers import Readers, Row, as_json, records_of
 from onrecord.stores.sqlite.requests import Create, Erase, Install
+from onrecord.stores.sqlite.rows import MOMENT_BITS, POSITION_BITS, POSITION_MASK, TIERS, head_of
 from onrecord.stores.sqlite.scrub import scrub
 from onrecord.stores.sqlite.search import Searcher
 from onrecord.stores.sqlite.tidy import tidy
@@ -51,6 +45,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Draft, Record
     from onrecord.log.head import Head
+    from onrecord.stores.payloads import Packed
 
 FORK_SECONDS = 1.0
 """How long a fork waits for running reads and writes."""
@@ -94,12 +89,18 @@ class SQLiteStore:
     def append(
         self, session: str, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None = None
     ) -> list[Receipt]:
-        pack = self._payloads.pack
-        packed = [pack(draft.payload, FACTS_FROM if TIERS.get(draft.kind, 1) else COMPRESS_FROM) for draft in drafts]
         now = self._now() if lease is not None else 0
-        request = Append(session, drafts, packed, expect, lease, now, self._memory)
+        request: Append
+        if type(drafts) is Unsealed:
+            request = LateAppend(session, drafts, self._pack, expect, lease, now, self._memory)
+        else:
+            request = Append(session, drafts, self._pack(drafts), expect, lease, now, self._memory)
         answer: list[Receipt] = self._writer.run(request)
         return answer
+
+    def _pack(self, drafts: Sequence[Draft]) -> list[Packed]:
+        pack = self._payloads.pack
+        return [pack(draft.payload, FACTS_FROM if TIERS.get(draft.kind, 1) else COMPRESS_FROM) for draft in drafts]
 
     def read(
         self,

@@ -70,6 +70,12 @@ class Request:
         self.waiter: Any = None
         """Locked while it waits for others to serve it, or to be told to lead."""
 
+    late = False
+    """Whether it must be prepared by whoever leads."""
+
+    def prepare(self) -> None:
+        """Make ready what is to be written; may be called again."""
+
     @property
     def size(self) -> int:
         """About how many bytes it writes."""
@@ -267,16 +273,36 @@ class Writer:
                     size += request.size
         return batch
 
+    @staticmethod
+    def _prepared(batch: list[Request]) -> list[Request]:
+        """Those that can be written, ready to be: nothing is prepared while other processes wait at the gate."""
+        ready = []
+        for request in batch:
+            try:
+                if request.late:
+                    request.prepare()
+                ready.append(request)
+            except OnrecordError as refusal:
+                request.problem = refusal
+        return ready
+
     def _serve(self, own: Request) -> None:
         self._batch = [own]
+        batch = self._prepared(self._gather(own))
+        if batch:
+            self._write(own, batch)
+        for request in self._batch[1:]:
+            waiter, request.waiter = request.waiter, None
+            waiter.release()
+        self._batch = []
+
+    def _write(self, own: Request, batch: list[Request]) -> None:
         self._gate.enter()
         try:
             if own.in_transaction:
-                cursor = self._begin()
-                batch = self._gather(own)
-                self._transact(cursor, batch)
+                self._transact(self._begin(), batch)
                 if self._connection is not None:
-                    self._log.written(self._connection, small=len(batch) == 1 and not own.large)
+                    self._log.written(self._connection, small=len(batch) == 1 and not batch[0].large)
             else:
                 own.answer = own.work(self._cursor or self._open())
         except apsw.Error as problem:
@@ -286,10 +312,6 @@ class Writer:
                 self._discard()
             self._fail(batch, self._meaning(problem))
         self._gate.leave()
-        for request in self._batch[1:]:
-            waiter, request.waiter = request.waiter, None
-            waiter.release()
-        self._batch = []
 
     def _begin(self) -> apsw.Cursor:
         cursor = self._cursor

@@ -20,11 +20,6 @@ SELECT s.id, l.lane, l.epoch, l.holder IS NOT NULL, l.until, l.span
 FROM json_each(?1) AS wanted CROSS JOIN sessions AS s ON s.id = wanted.value ->> 0
     CROSS JOIN leases AS l ON l.session = s.number AND l.lane = wanted.value ->> 1
 
--- known_together: what is on record under many ids, given as pairs of session number and id
-SELECT s.id, e.id, e.key, e.run, e.hash, e.kind, e.salt, e.payload_hash
-FROM json_each(?1) AS wanted CROSS JOIN events AS e ON e.key >> 32 = wanted.value ->> 0 AND e.id = wanted.value ->> 1
-    CROSS JOIN sessions AS s ON s.number = e.key >> 32
-
 -- lineage: the session and its ancestors, each with the range of positions it contributes to the session's history
 WITH RECURSIVE line (number, id, parent, forked_at, upto) AS (
     SELECT number, id, parent, forked_at, position FROM heads WHERE id = ?1
