@@ -216,7 +216,7 @@ def is_short(data: Any) -> bool:
     if type(data) is not dict or len(data) > SHORT_FIELDS:
         return False
     try:
-        return len(_join(filter(None, data.values()))) <= SHORT_TEXT
+        return len(_join(data)) + len(_join(filter(None, data.values()))) <= SHORT_TEXT
     except TypeError:
         return False
 

@@ -66,6 +66,7 @@ class MemoryStore:
     def append(
         self, session: str, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None = None
     ) -> list[Receipt]:
+        drafts = tuple(drafts)
         with self._lock:
             head = self.head(session)
             known = {draft.id: found for draft in drafts if (found := self._known(session, draft.id))}

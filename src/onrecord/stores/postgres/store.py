@@ -65,7 +65,7 @@ class PostgresStore:
     def append(
         self, session: str, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None = None
     ) -> list[Receipt]:
-        receipts = self._appender.append(Request(session, drafts, expect, lease))
+        receipts = self._appender.append(Request(session, tuple(drafts), expect, lease))
         self._waker.wake(session)
         return receipts
 

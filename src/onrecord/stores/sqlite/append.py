@@ -211,7 +211,7 @@ class Append(Request):
         if not cursor.connection.changes():
             return self._carefully(cursor, number, head, standing)
         self._written = rows
-        move_head(cursor, number, head, moved, new)
+        move_head(cursor, number, head, moved, rows)
         if not self.follow_up(cursor, number, standing):
             self._left = standing, number, moved
         return [Receipt(moved.position, new[6], new[11], True)]  # noqa: FBT003  # `new`, by its place
@@ -269,7 +269,7 @@ class Append(Request):
         if site.rows:
             rows = list(site.rows.values())
             add_events(cursor, rows)
-            move_head(cursor, number, head, site.head(), rows[-1])
+            move_head(cursor, number, head, site.head(), rows)
             self.follow_up(cursor, number, standing)
         receipts: list[Receipt] = self.answer
         return receipts
@@ -429,7 +429,7 @@ def _together(cursor: apsw.Cursor, requests: Sequence[Append], *, trusting: bool
     add_events(cursor, [row for site in sites.values() for row in site.rows.values()])
     for site in sites.values():
         if site.rows:
-            move_head(cursor, site.number, site.found, site.head(), next(reversed(site.rows.values())))
+            move_head(cursor, site.number, site.found, site.head(), list(site.rows.values()))
     for request, number, standing in followed:
         request.follow_up(cursor, number, standing)
 

@@ -59,18 +59,18 @@ def add_events(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
             start += size
 
 
-def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head, last: Row | None = None) -> None:
-    """Keep where the log stands, unless its `last` event says it all: a page less to write for each of many turns.
+def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head, rows: Sequence[Row] = ()) -> None:
+    """Keep where the log stands, unless its new `rows` say it all: a page less to write for each of many turns.
 
     What lists look at is always kept, and so is every fact: a log that lost its last fact is noticed.
     """
     if (
-        last is not None
-        and last[2] in STEPS
-        and last[4] == moved.at
+        rows
+        and rows[-1][4] == moved.at
         and moved.at >> MOMENT_BITS == head.at >> MOMENT_BITS
         and moved.status == head.status
         and moved.run == head.run
+        and all(row[2] in STEPS for row in rows)
     ):
         return
     _id, project, name, position, digest, run, status, title, opened_at, at, held, _parent, _forked_at = moved

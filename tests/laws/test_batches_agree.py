@@ -1,0 +1,225 @@
+"""Appends of many threads that share one transaction are answered as if they had come one after the other."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from threading import Thread
+from typing import Any, NamedTuple
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from onrecord.errors import OnrecordError
+from onrecord.log import head as heads
+from onrecord.log.codec import Unsealed, encode_payload, is_short, seal
+from onrecord.log.events import NEW_RUN, Draft
+from onrecord.log.head import LIVE, QUIET, STATUSES
+from onrecord.log.store import Lease, Store
+from onrecord.stores.memory import MemoryStore
+from onrecord.stores.payloads import INLINE_LIMIT
+from onrecord.stores.sqlite import SQLiteStore
+from onrecord.stores.sqlite.writer import Writer
+from onrecord.testing import FakeClock
+from onrecord.testing.keeping import HOLDER, OTHER
+
+TRUNK, BRANCH, TWIG, NOWHERE = (f"01J00000000000000000000{number:03}" for number in range(4))
+SESSIONS = (TRUNK, BRANCH, TWIG, NOWHERE)
+DATA: dict[str, Any] = {
+    "items": [], "tool": "bash", "act": "run", "text": "t", "name": "renamed", "summary": "s", "upto": 1, "reopen": True,
+}  # fmt: skip
+KINDS = (
+    "decision.made",
+    "item.added",
+    "turn.begun",
+    "turn.committed",
+    "objective.set",
+    "session.paused",
+    "session.resumed",
+    "session.closed",
+    "session.renamed",
+    "x.y",
+)
+LEASE_SECONDS = 10
+LARGE = "a text that is kept out of line " * 2_000
+TEXTS = ("t", "another", LARGE, "\ud800 cannot be sealed")
+
+
+class Wish(NamedTuple):
+    """An append of one of the threads."""
+
+    session: str
+    kinds: tuple[str, ...]
+    ids: tuple[int, ...]
+    """Few numbers, so that the same id is wanted again and again: some are on record before, one in an ancestor."""
+    data: int
+    run: int
+    lease: str
+    expect: int | None
+    at: int
+    """How many seconds off its clock is."""
+
+
+wishes = st.builds(
+    lambda session, steps, *others: Wish(
+        session, tuple(step[0] for step in steps), tuple(step[1] for step in steps), *others
+    ),
+    st.sampled_from(SESSIONS),
+    st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 40)), min_size=1, max_size=2),
+    st.sampled_from((0, 0, 0, 1, 2, 3)),
+    st.sampled_from((1, 1, 1, 2, NEW_RUN)),
+    st.sampled_from(("none", "none", "good", "lost")),
+    st.sampled_from((None, None, None, 0, 1)),
+    st.sampled_from((0, 0, 0, -1, 1)),
+)
+
+
+def fact(number: int, *, session: str = TRUNK, kind: str = "decision.made", **other: Any) -> Wish:
+    return Wish(session, (kind,), (number,), 0, 1, "none", None, 0)._replace(**other)
+
+
+class Pair:
+    """The same in a file and in memory: a session, a fork of it, and one of its own."""
+
+    def __init__(self, place: str) -> None:
+        self.clock = FakeClock()
+        self.file = SQLiteStore(f"{place}/store.db", durability="fast", clock=self.clock)
+        self.memory = MemoryStore(clock=self.clock)
+        self.leases: dict[tuple[int, str, str], Lease] = {}
+        self._make(0, self.file)
+        self._make(1, self.memory)
+
+    def _make(self, which: int, store: Store) -> None:
+        opening = self.draft("session.opened", "opened", {"name": "trunk", "project": "/p"}, NEW_RUN)
+        store.create(heads.fresh(TRUNK, opening), [opening])
+        store.append(TRUNK, [self.draft("decision.made", "e0", DATA, 1)])
+        forking = self.draft("session.forked", "forked", {"name": "branch"}, 1)
+        store.create(heads.forked(store.head(TRUNK), BRANCH, "branch"), [forking])
+        opening = self.draft("session.opened", "opened", {"name": "twig", "project": "/p"}, NEW_RUN)
+        store.create(heads.fresh(TWIG, opening), [opening])
+        store.append(TWIG, [self.draft("turn.begun", "e1", DATA, 1)])
+        for session in (TRUNK, BRANCH, TWIG):
+            store.append(session, [self.draft("decision.made", "e2", DATA, 1)])
+            self.leases[which, session, "lost"] = store.acquire(session, "main", HOLDER)
+            self.leases[which, session, "good"] = store.acquire(
+                session, "main", OTHER, takeover=True, seconds=LEASE_SECONDS
+            )
+
+    def draft(self, kind: str, id: str, data: dict[str, Any], run: int, off: int = 0) -> Draft:
+        return seal(kind, data, id=id, at=int((self.clock() + off) * 1e6), by="main", run=run, salt=bytes(16))
+
+    def call(self, which: int, wish: Wish) -> Callable[[], Any]:
+        """One append, to be made on one of the two stores; a single short event is sealed late."""
+        store: Store = (self.file, self.memory)[which]
+        data = DATA | {"text": TEXTS[wish.data]}
+        makers = [
+            partial(self.draft, kind, f"e{id_}", data, wish.run, wish.at)
+            for kind, id_ in zip(wish.kinds, wish.ids, strict=True)
+        ]
+        late = len(makers) == 1 and wish.data != TEXTS.index(LARGE)
+        lease = self.leases.get((which, wish.session, wish.lease))
+        expect = store.head(wish.session).position + wish.expect if wish.expect is not None else None
+        return lambda: store.append(
+            wish.session,
+            Unsealed(makers[0]) if late else [make() for make in makers],
+            expect=expect,
+            lease=lease,
+        )
+
+    def play(self, batch: list[Wish]) -> None:
+        """All of these wait while nobody writes, in this order; then they are served, and answered as in memory."""
+        self.clock.advance(LEASE_SECONDS * 0.6)
+        batch = [wish for wish in batch if wish.session != NOWHERE or wish.expect is None]
+        there = [self.call(1, wish) for wish in batch]
+        found: dict[int, Any] = {}
+        threads = []
+        writer = self.file._writer
+        calls = [self.call(0, wish) for wish in batch]
+        assert writer.pause(5.0)
+        for number, call in enumerate(calls):
+            thread = Thread(target=lambda number=number, call=call: found.update({number: outcome(call)}))
+            waiting = len(writer._queue)
+            thread.start()
+            threads.append(thread)
+            while thread.is_alive() and len(writer._queue) == waiting:  # or it was refused before it had to wait
+                time.sleep(0)
+        writer.go_on()
+        for thread in threads:
+            thread.join()
+        assert [found[number] for number in range(len(batch))] == [outcome(call) for call in there]
+        for session in (TRUNK, BRANCH, TWIG):
+            assert self.file.read(session) == self.memory.read(session)
+            assert self.file.head(session) == self.memory.head(session)
+        for number, wish in enumerate(batch):
+            if wish.lease == "good" and isinstance(found[number], list) and any(one.new for one in found[number]):
+                (held,) = self.file.leases(wish.session)
+                assert held.until - self.clock() * 1e6 >= LEASE_SECONDS * 1e6 / 2, "a lane in use would be lost"
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """What came of it: the answer, or the code of the refusal."""
+    try:
+        return call()
+    except OnrecordError as refusal:
+        return refusal.code
+
+
+@given(st.lists(st.lists(wishes, min_size=2, max_size=6), min_size=1, max_size=3))
+@settings(deadline=None)
+@example([[fact(10), fact(11), fact(12)]])
+@example([[fact(10), fact(2), fact(12)], [fact(12), fact(13)]])
+@example([[fact(10), fact(10, data=1), fact(10)]])
+@example([[fact(0, session=BRANCH), fact(0, session=BRANCH, data=1), fact(11, session=BRANCH)]])
+@example([[fact(10, kind="session.paused"), fact(11, kind="turn.begun"), fact(12), fact(13, kind="session.resumed")]])
+@example([[fact(2, lease="lost"), fact(11, lease="lost"), fact(12, lease="good")]])
+@example([[fact(2, expect=1), fact(11, expect=1), fact(12, expect=0)]])
+@example([[fact(2), fact(11, expect=0)]])
+@example([[fact(10, data=3), fact(11), fact(12, data=3)], [fact(13, data=3)]])
+@example([[fact(10, at=1), fact(11), fact(12, at=-1)], [fact(13, kind="item.added", session=TWIG)]])
+@example([[fact(10, kind="session.closed"), fact(2), fact(11), fact(12, kind="session.resumed")]])
+@example([[fact(10, run=NEW_RUN), fact(11, run=2), fact(12, run=NEW_RUN)]])
+@example([[fact(10, session=session, kind="session.renamed") for session in (TRUNK, BRANCH)]])
+@example([[fact(10, data=2), fact(11, data=2), fact(12, session=NOWHERE)]])
+def test_a_batch_is_answered_like_its_parts_in_a_row(batches):
+    """A10 B08: retries, forks, lost leases, an ending, names that are taken: many in one transaction change nothing."""
+    with tempfile.TemporaryDirectory() as place:
+        pair = Pair(place)
+        try:
+            for batch in batches:
+                pair.play(batch)
+        finally:
+            pair.file.close()
+
+
+@given(st.sampled_from(STATUSES), st.integers(1, 5), st.integers(0, 10))
+def test_what_is_quiet_moves_only_position_hash_run_and_time(status, run, at):
+    """The short way of a batch: what it takes for granted is what the fold of the head does."""
+    head = heads.fresh(TRUNK, seal("session.opened", {"name": "n", "project": "p"}, "o", 5, "main", 1, bytes(16)))
+    head = head._replace(position=3, status=status, run=3)
+    for kind in QUIET[status]:
+        draft = seal("x.y", {}, "e", at, "main", run, bytes(16))._replace(kind=kind, data=DATA)
+        assert heads.after(head, draft, run, b"h" * 32) == head._replace(
+            position=4, hash=b"h" * 32, run=max(run, 3), at=max(at, 5)
+        )
+    assert bool(QUIET[status]) is (status in LIVE)
+
+
+def test_one_known_id_leaves_a_batch_together(tmp_path, monkeypatch):
+    """A retry among new events does not take the batch apart: all of it is looked up, and it is one transaction."""
+    monkeypatch.setattr(Writer, "_retreat", None)
+    pair = Pair(str(tmp_path))
+    pair.play([fact(10), fact(2), fact(0, session=BRANCH), fact(11), fact(1, session=TWIG, kind="turn.begun")])
+    pair.file.close()
+
+
+@given(
+    st.dictionaries(
+        st.text() | st.sampled_from(("\x00" * 4_096, "k" * 4_090)),
+        st.none() | st.integers() | st.text() | st.sampled_from(("\x00" * 4_000, "\U0010ffff" * 4_000, "v" * 70_000)),
+        max_size=10,
+    )
+)
+def test_what_is_short_is_kept_in_its_row(data):
+    """Whoever leads need not ask the store for anything to pack what others left to it."""
+    if is_short(data):
+        assert len(encode_payload(data)) <= INLINE_LIMIT
