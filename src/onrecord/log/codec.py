@@ -43,8 +43,6 @@ KIND_LIMIT = 64
 """The longest kind, in characters."""
 NESTING_LIMIT = 100
 """How deep lists and objects may lie in one another, so that a payload can be read from any depth of a program."""
-SHORT_FIELDS, SHORT_TEXT = 8, 4_096
-"""A payload with no more fields, and no more characters in them, is short: its draft is made by whoever places it."""
 SALT_BYTES = 16
 GENESIS = bytes(32)
 
@@ -169,15 +167,25 @@ def seal(  # noqa: PLR0917  # on the hottest path, where names cost time
         raise InvalidInput(f"an event id has 1 to {ID_LIMIT} printable characters, not {id!r:.300}")
     if not by or len(by) > BY_LIMIT or not by.isprintable():
         raise InvalidInput(f"an actor has 1 to {BY_LIMIT} printable characters, not {by!r}")
+    return seal_own(kind, data, id, at, by, run, salt, because, plain)
+
+
+def seal_own(  # noqa: PLR0917  # as above
+    kind: str, data: Any, id: str, at: int, by: str, run: int, salt: bytes, because: int | None, plain: bool  # noqa: FBT001  # as above
+) -> Draft:  # fmt: skip
+    """The same with an id of our own making and an actor whose name was checked."""
     known = KINDS.get(kind) if isinstance(kind, str) else None
     if known is not None:
-        check_payload(known, data)
-    elif not isinstance(kind, str) or not 0 < len(kind) <= KIND_LIMIT or not kind.isprintable():
-        raise InvalidInput(f"an event kind has 1 to {KIND_LIMIT} printable characters, not {kind!r:.100}")
+        version = known.version
+        if type(data) is not dict or not _NEEDS[kind] <= data.keys():
+            check_payload(known, data)
+    else:
+        version = 1
+        if not isinstance(kind, str) or not 0 < len(kind) <= KIND_LIMIT or not kind.isprintable():
+            raise InvalidInput(f"an event kind has 1 to {KIND_LIMIT} printable characters, not {kind!r:.100}")
     if not plain:
         data = as_read(data)  # views keep parts of it: so it must not be the caller's own objects
     payload = encode_plain(data)
-    version = known.version if known else 1
     return Draft(id, kind, version, at, by, run, because, salt, payload, commit_to(salt, payload), data)
 
 
@@ -211,14 +219,9 @@ class Unsealed(Sequence[Draft]):
         return self._drafts
 
 
-def is_short(data: Any) -> bool:
-    """Whether it is a few short texts, so that making a draft of it takes no time worth speaking of."""
-    if type(data) is not dict or len(data) > SHORT_FIELDS:
-        return False
-    try:
-        return len(_join(data)) + len(_join(filter(None, data.values()))) <= SHORT_TEXT
-    except TypeError:
-        return False
+def is_simple(data: object) -> bool:
+    """Whether it is a dict of atoms: making a draft of it calls nobody else's code."""
+    return type(data) is dict and _are_atoms(map(type, data.values()))
 
 
 def check_payload(kind: Kind, data: Any) -> None:

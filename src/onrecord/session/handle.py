@@ -22,7 +22,7 @@ from onrecord.errors import (
     TooLarge,
     TurnConflict,
 )
-from onrecord.log.codec import BATCH_LIMIT, Unsealed, is_short, open_record, open_records, place, seal
+from onrecord.log.codec import BATCH_LIMIT, Unsealed, is_simple, open_record, open_records, place, seal, seal_own
 from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_event_id
@@ -68,8 +68,9 @@ def _sealed(  # noqa: PLR0917  # on the hottest path, where names cost time
 ) -> Draft:  # fmt: skip
     """Seal an event with an id and a salt of its own. Another thread may do it: it takes no lock and asks nobody."""
     entropy = machine.portion()
-    id = make_event_id(at // 1000, entropy[16:]) if id is None else id
-    return seal(kind, data, id, at, by, run, entropy[:16], because, plain)
+    if id is not None:
+        return seal(kind, data, id, at, by, run, entropy[:16], because, plain)
+    return seal_own(kind, data, make_event_id(at // 1000, entropy[16:]), at, by, run, entropy[:16], because, plain)
 
 
 class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, AgentVerbs):
@@ -185,16 +186,20 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         return self._record(kind, data, id=id, because=because)
 
     def _record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
-        if because is not None and because > self.head.position:
-            self.refresh()
-        if because is not None and not 0 < because <= self.head.position:
-            raise EventNotFound(f"no event stands at position {because}, which this one is to come from")
+        if because is not None:
+            self._refuse_unknown(because)
         run = self._whole.head.run if self.run is None else self.run
         make = partial(_sealed, kind, data, id, int(self.clock() * 1e6), self.agent, run, because)
-        event = self._append(Unsealed(make) if is_short(data) else (make(),), None)[0]
+        event = self._append(Unsealed(make) if is_simple(data) else (make(),), None)[0]
         if self.behind and kind.startswith("session."):
             self.refresh()  # `status` and `name` are told as this handle knows them: it must know its own step
         return event
+
+    def _refuse_unknown(self, because: int) -> None:
+        if because > self.head.position:
+            self.refresh()
+        if not 0 < because <= self.head.position:
+            raise EventNotFound(f"no event stands at position {because}, which this one is to come from")
 
     def join(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
         """Take this agent's lane: a new run begins. Another holder's turns are refused from here on."""

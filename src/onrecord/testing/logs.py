@@ -446,6 +446,9 @@ class ReadContract(Workbench):
         (receipt,) = self.store.append(session, late)
         assert self.store.append(session, late) == [receipt._replace(new=False)]
         assert self.store.read(session)[-1].id == late[0].id
+        large = Unsealed(lambda: self.draft("decision.made", {"text": "long " * 20_000}))
+        assert self.store.append(session, large)[0].position == receipt.position + 1
+        assert self.store.read(session)[-1].payload == large[0].payload
         with raises(InvalidInput):
             self.store.append("no such session", Unsealed(lambda: self.draft("decision.made", {"text": "\ud800"})))
 

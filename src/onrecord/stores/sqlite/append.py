@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import apsw
 
 from onrecord.errors import Conflict, LeaseLost, OnrecordError
-from onrecord.log.codec import SHORT_TEXT, Unsealed, link
+from onrecord.log.codec import link
 from onrecord.log.events import NEW_RUN
 from onrecord.log.head import ACTIVE, QUIET, STEPS, Head, after, run_of
 from onrecord.log.store import Receipt
+from onrecord.stores.payloads import INLINE_LIMIT
 from onrecord.stores.refusals import log_moved, not_found, refuse_other, refuse_twin
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.rows import (
@@ -31,7 +32,7 @@ from onrecord.stores.sqlite.rows import (
     move_head,
     refuse_taken,
 )
-from onrecord.stores.sqlite.writer import Request
+from onrecord.stores.sqlite.writer import Request, TooLongForOthers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -274,14 +275,6 @@ class Append(Request):
         receipts: list[Receipt] = self.answer
         return receipts
 
-    def join_or_refuse(self, cursor: apsw.Cursor, site: Site, standing: Row) -> bool:
-        """The same as `join`, if not all ids were looked up: a refusal counts only if the events are not on record."""
-        try:
-            return self.join(cursor, site, standing)
-        except Conflict:
-            site.known |= known_ids(cursor, site.number, site.found, self.ids())
-        return self.join(cursor, site, standing)
-
     def join(self, cursor: apsw.Cursor, site: Site, standing: Row) -> bool:
         """Answer it as if it were written, which it is later. Whether something goes with its events."""
         if len(self._drafts) == 1 and self._goes_along(site, standing):
@@ -376,34 +369,23 @@ class Append(Request):
 
 
 class LateAppend(Append):
-    """A short event that is sealed and packed by whoever leads, before the transaction."""
+    """An event that is sealed and packed by whoever leads, before the transaction, if it is short enough."""
 
-    __slots__ = ("_pack", "_unsealed")
+    __slots__ = ("pack",)
 
     late = True
-
-    def __init__(  # noqa: PLR0917  # as above
-        self,
-        session: str,
-        drafts: Unsealed,
-        pack: Callable[[Sequence[Draft]], list[Packed]],
-        expect: int | None,
-        lease: Lease | None,
-        now: int,
-        memory: Memory,
-    ) -> None:
-        super().__init__(session, (), [], expect, lease, now, memory)
-        self._unsealed = drafts
-        self._pack = pack
+    pack: Callable[[Sequence[Draft]], list[Packed]]
 
     @property
     def size(self) -> int:
-        return SHORT_TEXT
+        return INLINE_LIMIT
 
     def prepare(self) -> None:
         if not self._packed:
-            self._drafts = drafts = self._unsealed.sealed()
-            self._packed = self._pack(drafts)
+            drafts = tuple(self._drafts)
+            if len(drafts[0].payload) > INLINE_LIMIT:
+                raise TooLongForOthers
+            self._drafts, self._packed = drafts, self.pack(drafts)
 
 
 def _together(cursor: apsw.Cursor, requests: Sequence[Append], *, trusting: bool) -> None:
@@ -422,7 +404,12 @@ def _together(cursor: apsw.Cursor, requests: Sequence[Append], *, trusting: bool
             continue
         standing = leases.get((request.session, request.lane() or ""), _NO_LEASE) if leases else _NO_LEASE
         try:
-            if request.join_or_refuse(cursor, site, standing):
+            try:
+                trails = request.join(cursor, site, standing)
+            except Conflict:  # a refusal counts only if the events are not on record already
+                site.known |= known_ids(cursor, site.number, site.found, request.ids())
+                trails = request.join(cursor, site, standing)
+            if trails:
                 followed.append((request, site.number, standing))
         except OnrecordError as refusal:
             request.problem = refusal

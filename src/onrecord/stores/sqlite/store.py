@@ -38,7 +38,7 @@ from onrecord.stores.sqlite.scrub import scrub
 from onrecord.stores.sqlite.search import Searcher
 from onrecord.stores.sqlite.tidy import tidy
 from onrecord.stores.sqlite.upkeep import back_up, describe
-from onrecord.stores.sqlite.writer import Request, Writer
+from onrecord.stores.sqlite.writer import Request, TooLongForOthers, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -89,13 +89,18 @@ class SQLiteStore:
     def append(
         self, session: str, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None = None
     ) -> list[Receipt]:
+        answer: list[Receipt]
         now = self._now() if lease is not None else 0
-        request: Append
-        if type(drafts) is Unsealed:
-            request = LateAppend(session, drafts, self._pack, expect, lease, now, self._memory)
-        else:
-            request = Append(session, drafts, self._pack(drafts), expect, lease, now, self._memory)
-        answer: list[Receipt] = self._writer.run(request)
+        late = type(drafts) is Unsealed
+        if late:
+            request = LateAppend(session, drafts, [], expect, lease, now, self._memory)
+            request.pack = self._pack
+            try:
+                answer = self._writer.run(request)
+            except TooLongForOthers:
+                late = False
+        if not late:
+            answer = self._writer.run(Append(session, drafts, self._pack(drafts), expect, lease, now, self._memory))
         return answer
 
     def _pack(self, drafts: Sequence[Draft]) -> list[Packed]:

@@ -103,6 +103,10 @@ class Request:
         raise NotImplementedError
 
 
+class TooLongForOthers(Exception):
+    """Preparing a request takes a while: its own thread is to do it, and ask again."""
+
+
 class Writer:
     """The one connection of this process that writes, and the queue before it."""
 
@@ -155,7 +159,7 @@ class Writer:
 
     def _wait(self, request: Request, me: int, seconds: float = -1) -> None:
         """Stand in the queue until the request is served, or this thread is to lead, or for so many seconds."""
-        if self._is_waiting(me):
+        if me == self._main_thread and self._is_waiting(me):
             raise reentered()
         request.thread = me
         waiter = Lock()
@@ -171,7 +175,7 @@ class Writer:
 
     def _is_waiting(self, me: int) -> bool:
         """Whether this thread stands in the queue already, and the handler of a signal interrupted it there."""
-        return me == self._main_thread and any(other.thread == me for other in self._queue.copy())
+        return any(other.thread == me for other in self._queue.copy())
 
     def _leave(self, request: Request) -> None:
         """Stand in the queue no longer; who is called at this moment comes all the same."""
@@ -282,13 +286,15 @@ class Writer:
                 if request.late:
                     request.prepare()
                 ready.append(request)
-            except OnrecordError as refusal:
+            except (OnrecordError, TooLongForOthers) as refusal:
                 request.problem = refusal
         return ready
 
     def _serve(self, own: Request) -> None:
         self._batch = [own]
-        batch = self._prepared(self._gather(own))
+        batch = self._gather(own)
+        if own.late or len(batch) > 1:
+            batch = self._prepared(batch)
         if batch:
             self._write(own, batch)
         for request in self._batch[1:]:
@@ -310,7 +316,7 @@ class Writer:
             batch = self._gather(own)
             if not own.in_transaction:
                 self._discard()
-            self._fail(batch, self._meaning(problem))
+            self._fail([request for request in batch if request.problem is None], self._meaning(problem))
         self._gate.leave()
 
     def _begin(self) -> apsw.Cursor:
