@@ -132,7 +132,7 @@ def group_commit(place: Path, *, quick: bool) -> list[Figure]:
     session = onrecord.connect(str(place / "ours.db"), project="bench").open("group")
     session.decide("warm up")
     rates: dict[int, list[float]] = {1: [], 64: []}
-    for _round in range(3):
+    for _round in range(5):
         for threads, found in rates.items():
             found.append(_rate(session, threads, count // threads))
     single, many = (statistics.median(found) for found in rates.values())

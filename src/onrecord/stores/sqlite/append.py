@@ -1,7 +1,8 @@
 """New events on their way into the log, alone or together with those of other threads.
 
-Payloads were packed before the request stood in the queue, so that nothing is compressed while others wait. Inside the
-transaction everything that can refuse an append is found out before the first write.
+Payloads were packed before the request stood in the queue, so that nothing is compressed while others wait; those of
+facts, which are short, are packed by whoever leads. Inside the transaction everything that can
+refuse an append is found out before the first write.
 """
 
 from __future__ import annotations
