@@ -128,11 +128,11 @@ def growth(place: Path, *, quick: bool) -> list[Figure]:
 
 def group_commit(place: Path, *, quick: bool) -> list[Figure]:
     """64 threads that append one event after the other against one that does; each append acknowledged on its own."""
-    count = 1_280 if quick else 6_400
+    count = 1_280 if quick else 3_200
     session = onrecord.connect(str(place / "ours.db"), project="bench").open("group")
     session.decide("warm up")
     rates: dict[int, list[float]] = {1: [], 64: []}
-    for _round in range(5):
+    for _round in range(9):
         for threads, found in rates.items():
             found.append(_rate(session, threads, count // threads))
     single, many = (statistics.median(found) for found in rates.values())

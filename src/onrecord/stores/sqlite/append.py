@@ -375,18 +375,15 @@ class LateAppend(Append):
     __slots__ = ("pack",)
 
     late = True
-    pack: Callable[[Sequence[Draft]], list[Packed]]
-
-    @property
-    def size(self) -> int:
-        return INLINE_LIMIT
+    size = INLINE_LIMIT
+    pack: Callable[[Draft], Packed]
 
     def prepare(self) -> None:
         if not self._packed:
-            drafts = tuple(self._drafts)
-            if len(drafts[0].payload) > INLINE_LIMIT:
+            draft = self._drafts[0]
+            if len(draft.payload) > INLINE_LIMIT:
                 raise TooLongForOthers
-            self._drafts, self._packed = drafts, self.pack(drafts)
+            self._drafts, self._packed = (draft,), [self.pack(draft)]
 
 
 def _together(cursor: apsw.Cursor, requests: Sequence[Append], *, trusting: bool) -> None:

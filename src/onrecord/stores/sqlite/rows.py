@@ -66,11 +66,12 @@ def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head, rows: S
     """
     if (
         rows
+        and rows[-1][2] in STEPS
         and rows[-1][4] == moved.at
         and moved.at >> MOMENT_BITS == head.at >> MOMENT_BITS
         and moved.status == head.status
         and moved.run == head.run
-        and all(row[2] in STEPS for row in rows)
+        and (len(rows) == 1 or all(row[2] in STEPS for row in rows))
     ):
         return
     _id, project, name, position, digest, run, status, title, opened_at, at, held, _parent, _forked_at = moved

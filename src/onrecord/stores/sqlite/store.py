@@ -100,12 +100,12 @@ class SQLiteStore:
             except TooLongForOthers:
                 late = False
         if not late:
-            answer = self._writer.run(Append(session, drafts, self._pack(drafts), expect, lease, now, self._memory))
+            packed = [self._pack(draft) for draft in drafts]
+            answer = self._writer.run(Append(session, drafts, packed, expect, lease, now, self._memory))
         return answer
 
-    def _pack(self, drafts: Sequence[Draft]) -> list[Packed]:
-        pack = self._payloads.pack
-        return [pack(draft.payload, FACTS_FROM if TIERS.get(draft.kind, 1) else COMPRESS_FROM) for draft in drafts]
+    def _pack(self, draft: Draft) -> Packed:
+        return self._payloads.pack(draft.payload, FACTS_FROM if TIERS.get(draft.kind, 1) else COMPRESS_FROM)
 
     def read(
         self,
