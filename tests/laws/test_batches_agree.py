@@ -6,10 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from threading import Thread
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
+import apsw
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import onrecord
 from onrecord.errors import OnrecordError
 from onrecord.log import head as heads
 from onrecord.log.codec import Unsealed, seal
@@ -130,22 +133,8 @@ class Pair:
         self.clock.advance(LEASE_SECONDS * 0.6)
         batch = [wish for wish in batch if wish.session != NOWHERE or wish.expect is None]
         there = [self.call(1, wish) for wish in batch]
-        found: dict[int, Any] = {}
-        threads = []
-        writer = self.file._writer
-        calls = [self.call(0, wish) for wish in batch]
-        assert writer.pause(5.0)
-        for number, call in enumerate(calls):
-            thread = Thread(target=lambda number=number, call=call: found.update({number: outcome(call)}))
-            waiting = len(writer._queue)
-            thread.start()
-            threads.append(thread)
-            while thread.is_alive() and len(writer._queue) == waiting:  # or it was refused before it had to wait
-                time.sleep(0)
-        writer.go_on()
-        for thread in threads:
-            thread.join()
-        assert [found[number] for number in range(len(batch))] == [outcome(call) for call in there]
+        found = together(self.file, [self.call(0, wish) for wish in batch])
+        assert found == [outcome(call) for call in there]
         for session in (TRUNK, BRANCH, TWIG):
             assert self.file.read(session) == self.memory.read(session)
             assert self.file.head(session) == self.memory.head(session)
@@ -153,6 +142,26 @@ class Pair:
             if wish.lease == "good" and isinstance(found[number], list) and any(one.new for one in found[number]):
                 (held,) = self.file.leases(wish.session)
                 assert held.until - self.clock() * 1e6 >= LEASE_SECONDS * 1e6 / 2, "a lane in use would be lost"
+
+
+def together(store: Store, calls: list[Callable[[], Any]]) -> list[Any]:
+    """What came of calls of many threads that waited in this order while nobody wrote."""
+    found: dict[int, Any] = {}
+    threads = []
+    assert isinstance(store, SQLiteStore)
+    writer = store._writer
+    assert writer.pause(5.0)
+    for number, call in enumerate(calls):
+        thread = Thread(target=lambda number=number, call=call: found.update({number: outcome(call)}))
+        waiting = len(writer._queue)
+        thread.start()
+        threads.append(thread)
+        while thread.is_alive() and len(writer._queue) == waiting:  # or it was refused before it had to wait
+            time.sleep(0)
+    writer.go_on()
+    for thread in threads:
+        thread.join()
+    return [found[number] for number in range(len(calls))]
 
 
 def outcome(call: Callable[[], Any]) -> Any:
@@ -209,3 +218,26 @@ def test_one_known_id_leaves_a_batch_together(tmp_path, monkeypatch):
     pair = Pair(str(tmp_path))
     pair.play([fact(10), fact(2), fact(0, session=BRANCH), fact(11), fact(1, session=TWIG, kind="turn.begun")])
     pair.file.close()
+
+
+def test_what_is_long_is_sealed_by_its_own_thread(tmp_path):
+    """Who leads gives back what would take it a while; it lands all the same, once."""
+    with onrecord.connect(str(tmp_path / "store.db"), project="/p") as records:
+        session = records.open("long")
+        texts = ["short", "long " * 10_000, "also short", "longer " * 10_000]
+        events = together(records.store, [partial(session.decide, "Decided", why=text) for text in texts])
+        assert len({event.position for event in events}) == len(texts)
+        assert [session.event(event.position).data["why"] for event in events] == texts
+        assert session.verify().ok
+
+
+def test_what_cannot_be_sealed_is_told_so_though_nothing_can_be_written(tmp_path, monkeypatch):
+    """Each hears what is wrong with its own append: the input of one, the disk of the others."""
+    with onrecord.connect(str(tmp_path / "store.db"), project="/p") as records:
+        session = records.open("full")
+        before = session.decide("Before").position
+        monkeypatch.setattr(Writer, "_begin", Mock(side_effect=apsw.FullError("disk full")))
+        told = together(records.store, [partial(session.decide, text) for text in ("Good", "\ud800", "Good too")])
+        assert told == ["store_full", "invalid_input", "store_full"]
+        monkeypatch.undo()
+        assert session.decide("After").position == before + 1
