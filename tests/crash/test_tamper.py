@@ -174,6 +174,19 @@ def test_promise_12_a_changed_head_is_found(store_file: str):
     assert "head" in {problem.cause for problem in verified(store_file).problems}
 
 
+@pytest.mark.parametrize("column", ["status", "title", "held", "run", "opened_at", "at"])
+def test_promise_12_a_changed_row_of_a_list_is_found(store_file: str, column: str):
+    """What lists and retention look at is told by the log: a hold that is lifted or an end that is undone is found."""
+    for number, name in ((1, "tampered"), (2, "the-fork")):
+        ((value,),) = ask(store_file, f"SELECT {column} FROM sessions WHERE number = ?", (number,))
+        changed = "closed" if column == "status" else other_than(value)
+        edit(store_file, f"UPDATE sessions SET {column} = ? WHERE number = ?", (changed, number))
+        problems = verified(store_file, name=name).problems
+        assert [problem.cause for problem in problems] == ["head"], (column, name)
+        edit(store_file, f"UPDATE sessions SET {column} = ? WHERE number = ?", (value, number))
+        assert verified(store_file, name=name).ok
+
+
 def test_promise_12_a_changed_ancestor_is_found_from_its_fork(store_file: str):
     """A fork rests on its parent's history: an edit there is found when the fork is verified."""
     assert verified(store_file, name="the-fork").ok
@@ -189,7 +202,8 @@ def cut_off(path: str) -> None:
     edit(path, "DELETE FROM sessions WHERE number = 2")
     edit(
         path,
-        "UPDATE sessions SET position = ?1, hash = (SELECT hash FROM events WHERE key = ?2) WHERE number = 1",
+        "UPDATE sessions SET position = ?1, hash = (SELECT hash FROM events WHERE key = ?2), "
+        "(run, at) = (SELECT max(run), max(at) FROM events WHERE key >> 32 = 1) WHERE number = 1",
         (kept, 1 << 32 | kept),
     )
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.log.codec import GENESIS, commit_to, decode_payload, link_record
+from onrecord.errors import OnrecordError
+from onrecord.log.codec import GENESIS, commit_to, decode_payload, link_record, open_record
+from onrecord.log.events import KINDS
+from onrecord.log.head import OPEN, QUIET, TITLE_KINDS, Head, after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -101,6 +104,55 @@ class Verifier:
     def _blame(self, position: int, cause: str, detail: str) -> None:
         if len(self._problems) < PROBLEMS_LIMIT:
             self._problems.append(Problem(position, cause, detail))
+
+
+class HeadFold:
+    """What a log says of its head, told from the events as they come out, to be held against what the store says.
+
+    A store carries the head along in a row of its own; whoever edits that row must be found out as well.
+    """
+
+    def __init__(self) -> None:
+        self._head: Head | None = None
+        self._run = self._at = 0
+        self._quiet: frozenset[str] = frozenset()
+        self._certain = self._titled = True
+
+    def feed(self, records: Iterable[Record]) -> None:
+        """Follow some more events, from the first on."""
+        for record in records:
+            if record.kind not in self._quiet:
+                self._step(record)
+            self._run, self._at = max(self._run, record.run), max(self._at, record.at)
+
+    def _step(self, record: Record) -> None:
+        head = self._head or Head(
+            record.session, "", "", 0, GENESIS, 0, OPEN, "", record.at, record.at, held=False, parent=None, forked_at=0
+        )
+        if record.payload is None and record.kind in TITLE_KINDS:
+            self._titled = False
+        if record.kind not in KINDS and record.kind.startswith("session."):
+            self._certain = False  # from a newer version: there is no telling what it changes
+        try:
+            head = after(head._replace(position=record.position - 1), open_record(record), record.run, record.hash)
+        except OnrecordError:
+            self._certain = False
+        self._head, self._quiet = head, QUIET[head.status]
+
+    def disagreement(self, head: Head) -> str:
+        """What the store says differently, if anything; what cannot be told from the log is not held against it."""
+        told = self._head
+        if told is None or not self._certain:
+            return ""
+        if head.status != told.status:
+            return f"the store says that the session is {head.status}; its log says {told.status}"
+        if head.held != told.held:
+            return f"the store says that the session is {'' if head.held else 'not '}held; its log says otherwise"
+        if self._titled and head.title != told.title:
+            return "the store shows another title than the log"
+        if (head.run, head.opened_at, head.at) != (self._run, told.opened_at, self._at):
+            return "the store says that the session was opened or used at another time, or in other runs, than the log"
+        return ""
 
 
 def erased_by(record: Record, upto: int) -> set[int] | None:

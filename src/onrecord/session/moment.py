@@ -9,7 +9,7 @@ from onrecord.errors import EventNotFound, InvalidInput
 from onrecord.log import head as heads
 from onrecord.log.codec import open_records
 from onrecord.log.names import check_name, make_ulid
-from onrecord.log.verify import Problem, Report, Verifier
+from onrecord.log.verify import HeadFold, Problem, Report, Verifier
 from onrecord.session.reading import recent_turns
 from onrecord.views.context import Context, assemble
 from onrecord.views.diff import changes
@@ -115,11 +115,13 @@ def verify(
     session: Session, checkpoint: dict[str, Any] | None, progress: Callable[[int], None] | None = None
 ) -> Report:
     """Re-derive the chain of everything this session rests on, its inherited history included."""
-    verifier, after = Verifier(session.id), 0
+    verifier, fold, after = Verifier(session.id), HeadFold(), 0
     head = session.store.head(session.id)
     kept = None
     while page := session.store.read(session.id, after=after, upto=head.position, limit=VERIFY_PAGE):
         verifier.feed(page)
+        if not verifier.problems:
+            fold.feed(page)
         after = page[-1].position
         if progress is not None:
             progress(after)
@@ -128,9 +130,9 @@ def verify(
     if head.parent is not None:
         excuse_inherited(session.store, head, verifier)
     report = verifier.finish(head.position, head.hash)
-    if checkpoint is None:
-        return report
-    problem = _against(checkpoint, session, head, kept)
+    if report.ok and (disagreement := fold.disagreement(head)):
+        report.problems.append(Problem(head.position, "head", disagreement))
+    problem = _against(checkpoint, session, head, kept) if checkpoint is not None else None
     return report._replace(problems=[*report.problems, problem]) if problem else report
 
 

@@ -48,6 +48,7 @@ _ADD_BLOB = QUERIES["add_blob"]
 _EXTEND_LEASE = QUERIES["extend_lease"]
 
 _NO_LEASE: Row = (None, 0, 0, 0)
+_NOTHING = frozenset[str]()
 
 
 class Memory:
@@ -102,7 +103,7 @@ class Site:
         """It stands here now."""
         self._base = head
         self.position, self.hash, self.run, self.at = head.position, head.hash, head.run, head.at
-        self.quiet = QUIET[head.status]
+        self.quiet = QUIET.get(head.status, _NOTHING)
         """What changes nothing of the head but these four."""
 
     def head(self) -> Head:
