@@ -5,6 +5,7 @@ Erased is told from damaged: a payload may be missing only where an event on the
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import OnrecordError
@@ -13,7 +14,7 @@ from onrecord.log.events import KINDS
 from onrecord.log.head import OPEN, QUIET, TITLE_KINDS, Head, after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from onrecord.log.events import Record
 
@@ -118,12 +119,15 @@ class HeadFold:
         self._quiet: frozenset[str] = frozenset()
         self._certain = self._titled = True
 
-    def feed(self, records: Iterable[Record]) -> None:
+    def feed(self, records: Sequence[Record]) -> None:
         """Follow some more events, from the first on."""
+        quiet = self._quiet
         for record in records:
-            if record.kind not in self._quiet:
+            if record.kind not in quiet:
                 self._step(record)
-            self._run, self._at = max(self._run, record.run), max(self._at, record.at)
+                quiet = self._quiet
+        self._run = max(self._run, *map(attrgetter("run"), records))
+        self._at = max(self._at, *map(attrgetter("at"), records))
 
     def _step(self, record: Record) -> None:
         head = self._head or Head(
