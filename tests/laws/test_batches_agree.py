@@ -1,5 +1,6 @@
 """Appends of many threads that share one transaction are answered as if they had come one after the other."""
 
+import itertools
 import tempfile
 import time
 from collections.abc import Callable
@@ -9,39 +10,31 @@ from typing import Any, NamedTuple
 from unittest.mock import Mock
 
 import apsw
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import onrecord
-from onrecord.errors import OnrecordError
 from onrecord.log import head as heads
 from onrecord.log.codec import Unsealed, seal
 from onrecord.log.events import NEW_RUN, Draft
 from onrecord.log.head import LIVE, QUIET, STATUSES
 from onrecord.log.store import Lease, Store
 from onrecord.stores.memory import MemoryStore
+from onrecord.stores.refusals import reentered
 from onrecord.stores.sqlite import SQLiteStore
+from onrecord.stores.sqlite.append import Append, LateAppend
 from onrecord.stores.sqlite.writer import Writer
 from onrecord.testing import FakeClock
 from onrecord.testing.keeping import HOLDER, OTHER
+from tests.laws.answers import FACTS, outcome
 
 TRUNK, BRANCH, TWIG, NOWHERE = (f"01J00000000000000000000{number:03}" for number in range(4))
 SESSIONS = (TRUNK, BRANCH, TWIG, NOWHERE)
 DATA: dict[str, Any] = {
     "items": [], "tool": "bash", "act": "run", "text": "t", "name": "renamed", "summary": "s", "upto": 1, "reopen": True,
 }  # fmt: skip
-KINDS = (
-    "decision.made",
-    "item.added",
-    "turn.begun",
-    "turn.committed",
-    "objective.set",
-    "session.paused",
-    "session.resumed",
-    "session.closed",
-    "session.renamed",
-    "x.y",
-)
+KINDS = (*FACTS, "item.added", "turn.begun", "turn.committed")
 LEASE_SECONDS = 10
 LARGE = "a text that is kept out of line " * 2_000
 TEXTS = ("t", "another", LARGE, "\ud800 cannot be sealed")
@@ -164,14 +157,6 @@ def together(store: Store, calls: list[Callable[[], Any]]) -> list[Any]:
     return [found[number] for number in range(len(calls))]
 
 
-def outcome(call: Callable[[], Any]) -> Any:
-    """What came of it: the answer, or the code of the refusal."""
-    try:
-        return call()
-    except OnrecordError as refusal:
-        return refusal.code
-
-
 @given(st.lists(st.lists(wishes, min_size=2, max_size=6), min_size=1, max_size=3))
 @settings(deadline=None)
 @example([[fact(10), fact(11), fact(12)]])
@@ -241,3 +226,22 @@ def test_what_cannot_be_sealed_is_told_so_though_nothing_can_be_written(tmp_path
         assert told == ["store_full", "invalid_input", "store_full"]
         monkeypatch.undo()
         assert session.decide("After").position == before + 1
+
+
+@pytest.mark.parametrize(("kind", "step"), [(LateAppend, "prepare"), (Append, "join")])
+def test_what_a_handler_raises_is_told_to_the_thread_it_interrupted(tmp_path, monkeypatch, kind, step):
+    """Who leads is interrupted while it serves another, by a handler that was refused: the other knows nothing of it."""
+    with onrecord.connect(str(tmp_path / "store.db"), project="/p") as records:
+        session = records.open("handled")
+        usual, calls = getattr(kind, step), itertools.count()
+
+        def interrupted(*given: Any) -> Any:
+            if next(calls) == 1:
+                raise reentered()
+            return usual(*given)
+
+        monkeypatch.setattr(kind, step, interrupted)
+        told = together(records.store, [partial(session.decide, text) for text in ("first", "second", "third")])
+        assert told[0] == "store_busy"
+        assert [event.data["text"] for event in told[1:]] == ["second", "third"]
+        assert session.verify().ok

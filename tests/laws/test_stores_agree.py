@@ -1,14 +1,12 @@
 """Two SQLite stores on one file, used in turn, answer as the store in memory does: whatever an append remembers."""
 
 import tempfile
-from collections.abc import Callable
 from typing import Any
 
 import apsw
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from onrecord.errors import OnrecordError
 from onrecord.log import head as heads
 from onrecord.log.codec import seal
 from onrecord.log.events import NEW_RUN, Draft
@@ -18,6 +16,7 @@ from onrecord.stores.sqlite import SQLiteStore
 from onrecord.stores.sqlite.rows import MOMENT_BITS
 from onrecord.testing import FakeClock
 from onrecord.testing.keeping import HOLDER
+from tests.laws.answers import FACTS, outcome
 
 SESSION = "01J0000000000000000000TEST"
 AGENTS = ("main", "other")
@@ -25,15 +24,6 @@ LEASE_SECONDS = 0.1
 # Nothing, less and more than what moves the place in lists; more than half the time of a lease; and the clock set back.
 PAUSES = (0.0, 0.001, 0.05, 0.2, 1.5, -0.3)
 TURNS = ("turn.begun", "item.added", "turn.committed", "turn.aborted", "turn.recorded", "effect.finished")
-FACTS = (
-    "decision.made",
-    "objective.set",
-    "session.paused",
-    "session.resumed",
-    "session.closed",
-    "session.renamed",
-    "x.y",
-)
 DATA: dict[str, Any] = {
     "items": [], "tool": "bash", "act": "run", "text": "t", "name": "renamed", "part": "prompt", "ids": "", "summary": "s",
     "upto": 1, "reopen": True,
@@ -59,14 +49,6 @@ moves = st.lists(
     ),
     max_size=25,
 )
-
-
-def outcome(call: Callable[[], Any]) -> Any:
-    """What came of it: the answer, or the code of the refusal."""
-    try:
-        return call()
-    except OnrecordError as refusal:
-        return refusal.code
 
 
 def lanes(leases: list[Lease]) -> dict[str, Lease]:

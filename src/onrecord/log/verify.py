@@ -8,10 +8,10 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.errors import OnrecordError
+from onrecord.errors import DamagedLog, OnrecordError
 from onrecord.log.codec import GENESIS, commit_to, decode_payload, link_record, open_record
-from onrecord.log.events import KINDS
-from onrecord.log.head import OPEN, QUIET, TITLE_KINDS, Head, after
+from onrecord.log.events import KINDS, Draft
+from onrecord.log.head import QUIET, TITLE_KINDS, Head, after, forked, fresh
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PROBLEMS_LIMIT = 100
 """The most problems one report lists."""
+NONSENSE = (ValueError, LookupError, TypeError, AttributeError)
+"""What folding a log may raise that holds together and was never written by us."""
 
 
 class Problem(NamedTuple):
@@ -107,6 +109,28 @@ class Verifier:
             self._problems.append(Problem(position, cause, detail))
 
 
+def draft_of(record: Record) -> Draft:
+    """A record as it was before it was placed: placed after the same events, it becomes the same record."""
+    event = open_record(record)
+    return Draft(*event[2:9], record.salt or b"", record.payload or b"", record.payload_hash, event.data)
+
+
+def advance(head: Head | None, record: Record) -> Head:
+    """Where a log stands after one more of its records; what no log can hold is refused."""
+    draft = draft_of(record)
+    if head is None:
+        if draft.kind != "session.opened":
+            raise DamagedLog("the log does not begin with the opening of a session")
+        known = draft.data or {}
+        told = {"name": str(known.get("name", "")), "project": str(known.get("project", ""))}
+        head = fresh(record.session, draft._replace(data=told))
+    if (record.kind == "session.forked") != (record.session != head.session):
+        raise DamagedLog(f"position {record.position} belongs to another session without a fork")
+    if record.kind == "session.forked":
+        head = forked(head, record.session, head.name)
+    return after(head, draft, record.run, record.hash)
+
+
 class HeadFold:
     """What a log says of its head, told from the events as they come out, to be held against what the store says.
 
@@ -130,18 +154,15 @@ class HeadFold:
         self._at = max(self._at, *map(attrgetter("at"), records))
 
     def _step(self, record: Record) -> None:
-        head = self._head or Head(
-            record.session, "", "", 0, GENESIS, 0, OPEN, "", record.at, record.at, held=False, parent=None, forked_at=0
-        )
         if record.payload is None and record.kind in TITLE_KINDS:
             self._titled = False
         if record.kind not in KINDS and record.kind.startswith("session."):
             self._certain = False  # from a newer version: there is no telling what it changes
         try:
-            head = after(head._replace(position=record.position - 1), open_record(record), record.run, record.hash)
-        except OnrecordError:
+            self._head = advance(self._head, record)
+            self._quiet = QUIET[self._head.status]
+        except (OnrecordError, *NONSENSE):
             self._certain = False
-        self._head, self._quiet = head, QUIET[head.status]
 
     def disagreement(self, head: Head) -> str:
         """What the store says differently, if anything; what cannot be told from the log is not held against it."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import Conflict, DamagedBundle, DamagedLog
 from onrecord.log.events import Record
 from onrecord.log.names import check_name, is_ulid
-from onrecord.log.verify import Verifier
-from onrecord.session.copying import advance, check_items, extend, lineage_of, present, refuse_held
+from onrecord.log.verify import Verifier, advance
+from onrecord.session.copying import check_items, extend, lineage_of, present, refuse_held
 from onrecord.session.handle import READ_PAGE, Session
 
 if TYPE_CHECKING:

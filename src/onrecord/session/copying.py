@@ -12,12 +12,10 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import Conflict, DamagedLog, LogMoved, NameTaken, OnrecordError, SessionHeld, SessionNotFound
-from onrecord.log import head as heads
 from onrecord.log.codec import GENESIS, open_record
-from onrecord.log.events import Draft
 from onrecord.log.items import check_item
 from onrecord.log.names import check_name, is_ulid
-from onrecord.log.verify import Verifier, erased_by
+from onrecord.log.verify import NONSENSE, Verifier, advance, draft_of, erased_by
 from onrecord.session.handle import Session
 from onrecord.session.moment import excuse_inherited
 from onrecord.session.retention import heirs_of, tell_heirs
@@ -66,28 +64,6 @@ class _Plan(NamedTuple):
     @property
     def after(self) -> int:
         return self.base.position if self.base else 0
-
-
-def draft_of(record: Record) -> Draft:
-    """A record as it was before it was placed: placed after the same events, it becomes the same record."""
-    event = open_record(record)
-    return Draft(*event[2:9], record.salt or b"", record.payload or b"", record.payload_hash, event.data)
-
-
-def advance(head: Head | None, record: Record) -> Head:
-    """Where a log stands after one more of its records; what no log can hold is refused."""
-    draft = draft_of(record)
-    if head is None:
-        if draft.kind != "session.opened":
-            raise DamagedLog("the log does not begin with the opening of a session")
-        known = draft.data or {}
-        told = {"name": str(known.get("name", "")), "project": str(known.get("project", ""))}
-        head = heads.fresh(record.session, draft._replace(data=told))
-    if (record.kind == "session.forked") != (record.session != head.session):
-        raise DamagedLog(f"position {record.position} belongs to another session without a fork")
-    if record.kind == "session.forked":
-        head = heads.forked(head, record.session, head.name)
-    return heads.after(head, draft, record.run, record.hash)
 
 
 def check_items(record: Record) -> None:
@@ -243,7 +219,7 @@ class Copier:
                 check_items(record)
                 try:
                     folded = advance(folded, record)
-                except (Conflict, ValueError, LookupError, TypeError, AttributeError) as problem:
+                except (Conflict, *NONSENSE) as problem:
                     raise DamagedLog(f"{head.name!r}: position {record.position} makes no sense: {problem}") from None
                 yield record, folded
             position = page[-1].position

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from onrecord.errors import Conflict, LeaseLost, OnrecordError
+from onrecord.errors import Conflict, LeaseLost
 from onrecord.log.codec import link
 from onrecord.log.events import NEW_RUN
 from onrecord.log.head import ACTIVE, QUIET, STEPS, Head, after, run_of
@@ -410,7 +410,7 @@ def _together(cursor: apsw.Cursor, requests: Sequence[Append], *, trusting: bool
                 trails = request.join(cursor, site, standing)
             if trails:
                 followed.append((request, site.number, standing))
-        except OnrecordError as refusal:
+        except Conflict as refusal:
             request.problem = refusal
     add_events(cursor, [row for site in sites.values() for row in site.rows.values()])
     for site in sites.values():

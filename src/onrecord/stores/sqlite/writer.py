@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from onrecord.errors import OnrecordError, OutcomeUnknown, StoreBusy, StoreError, StoreReadOnly
+from onrecord.errors import InvalidInput, OnrecordError, OutcomeUnknown, StoreBusy, StoreError, StoreReadOnly
 from onrecord.stores.refusals import reentered
 from onrecord.stores.sqlite.connection import meaning, open_reader, open_writer, roll_back
 from onrecord.stores.sqlite.wal import WriteAheadLog, copied, synced
@@ -287,7 +287,7 @@ class Writer:
                 if request.late:
                     request.prepare()
                 ready.append(request)
-            except (OnrecordError, TooLongForOthers) as refusal:
+            except (InvalidInput, TooLongForOthers) as refusal:  # anything else was raised by a signal's handler
                 request.problem = refusal
         return ready
 
@@ -368,6 +368,8 @@ class Writer:
             # Whatever one request stumbles over must not take the others with it.
             self._discard()
             self._retreat(batch, problem, shared=False)
+            if all(request.problem is None for request in batch):
+                raise  # it was none of them, so it was the handler of a signal
 
     def _retreat(self, batch: list[Request], problem: Exception, *, shared: bool) -> None:
         """Nothing was written. If the cause may lie in one request, try each on its own."""
@@ -380,8 +382,6 @@ class Writer:
                 self._transact(self._begin(), [request])
             except apsw.Error as again:
                 request.problem = self._meaning(again)
-        if not isinstance(problem, OnrecordError) and all(request.problem is None for request in batch):
-            raise problem  # it was none of them, so it was the handler of a signal
 
     def _resolve(self, batch: list[Request], problem: StoreError) -> None:
         """The commit failed, which does not say what is on the disk: look, and tell only what is certain."""
