@@ -13,8 +13,8 @@ from onrecord import errors
 from onrecord.connect import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
 from onrecord.log.events import KINDS
 from onrecord.session.retention import Policy
-from onrecord.surfaces.cli.exits import EXIT_CODES, exit_code_of
-from onrecord.surfaces.cli.verbs import shown
+from onrecord.surfaces.cli.catalogue import shown
+from onrecord.surfaces.cli.shared.exits import EXIT_CODES, exit_code_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "onrecord"

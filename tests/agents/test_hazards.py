@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from onrecord import connect
+from onrecord.agents.mirroring import kept
+from onrecord.agents.resuming import plan, prepare
 from onrecord.errors import NotRestored
-from onrecord.vendors.mirroring import kept
 from onrecord.vendors.port import vendor
-from onrecord.vendors.resuming import plan, prepare
 
 ID = "aaaaaaaa-0000-4000-8000-000000000001"
 

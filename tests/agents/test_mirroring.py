@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from onrecord import connect
+from onrecord.agents import mirroring
+from onrecord.agents.mirroring import kept, mirror, standing
 from onrecord.errors import InvalidInput, NotFound
-from onrecord.vendors import mirroring
-from onrecord.vendors.mirroring import kept, mirror, standing
 from onrecord.vendors.port import Place
 
 ID = "aaaaaaaa-0000-4000-8000-000000000001"
@@ -128,7 +128,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(conversation, count):
     """SIGKILL at any moment: the next one takes the rest, and nothing is there twice or missing."""
     conversation.write(*(f"record {number} " + "x" * 2000 for number in range(3000)))
     code = (
-        "import sys; from onrecord import connect; from onrecord.vendors import mirroring\n"
+        "import sys; from onrecord import connect; from onrecord.agents import mirroring\n"
         "mirroring.CHUNK_BYTES = 20_000\n"
         f"s = connect({str(conversation.store)!r}, project='p').get('fix', agent='claude')\n"
         f"print('go', flush=True); mirroring.mirror(s, 'claude', {ID!r}, {conversation.env!r})\n"
@@ -155,7 +155,7 @@ def test_a_large_transcript_needs_little_memory(conversation, count):
         while file.tell() < size:
             file.write(line + "\n")
     code = (
-        "from pathlib import Path; from onrecord import connect; from onrecord.vendors.mirroring import kept, mirror\n"
+        "from pathlib import Path; from onrecord import connect; from onrecord.agents.mirroring import kept, mirror\n"
         f"s = connect({str(conversation.store)!r}, project='p').get('fix', agent='claude')\n"
         f"done = mirror(s, 'claude', {ID!r}, {conversation.env!r})\n"
         f"print(done.records, sum(1 for _ in kept(s, 'claude', {ID!r})), "

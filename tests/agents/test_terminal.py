@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from onrecord.agents.mirroring import kept
 from onrecord.machine import started
-from onrecord.vendors.mirroring import kept
 from tests.agents.conftest import until
 from tests.cli.conftest import SCRIPT
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from onrecord.vendors import waiting
-from onrecord.vendors.wrapping import Ask, record_prompt
+from onrecord.agents import waiting
+from onrecord.agents.wrapping import Ask, record_prompt
 from tests.agents.conftest import until
 
 

@@ -116,7 +116,7 @@ def test_a_missing_event_is_a_failure(command):
     lie.joinpath("sitecustomize.py").write_text(
         "import sys\n"
         "if '__demo-worker' in sys.argv:\n"
-        "    import onrecord.surfaces.cli.demo_worker as worker\n"
+        "    import onrecord.surfaces.cli.demo.worker as worker\n"
         "    tell = worker.Teller.tell\n"
         "    def lying(self, what, **about):\n"
         "        if about.get('position') == 9: about['id'] = 'never-written'\n"

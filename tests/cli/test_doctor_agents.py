@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from onrecord.surfaces.cli.doctor_agents import CONVERSATIONS_SHOWN
+from onrecord.surfaces.cli.upkeep.doctor_agents import CONVERSATIONS_SHOWN
 from tests.cli.test_doctor import checks
 
 pytestmark = pytest.mark.on_file  # the server of the tests is not durable, and the doctor would say so

@@ -9,7 +9,7 @@ import pytest
 
 import onrecord.errors
 from onrecord.errors import OnrecordError
-from onrecord.surfaces.cli import exits
+from onrecord.surfaces.cli.shared import exits
 
 pytestmark = pytest.mark.every_store
 

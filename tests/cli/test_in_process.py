@@ -7,7 +7,8 @@ import pytest
 from onrecord.errors import StoreFull
 from onrecord.session.records import Records
 from onrecord.session.retention import Swept
-from onrecord.surfaces.cli import main, prove
+from onrecord.surfaces.cli import main
+from onrecord.surfaces.cli.upkeep import prove
 
 
 @pytest.fixture

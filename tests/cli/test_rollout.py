@@ -141,7 +141,7 @@ def test_the_sentence_counts_the_rollouts(trained):
 def test_a_long_export_tells_how_far_it_is(trained, monkeypatch, capsys):
     """Once somebody has to wait, stderr says how many sessions are done, of how many; told to be quiet, it does not."""
     for name in ("PATIENCE_SECONDS", "_EVERY_SECONDS"):
-        monkeypatch.setattr(f"onrecord.surfaces.cli.prove.{name}", 0)
+        monkeypatch.setattr(f"onrecord.surfaces.cli.upkeep.prove.{name}", 0)
     file = str(trained.place / "samples.npz")
     words = ["rollout", "export", "task-1", "task-2", "--to", file, "--force", "--store", str(trained.store)]
     monkeypatch.chdir(trained.project)

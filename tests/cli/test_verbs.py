@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onrecord.surfaces.cli.verbs import VERBS, shown
+from onrecord.surfaces.cli.catalogue import VERBS, shown
 
 pytestmark = pytest.mark.every_store
 

@@ -152,7 +152,7 @@ def test_a_plain_yes_loads_next_to_nothing(hooks, name):
         "import sys; from onrecord.surfaces.hook.process import Pending, answer; pending = Pending(); "
         f"answer([{name!r}, {event!r}], pending); assert pending.call.tool and not pending.reply.stdout; "
         "print(*sorted(set(sys.modules) & {'typing', 'pathlib', 'subprocess', 'hashlib', 'threading', 'datetime', "
-        "'onrecord.session.handle', 'onrecord.vendors.port', 'onrecord.surfaces.cli.verbs'}))"
+        "'onrecord.session.handle', 'onrecord.vendors.port', 'onrecord.surfaces.cli.catalogue'}))"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", look], input=json.dumps(payload), env=hooks.environment, cwd=hooks.project,

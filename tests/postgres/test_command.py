@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from onrecord.stores.postgres import PostgresStore
-from onrecord.surfaces.cli import doctor_server
+from onrecord.surfaces.cli.upkeep import doctor_server
 from tests.cli.conftest import Command, bytecode
 from tests.postgres.replicas import paired
 from tests.postgres.servers import APP, OWNER, Stores, free_port, running

@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from onrecord.errors import Conflict, InvalidInput
-from onrecord.vendors import jsontext
-from onrecord.vendors.installing import is_ours
+from onrecord.setup import jsontext
+from onrecord.setup.installing import is_ours
 from onrecord.vendors.port import VENDORS, vendor
 
 COMMAND = ["/opt/my tools/bin/python", "-I", "-m", "onrecord"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onrecord.vendors.installing import Place, installed_commands
+from onrecord.setup.installing import Place, installed_commands
 from onrecord.vendors.port import PROJECT_SCOPE, USER_SCOPE, VENDORS, vendor
 
 SCOPES = (PROJECT_SCOPE, USER_SCOPE)

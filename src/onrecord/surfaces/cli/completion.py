@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from onrecord.surfaces.cli.exits import UsageError
-from onrecord.surfaces.cli.verbs import SHELLS, Option, Verb, find, shown
+from onrecord.surfaces.cli.catalogue import SHELLS, Option, Verb, find, shown
+from onrecord.surfaces.cli.shared.exits import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from onrecord.surfaces.cli.call import Call
+    from onrecord.surfaces.cli.shared.call import Call
 
 NAMES_OFFERED = 200
 """How many session names a shell is offered, the newest."""

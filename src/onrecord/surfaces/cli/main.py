@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from onrecord.surfaces.cli.verbs import Verb
+    from onrecord.surfaces.cli.catalogue import Verb
 
 _TAKES_VALUE = frozenset({"--store", "--project", "--session", "-s", "--agent", "--limit", "-n"})
 """Options that may stand before the verb and are followed by a value."""
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _stop_writing()
         return 141
     except Exception as problem:  # noqa: BLE001  # the one place where every error becomes an exit code
-        from onrecord.surfaces.cli.failures import report
+        from onrecord.surfaces.cli.shared.failures import report
 
         status = report(problem, words)
     if arguments is None and split(words)[0] in _HASTY:
@@ -56,15 +56,15 @@ def _run(words: list[str]) -> int:
 
         return hook(words[1:])
     verb, rest = split(words)
-    from onrecord.surfaces.cli.verbs import find
+    from onrecord.surfaces.cli.catalogue import find
 
     known = find(verb)
     if known.raw:
         return _load(known)(rest)
-    from onrecord.surfaces.cli.call import Call, wants_help
+    from onrecord.surfaces.cli.shared.call import Call, wants_help
 
     if wants_help(rest):
-        from onrecord.surfaces.cli.guide import help_of
+        from onrecord.surfaces.cli.help import help_of
 
         return help_of(known)
     call = Call(known, rest)

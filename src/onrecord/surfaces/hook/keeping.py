@@ -18,7 +18,7 @@ MIRROR_SECONDS = 2.0
 
 def keep_transcript(session: Session, call: HookCall) -> None:
     """Take what the conversation has more than the record, for a while. What goes wrong here costs no answer."""
-    from onrecord.vendors.mirroring import mirror
+    from onrecord.agents.mirroring import mirror
 
     try:
         mirror(session, call.vendor, call.vendor_id, os.environ, seconds=MIRROR_SECONDS)
@@ -28,8 +28,8 @@ def keep_transcript(session: Session, call: HookCall) -> None:
 
 def refresh_files(session: Session) -> None:
     """STATE.md and NOTE.md as they would be after a command; what was written between the fences is taken in."""
-    from onrecord.surfaces.cli import state_file
-    from onrecord.surfaces.cli.call import Call
-    from onrecord.surfaces.cli.verbs import find
+    from onrecord.surfaces.cli.catalogue import find
+    from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.surfaces.cli.work import state_file
 
     state_file.after(Call(find("note"), ["--quiet"]), session)

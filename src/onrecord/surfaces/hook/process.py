@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from onrecord.surfaces.cli.call import Call
+    from onrecord.surfaces.cli.shared.call import Call
     from onrecord.vendors.port import Vendor
 
 DEADLINE_SECONDS = 5.0

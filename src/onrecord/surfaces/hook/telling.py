@@ -6,8 +6,8 @@ import os
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from onrecord.agents.fencing import ABOUT, fence
 from onrecord.log.head import LIVE
-from onrecord.vendors.fencing import ABOUT, fence
 from onrecord.vendors.hooks import CLEARED, COMPACTED, PROMPT, START
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def _from(top: str, path: str) -> str:
 
 def _answer(verdict: Verdict) -> HookAnswer:
     if verdict.decision == ALLOW:
-        from onrecord.vendors.fencing import fence
+        from onrecord.agents.fencing import fence
 
         return HookAnswer(context=fence(verdict.advice, limit=ADVICE_BYTES) if verdict.advice else "")
     reason = f"onrecord: {verdict.reason}. To clear it: {verdict.clear}"

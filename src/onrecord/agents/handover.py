@@ -1,0 +1,77 @@
+"""Handing over: another vendor's agent goes on from the note and a bounded, cited extract of what was said."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from onrecord.agents.fencing import ABOUT, fence
+from onrecord.agents.mirroring import kept
+from onrecord.log.text import text_of
+from onrecord.vendors.port import vendor
+from onrecord.views.render import clip, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onrecord.log.items import Item
+    from onrecord.session.handle import Session
+
+EXTRACT_BYTES = 16 * 1024
+"""How much of the conversation before is retold."""
+ITEM_CHARACTERS = 1_200
+"""How much of one message is retold."""
+NOTE_BYTES = 24 * 1024
+_ITEMS = 400
+"""How many of the last messages are looked at."""
+_RECORDS = 2_000
+"""And in how many of the last records they are looked for."""
+
+
+def extract(session: Session, link: dict[str, Any], *, limit: int = EXTRACT_BYTES) -> str:
+    """The last messages of a mirrored conversation, each with the position it stands at, the oldest first."""
+    last: deque[tuple[int, Item]] = deque(_items(session, link), maxlen=_ITEMS)
+    lines: list[str] = []
+    size = 0
+    for position, item in reversed(last):
+        line = f"[{position}] {_told(item)}"
+        size += len(line.encode()) + 1
+        if size > limit:
+            break
+        lines.append(line)
+    return "\n".join(reversed(lines))
+
+
+def _items(session: Session, link: dict[str, Any]) -> Iterator[tuple[int, Item]]:
+    of = vendor(link["vendor"])
+    last = deque(kept(session, link["vendor"], link["id"]), maxlen=_RECORDS)
+    for number, item in of.items(of.parse(one.raw) for one in last):
+        if item.get("role") in ("user", "assistant", "tool"):
+            yield last[number].position, item
+
+
+def _told(item: Item) -> str:
+    calls = " ".join(
+        f"(calls {call.get('name')}: {_brief(call.get('arguments'))})" for call in item.get("tool_calls") or []
+    )
+    said = _brief(item.get("content"))
+    return visible(f"{item['role']}: {' '.join(part for part in (said, calls) if part)}")
+
+
+def _brief(value: Any) -> str:
+    return clip(" ".join(text_of(value).split()), ITEM_CHARACTERS)
+
+
+def handover(session: Session, link: dict[str, Any] | None, task: str) -> str:
+    """The first prompt of the one who goes on: note and extract as data, then what to do."""
+    before = f"{vendor(link['vendor']).title} as {link['agent']}" if link else "another agent"
+    parts = [
+        f"You take over work that {before} did in the session {session.name}.",
+        fence(session.note(), limit=NOTE_BYTES),
+    ]
+    told = extract(session, link) if link else ""
+    if told:
+        about = f"The end of that conversation; [n] is its position in the record (`onrecord log {session.name}`)."
+        parts.append(fence(told, about=f"{about} {ABOUT}"))
+    parts.append(task or "Go on with the work the note describes. Begin with its next action.")
+    return "\n\n".join(part.rstrip() for part in parts)

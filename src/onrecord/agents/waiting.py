@@ -1,0 +1,176 @@
+"""Waiting for a limit to end, and issuing the interrupted prompt again, exactly once.
+
+Everything is on record: why the run stopped, when the limit ends, which prompt it was. So the process that waits may
+die; whoever waits next knows the same. The prompt is put on record under an id made from the interruption before it is
+issued; if the process dies right then, the conversation itself tells whether the prompt had reached it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord import machine
+from onrecord.agents.mirroring import kept, links_of, mirror_all
+from onrecord.agents.wrapping import Ask
+from onrecord.errors import IllegalTransition
+from onrecord.log.codec import open_records
+from onrecord.log.head import LIVE, PAUSED
+from onrecord.vendors.port import OVERLOAD, RATE_LIMIT, USAGE_WINDOW
+from onrecord.views.render import iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from onrecord.log.events import Event
+    from onrecord.session.handle import Session
+
+UNTOLD_WAITS = {RATE_LIMIT: 60.0, OVERLOAD: 60.0, USAGE_WINDOW: 1800.0}
+"""How long to wait, in seconds, where nobody told when the limit ends; doubled with each stop in a row."""
+LONGEST_WAIT = 3600.0
+"""Where nobody told, no longer than this."""
+PASSED_WAIT = 5.0
+"""How long to wait, in seconds, when the told moment has passed and the limit is still there; doubled each time."""
+AFTER_RESET = 1.0
+"""How long after the told moment work goes on, in seconds: clocks differ."""
+LOOK_SECONDS = 2.0
+"""How often the one who waits looks whether somebody else went on."""
+REISSUE_PREFIX = "reissue/"
+GO_ON = "Go on where you were interrupted."
+"""What a conversation is told that has the interrupted prompt already."""
+
+
+class Stop(NamedTuple):
+    """An agent's last interruption, and what it left undone."""
+
+    event: Event
+    until: float | None
+    """When the limit ends (seconds since 1970); None: it is no limit that ends by itself."""
+    prompt: str
+    """What it was doing, if that was a prompt of ours."""
+    settled: bool
+    """The agent went on since and ended in order."""
+
+
+def last_stop(session: Session, agent: str) -> Stop | None:
+    """The last interruption of an agent, if it has one."""
+    stops = _events_of(session, agent, "interruption.recorded")
+    event = next((one for one in stops if one.data and one.data.get("vendor")), None)
+    if event is None:
+        return None
+    return Stop(event, _until(session, agent, event), _prompt(session, event), _went_on(session, agent, event))
+
+
+def _went_on(session: Session, agent: str, stop: Event) -> bool:
+    """Whether a process of the agent ran since, and was seen to its end without another stop."""
+    ran = next((one for one in _events_of(session, agent, "agent.located") if (one.data or {}).get("process")), None)
+    left = next(_events_of(session, agent, "agent.left"), None)
+    return ran is not None and left is not None and stop.position < ran.position < left.position
+
+
+def _events_of(session: Session, agent: str, kind: str) -> Iterator[Event]:
+    """An agent's events of one kind, the newest first."""
+    upto = None
+    while page := session.store.read(session.id, upto=upto, kinds=(kind,), limit=50, backwards=True):
+        yield from (event for event in open_records(page) if event.by == agent)
+        upto = page[-1].position - 1
+
+
+def _until(session: Session, agent: str, event: Event) -> float | None:
+    told, at = _told(event), event.at / 1e6
+    if told is not None and told > at:
+        return told + AFTER_RESET
+    first = UNTOLD_WAITS.get(event.data.get("cause", ""), None if told is None else PASSED_WAIT)
+    if first is None:
+        return None
+    in_a_row = 0
+    for one in _events_of(session, agent, "interruption.recorded"):
+        if not one.data or one.data.get("cause") != event.data["cause"] or (_told(one) or 0) > one.at / 1e6:
+            break
+        in_a_row += 1
+    if told is not None:  # it had passed when it was told: go on at once, but not over and over
+        return float(at + (min(LONGEST_WAIT, PASSED_WAIT * 2 ** (in_a_row - 2)) if in_a_row > 1 else 0))
+    return float(at + min(LONGEST_WAIT, first * 2 ** (in_a_row - 1)))
+
+
+def _told(event: Event) -> float | None:
+    moment = (event.data or {}).get("resets_at")
+    return float(moment) if isinstance(moment, int | float) else None
+
+
+def _prompt(session: Session, event: Event) -> str:
+    position = event.data.get("prompt")
+    if not isinstance(position, int) or not 0 < position <= session.head.position:
+        return ""
+    data = session.event(position).data
+    return str((data or {}).get("prompt") or "")
+
+
+def _id(event: Event) -> str:
+    return f"{REISSUE_PREFIX}{event.position}"
+
+
+def park(session: Session, stop: Stop) -> bool:
+    """Pause the session until the limit ends, unless other agents work on; False: they do."""
+    session.refresh()
+    working = [one for one in session.store.leases(session.id) if not machine.is_gone(one.holder)]
+    if session.status == PAUSED or any(one.lane != session.agent for one in working):
+        return session.status == PAUSED
+    until = f" until {iso(int(stop.until * 1e6))}" if stop.until else ""
+    session.pause(f"{stop.event.data.get('cause', 'unknown')}{until}")
+    return True
+
+
+def wait(session: Session, stop: Stop, *, sleep: Callable[[float], None] = time.sleep) -> bool:
+    """Sleep until the limit ends; False when the session went on or ended meanwhile without us."""
+    parked = session.refresh().status == PAUSED
+    while stop.until is not None and (left := stop.until - session.clock()) > 0:
+        sleep(min(left, LOOK_SECONDS))
+        status = session.refresh().status
+        if status not in LIVE or (parked and status != PAUSED):
+            return False
+    return True
+
+
+def unpark(session: Session) -> None:
+    """Go on, unless somebody was quicker."""
+    if session.refresh().status == PAUSED:
+        try:
+            session.resume("the limit has ended")
+        except IllegalTransition:
+            session.refresh()
+
+
+def again(session: Session, stop: Stop, ask: Ask, env: Mapping[str, str]) -> Ask:
+    """What the agent is asked after the wait: the interrupted prompt, once; if it has it already, only to go on."""
+    prompt = ask.prompt or stop.prompt
+    if not prompt or ask.prompt:
+        return ask
+    reissue = session.recall(_id(stop.event))
+    if reissue is None or not _reached(session, reissue, prompt, env):
+        return ask._replace(prompt=prompt, id=_id(stop.event), headless=True)
+    return ask._replace(prompt=GO_ON, headless=True)
+
+
+def _reached(session: Session, reissue: Event, prompt: str, env: Mapping[str, str]) -> bool:
+    """Whether a prompt is in what the agent's conversations gained since it was put on record."""
+    mirror_all(session, env, agent=session.agent)
+    forms = [json.dumps(prompt, ensure_ascii=plain)[1:-1] for plain in (True, False)]
+    return any(
+        one.position > reissue.position and any(form in one.raw for form in forms)
+        for link in links_of(session, session.agent)
+        for one in kept(session, link["vendor"], link["id"])
+    )
+
+
+def waitable(stop: Stop | None) -> bool:
+    """Whether waiting leads anywhere: the stop is a limit that ends by itself."""
+    return stop is not None and not stop.settled and stop.until is not None
+
+
+def about(stop: Stop) -> dict[str, Any]:
+    """An interruption as data."""
+    return {name: stop.event.data.get(name) for name in ("cause", "message", "agent", "vendor", "vendor_id")} | {
+        "position": stop.event.position, "until": stop.until, "prompt": bool(stop.prompt),
+    }  # fmt: skip

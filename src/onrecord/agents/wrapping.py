@@ -1,0 +1,310 @@
+"""One run of an agent's program, wrapped: on record before it starts, watched while it runs, judged when it ends.
+
+The run's lane is held meanwhile, its conversation is linked as soon as its id is known (chosen before the start, else
+told by the stream, a lock file or the agent's hook, never by age), and what it writes is mirrored.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord import machine
+from onrecord.agents import processes
+from onrecord.agents.mirroring import mirror, place_of, standing
+from onrecord.agents.running import run_headless, run_on_terminal
+from onrecord.errors import LeaseLost, OnrecordError
+from onrecord.log.names import make_ulid
+from onrecord.vendors.hooks import CLEARED, STARTUP
+from onrecord.vendors.port import CRASH, FINISHED, KILLED, UNKNOWN, USER, Interruption
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from onrecord.agents.running import Ran
+    from onrecord.log.events import Event
+    from onrecord.session.handle import Session
+    from onrecord.vendors.port import Launch, Mark, Place, Vendor
+
+SESSION_VARIABLE, AGENT_VARIABLE = "ONRECORD_SESSION", "ONRECORD_AGENT"
+LOOK_SECONDS = 1.0
+"""How often a run's lock files, and what its hooks recorded, are looked at."""
+EAGER_SECONDS = 20.0
+"""For so long they are looked at all the time, until the conversation is known: a run may be short."""
+MIRROR_SECONDS = 5.0
+"""How often a running agent's transcript is mirrored."""
+MIRROR_AT_MOST = 1.0
+"""How long one such look may take: the agent's output waits meanwhile."""
+RENEW_SECONDS = 60.0
+PROMPT_PREFIX = "prompt/"
+VIA = "wrapper"
+"""Who says where a conversation is: this process, and not a hook of the agent."""
+_SIGINT = 2
+_GLIMPSE = 65_536
+
+
+class Wrapped(NamedTuple):
+    """What a run needs besides its launch."""
+
+    session: Session
+    of: Vendor
+    env: Mapping[str, str]
+    """The environment it will run in, a whole one."""
+    survey: Callable[[str], dict[str, Any]]
+    """Worktree, branch and revision of a directory."""
+    show: bool = True
+    """Whether a headless agent's output is passed on."""
+
+
+class Ask(NamedTuple):
+    """What an agent is to do."""
+
+    prompt: str = ""
+    headless: bool = False
+    extra: Sequence[str] = ()
+    """The user's own arguments for the vendor's program."""
+    id: str | None = None
+    """The event id of the prompt, where it must not be issued twice."""
+    anew: str = ""
+    """What a new conversation is asked instead, where the one to be resumed is not restored."""
+
+
+class Outcome(NamedTuple):
+    """How a run ended."""
+
+    status: int
+    why: Interruption
+    vendor_id: str | None
+    """The conversation it had at the end, if that became known."""
+    came_up: str | None
+    """The first conversation that was seen; at a resume it must be the expected one."""
+    grew: bool
+    """The expected conversation has more in the same file than before."""
+    rewritten: bool
+    """The vendor replaced what was there before."""
+    interruption: Event | None
+    orphans: list[int]
+    """What was left of a killed agent, and was ended."""
+    problems: list[str]
+    """What could not be recorded while it ran."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it did what it was asked; a run that merely stopped did not."""
+        return self.why.cause == FINISHED
+
+
+def token() -> str:
+    """A name for one start of one agent."""
+    return machine.entropy(16).hex()
+
+
+def environment(base: Mapping[str, str], session: Session, spawn: str) -> dict[str, str]:
+    """What an agent's hooks and commands know it by; nobody has to guess whose they are."""
+    return {
+        **base, SESSION_VARIABLE: session.id, AGENT_VARIABLE: session.agent, processes.SPAWN_VARIABLE: spawn,
+    }  # fmt: skip
+
+
+def record_prompt(session: Session, ask: Ask, **about: Any) -> int | None:
+    """Put on record what an agent is about to be asked, before it is; where it stands, if there is a prompt."""
+    if not ask.prompt:
+        return None
+    id_ = ask.id or PROMPT_PREFIX + make_ulid(int(session.clock() * 1e3), machine.entropy(10))
+    return session.record("payload.kept", {"prompt": ask.prompt, "agent": session.agent, **about}, id=id_).position
+
+
+def wrap(
+    run: Wrapped, launch: Launch, *, vendor_id: str | None, resumed: bool = False, headless: bool = False,
+    prompted: int | None = None,
+) -> Outcome:  # fmt: skip
+    """Run it to its end. The session must be joined; `prompted` is where its prompt stands in the log.
+
+    With `resumed` it must come up with exactly the conversation `vendor_id`; else it is ended at once.
+    """
+    watch = _Looking(run, launch, vendor_id, resumed=resumed)
+    whole = {**run.env, **launch.env}
+    ran = run_headless(launch, whole, watch, show=run.show) if headless else run_on_terminal(launch, whole, watch)
+    watch.finish()
+    why = _judge(run.of, ran, watch)
+    orphans = processes.end_spawned(run.env[processes.SPAWN_VARIABLE]) if why.cause not in (FINISHED, UNKNOWN) else []
+    event = None if why.cause == FINISHED else watch.recording(lambda: _interrupt(run, watch, why, ran, prompted))
+    return Outcome(
+        ran.status, why, watch.current, watch.came_up, watch.grew(), watch.rewritten, event, orphans, watch.problems
+    )
+
+
+def _judge(of: Vendor, ran: Ran, watch: _Looking) -> Interruption:
+    """Why it stopped. What we did to it ourselves needs no guessing."""
+    if watch.wrong:
+        return Interruption(CRASH, f"another conversation came up: {watch.came_up}")
+    if ran.stopped_by:
+        return Interruption(USER if ran.stopped_by == _SIGINT else KILLED, f"stopped by signal {ran.stopped_by}")
+    why = of.classify(ran.lines, ran.status)
+    if why.cause == FINISHED and ran.status:
+        return why._replace(cause=KILLED if ran.status < 0 else CRASH)  # it stopped; that is not the same as finishing
+    return why
+
+
+def _interrupt(run: Wrapped, watch: _Looking, why: Interruption, ran: Ran, prompted: int | None) -> Event:
+    resets_at = why.resets_at
+    if resets_at is None and why.retry_after is not None:
+        resets_at = run.session.clock() + why.retry_after
+    return run.session.interrupted(
+        why.cause, why.message, resets_at=resets_at, vendor=run.of.name, vendor_id=watch.current, status=ran.status,
+        prompt=prompted,
+    )  # fmt: skip
+
+
+class _Looking:
+    """Looks on while an agent runs: which conversation it has, and what that one gains."""
+
+    def __init__(self, run: Wrapped, launch: Launch, vendor_id: str | None, *, resumed: bool) -> None:
+        self.run = run
+        self.launch = launch
+        self.expected = vendor_id if resumed else None
+        self.current = vendor_id
+        self._had = [vendor_id] if vendor_id else []
+        """The conversations of this run, in order: ids rotate, and what the one before gained last is kept too."""
+        self.came_up: str | None = None
+        self.wrong = False
+        self.rewritten = False
+        self._verified = False
+        self.problems: list[str] = []
+        self._pid = 0
+        self._began = self._looked = self._mirrored = self._renewed = time.monotonic()
+        self._since = run.session.views.position
+        self._place: Place | None = None
+        self._mark: Mark | None = None
+        if self.expected is not None:
+            self._note_beginning(self.expected)
+
+    def _note_beginning(self, vendor_id: str) -> None:
+        """What the conversation holds before the run; mirrored first, so that nothing of it can be lost."""
+        run = self.run
+        link = run.session.views.roster.link(run.of.name, vendor_id)
+        self._place = place_of(link, run.env) if link else None
+        if self._place is not None:
+            self.recording(lambda: mirror(run.session, run.of.name, vendor_id, run.env, place=self._place))
+            self._mark = standing(run.session, run.of.name, vendor_id).mark
+
+    # What the runner tells
+
+    def started(self, pid: int) -> None:
+        """Its process is there: on record with its conversation, so that nobody starts a second writer."""
+        self._pid = pid
+        if self.current:
+            self._locate(self.current, process=machine.identity_of(pid))
+
+    def line(self, text: str) -> None:
+        """An id in the stream."""
+        seen = self.run.of.stream_id(text)
+        if seen:
+            self._see(seen)
+
+    def tick(self) -> bool:
+        """Now and then: lock files, what the hooks recorded, the mirror, the lease."""
+        now = time.monotonic()
+        eager = self.came_up is None and now - self._began < EAGER_SECONDS
+        if eager or now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            self.recording(self._look)
+            self.recording(self._verify)
+        if now - self._mirrored >= MIRROR_SECONDS:
+            self.recording(lambda: self._mirror(MIRROR_AT_MOST))
+            self._mirrored = time.monotonic()
+        if now - self._renewed >= RENEW_SECONDS:
+            self._renewed = now
+            self.recording(self._renew)
+        return self.wrong
+
+    def _verify(self) -> None:
+        """A resumed conversation is said to be verified as soon as it is, not only when the run has ended."""
+        if not self._verified and self.expected is not None and self.came_up == self.expected and self.grew():
+            self._verified = True
+            self._locate(self.expected, verified=True)
+
+    def _look(self) -> None:
+        run = self.run
+        seen = run.of.locate(self._pid, {**run.env, **self.launch.env})
+        if seen:
+            self._see(seen)
+        self._hear_hooks()
+
+    def _hear_hooks(self) -> None:
+        """The conversations that hooks of this very run put on record."""
+        session = self.run.session
+        for event in session.events(after=self._since, kinds=("agent.located",)):
+            self._since = event.position
+            about = event.data or {}
+            if event.by == session.agent and about.get("via") == "hook" and about.get("vendor") == self.run.of.name:
+                self._see(str(about["vendor_id"]), linked=True)
+
+    def _see(self, seen: str, *, linked: bool = False) -> None:
+        if self.came_up is None:
+            self.came_up = seen
+            self.wrong = self.expected is not None and seen != self.expected
+            if self.wrong:
+                return
+        if seen != self.current and not linked:
+            about: dict[str, Any] = {"process": machine.identity_of(self._pid)} if self._pid else {}
+            about |= {"reason": CLEARED if self.current else STARTUP, "via": VIA, **self.run.survey(self.launch.cwd)}
+            self._locate(seen, cwd=self.launch.cwd, home=self._home(), **about)
+        self.current = seen
+        if seen not in self._had:
+            self._had.append(seen)
+
+    def _home(self) -> str:
+        return str(self.run.of.home({**self.run.env, **self.launch.env}))
+
+    # What goes on record
+
+    def recording(self, act: Callable[[], Any]) -> Any:
+        """What cannot be recorded never ends the agent; it is told when the agent has ended."""
+        try:
+            return act()
+        except (OnrecordError, OSError) as problem:
+            if str(problem) not in self.problems:
+                self.problems.append(str(problem))
+            return None
+
+    def _locate(self, vendor_id: str, **about: Any) -> None:
+        self.recording(lambda: self.run.session.locate(self.run.of.name, vendor_id, **about))
+
+    def _mirror(self, seconds: float | None) -> None:
+        for vendor_id in self._had:
+            done = mirror(self.run.session, self.run.of.name, vendor_id, self.run.env, seconds=seconds)
+            self.rewritten = self.rewritten or (done.rewritten and vendor_id == self.expected)
+
+    def _renew(self) -> None:
+        session = self.run.session
+        if session.lease is not None:
+            try:
+                session.lease = session.store.renew(session.lease)
+            except LeaseLost:
+                session.lease = None
+                raise
+
+    def finish(self) -> None:
+        """After its end: the rest of what it wrote, and how the worktree stands now."""
+        self.recording(self._hear_hooks)
+        self.recording(lambda: self._mirror(None))
+        if self.current:
+            about = self.recording(lambda: self._where(self.current or "")) or {}
+            self._locate(self.current, **about, **self.run.survey(self.launch.cwd))
+
+    def _where(self, vendor_id: str) -> dict[str, str]:
+        link = self.run.session.views.roster.link(self.run.of.name, vendor_id)
+        place = place_of(link, self.run.env) if link else None
+        return {"transcript": place.path} if place else {}
+
+    def grew(self) -> bool:
+        """Whether the expected conversation has more, in the same file, than when the run began."""
+        if self._place is None or self.rewritten or not Path(self._place.path).exists():
+            return False
+        try:
+            chunk = self.run.of.read(self._place, self._mark, limit=_GLIMPSE)
+        except OnrecordError:
+            return False
+        return bool(chunk.entries) and not chunk.rewritten

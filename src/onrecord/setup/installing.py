@@ -1,0 +1,222 @@
+"""Our part in a vendor's files: hooks, the plugin, the instructions. What to change is worked out first, then done.
+
+A plan holds every file as it is and as it would be; nothing is written before the whole plan is known. Files are
+replaced whole, through the file a link leads to, with the mode they had; a file that changed since is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord.errors import Conflict, InvalidInput, OnrecordError
+from onrecord.setup import jsontext
+from onrecord.vendors.port import USER_SCOPE, VENDORS, vendor
+from onrecord.views import instructions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from onrecord.vendors.port import HookFile, Vendor
+
+FILE_BYTES = 16 * 1024 * 1024
+"""A larger file is not one that people keep settings in."""
+PRIVATE_MODE = 0o600
+_PLUGIN = re.compile(r"// onrecord:plugin (\d+) ([0-9a-f]{8})\n(.*)", re.DOTALL)
+PLUGIN_VERSION = 1
+MANAGED = ("hooks", "plugin", "instructions")
+
+
+class Change(NamedTuple):
+    """One file: what is in it and what is to be. Equal ones need nothing done; None is no file."""
+
+    vendor: str
+    what: str
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    problem: str = ""
+    """Why this file is left as it is although it should be another."""
+    hint: str = ""
+    private: bool = False
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is something to do."""
+        return self.before != self.after and not self.problem
+
+
+class Place(NamedTuple):
+    """Where our part is to be: a scope, the project's root, and the environment that homes are told by."""
+
+    scope: str
+    root: Path
+    env: Mapping[str, str]
+
+
+def plan(of: Vendor, place: Place, command: Sequence[str], block: str, *, force: bool = False) -> list[Change]:
+    """What setting up would change."""
+    wanted = of.hook_settings(command)
+
+    def step(file: HookFile, text: str | None) -> str | None:
+        if file.what == "instructions":
+            if text is not None and instructions.is_changed(text) and not force:
+                raise Conflict("somebody changed the block of instructions", hint="--force writes it anew")
+            return instructions.installed(text, block)
+        if isinstance(wanted, str):
+            if text is not None and not _is_our_plugin(text) and not force:
+                raise Conflict("the plugin is not as onrecord wrote it", hint="--force writes it anew")
+            return _plugin(wanted)
+        return jsontext.created(wanted) if text is None else jsontext.merged(text, wanted, is_ours(of.name))
+
+    return [_change(of, file, place, step) for file in _files(of, place)]
+
+
+def plan_removal(of: Vendor, place: Place, command: Sequence[str], *, force: bool = False) -> list[Change]:
+    """What taking our part out would change. A block that another vendor set up here reads too stays."""
+    wanted = of.hook_settings(command)
+
+    def step(file: HookFile, text: str | None) -> str | None:
+        if text is None:
+            return None
+        if file.what == "instructions":
+            if not instructions.has_block(text) or shared_with(of, place, file.path):
+                return text
+            if instructions.is_changed(text) and not force:
+                raise Conflict("somebody changed the block of instructions", hint="--force takes it out all the same")
+            return instructions.removed(text)
+        if isinstance(wanted, str):
+            if not _is_our_plugin(text) and not force:
+                raise Conflict("the plugin is not as onrecord wrote it", hint="--force takes it out all the same")
+            return None
+        ours = is_ours(of.name)
+        if not jsontext.has_any(text, ours):
+            return text
+        return None if jsontext.is_created(text, wanted, ours) else jsontext.without(text, ours)
+
+    return [_change(of, file, place, step) for file in _files(of, place)]
+
+
+def shared_with(of: Vendor, place: Place, path: Path) -> list[str]:
+    """Other vendors that are set up here and read the same file of instructions."""
+    return [
+        name
+        for name in VENDORS
+        if name != of.name and any(file.path == path for file in vendor(name).files(place.scope, place.root, place.env))
+        and is_set_up(vendor(name), place)
+    ]  # fmt: skip
+
+
+def is_set_up(of: Vendor, place: Place) -> bool:
+    """Whether our hooks are in the vendor's files."""
+    return bool(installed_commands(of, place))
+
+
+def installed_commands(of: Vendor, place: Place) -> list[str]:
+    """The commands of ours that the vendor's files run."""
+    found: list[str] = []
+    for file in of.files(place.scope, place.root, place.env):
+        try:
+            text = _text(_content(file.path))
+            if text is None or file.what not in ("hooks", "plugin"):
+                continue
+            if file.what == "plugin":
+                found += [str(file.path)] if _PLUGIN.match(text) else []
+            else:
+                found += jsontext.commands(text, is_ours(of.name))
+        except (OnrecordError, OSError):
+            continue
+    return found
+
+
+def doubts(of: Vendor, place: Place) -> list[str]:
+    """What keeps hooks that are set up here from being called."""
+    if not is_set_up(of, place):
+        return []
+    hooks = [file.path for file in _files(of, place) if file.what in ("hooks", "plugin")]
+    return [line for path in hooks for line in of.setup_warnings(path, place.env)]
+
+
+def is_ours(name: str) -> Callable[[Any], bool]:
+    """Tells a command of ours for this vendor from any other text."""
+    pattern = re.compile(rf"(?:^|[\s/'\"])onrecord['\"]?\s+hook\s+{re.escape(name)}(?:\s|$)")
+    return lambda text: isinstance(text, str) and pattern.search(text) is not None
+
+
+def shown(of: Vendor, command: Sequence[str]) -> str:
+    """Our hooks in the vendor's form, for a person to add by hand."""
+    wanted = of.hook_settings(command)
+    return _plugin(wanted) if isinstance(wanted, str) else jsontext.created(wanted)
+
+
+def apply(change: Change) -> None:
+    """Do one change. `Conflict` if the file is not what it was when the plan was made."""
+    target = Path(os.path.realpath(change.path))
+    if _content(target) != change.before:
+        raise Conflict(f"{change.path} changed in this moment; it was not touched", hint="run the command again")
+    if change.after is None:
+        target.unlink(missing_ok=True)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if change.private else 0o777)
+    part = target.with_name(f".{target.name}.onrecord-{os.getpid()}")
+    mode = target.stat().st_mode & 0o7777 if change.before is not None else None
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE if change.private else 0o666)
+    try:
+        with os.fdopen(file, "wb") as stream:
+            if mode is not None:
+                os.fchmod(stream.fileno(), mode)
+            stream.write(change.after)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _files(of: Vendor, place: Place) -> list[HookFile]:
+    return [file for file in of.files(place.scope, place.root, place.env) if file.what in MANAGED]
+
+
+def _change(of: Vendor, file: HookFile, place: Place, step: Callable[[HookFile, str | None], str | None]) -> Change:
+    private = place.scope == USER_SCOPE
+    before: bytes | None = None
+    try:
+        before = _content(file.path)
+        text = _text(before)
+        after = step(file, text)
+    except OnrecordError as problem:
+        return Change(of.name, file.what, file.path, before, before, problem.message, problem.hint, private)
+    except OSError as problem:
+        said = f"cannot be read: {problem.strerror}"
+        return Change(of.name, file.what, file.path, before, before, said, "", private)
+    return Change(of.name, file.what, file.path, before, None if after is None else after.encode(), private=private)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        if path.stat().st_size > FILE_BYTES:
+            raise InvalidInput(f"{path} has more than {FILE_BYTES:,} bytes; it is left alone")
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _text(content: bytes | None) -> str | None:
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(
+            "the file is not UTF-8, and is not rewritten", hint="add by hand what --print shows"
+        ) from None
+
+
+def _plugin(text: str) -> str:
+    return f"// onrecord:plugin {PLUGIN_VERSION} {sha256(text.encode()).hexdigest()[:8]}\n{text}"
+
+
+def _is_our_plugin(text: str) -> bool:
+    found = _PLUGIN.fullmatch(text)
+    return found is not None and sha256(found[3].encode()).hexdigest()[:8] == found[2]

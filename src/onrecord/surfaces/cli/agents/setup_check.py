@@ -1,0 +1,117 @@
+"""`onrecord setup --check`: the installed command is run for real, on a record of its own where it must say no."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord.connect import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, connect
+from onrecord.errors import OnrecordError
+from onrecord.setup import installing
+from onrecord.surfaces.cli.agents.setup import hook_command
+from onrecord.surfaces.cli.shared.exits import FAILED, OK
+from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.hook.process import DEADLINE_SECONDS
+from onrecord.surfaces.hook.whose import AGENT_VARIABLE, SESSION_VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onrecord.setup.installing import Place
+    from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.vendors.port import Vendor
+
+ATTEMPT = "onrecord-setup-check"
+
+
+class Answer(NamedTuple):
+    """What became of a hook that was run."""
+
+    works: bool
+    said: str
+
+
+def check(call: Call, chosen: Sequence[Vendor], place: Place) -> int:
+    """For each agent: are the hooks there, do they answer, are they trusted, are the instructions current?"""
+    told = [_look(of, place) for of in chosen]
+    if call.output.json:
+        call.output.envelope(
+            "setup_check", {"scope": place.scope, "ok": all(one["ok"] for one in told), "agents": told}
+        )
+    else:
+        for one in told:
+            style = "good" if one["ok"] else "bad"
+            call.output.table(
+                ("", "", "*"),
+                [[one["vendor"], Cell("✓" if one["ok"] else "✗", style), line] for line in one["lines"]],
+            )
+    return OK if all(one["ok"] for one in told) else FAILED
+
+
+def _look(of: Vendor, place: Place) -> dict[str, Any]:
+    commands = installing.installed_commands(of, place)
+    lines, ok = [], bool(commands)
+    if not commands:
+        lines.append(f"no hooks of onrecord are set up ({place.scope}); onrecord setup {of.name} --{place.scope}")
+    else:
+        answer = run_hook(of, commands)
+        ok = answer.works
+        lines.append(f"{len(commands)} hook{'s' if len(commands) > 1 else ''}; {answer.said}")
+    for change in installing.plan(of, place, hook_command(), _block()):
+        if commands and change.problem:
+            lines.append(f"{change.path}: {change.problem}")
+        elif commands and change.is_needed:
+            lines.append(f"{change.path} is not as setup would write it now; onrecord setup {of.name} renews it")
+    doubts = installing.doubts(of, place)
+    return {"vendor": of.name, "ok": ok and not doubts, "hooks": len(commands), "lines": [*lines, *doubts]}
+
+
+def _block() -> str:
+    from onrecord.connect import instructions
+
+    return instructions()
+
+
+def run_hook(of: Vendor, commands: Sequence[str]) -> Answer:
+    """Run the hook before a tool: refused while an attempt is unresolved, allowed after it was settled."""
+    event, payload = of.sample_hook("0" * 8 + "-0000-4000-8000-" + "0" * 12)
+    command = next((one for one in commands if one.endswith(f" {event}")), None)
+    words = shlex.split(command) if command else [*hook_command(), "hook", of.name, event]
+    with tempfile.TemporaryDirectory(prefix="onrecord-check-") as folder:
+        url = str(Path(folder) / "data" / "store.db")
+        call = of.parse_hook(payload | {"hook_event_name": event, "cwd": folder}, {})
+        with connect(url, project="check") as records:
+            session = records.create("check", agent="check")
+            session.locate(of.name, call.vendor_id)
+            session.start_attempt(ATTEMPT)
+            refused = _run(words, payload | {"cwd": folder}, url)
+            session.settle_attempt(None, "succeeded")
+            allowed = _run(words, payload | {"cwd": folder}, url)
+    for answer in (refused, allowed):
+        if isinstance(answer, str):
+            return Answer(works=False, said=answer)
+    if ATTEMPT not in refused[1]:
+        return Answer(
+            works=False, said=f"the hook does not refuse what it should (exit {refused[0]}: {refused[1]!r:.200})"
+        )
+    if ATTEMPT in allowed[1] or allowed[0] != 0:
+        return Answer(works=False, said=f"the hook refuses what it should allow (exit {allowed[0]})")
+    return Answer(works=True, said="the hook answers: refuses an edit while an attempt is unresolved, allows it after")
+
+
+def _run(words: Sequence[str], payload: dict[str, Any], url: str) -> tuple[int, str] | str:
+    ours = (SESSION_VARIABLE, AGENT_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE)
+    env = {name: value for name, value in os.environ.items() if name not in ours}
+    try:
+        done = subprocess.run(
+            words, input=json.dumps(payload).encode(), capture_output=True, check=False,
+            timeout=DEADLINE_SECONDS * 3, env=env | {STORE_VARIABLE: url, CONFIG_VARIABLE: os.devnull},
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError, OnrecordError) as problem:
+        return f"{words[0]} cannot be run: {problem}"
+    return done.returncode, (done.stdout + done.stderr).decode(errors="replace")

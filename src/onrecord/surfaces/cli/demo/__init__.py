@@ -1,0 +1,1 @@
+"""The demonstration: a worker is killed, its session is not."""

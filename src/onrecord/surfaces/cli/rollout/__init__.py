@@ -1,0 +1,1 @@
+"""Verbs for rollouts: the proxy, and samples for a trainer."""

@@ -1,0 +1,96 @@
+"""`onrecord rollout serve`: the recording proxy, started from the command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import InvalidInput
+from onrecord.surfaces.cli.shared.exits import OK
+from onrecord.surfaces.cli.shared.place import need, option
+
+if TYPE_CHECKING:
+    from onrecord.rollout.server.settings import Settings
+    from onrecord.rollout.trajectory import Policy
+    from onrecord.surfaces.cli.shared.call import Call
+
+TOKEN_VARIABLE = "ONRECORD_ROLLOUT_TOKEN"
+EXAMPLE = "onrecord rollout serve --upstream http://127.0.0.1:30000 --tokenizer models/policy"
+
+
+def serve(call: Call, words: list[str]) -> int:
+    """Serve until told to stop."""
+    need(call, words)
+    upstream, place = (option(call, name, EXAMPLE) for name in ("upstream", "tokenizer"))
+    try:
+        from onrecord.rollout.server.app import Proxy
+        from onrecord.rollout.server.loading import load_tokenizer
+        from onrecord.rollout.server.serving import listen
+        from onrecord.rollout.server.serving import serve as run
+    except ImportError as missing:
+        raise InvalidInput(
+            f"the recording proxy needs a package that is not installed: {missing.name}",
+            hint='pip install "onrecord[rollout]"',
+        ) from None
+    settings, policy = _settings(call, upstream).checked(), _policy(call).checked()
+    tokenizer = load_tokenizer(place)
+
+    def announce(url: str) -> None:
+        if call.output.json:
+            call.output.envelope("rollout_proxy", {"url": url, "upstream": upstream, "pid": os.getpid()})
+        else:
+            sys.stdout.write(
+                f"recording proxy on {url}, {settings.dialect} engine at {upstream}, aborts: {settings.abort_policy}\n"
+                f"  new session: curl -X POST {url}/sessions      Ctrl-C stops it\n"
+            )
+        sys.stdout.flush()
+
+    with listen(settings.host, settings.port) as listener:  # before a store is made that nobody would serve
+        run(Proxy(call.records(), tokenizer, settings, policy), listener, announce)
+    call.output.note("stopped; every session goes on where it is")
+    return OK
+
+
+def _settings(call: Call, upstream: str) -> Settings:
+    from onrecord.rollout.server.settings import Settings
+
+    chosen: dict[str, Any] = {
+        "dialect": call.get("dialect"),
+        "abort_policy": call.get("abort-policy"),
+        "retries": call.number("retries"),
+        "host": call.get("host"),
+        "port": call.number("port"),
+        "token": _token(call),
+        "turns_limit": call.number("turns-limit"),
+        "upstream_seconds": call.amount("timeout"),
+        "lease_seconds": call.amount("lease-seconds"),
+    }
+    given = {name: value for name, value in chosen.items() if value is not None}
+    return Settings(upstream, hosts=tuple(call.many("allow-host")), **given)
+
+
+def _policy(call: Call) -> Policy:
+    from onrecord.rollout.trajectory import Policy
+
+    chosen: dict[str, Any] = {
+        "matcher": call.get("matcher"),
+        "max_rollback": call.number("max-rollback"),
+        "max_trim_tokens": call.number("max-trim-tokens"),
+    }
+    return Policy(**{name: value for name, value in chosen.items() if value is not None})
+
+
+def _token(call: Call) -> str | None:
+    """The token clients must show. It never stands on the command line, where every process could read it."""
+    place = call.get("token-file")
+    if place is None:
+        return os.environ.get(TOKEN_VARIABLE) or None
+    try:
+        token = Path(place).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InvalidInput(f"the token cannot be read: {problem}") from None
+    if not token:
+        raise InvalidInput(f"{place} holds no token", hint="write one line into it that only its clients know")
+    return token

@@ -1,0 +1,103 @@
+"""Rollouts on the command line: the proxy that records them, and samples out, for a trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import AssemblyFailed, PayloadErased
+from onrecord.rollout.recording import POLICY_AGENT, lane_samples, read_lane
+from onrecord.rollout.writing import pieces, writer
+from onrecord.session.handle import Session
+from onrecord.surfaces.cli.shared.exits import OK, PARTIAL, UsageError
+from onrecord.surfaces.cli.shared.files import refuse_existing, write_file
+from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.place import act
+from onrecord.surfaces.cli.upkeep.prove import Progress, all_heads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onrecord.log.head import Head
+    from onrecord.rollout.samples import Sample
+    from onrecord.surfaces.cli.shared.call import Call
+
+
+def rollout(call: Call) -> int:
+    """Do what the first word says."""
+    return act(call, {"export": _export, "serve": _serve})
+
+
+def _serve(call: Call, words: list[str]) -> int:
+    from onrecord.surfaces.cli.rollout.serve import serve
+
+    return serve(call, words)
+
+
+def _export(call: Call, names: list[str]) -> int:
+    target = call.get("to")
+    if not target:
+        raise UsageError("--to FILE is missing: where the samples go", hint=call.verb.example)
+    path = Path(target).expanduser()
+    writer(path.suffix)
+    refuse_existing(path, force="force" in call)
+    if bool(names) == ("all" in call):
+        raise UsageError("name sessions, or say --all", hint=call.verb.example)
+    records = call.records(make=False)
+    heads = all_heads(records) if "all" in call else map(records.find, names)
+    # A session that is named twice, or by its name and its id, is one session: a trainer must not see it twice.
+    told = _Told(call, list({head.session: head for head in heads}.values()))
+    write_file(target, pieces(told.samples(), path.suffix), force="force" in call)
+    return told.report(path)
+
+
+class _Told:
+    """Reads one session after the other and keeps count of what came of each."""
+
+    def __init__(self, call: Call, heads: list[Head]) -> None:
+        self._call = call
+        self._heads = heads
+        self._agent = call.agent(POLICY_AGENT)
+        self._options: dict[str, Any] = {"merge": "turns" not in call, "max_seq_len": call.number("max-seq-len")}
+        self.tokens = self.count = 0
+        self.statuses: dict[str, int] = {}
+        self.without: dict[str, str] = {}
+        """Sessions no sample was made of, and why."""
+
+    def samples(self) -> Iterator[Sample]:
+        """The samples of all sessions."""
+        records, progress = self._call.records(), Progress(self._call, "sessions exported")
+        for done, head in enumerate(self._heads, 1):
+            session = Session(records.store, head.session, agent=self._agent, clock=records.clock)
+            try:
+                for sample in lane_samples(session, read_lane(session, self._agent), **self._options):
+                    self._count(sample)
+                    yield sample
+            except (AssemblyFailed, PayloadErased) as problem:
+                self.without[head.name] = str(problem)
+            progress(done, len(self._heads))
+        progress.finish()
+
+    def _count(self, sample: Sample) -> None:
+        self.count += 1
+        self.tokens += len(sample.tokens)
+        self.statuses[sample.status] = self.statuses.get(sample.status, 0) + 1
+
+    def report(self, path: Path) -> int:
+        """What was written, and what was not."""
+        data = {
+            "file": str(path), "bytes": path.stat().st_size, "sessions": len(self._heads), "samples": self.count,
+            "tokens": self.tokens, "statuses": self.statuses, "without": self.without,
+        }  # fmt: skip
+        sessions = len(self._heads) - len(self.without)
+        sentence = f"{self.count} samples, {self.tokens:,} tokens of {sessions} sessions, written to {path}"
+        self._call.output.done("rollout_export", data, sentence)
+        if not self._call.output.json and not self._call.output.quiet:
+            self._call.output.table(
+                ("status", ">samples"), [[Cell(s, "strong"), str(n)] for s, n in self.statuses.items()]
+            )
+        if "all" in self._call:
+            return OK  # among all sessions of a store many are no rollouts
+        for name, why in self.without.items():
+            self._call.output.note(f"{name}: {why}")
+        return PARTIAL if self.without else OK

@@ -1,0 +1,152 @@
+"""Moving sessions: one file out, one file in. A bundle is verified before anything of it is written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import DamagedBundle, SessionNotFound
+from onrecord.session.bundle import lines_of, take_in
+from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.shared.files import refuse_existing, write_file
+from onrecord.surfaces.cli.shared.output import dump
+from onrecord.surfaces.cli.shared.shapes import event_data, item_line, session_data
+from onrecord.views.dialects import to_messages
+from onrecord.views.render import iso, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from onrecord.session.handle import Session
+    from onrecord.session.records import Records
+    from onrecord.surfaces.cli.shared.call import Call
+
+BUNDLE_LEVEL = 9
+"""How hard a bundle is compressed: it is written once and moved."""
+LINE_LIMIT = 128 * 1024 * 1024
+"""The longest line of a bundle, in bytes: an event's payload and what surrounds it."""
+_CHUNK = 1 << 20
+
+
+def export_session(call: Call) -> int:
+    """Write a session as a bundle, as events, as messages or to be read."""
+    form, out = call.get("format") or "bundle", call.get("out")
+    if call.get("dialect") and form != "messages":
+        raise UsageError("--dialect goes with --format messages")
+    if out:
+        refuse_existing(Path(out).expanduser(), force="force" in call)
+    session = call.session()
+    if out:
+        path = write_file(out, _chunks(session, form, call.get("dialect")), force="force" in call)
+        head = session.store.head(session.id)
+        data = {"file": str(path), "format": form, "bytes": path.stat().st_size, "session": session_data(head)}
+        return call.output.done("export", data, f"{head.name}, {head.position} events, written to {path} ({form})")
+    if call.output.json and form != "bundle":
+        content = b"".join(_chunks(session, form, call.get("dialect"))).decode()
+        call.output.envelope("export", {"format": form, "content": content, "session": session_data(session.head)})
+        return 0
+    if call.output.json or (form == "bundle" and sys.stdout.isatty()):
+        raise UsageError("a bundle is compressed data, not text", hint="--out FILE says where to put it")
+    sys.stdout.flush()
+    for chunk in _chunks(session, form, call.get("dialect")):
+        sys.stdout.buffer.write(chunk)
+    sys.stdout.buffer.flush()
+    return 0
+
+
+def _chunks(session: Session, form: str, dialect: str | None) -> Iterable[bytes]:
+    if form == "bundle":
+        return _compressed(lines_of(session))
+    if form == "jsonl":
+        return ((dump(event_data(event)) + "\n").encode() for event in session.events())
+    if form == "messages":
+        return _messages(session, dialect or "neutral")
+    return _markdown(session)
+
+
+def _compressed(lines: Iterable[str]) -> Iterator[bytes]:
+    import zstandard
+
+    compressor = zstandard.ZstdCompressor(level=BUNDLE_LEVEL, write_checksum=True).compressobj()
+    for line in lines:
+        yield compressor.compress(line.encode())
+    yield compressor.flush()
+
+
+def _messages(session: Session, dialect: str) -> Iterator[bytes]:
+    """A JSON list, one message per line; always well formed."""
+    start = b"[\n"
+    for message in to_messages(session.transcript().items, dialect):
+        yield start + dump(message).encode()
+        start = b",\n"
+    yield b"\n]\n" if start == b",\n" else b"[]\n"
+
+
+def _markdown(session: Session) -> Iterator[bytes]:
+    """The note and the transcript, for people. Nothing reads it back."""
+    head = session.head
+    yield visible(session.note(), lines=True).encode()
+    yield f"\n## Transcript\n\n*generated from position {head.position} of session {head.session}*\n".encode()
+    transcript = session.transcript()
+    for turn in (*transcript.committed, *transcript.provisional):
+        state = "" if turn.status == "committed" else f" ({turn.status}, provisional)"
+        yield f"\n### Turn of {turn.agent}, position {turn.ended or turn.begun}{state}\n\n".encode()
+        for item in turn.items:
+            yield f"- {visible(item_line(item))}\n".encode()
+        if turn.erased:
+            yield b"- (some of it was erased)\n"
+    yield f"\nLast activity {iso(head.at)}.\n".encode()
+
+
+def import_session(call: Call) -> int:
+    """Take in a bundle, or a vendor's conversations."""
+    from onrecord.vendors.port import VENDORS
+
+    if call.positional["FILE"] in VENDORS:
+        from onrecord.surfaces.cli.agents.importing import import_vendor
+
+        return import_vendor(call)
+    if "WHAT" in call.positional or any(name in call for name in ("all", "session", "agent")):
+        raise UsageError(f"{call.positional['FILE']!r} is no vendor", hint=f"a bundle, or {', '.join(VENDORS)}")
+    path = Path(call.positional["FILE"]).expanduser()
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
+    records = call.records()
+    known = _position(records, path)
+    session = take_in(records, _lines(path), name=call.get("as"), update="update" in call)
+    head = session.views.head
+    state = "imported" if known is None else "updated" if head.position > known else "already_imported"
+    data: dict[str, Any] = session_data(head) | {"state": state, "file": str(path)}
+    return call.output.done(
+        "session",
+        data,
+        f"{state.replace('_', ' ')}: {head.name} ({head.session}), verified to position {head.position}",
+    )
+
+
+def _position(records: Records, path: Path) -> int | None:
+    """Where the bundle's session stands here, if it is here; whether the bundle is any good is not judged yet."""
+    try:
+        return records.store.head(str(json.loads(next(_lines(path)))["session"])).position
+    except (SessionNotFound, DamagedBundle, StopIteration, ValueError, KeyError, TypeError):
+        return None
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a bundle; a file that is no bundle is said to be one as early as possible."""
+    import zstandard
+
+    rest = b""
+    try:
+        with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
+            while chunk := stream.read(_CHUNK):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from (f"{line.decode()}\n" for line in lines)
+                if len(rest) > LINE_LIMIT:
+                    raise DamagedBundle(f"{path} has a line over {LINE_LIMIT:,} bytes")
+        if rest:
+            yield rest.decode()
+    except (zstandard.ZstdError, UnicodeDecodeError) as problem:
+        raise DamagedBundle(f"{path} cannot be read as a bundle: {problem}") from None

@@ -1,0 +1,137 @@
+"""`onrecord log`: the events as they are, from the log itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from onrecord.errors import InvalidInput
+from onrecord.log.codec import open_records
+from onrecord.log.events import KINDS
+from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.shared.output import dump, plain
+from onrecord.surfaces.cli.shared.shapes import describe, event_data
+from onrecord.views.render import ago, iso, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onrecord.log.events import Event
+    from onrecord.session.handle import Session
+    from onrecord.surfaces.cli.shared.call import Call
+
+LIMIT = 100
+"""How many events are printed unless --limit says otherwise; --jsonl streams all of them."""
+_KIND_WIDTH = 22
+_AGENT_WIDTH = 8
+
+
+def log(call: Call) -> int:
+    """Print events, and with --follow those that come."""
+    session = call.session()
+    kinds = _kinds(call)
+    if "follow" in call and "after" in call and "limit" in call:
+        raise UsageError("--follow goes on from --after without leaving anything out", hint="leave --limit out")
+    limit = call.number("limit", 0 if "jsonl" in call or "follow" in call else LIMIT) or 0
+    end = call.number("upto")
+    stand = session.store.head(session.id).position
+    if call.output.json and not ("jsonl" in call or "follow" in call):
+        found = list(_chosen(call, session, kinds, limit, min(end or stand, stand)))
+        data = {"session": session.id, "name": session.name, "position": stand, "left_out": _left_out(call, found)}
+        call.output.envelope("log", data | {"events": [event_data(event) for event in found]})
+        return 0
+    last = None
+    for event in _chosen(call, session, kinds, limit, min(end or stand, stand)):
+        if last is None and "after" not in call and limit and event.position > 1 and not kinds:
+            call.output.note(f"{event.position - 1:,} earlier events are left out; --limit 0 shows all")
+        _print(call, event)
+        last = event
+    if "follow" in call:
+        _follow(call, session, kinds, max(stand, call.number("after") or 0), end)
+    return 0
+
+
+def _kinds(call: Call) -> list[str] | None:
+    """The kinds asked for; one that ends in a dot stands for its family."""
+    wanted: list[str] = []
+    for kind in call.many("kind"):
+        family = [name for name in KINDS if name.startswith(kind)] if kind.endswith(".") else [kind]
+        if kind not in KINDS and not (kind.endswith(".") and family):
+            from onrecord.surfaces.cli.catalogue import nearest
+
+            guess = nearest(kind, list(KINDS))
+            raise InvalidInput(f"no event kind is named {kind!r}", hint=f"did you mean {guess}?" if guess else None)
+        wanted += family
+    return wanted or None
+
+
+def _chosen(call: Call, session: Session, kinds: list[str] | None, limit: int, end: int) -> Iterator[Event]:
+    """The first events after --after; without it the last ones."""
+    after = call.number("after")
+    if after is None and limit:
+        newest = session.store.read(session.id, upto=end, kinds=kinds, limit=limit, backwards=True)
+        yield from open_records(reversed(newest))
+        return
+    for number, event in enumerate(session.events(after or 0, end, kinds)):
+        if limit and number >= limit:
+            return
+        yield event
+
+
+def _left_out(call: Call, found: list[Event]) -> int:
+    """How many events stand before the first one shown, when the last ones were asked for."""
+    if "after" in call or call.many("kind") or not found:
+        return 0
+    return found[0].position - 1
+
+
+def _follow(call: Call, session: Session, kinds: list[str] | None, last: int, end: int | None) -> None:
+    """Print what comes, until Ctrl-C or the last position that was asked for."""
+    sys.stdout.flush()
+    for event in session.follow(last, end, kinds):
+        _print(call, event)
+        sys.stdout.flush()
+
+
+def _print(call: Call, event: Event) -> None:
+    if "jsonl" in call or call.output.json:
+        call.output.write(dump(event_data(event)) + "\n")
+        return
+    if not call.output.terminal:
+        row = (str(event.position), iso(event.at), event.by, event.kind, describe(event))
+        call.output.write("\t".join(plain(cell) for cell in row) + "\n")
+        return
+    # Whoever follows looks at the clock; whoever looks back counts backwards.
+    clock = time.strftime("%H:%M:%S", time.localtime(event.at / 1e6))
+    moment = clock if "follow" in call else ago(event.at, call.now())
+    columns = _columns()
+    width = min(_KIND_WIDTH, columns // 4)
+    start = f"{event.position:>5}  {moment:<8}  {one_line(event.by, _AGENT_WIDTH):<{_AGENT_WIDTH}}  "
+    start += f"{one_line(event.kind, width):<{width}}  "
+    call.output.write((start + fit(describe(event), max(8, columns - len(start)))).rstrip() + "\n")
+
+
+def _columns() -> int:
+    try:
+        return int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return 80
+
+
+def fit(text: str, cells: int) -> str:
+    """The text on one line of at most so many terminal cells; wide letters take two."""
+    from unicodedata import east_asian_width
+
+    line = one_line(text, cells)
+    if line.isascii():
+        return line
+    room = cells
+    kept: list[str] = []
+    for letter in line:
+        room -= 2 if east_asian_width(letter) in "WF" else 1
+        if room < 0:
+            return "".join(kept[:-1]) + "…"
+        kept.append(letter)
+    return line

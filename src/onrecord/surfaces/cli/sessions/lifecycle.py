@@ -1,0 +1,150 @@
+"""The lifecycle verbs: pause, resume, close, archive, rename, fork. What is so already is answered, not refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import IllegalTransition
+from onrecord.log.head import ACTIVE, ARCHIVED, CLOSED, LIVE, OPEN, PAUSED, RESUMED
+from onrecord.surfaces.cli.shared.call import whole_number
+from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.shared.place import look_around
+from onrecord.surfaces.cli.shared.shapes import session_data
+from onrecord.surfaces.cli.work import state_file
+from onrecord.surfaces.cli.work.notes import tell_saved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from onrecord.log.events import Event
+    from onrecord.session.handle import Session
+    from onrecord.surfaces.cli.shared.call import Call
+
+
+def pause(call: Call) -> int:
+    """Stop for now."""
+    session = call.session()
+    state_file.before(call, session)
+    done = _step(call, session, (PAUSED,), lambda: session.pause(call.get("reason") or ""))
+    state_file.after(call, session)
+    return done
+
+
+def resume(call: Call) -> int:
+    """Go on after a pause; with --reopen, after a close. A session that has agents goes on with theirs."""
+    session = call.session()
+    if any(agent["links"] for agent in session.views.roster.agents.values()):
+        from onrecord.surfaces.cli.agents.resume import resume_agents
+
+        return resume_agents(call, session, lambda: _take_up(call, session))
+    _refuse_agents_options(call)
+    live, reopen = (OPEN, ACTIVE, RESUMED), "reopen" in call
+    if reopen and session.head.status == PAUSED:
+        reopen = False  # going on is what was asked for, and a pause needs no reopening
+
+    def go_on() -> Event:
+        event = session.resume(call.get("reason") or "", reopen=reopen)
+        if session.views.phases.profile:
+            session.start_work("Session resumed")
+        return event
+
+    done = _step(call, session, live, go_on, lambda: tell_saved(call, session))
+    look_around(call, session)
+    state_file.after(call, session)
+    return done
+
+
+def _take_up(call: Call, session: Session) -> None:
+    """The session's own step, before an agent of it goes on; nothing where it goes on already."""
+    if session.status in (PAUSED, CLOSED, ARCHIVED):
+        try:
+            session.resume(call.get("reason") or "", reopen="reopen" in call and session.status != PAUSED)
+        except IllegalTransition as refusal:
+            refusal.hint = _way(session) or refusal.hint
+            raise
+        if session.views.phases.profile:
+            session.start_work("Session resumed")
+    look_around(call, session)
+    state_file.after(call, session)
+
+
+def _refuse_agents_options(call: Call) -> None:
+    for option in ("prompt", "policy", "print", "wait"):
+        if option in call:
+            raise UsageError(
+                f"--{option} is for a session that has a coding agent's conversation", hint="onrecord start begins one"
+            )
+
+
+def close(call: Call) -> int:
+    """End the session and keep its record; not with only a summary, unless --anyway says why."""
+    session = call.session()
+    if session.head.status in LIVE:
+        state_file.before(call, session)
+
+    def take() -> Event:
+        return session.close(call.get("reason") or "", anyway=call.get("anyway"), note_owed=True)
+
+    done = _step(call, session, (CLOSED, ARCHIVED), take)
+    state_file.after(call, session)
+    return done
+
+
+def archive(call: Call) -> int:
+    """Put a closed session away."""
+    session = call.session()
+    return _step(call, session, (ARCHIVED,), lambda: session.archive(call.get("reason") or ""))
+
+
+def rename(call: Call) -> int:
+    """Give the session another name."""
+    session, new = call.session(), call.positional["NEW"]
+    was = session.name
+    if was == new:
+        return call.output.done(
+            "session", session_data(session.head) | {"state": "already_named"}, f"it is named {new} already"
+        )
+    session.rename(new)
+    data = session_data(session.head) | {"state": "renamed", "was": was}
+    return call.output.done("session", data, f"{was} is named {new} now; its id {session.id} stays")
+
+
+def fork(call: Call) -> int:
+    """Start a session that shares this one's history up to a position."""
+    session = call.session()
+    at = call.get("at")
+    position = None if at is None else whole_number(at, "--at")
+    child = session.fork(call.positional["NEW"], position)
+    head = child.head
+    data = session_data(head) | {"state": "forked"}
+    return call.output.done(
+        "session", data, f"{head.name} ({head.session}) goes on from position {head.forked_at} of {session.name}"
+    )
+
+
+def _step(
+    call: Call, session: Session, reached: Collection[str], take: Callable[[], Event],
+    more: Callable[[], dict[str, Any]] | None = None,
+) -> int:  # fmt: skip
+    """Take a step, unless the session is there already, also when another process was quicker."""
+    event = None
+    if session.head.status not in reached:
+        try:
+            event = take()
+        except IllegalTransition as refusal:
+            if session.refresh().head.status not in reached:
+                refusal.hint = _way(session) or refusal.hint
+                raise
+    head = session.head
+    state = f"already_{head.status}" if event is None else event.kind.partition(".")[2]
+    data = session_data(head) | {"state": state} | (more() if more else {})
+    return call.output.done("session", data, f"{head.name} is {state.replace('_', ' ')} at position {head.position}")
+
+
+def _way(session: Session) -> str:
+    """The command that leads on from where the session stands."""
+    if session.status in (CLOSED, ARCHIVED):
+        return f"onrecord resume {session.name} --reopen goes on with it"
+    if session.status in (OPEN, ACTIVE, PAUSED, RESUMED):
+        return f"onrecord close {session.name} comes first"
+    return ""

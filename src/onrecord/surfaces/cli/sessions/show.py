@@ -1,0 +1,207 @@
+"""Reading a session: show, at, diff. Everything shown is folded from the log; the note is what an agent gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import InvalidInput
+from onrecord.machine import is_gone
+from onrecord.surfaces.cli.shared.attention import SHAPES, Presence, needs, presence, unknown_effects
+from onrecord.surfaces.cli.shared.call import whole_number
+from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.shapes import describe, event_data, item_line, lease_data, session_data
+from onrecord.views.attempts import status_of
+from onrecord.views.lanes import new_lane
+from onrecord.views.render import ago, visible
+from onrecord.views.transcript import shown as turn_data
+
+if TYPE_CHECKING:
+    from onrecord.session.handle import Session
+    from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.views.fold import Whole
+    from onrecord.views.transcript import Turn
+
+ITEMS_SHOWN = 6
+"""How many items of a provisional turn are shown; all of them are in the log."""
+_LABEL = 12
+
+Line = list[str | Cell]
+
+
+def show(call: Call) -> int:
+    """The note as the next agent reads it, and where everything stands."""
+    session = call.session()
+    views = session.views
+    if "note" in call or "brief" in call:
+        text = session.brief() if "brief" in call else session.note()
+        if call.output.json:
+            call.output.envelope("note", {"session": session.id, "position": views.position, "text": text})
+        else:
+            call.output.write(text)
+        return 0
+    here = presence(session, call.now())
+    tail = session.transcript().provisional
+    if call.output.json:
+        call.output.envelope("session", whole_data(session, here, tail, call.now()))
+        return 0
+    _print(call, _heading(call, session, here) + _lanes(views, here) + _budget(call, views) + _tail(tail))
+    call.output.line()
+    _print(call, [[Cell("what the next agent reads (onrecord show --note)", "quiet")], [""]])
+    _print_note(call, session.note())
+    return 0
+
+
+def at(call: Call) -> int:
+    """The session as it was after an event."""
+    position = whole_number(call.positional["POSITION"], "POSITION")
+    session = call.session()
+    moment = session.at(position)
+    event = session.event(position)
+    if call.output.json:
+        facts = {"event": event_data(event), "note": moment.note(), "brief": moment.brief()}
+        call.output.envelope("moment", session_data(moment.views.head) | _views_data(moment.views, call.now()) | facts)
+        return 0
+    now = session.head.position
+    _print(call, [[f"{session.name} after position {position} of {now}, by {event.by}, {ago(event.at, call.now())}"]])
+    _print(call, [["event", f"{event.kind}  {describe(event)}"]])
+    call.output.line()
+    _print_note(call, moment.note())
+    return 0
+
+
+def diff(call: Call) -> int:
+    """What changed in meaning between two positions."""
+    words = list(call.words)
+    if words and not words[0].isdigit():
+        call.positional["NAME"] = words.pop(0)
+    if not 1 <= len(words) <= 2:  # noqa: PLR2004  # the positions it goes from and to
+        raise InvalidInput("diff needs one or two positions", hint=f"for example: {call.verb.example}")
+    positions = [whole_number(word, "a position") for word in words]
+    session = call.session()
+    after = positions[1] if len(positions) > 1 else session.head.position
+    changes = session.diff(positions[0], after)
+    if call.output.json:
+        call.output.envelope("diff", {"session": session.id, "from": positions[0], "to": after, "changes": changes})
+        return 0
+    rows = [
+        [change["what"], _value(change["before"]), _value(change["after"], change.get("about"))] for change in changes
+    ]
+    call.output.table(("what", "before", "*after"), rows)
+    if not rows:
+        call.output.note(f"nothing changed in meaning between {positions[0]} and {after}")
+    return 0
+
+
+def whole_data(session: Session, here: Presence, tail: list[Turn], now: int) -> dict[str, Any]:
+    """Everything the log means at its newest position."""
+    views = session.views
+    leases = [lease_data(lease, gone=False, now=now) for lease in here.working]
+    leases += [lease_data(lease, gone=True, now=now) for lease in here.dead]
+    return session_data(views.head) | _views_data(views, now) | {
+        "needs": needs(session, here), "leases": leases, "unknown_effects": unknown_effects(session, here),
+        "attempts": [one | {"status": status_of(one, is_gone)} for one in views.attempts.all()],
+        "provisional": [turn_data(turn) for turn in tail], "note": session.note(), "brief": session.brief(),
+    }  # fmt: skip
+
+
+def _views_data(views: Whole, now: int) -> dict[str, Any]:
+    facts, spend = views.facts, views.spend
+    return {
+        "objective": facts.objective, "next_action": facts.next_action, "reproduction": facts.reproduction,
+        "decisions": facts.decisions, "attempts": views.attempts.all(),
+        "findings": [views.findings.shown(one) for one in views.findings.findings.values()],
+        "evidence": list(views.findings.evidence.values()), "scratch": facts.scratch, "metadata": facts.metadata,
+        "lanes": {agent: new_lane() | lane for agent, lane in views.lanes.lanes.items()},
+        "roster": views.roster.agents, "lifecycle": views.lifecycle.steps, "interruption": views.interruption(),
+        "budget": spend.budget, "used": spend.used(now), "remaining": spend.remaining(now), "usage": spend.total,
+        "usage_by_model": spend.models, "usage_by_run": spend.runs, "erased": views.lifecycle.erased,
+    }  # fmt: skip
+
+
+def _heading(call: Call, session: Session, here: Presence) -> list[Line]:
+    head, now = session.head, call.now()
+    status = "working" if here.working else head.status
+    state = f"{status}{', held' if head.held else ''}"
+    lines: list[Line] = [["session", head.name], ["status", state]]
+    if call.output.terminal:
+        lines = [[Cell(f"{SHAPES[status]} {head.name}", "strong"), Cell(state, "")]]
+    lines += [
+        ["id", head.session],
+        ["project", head.project],
+        ["position", f"{head.position}, last activity {ago(head.at, now)}, opened {ago(head.opened_at, now)}"],
+    ]
+    if head.parent:
+        lines.append(["forked", f"from {head.parent} at position {head.forked_at}"])
+    return lines + [[Cell("needs you", "attention"), Cell(reason, "attention")] for reason in needs(session, here)]
+
+
+def _lanes(views: Whole, here: Presence) -> list[Line]:
+    lines: list[Line] = []
+    for agent, lane in views.lanes.lanes.items():
+        if not lane["turns"] and not any(lease.lane == agent for lease in (*here.working, *here.dead)):
+            continue
+        said = "1 turn committed" if lane["committed"] == 1 else f"{lane['committed']} turns committed"
+        if lane["open"]:
+            said += f", turn {lane['open']['turn']} open since position {lane['open']['position']}"
+        for lease in here.working:
+            said += f", process {lease.holder.get('pid')} writes it" if lease.lane == agent else ""
+        for lease in here.dead:
+            dead = f", its process {lease.holder.get('pid')} is gone: the lane can be taken at once"
+            said += dead if lease.lane == agent else ""
+        lines.append([f"lane {agent}", said])
+    return lines
+
+
+def _budget(call: Call, views: Whole) -> list[Line]:
+    spend = views.spend
+    used = spend.used(call.now())
+    parts = [
+        f"{used[limit]:,.10g} of {allowed:,.10g} {limit}" for limit, allowed in spend.budget.items() if limit in used
+    ]
+    lines: list[Line] = [["budget", ", ".join(parts)]] if parts else []
+    total = spend.total
+    if total["calls"]:
+        cost = f"cost {total['cost']:g}" if total["unknown_cost_calls"] < total["calls"] else "cost unknown"
+        if 0 < total["unknown_cost_calls"] < total["calls"]:
+            cost += f" and {total['unknown_cost_calls']} calls of unknown cost"
+        tokens = f"{total['input_tokens']:,} tokens in, {total['output_tokens']:,} out"
+        lines.append(["usage", f"{total['calls']} calls, {tokens}, {cost}"])
+    return lines
+
+
+def _tail(tail: list[Turn]) -> list[Line]:
+    """The provisional tail: visible, and never taken for committed."""
+    lines: list[Line] = []
+    for turn in tail:
+        why = f": {turn.reason}" if turn.reason else ""
+        state = "still runs" if turn.status == "running" else f"was {turn.status}{why}"
+        said = f"a turn of {turn.agent} from position {turn.begun} {state}; {len(turn.items)} items"
+        lines.append(["provisional", said])
+        lines += [["", Cell(item_line(item), "quiet")] for item in turn.items[:ITEMS_SHOWN]]
+        if len(turn.items) > ITEMS_SHOWN:
+            lines.append(["", Cell(f"and {len(turn.items) - ITEMS_SHOWN} more", "quiet")])
+    return lines
+
+
+def _print(call: Call, lines: list[Line]) -> None:
+    """A label and what belongs to it, line by line."""
+    if call.output.terminal:
+        from onrecord.surfaces.cli.shared.pretty import print_pairs
+
+        print_pairs(lines, _LABEL)
+        return
+    call.output.table((), lines)
+
+
+def _print_note(call: Call, text: str) -> None:
+    if call.output.terminal:
+        from onrecord.surfaces.cli.shared.pretty import print_page
+
+        print_page(text)
+        return
+    call.output.write(visible(text, lines=True))
+
+
+def _value(value: Any, about: str | None = None) -> str:
+    text = "-" if value is None else value if isinstance(value, str) else str(value)
+    return f"{text}: {about}" if about else text

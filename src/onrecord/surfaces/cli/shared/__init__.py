@@ -1,0 +1,1 @@
+"""What every verb uses: the parsed call, output, exit codes, tables."""

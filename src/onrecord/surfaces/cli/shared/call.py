@@ -1,0 +1,263 @@
+"""One call of the command: what was asked, which store and session it is about, and how to answer."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from onrecord.surfaces.cli.shared.exits import Declined, NotInitialised, UsageError
+from onrecord.surfaces.cli.shared.output import Output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onrecord.log.head import Head
+    from onrecord.session.handle import Session
+    from onrecord.session.records import Records
+    from onrecord.surfaces.cli.catalogue import Option, Verb
+
+SESSION_VARIABLE = "ONRECORD_SESSION"
+AGENT_VARIABLE = "ONRECORD_AGENT"
+CHOICES_SHOWN = 8
+"""How many sessions an error names when it cannot tell which one is meant."""
+
+
+def wants_help(words: list[str]) -> bool:
+    """Whether help is asked for, wherever it stands before a `--`."""
+    before = words[: words.index("--")] if "--" in words else words
+    return "-h" in before or "--help" in before
+
+
+class Call:
+    """The parsed words of one command, with the store and session behind them opened on demand."""
+
+    def __init__(self, verb: Verb, words: list[str]) -> None:
+        self.verb = verb
+        self.given: list[tuple[str, str]] = []
+        """Options in the order they were given, by name; for a switch the value is empty."""
+        self.words = _parse(verb, words, self.given)
+        self.positional = _placed(verb, self.words)
+        self.output = Output(json="json" in self, quiet="quiet" in self)
+        self._records: Records | None = None
+
+    def __contains__(self, option: str) -> bool:
+        return any(name == option for name, _value in self.given)
+
+    def get(self, option: str) -> str | None:
+        """The value of an option; the last one if it was given twice."""
+        return next((value for name, value in reversed(self.given) if name == option), None)
+
+    def many(self, option: str) -> list[str]:
+        """Every value of an option, in order."""
+        return [value for name, value in self.given if name == option]
+
+    def number(self, option: str, default: int | None = None) -> int | None:
+        """The value of an option as a whole number from 0 up."""
+        text = self.get(option)
+        return default if text is None else whole_number(text, f"--{option}")
+
+    def amount(self, option: str) -> float | None:
+        """The value of an option as a number."""
+        text = self.get(option)
+        return None if text is None else any_number(text, f"--{option}")
+
+    def text(self, place: str) -> str:
+        """A positional text; `-` means standard input."""
+        value = self.positional[place]
+        return sys.stdin.read().rstrip("\n") if value == "-" else value
+
+    # The store
+
+    def records(self, *, make: bool = True) -> Records:
+        """The store's sessions. With `make=False`, a store that is not there yet is an error and is not made."""
+        if self._records is None:
+            from onrecord.connect import connect, store_file
+
+            url, project = self.get("store"), self.get("project")
+            if not make:
+                file = store_file(url)
+                if file is not None and not os.access(file, os.F_OK):
+                    raise NotInitialised(f"there is no store yet: {file} does not exist")
+            if project:
+                from onrecord.work.project import project_named
+
+                project = project_named(project)
+            self._records = connect(url, project=project)
+        return self._records
+
+    def close(self) -> None:
+        """Let go of the store."""
+        if self._records is not None:
+            self._records.close()
+
+    def now(self) -> int:
+        """The present moment in microseconds."""
+        return int(self.records().clock() * 1e6)
+
+    # The session
+
+    def agent(self, default: str = "human") -> str:
+        """Who acts."""
+        return self.get("agent") or os.environ.get(AGENT_VARIABLE) or default
+
+    def head(self) -> Head:
+        """Where the session stands that is meant: named first, else --session, ONRECORD_SESSION, the only live one."""
+        records = self.records(make=False)
+        name = self.positional.get("NAME") or self.get("session") or os.environ.get(SESSION_VARIABLE)
+        if not name:
+            return self._only_live(records)
+        head = records.find(name)
+        if name not in (head.name, head.session) and name.upper() != head.session:
+            self.output.note(f"{name!r} means {head.name} ({head.session})")
+        return head
+
+    def session(self, *, agent: str = "human") -> Session:
+        """The session that is meant, opened as the agent that acts. It takes no lane."""
+        from onrecord.session.handle import Session
+
+        records, head = self.records(make=False), self.head()
+        return Session(records.store, head.session, agent=self.agent(agent), clock=records.clock)
+
+    def _only_live(self, records: Records) -> Head:
+        from onrecord.errors import AmbiguousName, SessionNotFound
+        from onrecord.log.head import LIVE
+
+        live = records.sessions(status=LIVE, limit=CHOICES_SHOWN + 1)
+        if len(live) == 1:
+            return live[0]
+        if not live:
+            ended = ", ".join(head.name for head in records.sessions(limit=CHOICES_SHOWN))
+            raise SessionNotFound(
+                "no session is live in this project",
+                hint=f"name one ({ended})" if ended else "start one: onrecord open NAME",
+            )
+        names = ", ".join(f"{head.name} ({head.status})" for head in live[:CHOICES_SHOWN])
+        more = " and more" if len(live) > CHOICES_SHOWN else ""
+        raise AmbiguousName(
+            f"{len(live) if not more else 'several'} sessions are live in this project: {names}{more}",
+            hint=f"say which: --session {live[0].name}, or set {SESSION_VARIABLE}",
+        )
+
+    # The person
+
+    def confirm(self, question: str) -> None:
+        """Go on only if the person agrees. Without a terminal, --yes must have said so."""
+        if "yes" in self:
+            return
+        if "no-input" in self or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UsageError(f"{question} Nobody can be asked here", hint="--yes does it without asking")
+        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise Declined("nothing was done")
+
+
+def whole_number(text: str, what: str) -> int:
+    """A whole number from 0 up."""
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"{what} is a whole number, not {text!r}")
+    return int(text)
+
+
+def any_number(text: str, what: str) -> float:
+    """A number from 0 up; whole ones stay whole."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise UsageError(f"{what} is a number from 0 up, not {text!r}")
+    return int(value) if value.is_integer() else value
+
+
+def pairs(values: list[str], what: str) -> list[tuple[str, str]]:
+    """`KEY=VALUE` texts, split at the first equals sign."""
+    found = [value.partition("=") for value in values]
+    for key, equals, value in found:
+        if not key or not equals:
+            raise UsageError(f"{what} needs an equals sign, unlike {key or value!r}")
+    return [(key, value) for key, _equals, value in found]
+
+
+def _parse(verb: Verb, words: list[str], given: list[tuple[str, str]]) -> list[str]:
+    """Sort words into options (to `given`) and positional ones (returned)."""
+    known = {name: option for option in verb.all_options() for name in (option.flag, option.short) if name}
+    plain: list[str] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if word == "--":
+            return plain + words[index:]
+        if not word.startswith("-") or word == "-":
+            plain.append(word)
+            continue
+        flag, equals, value = word.partition("=")
+        option = known.get(flag)
+        if option is None:
+            raise _unknown(verb, flag, list(known))
+        if option.value and not equals:
+            # An option in the value's place is a value forgotten; `--why=--quiet` says otherwise.
+            if index >= len(words) or words[index] in known:
+                raise UsageError(f"{flag} needs a value: {flag} {option.value}", hint=f"onrecord help {verb.name}")
+            value = words[index]
+            index += 1
+        _accept(option, flag, value, has_value=bool(option.value or equals))
+        given.append((option.name, value))
+    return plain
+
+
+def _accept(option: Option, flag: str, value: str, *, has_value: bool) -> None:
+    if has_value and not option.value:
+        raise UsageError(f"{flag} is a switch and takes no value")
+    if option.choices and value not in option.choices:
+        raise UsageError(f"{flag} is one of {', '.join(option.choices)}; not {value!r}")
+
+
+def _unknown(verb: Verb, flag: str, known: list[str]) -> UsageError:
+    from onrecord.surfaces.cli.catalogue import nearest
+
+    name = f"onrecord {verb.name}".rstrip()
+    if verb.usage.endswith("COMMAND..."):
+        return UsageError(f"{name} has no option {flag}", hint=f"a command comes after two dashes: {verb.example}")
+    # Every option has dashes, and a single letter is like half of all words: neither is a likeness.
+    names = {one.lstrip("-"): one for one in known if one.startswith("--")}
+    guess = names.get(nearest(flag.lstrip("-"), list(names)), "")
+    return UsageError(
+        f"{name} has no option {flag}",
+        hint=f"did you mean {guess}?" if guess else f"onrecord help {verb.name}".rstrip(),
+    )
+
+
+def _placed(verb: Verb, words: list[str]) -> dict[str, str]:
+    """Positional words by their names; an optional one is filled only when there are enough words for the others."""
+    takes = verb.takes
+    if takes and takes[-1].strip("[]").endswith("..."):
+        if not words and not takes[-1].startswith("["):
+            raise _missing(verb, verb.usage)
+        return {}
+    needed = sum(not name.startswith("[") for name in takes)
+    if len(words) > len(takes):
+        extra = words[len(takes)] if takes else words[0]
+        raise UsageError(
+            f"onrecord {verb.name} does not know what to do with {extra!r}".replace("  ", " "),
+            hint=("quote a text that has spaces; " if takes else "") + f"onrecord help {verb.name}".rstrip(),
+        )
+    if len(words) < needed:
+        raise _missing(verb, [name for name in takes if not name.startswith("[")][len(words)])
+    placed: dict[str, str] = {}
+    spare = len(words) - needed
+    rest = iter(words)
+    for name in takes:
+        optional = name.startswith("[")
+        if optional and not spare:
+            continue
+        spare -= optional
+        placed[name.strip("[]")] = next(rest)
+    return placed
+
+
+def _missing(verb: Verb, name: str) -> UsageError:
+    return UsageError(
+        f"{name.replace('NEW', 'a name')} is missing: onrecord {verb.name} {verb.usage}",
+        hint=f"for example: {verb.example}",
+    )

@@ -1,0 +1,1 @@
+"""Verbs for operators: verify, doctor, copy, backup, retention."""

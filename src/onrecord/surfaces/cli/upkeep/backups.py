@@ -1,0 +1,77 @@
+"""Backups: an online copy of the whole store, and a verified copy put in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onrecord.errors import DamagedLog, StoreError
+from onrecord.session.handle import Session
+from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.upkeep.prove import Progress, all_heads
+
+if TYPE_CHECKING:
+    from onrecord.session.records import Records
+    from onrecord.surfaces.cli.shared.call import Call
+
+
+def backup(call: Call) -> int:
+    """Copy the store to a file, or put a copy in its place."""
+    target, source = call.positional.get("FILE"), call.get("restore")
+    if bool(target) == bool(source):
+        raise UsageError("say where to: onrecord backup FILE; or what from: onrecord backup --restore FILE")
+    return _restore(call, str(source)) if source else _back_up(call, str(target))
+
+
+def _back_up(call: Call, target: str) -> int:
+    store = call.records(make=False).store
+    copy = getattr(store, "backup", None)
+    if copy is None:
+        raise StoreError(f"{store.url} has no backup of its own", hint="onrecord export writes single sessions")
+    path = Path(target).expanduser()
+    if "force" in call and path.is_file():
+        # Made first and then renamed over the old one: at no moment is there no backup.
+        part = Path(copy(f"{path}.new"))
+        part.replace(path)
+    else:
+        path = Path(copy(str(path)))
+    size = path.stat().st_size
+    data = {"file": str(path), "bytes": size, "store": store.url}
+    return call.output.done("backup", data, f"{store.url} copied to {path} ({size:,} bytes)")
+
+
+def _restore(call: Call, source: str) -> int:
+    """Every session of the backup is verified before anything is touched."""
+    from onrecord.connect import restore, store_file
+
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
+    place = store_file(call.get("store"))
+    if place is not None and Path(place).exists():
+        call.confirm(f"This puts {path} in the place of {place}, which is moved aside.")
+    counted = {"sessions": 0, "events": 0}
+
+    def check(records: Records) -> None:
+        heads = list(all_heads(records))
+        progress, total = Progress(call, "events verified"), sum(head.position for head in heads)
+        for head in heads:
+            report = Session(records.store, head.session).verify()
+            if not report.ok:
+                first = report.problems[0]
+                where = f"session {head.name!r}, position {first.position}"
+                raise DamagedLog(
+                    f"{path} is damaged: {where}, {first.cause}: {first.detail}",
+                    hint="nothing was changed; try an older backup",
+                )
+            counted["sessions"] += 1
+            counted["events"] += report.events
+            progress(counted["events"], total)
+        progress.finish()
+
+    aside = restore(str(path), call.get("store"), check=check)
+    data = {"state": "restored", "store": str(place), "from": str(path), "aside": aside} | counted
+    moved = f"; the store of before is {aside}" if aside else ""
+    return call.output.done(
+        "restore", data, f"restored {counted['sessions']} sessions from {path}, all verified{moved}"
+    )

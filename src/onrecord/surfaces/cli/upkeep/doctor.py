@@ -1,0 +1,224 @@
+"""`onrecord doctor`: is the store safe, whole and quick, and what could a power cut take? `--fix` does what is safe."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord import __version__, machine
+from onrecord.connect import config_path, settings, shown_url, store_file, store_url
+from onrecord.errors import OnrecordError
+from onrecord.log.head import LIVE
+from onrecord.session.handle import Session
+from onrecord.surfaces.cli.help import ENVIRONMENT
+from onrecord.surfaces.cli.shared.exits import FAILED, OK
+from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.upkeep.retain import size
+
+if TYPE_CHECKING:
+    from onrecord.log.store import Store
+    from onrecord.session.records import Records
+    from onrecord.surfaces.cli.shared.call import Call
+
+VERIFIED = 5
+"""How many of the newest sessions are verified."""
+LOOKED_AT = 200
+"""In how many of the newest live sessions dead holders are looked for."""
+DISK_LOW = 256 * 1024 * 1024
+"""Less free space than this is reported as wrong."""
+WAL_LARGE = 64 * 1024 * 1024
+"""A write-ahead log over this has a reader that never lets go."""
+_COMPANIONS = ("", "-wal", "-shm", "-journal", ".lock")
+_SHAPES = {"ok": ("✓", "good"), "info": (" ", ""), "fixed": ("✓", "good"), "wrong": ("✗", "bad")}
+
+
+class Check(NamedTuple):
+    """One thing that was looked at. `state` is ok, info, fixed or wrong."""
+
+    name: str
+    state: str
+    value: str
+    advice: str = ""
+
+
+def doctor(call: Call) -> int:
+    """Look at everything; with --fix, narrow permissions, empty the write-ahead log and drop snapshots."""
+    fix = "fix" in call
+    facts: dict[str, Any] = {}
+    checks = [*_programs(), *_settings()]
+    try:
+        place = store_file(call.get("store"))
+        file = None if place is None else Path(place)
+        checks.append(Check("store", "info", shown_url(store_url(call.get("store")))))
+    except OnrecordError as problem:
+        checks.append(Check("store", "wrong", problem.message, problem.hint))
+        return _answer(call, checks, facts)
+    if file is not None and not file.exists():
+        checks.append(Check("file", "info", f"{file} is not there yet", "onrecord open NAME makes it"))
+        return _answer(call, [*checks, *_agents(None)], facts)
+    if file is not None:
+        checks += [*_permissions(file, fix=fix), _disk(file)]
+    try:
+        records = call.records()
+        facts = _describe(records.store)
+        checks += [*_store(records.store, facts, fix=fix), *_sessions(records), *_agents(records)]
+    except OnrecordError as problem:
+        checks.append(Check("opening", "wrong", problem.message, problem.hint))
+    return _answer(call, checks, facts)
+
+
+def _agents(records: Records | None) -> list[Check]:
+    from onrecord.surfaces.cli.upkeep.doctor_agents import agents
+
+    return agents(records)
+
+
+def _programs() -> list[Check]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    return [Check("versions", "info", f"onrecord {__version__}, Python {python}")]
+
+
+def _settings() -> list[Check]:
+    checks = []
+    try:
+        settings()
+        there = Path(config_path()).exists()
+        checks.append(Check("settings", "info", f"{config_path()}{'' if there else ' (none)'}"))
+    except OnrecordError as problem:
+        checks.append(Check("settings", "wrong", problem.message, problem.hint))
+    try:
+        in_force = [f"{name}={shown_url(os.environ[name])}" for name in ENVIRONMENT if os.environ.get(name)]
+        checks.append(Check("environment", "info", ", ".join(in_force) or "no variable of ours is set"))
+    except OnrecordError as problem:
+        checks.append(Check("environment", "wrong", problem.message, problem.hint))
+    return checks
+
+
+def _permissions(file: Path, *, fix: bool) -> list[Check]:
+    """Looked at before the store is opened, because opening narrows what others may read, and refuses the rest."""
+    checks = [_owner(file)]
+    for companion in _COMPANIONS:
+        path = file.with_name(file.name + companion)
+        if path.exists():
+            checks += _narrow(path, 0o077, "others may read or change it", f"chmod 600 {path}", fix=fix)
+    directory, advice = file.parent.stat(), f"chmod go-w {file.parent}"
+    if machine.others_may_write(directory) and not directory.st_mode & stat.S_ISVTX:
+        checks += _narrow(file.parent, 0o022, "others may put another file in its place", advice, fix=fix)
+    remarkable = [check for check in checks[1:] if check.state != "ok"]
+    if not any(check.state == "wrong" for check in remarkable):
+        remarkable.append(Check("permissions", "ok", "only you can read and write the store"))
+    return [checks[0], *remarkable]
+
+
+def _owner(file: Path) -> Check:
+    owner = file.stat().st_uid
+    if owner == os.geteuid():
+        return Check("owner", "ok", f"you (user {owner})")
+    return Check("owner", "wrong", f"user {owner}, and you are {os.geteuid()}", "run onrecord as the owner")
+
+
+def _narrow(path: Path, forbidden: int, why: str, advice: str, *, fix: bool) -> list[Check]:
+    facts = path.stat()
+    mode = stat.S_IMODE(facts.st_mode)
+    if not mode & forbidden:
+        return [Check("permissions", "ok", f"{path} {mode:04o}")]
+    if not fix or facts.st_uid != os.geteuid():
+        return [Check("permissions", "wrong", f"{path} has mode {mode:04o}: {why}", advice)]
+    path.chmod(mode & ~forbidden)
+    return [Check("permissions", "fixed", f"{path} had mode {mode:04o}, has {mode & ~forbidden:04o} now")]
+
+
+def _disk(file: Path) -> Check:
+    free = shutil.disk_usage(file.parent).free
+    if free < DISK_LOW:
+        return Check(
+            "disk", "wrong", f"{size(free)} free", "free some space; nothing acknowledged is lost when it is full"
+        )
+    return Check("disk", "ok", f"{size(free)} free")
+
+
+def _describe(store: Store) -> dict[str, Any]:
+    describe = getattr(store, "describe", None)
+    return describe(check=True) if describe else {}
+
+
+def _store(store: Store, facts: dict[str, Any], *, fix: bool) -> list[Check]:
+    if not facts:
+        return [Check("durability", "info", "kept in memory: everything is lost when the process ends")]
+    if "server" in facts:
+        from onrecord.surfaces.cli.upkeep.doctor_server import server_checks
+
+        return server_checks(store, facts, fix=fix)
+    whole = facts["integrity"] == "ok"
+    power_safe = facts["synchronous"] in ("full", "extra")
+    durability = f"{facts['durability']} (synchronous {facts['synchronous']}, {facts['journal_mode']})"
+    files = ", ".join(f"{name} {size(about['bytes'])}" for name, about in facts["files"].items() if about["bytes"])
+    kept = f"{facts['sessions']:,} sessions, {facts['events']:,} events, {facts['snapshots']:,} snapshots"
+    checks = [
+        Check("sqlite", "ok", f"{facts['sqlite']} (apsw {facts['apsw']}), schema {facts['schema_version']}"),
+        Check("durability", "ok" if power_safe else "info", durability),
+        Check("a power cut", "ok" if power_safe else "info", f"can lose {facts['power_cut_can_lose']}"),
+        Check("file system", "info", facts["file_system"] or "unknown"),
+        Check("files", "info", files),
+        Check("structure", "ok" if whole else "wrong", facts["integrity"], "" if whole else "restore the last backup"),
+        Check("kept", "info", kept),
+        Check("search", "info", f"{facts['search_behind']:,} events to be indexed when somebody searches"),
+    ]  # fmt: skip
+    return [*checks, _wal(store, facts["wal_bytes"], fix=fix)]
+
+
+def _wal(store: Store, amount: int, *, fix: bool) -> Check:
+    if fix:
+        store.tidy()  # type: ignore[attr-defined]  # a store that describes itself can also tidy itself
+        return Check("write-ahead", "fixed", f"emptied (it had {size(amount)}), snapshots dropped")
+    if amount > WAL_LARGE:
+        return Check(
+            "write-ahead", "wrong", f"{size(amount)}: a reader never lets go", "end it, then onrecord doctor --fix"
+        )
+    return Check("write-ahead", "ok", size(amount))
+
+
+def _sessions(records: Records) -> list[Check]:
+    newest = records.sessions(project="", limit=VERIFIED)
+    checks = []
+    for head in newest:
+        report = Session(records.store, head.session).verify()
+        if not report.ok:
+            first = report.problems[0]
+            what = f"{head.name}: position {first.position}, {first.cause}: {first.detail}"
+            checks.append(
+                Check("chain", "wrong", what, f"onrecord verify {head.session}; restore a backup or a bundle")
+            )
+    if newest and not checks:
+        checks.append(Check("chain", "ok", f"the newest {len(newest)} sessions verify"))
+    live = records.sessions(project="", status=LIVE, limit=LOOKED_AT)
+    leases = [(head.name, lease) for head in live for lease in records.store.leases(head.session)]
+    dead = [f"{name}/{lease.lane}" for name, lease in leases if machine.is_gone(lease.holder)]
+    alive = len(leases) - len(dead)
+    said = f"{alive} held" + (f"; {', '.join(dead)} by a dead process, free to take" if dead else "")
+    return [*checks, Check("lanes", "info", said)]
+
+
+def _answer(call: Call, checks: list[Check], facts: dict[str, Any]) -> int:
+    wrong = [check for check in checks if check.state == "wrong"]
+    if call.output.json:
+        data = {"ok": not wrong, "checks": [check._asdict() for check in checks], "store": facts}
+        call.output.envelope("doctor", data)
+        return FAILED if wrong else OK
+    if call.output.terminal:
+        rows: list[list[str | Cell]] = []
+        for check in checks:
+            shape, style = _SHAPES[check.state]
+            said = check.value + (f" ({check.advice})" if check.advice and check.state == "info" else "")
+            rows.append([Cell(shape, style), check.name, Cell(said, "bad" if check.state == "wrong" else "")])
+            rows += [["", "", Cell(f"-> {check.advice}", "strong")]] if check.state == "wrong" and check.advice else []
+        call.output.table(("", "", "*"), rows)
+    else:
+        call.output.table((), [[check.state, check.name, check.value, check.advice] for check in checks])
+    if wrong:
+        call.output.note(f"{len(wrong)} thing{'s are' if len(wrong) > 1 else ' is'} wrong")
+    return FAILED if wrong else OK

@@ -1,0 +1,187 @@
+"""Proof: verify the chain, and checkpoints that are kept outside the store."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import SessionNotFound
+from onrecord.session.handle import Session
+from onrecord.surfaces.cli.shared.exits import FAILED, OK, UsageError
+from onrecord.surfaces.cli.shared.files import write_file
+from onrecord.surfaces.cli.shared.output import SCHEMA_VERSION, Cell, dump
+from onrecord.surfaces.cli.shared.shapes import session_data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onrecord.log.head import Head
+    from onrecord.log.verify import Report
+    from onrecord.session.records import Records
+    from onrecord.surfaces.cli.shared.call import Call
+
+PATIENCE_SECONDS = 2.0
+"""After this long, progress is told on stderr."""
+_EVERY_SECONDS = 0.5
+_HASH_SHOWN = 12
+
+
+class Progress:
+    """Tells how far it is, on stderr, once it takes longer than anybody waits gladly."""
+
+    def __init__(self, call: Call, what: str) -> None:
+        self._silent = call.output.quiet or call.output.json
+        self.what = what
+        self._start = self._told = time.monotonic()
+        self._live = sys.stderr.isatty()
+
+    def __call__(self, done: int, total: int) -> None:
+        """So much is done."""
+        now = time.monotonic()
+        if self._silent or now - self._start < PATIENCE_SECONDS or now - self._told < _EVERY_SECONDS:
+            return
+        self._told = now
+        share = f" ({done * 100 // total}%)" if total else ""
+        start, end = ("\r\x1b[K", "") if self._live else ("", "\n")
+        sys.stderr.write(f"{start}{self.what}: {done:,} of {total:,}{share}{end}")
+        sys.stderr.flush()
+
+    def finish(self) -> None:
+        """Leave no half line behind."""
+        if self._live and self._told != self._start:
+            sys.stderr.write("\r\x1b[K")
+
+
+def verify(call: Call) -> int:
+    """Re-derive the chain of one session or of all, also against checkpoints."""
+    records = call.records(make=False)
+    checkpoints = _read_checkpoints(call.get("checkpoint"))
+    missing: list[dict[str, Any]] = []
+    if "all" in call:
+        heads = list(all_heads(records))
+        known = {head.session for head in heads}
+        missing = [point for id_, point in checkpoints.items() if id_ not in known]
+    else:
+        heads, missing = _chosen(call, records, checkpoints)
+    reports = _verify(call, records, heads, checkpoints)
+    good = all(report.ok for _head, report in reports) and not missing
+    if call.output.json:
+        sessions = [report_data(head, report) for head, report in reports]
+        call.output.envelope("verification", {"ok": good, "sessions": sessions, "missing": missing})
+    else:
+        _print(call, reports, missing)
+    return OK if good else FAILED
+
+
+def _chosen(
+    call: Call, records: Records, checkpoints: dict[str, dict[str, Any]]
+) -> tuple[list[Head], list[dict[str, Any]]]:
+    """The session that is meant; without a name, the ones the checkpoint file is of."""
+    named = call.positional.get("NAME") or call.get("session")
+    if named or not checkpoints:
+        return [call.head()], []
+    heads, missing = [], []
+    for id_, point in checkpoints.items():
+        try:
+            heads.append(records.store.head(id_))
+        except SessionNotFound:
+            missing.append(point)
+    return heads, missing
+
+
+def _verify(
+    call: Call, records: Records, heads: list[Head], checkpoints: dict[str, dict[str, Any]]
+) -> list[tuple[Head, Report]]:
+    total, done = sum(head.position for head in heads), 0
+    progress = Progress(call, "events verified")
+    reports = []
+    for head in heads:
+        base = done
+
+        def tell(count: int, base: int = base) -> None:
+            progress(base + count, total)
+
+        session = Session(records.store, head.session, clock=records.clock)
+        reports.append((head, session.verify(checkpoints.get(head.session), progress=tell)))
+        done += head.position
+    progress.finish()
+    return reports
+
+
+def report_data(head: Head, report: Report) -> dict[str, Any]:
+    """The outcome for one session."""
+    return {
+        "session": session_data(head), "ok": report.ok, "events": report.events, "position": report.position,
+        "hash": report.hash.hex(), "erased": report.erased,
+        "problems": [problem._asdict() for problem in report.problems],
+    }  # fmt: skip
+
+
+def _print(call: Call, reports: list[tuple[Head, Report]], missing: list[dict[str, Any]]) -> None:
+    rows: list[list[str | Cell]] = []
+    for head, report in reports:
+        state = Cell("verified", "good") if report.ok else Cell("damaged", "bad")
+        erased = f"{report.erased} erased on record" if report.erased else ""
+        digest = report.hash.hex()
+        rows.append([
+            head.name, state, f"{report.events} events",
+            digest[:_HASH_SHOWN] if call.output.terminal else digest, erased,
+        ])  # fmt: skip
+        rows += [
+            ["", Cell(problem.cause, "bad"), f"position {problem.position}", "", problem.detail]
+            for problem in report.problems
+        ]
+    rows += [
+        [str(point["session"]), Cell("missing", "bad"), f"position {point['position']}", "",
+         "the checkpoint's session is not in this store: it was rolled back, or this is another store"]
+        for point in missing
+    ]  # fmt: skip
+    call.output.table(("session", "chain", "read", "last hash", "*"), rows)
+
+
+def checkpoint(call: Call) -> int:
+    """Position and hash, for a place the store's owner cannot rewrite."""
+    records = call.records(make=False)
+    heads = list(all_heads(records)) if "all" in call else [call.head()]
+    points = [{"session": head.session, "position": head.position, "hash": head.hash.hex()} for head in heads]
+    data: Any = points if "all" in call else points[0]
+    answer = {"schema_version": SCHEMA_VERSION, "kind": "checkpoint", "data": data}
+    out = call.get("out")
+    if not out:
+        call.output.write(dump(answer) + "\n")
+        return OK
+    path = write_file(out, [(dump(answer) + "\n").encode()], force="force" in call)
+    summary = {"file": str(path), "sessions": len(points), "checkpoint": data}
+    what = f"{len(points)} checkpoints" if "all" in call else f"a checkpoint at position {points[0]['position']}"
+    return call.output.done("checkpoint_file", summary, f"{what} written to {path}; keep it outside the store")
+
+
+def _read_checkpoints(file: str | None) -> dict[str, dict[str, Any]]:
+    if not file:
+        return {}
+    try:
+        value = json.loads(Path(file).read_bytes())
+        value = value["data"] if isinstance(value, dict) and "data" in value else value
+        points = value if isinstance(value, list) else [value]
+        checked = {
+            str(point["session"]): {
+                "session": str(point["session"]), "position": int(point["position"]), "hash": str(point["hash"]),
+            }
+            for point in points
+        }  # fmt: skip
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {file}", hint="onrecord checkpoint --out FILE makes one") from None
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"{file} is not a checkpoint", hint="onrecord checkpoint --out FILE makes one") from None
+    return checked
+
+
+def all_heads(records: Records) -> Iterator[Head]:
+    """Every session of the store, whatever its project."""
+    before = None
+    while page := records.sessions(project="", limit=500, before=before):
+        yield from page
+        before = page[-1]

@@ -1,0 +1,1 @@
+"""Verbs for the work itself: attempts, findings, evidence, phases, notes, the gate."""

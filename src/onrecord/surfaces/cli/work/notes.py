@@ -1,0 +1,192 @@
+"""The note and what leads on from it: note, note check, note none, continue, instructions, reproduction."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onrecord import machine
+from onrecord.log.head import LIVE
+from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
+from onrecord.surfaces.cli.shared.output import Cell, dump
+from onrecord.surfaces.cli.shared.shapes import describe, receipt_data
+from onrecord.surfaces.cli.work import state_file
+from onrecord.views.check import INSUFFICIENT, NONE_FIELDS, NONE_KEY, check, nothing_on_purpose
+from onrecord.views.handover import report, saved, saved_line, text_of
+from onrecord.views.note_forms import headed, issue_comment, pull_request, task
+from onrecord.views.render import visible
+
+if TYPE_CHECKING:
+    from onrecord.session.handle import Session
+    from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.views.check import Gap
+
+
+def note(call: Call) -> int:
+    """The note, in one of its forms; `check` grades it, `none` says that a field is empty on purpose."""
+    what, rest = call.positional.pop("WHAT", ""), call.positional.pop("NAME", "")
+    if what == "none":
+        return _none(call, rest)
+    if what == "check":
+        call.positional |= {"NAME": rest} if rest else {}
+        return _check(call)
+    if rest:
+        raise UsageError(f"note does not know what to do with {rest!r}", hint=call.verb.example)
+    call.positional |= {"NAME": what} if what else {}
+    session = call.session()
+    if "stealth" in call and session.views.facts.scratch.get(state_file.STEALTH_KEY) is not True:
+        session.set_scratch(state_file.STEALTH_KEY, value=True)
+    state_file.before(call, session)
+    form, out = call.get("format") or "markdown", call.get("out")
+    text = render(session, form)
+    if "write" in call or out:
+        return _write(call, session, text, out)
+    if call.output.json:
+        data = {"session": session.id, "position": session.head.position, "format": form, "text": text}
+        call.output.envelope("note", data)
+    elif call.output.terminal and form in ("markdown", "terminal"):
+        from onrecord.surfaces.cli.shared.pretty import print_page
+
+        print_page(text)
+    else:
+        call.output.write(visible(text, lines=True))
+    return 0
+
+
+def render(session: Session, form: str) -> str:
+    """The note in one form."""
+    views = session.views
+    if form == "json":
+        return dump(task(views, machine.is_gone), indent=2) + "\n"
+    if form == "pr":
+        return pull_request(views, machine.is_gone)
+    if form == "issue":
+        from onrecord.session.reading import last_turn
+
+        return issue_comment(views, last_turn(session), machine.is_gone)
+    return session.note()
+
+
+def _write(call: Call, session: Session, text: str, out: str | None) -> int:
+    if out is None:
+        path = state_file.refresh_note(call, session, ask=True)
+    else:
+        path = Path(out).expanduser()
+        foreign = path.exists() and not _is_note(path)
+        if path.is_symlink() or path.is_dir() or (foreign and "force" not in call):
+            raise UsageError(f"{path} exists and is no note of onrecord", hint="--force replaces a file")
+        body = text if call.get("format") == "json" else headed(session.views, text)
+        state_file.write_atomically(path, body.encode())
+    data = {"session": session.id, "position": session.head.position, "file": str(path)}
+    return call.output.done("note_file", data, f"{path} is from position {session.head.position}")
+
+
+def _is_note(path: Path) -> bool:
+    with path.open("rb") as file:
+        start = file.read(4_096)
+    return start.startswith(b"<!-- onrecord:note ") or b'"task_version"' in start
+
+
+def _check(call: Call) -> int:
+    session = call.session()
+    state_file.before(call, session)
+    grade, gaps = check(session.views)
+    if call.output.json:
+        found = [gap._asdict() for gap in gaps]
+        call.output.envelope("note_check", {"session": session.id, "grade": grade, "gaps": found})
+    else:
+        means = {"complete": "a fresh agent can continue from the note alone",
+                 "usable": "a fresh agent can continue; some things could be clearer",
+                 "insufficient": "a fresh agent would repeat work or guess"}[grade]  # fmt: skip
+        call.output.line(f"{grade}: {means}")
+        call.output.table(("field", "problem", "*command"), [_row(gap) for gap in gaps])
+    return FAILED if grade == INSUFFICIENT else 0
+
+
+def _row(gap: Gap) -> list[str | Cell]:
+    return [Cell(gap.field, "attention" if gap.essential else ""), gap.problem, gap.clear]
+
+
+def _none(call: Call, field: str) -> int:
+    why = call.get("why")
+    if field not in NONE_FIELDS or not why:
+        raise UsageError(f"note none is one of {', '.join(NONE_FIELDS)}, with --why", hint=call.verb.example)
+    session = call.session()
+    said = nothing_on_purpose(session.views) | {field: why}
+    event = session.set_scratch(NONE_KEY, said)
+    state_file.after(call, session)
+    data = receipt_data(session.head, event, "recorded")
+    return call.output.done("event", data, f"there is nothing {field}, and that is on record: {why}")
+
+
+def continue_work(call: Call) -> int:
+    """Print the continuation report, and write into the work log that work goes on here."""
+    session = call.session()
+    views = session.views
+    dry = "dry-run" in call or views.head.status not in LIVE
+    if not dry:
+        _survey(call, session)
+        state_file.before(call, session)
+        views = session.views
+    starts = views.phases.starts
+    last = starts[-1]["position"] if starts else 0
+    told = report(views, session.at(last).views if last else None, machine.is_gone, call.now())
+    if not dry:
+        session.start_work()
+        state_file.after(call, session)
+    if call.output.json:
+        call.output.envelope("continuation", told)
+    else:
+        call.output.write(text_of(told))
+    return 0
+
+
+def _survey(call: Call, session: Session) -> None:
+    """Compare the code that findings rest on with what stands there now, so that stale ones are told as stale."""
+    if not session.views.findings.anchors():
+        return
+    from onrecord.work.project import worktree_for
+    from onrecord.work.surveying import survey
+
+    root = worktree_for(session.head.project, os.curdir)
+    state_file.forgiving(call, lambda: survey(session, root))
+
+
+def tell_saved(call: Call, session: Session) -> dict[str, Any]:
+    """Say where a resumed session goes on and what needs not be done again; the same as data."""
+    views = session.views
+    if views.phases.profile is None:
+        return {}
+    current = views.phases.current()
+    where = f"go on with phase {current}" if current else "every phase is done"
+    kept = saved(views, call.now())
+    call.output.note(f"{where}. {saved_line(kept)}")
+    return {"phase": current, "saved": kept}
+
+
+def instructions(call: Call) -> int:
+    """Print the short block an agent needs."""
+    from onrecord.connect import instructions as block_of
+
+    name: Any = call.get("profile")
+    if name is None:
+        try:
+            name = call.session().views.phases.profile
+        except Exception:  # noqa: BLE001  # without a session the general block is the answer
+            name = None
+    text = block_of(name)
+    if call.output.json:
+        call.output.envelope("instructions", {"text": text})
+    else:
+        call.output.write(text)
+    return 0
+
+
+def reproduction(call: Call) -> int:
+    """Say how the problem is seen, where, and how often."""
+    session = call.session()
+    event = session.set_reproduction(call.text("STEPS"), rate=call.get("rate"), scenario=call.get("scenario"))
+    state_file.after(call, session)
+    data = receipt_data(session.head, event, "recorded")
+    return call.output.done("event", data, f"recorded at position {event.position}: {describe(event)}")

@@ -1,0 +1,193 @@
+"""Phases, profiles, sections, the work log and the feature list. Every verb takes in what STATE.md says first."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onrecord.errors import Conflict
+from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.shapes import describe, receipt_data
+from onrecord.surfaces.cli.work import state_file
+from onrecord.views.phases import DONE, IN_PROGRESS
+from onrecord.views.sections import lacking
+
+if TYPE_CHECKING:
+    from onrecord.log.events import Event
+    from onrecord.session.handle import Session
+    from onrecord.surfaces.cli.shared.call import Call
+
+
+def phase(call: Call) -> int:
+    """Enter or finish a phase, or list them."""
+    action, named = call.positional.get("ACTION", "list"), call.positional.get("PHASE")
+    session = call.session()
+    state_file.before(call, session)
+    if action == "list":
+        return _list_phases(call, session)
+    wanted = named or session.views.phases.current()
+    if wanted is None and session.views.phases.profile:
+        raise Conflict("every phase is done", hint="onrecord close")
+    known = session.head.position
+    if action == "enter":
+        event = session.enter_phase(wanted or "")
+    elif action == "finish":
+        event = session.finish_phase(wanted or "", retroactive="retroactive" in call, why=call.get("why"))
+    else:
+        raise UsageError(f"phase is enter, finish or list; not {action!r}", hint=call.verb.example)
+    done = "entered" if action == "enter" else "finished"
+    state = done if event.position > known else f"already_{done}"
+    current = session.views.phases.current()
+    rest = f"next is {current}" if action == "finish" and current else "every phase is done" if not current else ""
+    return _answer(
+        call, session, event, state, f"{event.data['phase']} {state.replace('_', ' ')}" + (f"; {rest}" if rest else "")
+    )
+
+
+def _list_phases(call: Call, session: Session) -> int:
+    views = session.views
+    phases = views.phases
+    rows = [
+        {
+            "number": phases.number(name), "name": name, "status": phases.status(name),
+            "needs": [] if name in phases.finished else lacking(views, name),
+            "retroactive": phases.finished.get(name, {}).get("retroactive", False),
+        }
+        for name in phases.names
+    ]  # fmt: skip
+    if call.output.json:
+        data = {"session": session.id, "profile": (phases.profile or {}).get("name"), "current": phases.current()}
+        call.output.envelope("phases", data | {"phases": rows})
+        return 0
+    styles = {DONE: "quiet", IN_PROGRESS: "strong"}
+    table = [
+        [str(row["number"]), row["name"], Cell(row["status"], styles.get(row["status"], "")),
+         f"needs {', '.join(row['needs'])}" if row["needs"] else ""]
+        for row in rows
+    ]  # fmt: skip
+    call.output.table((">", "phase", "status", "*checkpoint"), table)
+    if not rows:
+        call.output.note("this session has no profile; onrecord profile choose research, bugfix or build")
+    return 0
+
+
+def profile(call: Call) -> int:
+    """Choose the session's profile, or list, show or check profiles."""
+    from onrecord.connect import load_profile, profile_files
+
+    action, named = call.positional.get("ACTION", "list"), call.positional.get("PROFILE")
+    if action == "list":
+        found = [load_profile(path) | {"file": path} for path in profile_files().values()]
+        if call.output.json:
+            call.output.envelope("profiles", found)
+            return 0
+        rows = [[one["name"], ", ".join(phase["name"] for phase in one["phases"]), one["about"]] for one in found]
+        call.output.table(("profile", "phases", "*about"), rows)
+        return 0
+    if action not in ("show", "check", "choose") or named is None:
+        raise UsageError("profile is list, show PROFILE, check FILE or choose PROFILE", hint=call.verb.example)
+    chosen = load_profile(named)
+    if action == "choose":
+        session = call.session()
+        event, state = choose(session, chosen)
+        return _answer(call, session, event, state, f"{session.name} has the profile {chosen['name']}")
+    if call.output.json:
+        call.output.envelope("profile", chosen)
+        return 0
+    call.output.line(f"{chosen['name']}: {chosen['about']}")
+    rows = [[str(one["number"]), one["name"], ", ".join(one["checkpoint"]), one["goal"]] for one in chosen["phases"]]
+    call.output.table((">", "phase", "checkpoint", "*goal"), rows)
+    call.output.table(("section", "rule", "*description"),
+                      [[one["name"], one["rule"], one["description"]] for one in chosen["sections"]])  # fmt: skip
+    return 0
+
+
+def choose(session: Session, chosen: dict[str, Any]) -> tuple[Event, str]:
+    """Choose a profile, unless it is this one already."""
+    if session.views.phases.profile == chosen:
+        last = max(event.position for event in session.events(kinds=["profile.chosen"]))
+        return session.event(last), "already_chosen"
+    return session.choose_profile(chosen), "chosen"
+
+
+def section(call: Call) -> int:
+    """Write a section of STATE.md."""
+    text, file = call.get("text"), call.get("file")
+    if text is not None and file is not None:
+        raise UsageError("a section's text is --text or --file, not both", hint=call.verb.example)
+    if file is not None:
+        text = Path(file).expanduser().read_text(encoding="utf-8")
+    elif text is None:
+        if sys.stdin.isatty():
+            raise UsageError("a section needs a text: --text, --file or standard input", hint=call.verb.example)
+        text = sys.stdin.read()
+    session = call.session()
+    state_file.before(call, session)
+    event = session.write_section(call.positional["SECTION"], text.rstrip("\n"), append="append" in call)
+    return _answer(call, session, event, "recorded", f"section {event.data['section']} is written")
+
+
+def worklog(call: Call) -> int:
+    """Write one line of the work log."""
+    session, text = call.session(), call.text("TEXT")
+    state_file.before(call, session)
+    return _answer(call, session, session.log_work(text), "recorded", "the work log has it")
+
+
+def feature(call: Call) -> int:
+    """Add a feature, let it pass or fail with evidence, try those that passed again, or list them."""
+    action, named = call.positional.get("ACTION", "list"), call.positional.get("FEATURE")
+    session = call.session()
+    if action == "list":
+        return _list_features(call, session)
+    state_file.before(call, session)
+    evidence = call.many("evidence")
+    if action == "reverify":
+        return _reverify(call, session, [named] if named else session.views.phases.unproven(), evidence)
+    if named is None or action not in ("add", "pass", "fail"):
+        raise UsageError("feature is add NAME TEXT, pass NAME, fail NAME, reverify or list", hint=call.verb.example)
+    if action == "add":
+        if "TEXT" not in call.positional:
+            raise UsageError("feature add needs a name and a text", hint=call.verb.example)
+        known = named in session.views.phases.features
+        event = session.list_feature(named, call.text("TEXT"))
+        return _answer(call, session, event, "already_listed" if known else "listed", f"feature {named} is listed")
+    event = session.judge_feature(named, passes=action == "pass", evidence=evidence)
+    return _answer(call, session, event, "recorded", f"feature {named} {'passes' if action == 'pass' else 'fails'}")
+
+
+def _reverify(call: Call, session: Session, names: list[str], evidence: list[str]) -> int:
+    event = None
+    for name in names:
+        if not session.views.phases.features.get(name, {}).get("passes"):
+            raise Conflict(f"feature {name!r} does not pass, so it cannot be tried again", hint="onrecord feature list")
+        event = session.judge_feature(name, passes=True, evidence=evidence)
+    if event is None:
+        data = {"state": "already_verified", "session": session.id, "position": session.head.position}
+        return call.output.done("event", data, "no feature waits for being tried again")
+    return _answer(call, session, event, "recorded", f"tried again and passing: {', '.join(names)}")
+
+
+def _list_features(call: Call, session: Session) -> int:
+    phases = session.views.phases
+    again = phases.unproven()
+    rows = [{"feature": name, "again": name in again, **one} for name, one in phases.features.items()]
+    if call.output.json:
+        passing = sum(one["passes"] for one in rows)
+        call.output.envelope("features", {"session": session.id, "features": rows, "passing": passing})
+        return 0
+    table = [
+        [row["feature"], "try again" if row["again"] else "passes" if row["passes"] else "does not pass", row["text"],
+         ", ".join(row["evidence"])]
+        for row in rows
+    ]  # fmt: skip
+    call.output.table(("feature", "state", "*text", "evidence"), table)
+    return 0
+
+
+def _answer(call: Call, session: Session, event: Event, state: str, sentence: str) -> int:
+    data = receipt_data(session.views.head, event, state)
+    state_file.after(call, session)
+    return call.output.done("event", data, f"{sentence} (position {event.position}: {describe(event)})")

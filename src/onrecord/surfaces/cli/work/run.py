@@ -1,0 +1,77 @@
+"""`onrecord run -- COMMAND`: RUNNING is on record before it starts, how it ended right after."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onrecord.log.head import refuse_work
+from onrecord.surfaces.cli.shared.call import pairs
+from onrecord.surfaces.cli.shared.output import shown
+from onrecord.surfaces.cli.shared.place import look_at_code, root_of, seconds
+from onrecord.surfaces.cli.work import state_file
+from onrecord.surfaces.cli.work.attempts import attempt_data, metrics_of
+from onrecord.work.attempting import Wanted, retold, run_attempt
+from onrecord.work.running import show_rest
+
+if TYPE_CHECKING:
+    from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.work.attempting import Finished
+
+
+def run(call: Call) -> int:
+    """Run a command as an attempt; its exit code is passed on."""
+    wanted = Wanted(
+        metrics=tuple(metrics_of(call).items()), metrics_file=call.get("metrics-file"),
+        patterns=tuple(pairs(call.many("metric-pattern"), "--metric-pattern NAME=REGEX")),
+        files=tuple(call.many("expect-file")), allow_traceback="allow-traceback" in call,
+    )  # fmt: skip
+    timeout = seconds(call)
+    session = call.session()
+    refuse_work(session.head)
+    look_at_code(call, session)
+    warnings: list[str] = []
+
+    def warn(line: str) -> None:
+        warnings.append(line)
+        if not call.output.json:
+            # Also with --quiet: repeating a failure is worse than a line too many.
+            sys.stderr.write(f"warning: {shown(line)}\n")
+            sys.stderr.flush()
+
+    done = run_attempt(
+        session, call.words, root=root_of(session), cwd=Path(os.curdir), wanted=wanted, timeout=timeout,
+        strict="strict" in call, fix=call.get("fix"), show=not call.output.json, warn=warn,
+    )  # fmt: skip
+    show_rest(done.ran)
+    state_file.after(call, session)
+    if call.output.json:
+        attempt = session.views.attempts.get(done.number) or {}
+        about = {
+            "position": done.position,
+            "warnings": warnings,
+            "output": done.ran.output,
+            "timed_out": done.ran.timed_out,
+        }
+        known = {"known_failure": done.known["number"] if done.known else None}
+        call.output.envelope("attempt", attempt_data(attempt) | about | known)
+    else:
+        _tell(call, done)
+    return done.exit_code
+
+
+def _tell(call: Call, done: Finished) -> None:
+    """The command's own output is the answer; how it is on record goes to stderr."""
+    numbers = ", ".join(f"{name} {value:g}" for name, value in done.metrics.items())
+    about = done.error or numbers
+    call.output.note(
+        f"attempt {done.number} {done.status} after {done.ran.seconds:.1f} s"
+        + (f": {about}" if about else "")
+        + f" [{done.evidence}]"
+    )
+    if done.known:
+        call.output.note(f"this error is known: {retold(done.known)}")
+    elif done.error:
+        call.output.note(f'when it is fixed: onrecord attempt correct {done.number} --fix "..."')
