@@ -33,7 +33,10 @@ def in_ci() -> bool:
     return os.environ.get("CI", "").lower() not in {"", "0", "false", "no"}
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    if not pluginmanager.hasplugin("timeout"):
+        # The crash tests need no extra; without this plugin a hung test hangs, and everything else is the same.
+        parser.addini("timeout", "not enforced: pytest-timeout is not installed")
     parser.addoption("--full", action="store_true", help="run every test in its long form")
     parser.addoption("--update-stories", action="store_true", help="write what the stories show into their files")
 
@@ -44,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
     settings.load_profile("full" if config.getoption("--full") else "ci")
+    config.addinivalue_line("markers", "timeout(seconds): how long this test may take")
     config.addinivalue_line("markers", "every_store: run on PostgreSQL too, not only with --full")
     config.addinivalue_line("markers", "on_file: about a store in a file, whatever `every_store` says")
     config.pluginmanager.register(NoSilentSkips(), "no-silent-skips")

@@ -59,7 +59,6 @@ def test_no_docstring_opens_with_a_number():
         f"{path.name}: {node.name}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-        and opening.match(ast.get_docstring(node) or "")
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and opening.match(ast.get_docstring(node) or "")
     ]
     assert wrong == []
