@@ -20,6 +20,7 @@ FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 COVERED = (
     "README.md",
+    "docs/decisions",
     "docs/glossary.md",
     "docs/guide",
     "docs/performance.md",
@@ -35,7 +36,7 @@ DIALECT = {
     r"\bsomebody('s)?\b": "a person, another process, the caller",
     r"\bnobody is\b|\bnobody's\b": "name the actor, or say that there is none",
     r"\b(is|are) to\b(?! [`\d])": "must, should, will",
-    r"\bhas more than\b|\bhave more than\b": "has new messages, grew",
+    r"\b(has|have) more than (the|before)\b": "has new messages, grew",
     r"\bat hand\b": "available, in memory",
     r"\blook(s|ed)? at it\b": "check, read, inspect",
     r"\bstands\b|\bstand for\b": "is, remains, replaces, means",
