@@ -20,7 +20,7 @@ from bench.workload import text
 from onrecord.rollout.recording import Rollout, open_rollout
 from onrecord.rollout.samples import assemble
 from onrecord.rollout.trajectory import LinearTrajectory
-from onrecord.rollout.turns import Joint, Reply, Request, Tokenized
+from onrecord.rollout.turns import ChatRequest, Joint, Reply, Tokenized
 
 TURNS = 200
 OBSERVED, SAMPLED = 500, 300
@@ -95,7 +95,7 @@ def ours(turns: list[Turn], *, hand_out: bool = False, repeat: bool = True) -> L
     for turn in turns:
         tokenizer.ids = turn.suffix
         last = None if repeat else trajectory.last
-        prepared = trajectory.prepare(Request(turn.messages[-1:] if last else turn.messages, after=last), tokenizer)
+        prepared = trajectory.prepare(ChatRequest(turn.messages[-1:] if last else turn.messages, after=last), tokenizer)
         if hand_out:
             prepared.prompt_ids  # noqa: B018 - a property that does the work
         trajectory.update_pretokenized_state(
@@ -205,7 +205,7 @@ def _play(rollout: Rollout, turns: list[Turn]) -> list[float]:
         tokenizer.ids = turn.suffix
         reply = Reply(turn.reply, turn.output, turn.logprobs, "tool_calls", response="{}")
         start = perf_counter()
-        rollout.commit(rollout.intend(rollout.prepare(Request(turn.messages), tokenizer)), reply)
+        rollout.commit(rollout.intend(rollout.prepare(ChatRequest(turn.messages), tokenizer)), reply)
         seconds.append(perf_counter() - start)
     return seconds
 

@@ -10,7 +10,7 @@ from onrecord.errors import InvalidInput, LeaseLost, TrajectoryMoved, TurnConfli
 from onrecord.rollout.recording import Intent, Rollout, open_rollout, read_lane
 from onrecord.rollout.samples import assemble
 from onrecord.rollout.trajectory import Policy
-from onrecord.rollout.turns import Reply, Request
+from onrecord.rollout.turns import ChatRequest, Reply
 from onrecord.session.records import Records
 from onrecord.stores.memory import MemoryStore
 from onrecord.testing import FakeClock
@@ -74,7 +74,7 @@ class Rollouts(RuleBasedStateMachine):
         except Refused:
             asked = None
         try:
-            prepared = self.rollout.prepare(Request(messages), LETTERS)
+            prepared = self.rollout.prepare(ChatRequest(messages), LETTERS)
         except InvalidInput:
             assert asked is None
             return
@@ -83,7 +83,7 @@ class Rollouts(RuleBasedStateMachine):
         assert (prepared.base, prepared.answer, prepared.expected_version) == (asked.base, asked.answer, asked.version)
         trajectory = self.rollout.trajectory
         for turn, anchor in zip(trajectory.records[: prepared.base], trajectory.anchors, strict=False):
-            following = Request(messages[anchor:], after=turn)
+            following = ChatRequest(messages[anchor:], after=turn)
             assert self.rollout.prepare(following, LETTERS) == prepared
         self.last = messages
         if prepared.answer is None:
@@ -100,7 +100,7 @@ class Rollouts(RuleBasedStateMachine):
         reply = self.reply(message, finish, "body" if body else "")
         self.rollout.commit(intent, reply)
         status = "TRUNCATED" if finish == "length" else "COMPLETED"
-        said = reply.response or self.rollout.prepare(Request(self.last), LETTERS).answer
+        said = reply.response or self.rollout.prepare(ChatRequest(self.last), LETTERS).answer
         assert said is not None
         turn = Turn(asked.prompt, list(reply.output_ids), list(reply.logprobs), status)
         self.reference.commit(asked, message, turn, said)

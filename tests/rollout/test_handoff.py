@@ -5,7 +5,7 @@ import pytest
 from onrecord.errors import Conflict, InvalidInput, SessionFrozen, SessionNotFound, SessionRetired, TurnConflict
 from onrecord.rollout.recording import Rollout, open_rollout, read_lane
 from onrecord.rollout.samples import digest_of
-from onrecord.rollout.turns import Request
+from onrecord.rollout.turns import ChatRequest
 from tests.rollout.world import LETTERS, aborted, answer, begin, letters, play
 
 
@@ -36,10 +36,10 @@ def test_samples_are_made_with_known_options(rollout, options):
 def test_a_frozen_rollout_takes_no_turn(rollout):
     """After the freeze nothing is added: what the trainer reads is what there is."""
     messages = play(rollout, 1)
-    late = rollout.prepare(Request(messages), LETTERS)
+    late = rollout.prepare(ChatRequest(messages), LETTERS)
     rollout.freeze()
     with pytest.raises(SessionFrozen):
-        rollout.prepare(Request(messages), LETTERS)
+        rollout.prepare(ChatRequest(messages), LETTERS)
     with pytest.raises(SessionFrozen):
         rollout.intend(late)
 
@@ -72,14 +72,14 @@ def test_only_the_right_digest_is_acknowledged(rollout):
 def test_a_retired_rollout_is_over_for_good(records, rollout, handed_over):
     """Late requests get SessionRetired, from this process and every other, reopened or not; the id is never made anew."""
     messages = play(rollout, 1)
-    late = rollout.prepare(Request(messages), LETTERS)
+    late = rollout.prepare(ChatRequest(messages), LETTERS)
     if handed_over:
         rollout.acknowledge(rollout.freeze().digest)
     rollout.retire("done", unacknowledged=not handed_over)
     rollout.retire("again changes nothing")
     identity = rollout.session.id
     for step in (
-        lambda: rollout.prepare(Request(messages), LETTERS),
+        lambda: rollout.prepare(ChatRequest(messages), LETTERS),
         lambda: rollout.intend(late),
         rollout.freeze,
         rollout.samples,

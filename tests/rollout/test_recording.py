@@ -18,7 +18,7 @@ from onrecord.errors import (
 )
 from onrecord.log.packed import pack_floats, unpack_floats
 from onrecord.rollout.recording import Rollout, open_rollout, read_lane
-from onrecord.rollout.turns import Reply, Request
+from onrecord.rollout.turns import ChatRequest, Reply
 from tests.rollout.world import (
     LETTERS,
     Letters,
@@ -38,7 +38,7 @@ def test_the_intent_is_on_record_before_the_engine_is_called(rollout):
     """What intend returned is in the log: base, fingerprint, new messages and new prompt ids, and nothing more of old ones."""
     messages = play(rollout, 2)
     before = rollout.session.head.position
-    prepared = rollout.prepare(Request(messages), LETTERS)
+    prepared = rollout.prepare(ChatRequest(messages), LETTERS)
     assert rollout.session.head.position == before, "prepare writes nothing"
     intent = rollout.intend(prepared)
     begun, item, tokens = rollout.session.events(after=before)
@@ -56,12 +56,12 @@ def test_a_restart_gives_the_identical_rollout(records, rollout):
     messages = play(rollout, 3)
     rollout.abort(begin(rollout, messages), aborted("half", weight_versions=[("v2", 4)], side_payloads={"x": [1]}))
     rollout.fail(begin(rollout, messages), "connection refused")
-    prompt = rollout.prepare(Request(messages), LETTERS).prompt_ids
+    prompt = rollout.prepare(ChatRequest(messages), LETTERS).prompt_ids
     rollout.leave()
     again = open_rollout(records, "task-17")
     assert again.trajectory == rollout.trajectory
     assert again.lane.standing() == rollout.lane.standing()
-    assert again.prepare(Request(messages), LETTERS).prompt_ids == prompt
+    assert again.prepare(ChatRequest(messages), LETTERS).prompt_ids == prompt
     assert again.trajectory.provisional is not None, "the provisional record and the checkpoint are still there"
 
 
@@ -130,7 +130,7 @@ def test_a_turn_is_committed_once_though_the_outcome_was_unknown(rollout, monkey
     rollout.commit(intent, answer("b", response="body"))
     assert rollout.trajectory.num_assistant == 1
     assert read_lane(rollout.session) == rollout.lane
-    assert rollout.prepare(Request([user("a")]), LETTERS).answer == "body"
+    assert rollout.prepare(ChatRequest([user("a")]), LETTERS).answer == "body"
 
 
 def test_refresh_finds_what_landed_unheard(rollout, monkeypatch):
@@ -146,7 +146,7 @@ def test_refresh_finds_what_landed_unheard(rollout, monkeypatch):
     with pytest.raises(OutcomeUnknown):
         rollout.commit(intent, answer("b", response="body"))
     monkeypatch.undo()
-    assert rollout.refresh().prepare(Request([user("a")]), LETTERS).answer == "body"
+    assert rollout.refresh().prepare(ChatRequest([user("a")]), LETTERS).answer == "body"
 
 
 def test_a_lost_reply_survives_a_restart_byte_for_byte(records, rollout):
@@ -155,7 +155,7 @@ def test_a_lost_reply_survives_a_restart_byte_for_byte(records, rollout):
     body = '{"id":"r-1",  "created": 17.0, "choices":[{"message":{"content":"ü \\u00fc"}}]}\n'
     rollout.commit(begin(rollout, messages), answer("x", response=body))
     again = open_rollout(records, "task-17", takeover=True)
-    prepared = again.prepare(Request(messages), LETTERS)
+    prepared = again.prepare(ChatRequest(messages), LETTERS)
     assert prepared.answer == body
     with pytest.raises(TurnConflict, match="answered before"):
         again.intend(prepared)
@@ -196,8 +196,8 @@ def test_a_refused_request_writes_nothing(rollout):
     messages = play(rollout, 3)
     before = rollout.session.store.head(rollout.session.id).position
     with pytest.raises(InvalidInput):
-        rollout.prepare(Request([user("other")]), LETTERS)
-    stale = rollout.prepare(Request(messages), LETTERS)
+        rollout.prepare(ChatRequest([user("other")]), LETTERS)
+    stale = rollout.prepare(ChatRequest(messages), LETTERS)
     rollout.fail(rollout.intend(stale), "down")
     with pytest.raises(InvalidInput):
         rollout.commit(begin(rollout, messages), Reply(assistant("x"), [1, 2], [-1.0], "stop"))
@@ -232,13 +232,14 @@ def test_the_order_inside_a_message_survives_a_restart(records, rollout):
         assistant(None, tool_calls=[{"id": "c", "function": {"z": 1, "a": {"y": 1, "b": 2}}}]),
         user("b"),
     ]
-    prompt = rollout.prepare(Request(shots), LETTERS).prompt_ids
+    prompt = rollout.prepare(ChatRequest(shots), LETTERS).prompt_ids
     messages = play(rollout, 3, shots)
-    assert rollout.prepare(Request(shots), LETTERS).prompt_ids == prompt
+    assert rollout.prepare(ChatRequest(shots), LETTERS).prompt_ids == prompt
     again = open_rollout(records, "task-17", takeover=True)
-    assert again.prepare(Request(shots), LETTERS).prompt_ids == prompt
+    assert again.prepare(ChatRequest(shots), LETTERS).prompt_ids == prompt
     assert (
-        again.prepare(Request(messages), LETTERS).prompt_ids == rollout.prepare(Request(messages), LETTERS).prompt_ids
+        again.prepare(ChatRequest(messages), LETTERS).prompt_ids
+        == rollout.prepare(ChatRequest(messages), LETTERS).prompt_ids
     )
 
 
@@ -252,11 +253,11 @@ class WholeMessages(Letters):
 def test_whatever_a_template_writes_out_is_the_same_in_every_try(records, rollout):
     """Even the order of a message's fields is the same for a first try, a retry and the next process."""
     first = [{"role": "user", "name": "b", "content": "a"}, {"tool_call_id": "c", "content": "d", "role": "tool"}]
-    prompt = rollout.prepare(Request(first), WholeMessages()).prompt_ids
+    prompt = rollout.prepare(ChatRequest(first), WholeMessages()).prompt_ids
     play(rollout, 3, first)
-    assert rollout.prepare(Request(first), WholeMessages()).prompt_ids == prompt
+    assert rollout.prepare(ChatRequest(first), WholeMessages()).prompt_ids == prompt
     again = open_rollout(records, "task-17", takeover=True)
-    assert again.prepare(Request(first), WholeMessages()).prompt_ids == prompt
+    assert again.prepare(ChatRequest(first), WholeMessages()).prompt_ids == prompt
 
 
 def test_a_failed_call_on_record_leaves_the_view_where_it_was(rollout):
@@ -288,7 +289,7 @@ def test_a_paused_or_spent_session_takes_no_turn(records, rollout):
     """Pause and budget stop a rollout like any session, before anything is written."""
     messages = play(rollout, 1)
     rollout.session.set_budget(tokens=1)
-    prepared = rollout.prepare(Request(messages), LETTERS)
+    prepared = rollout.prepare(ChatRequest(messages), LETTERS)
     with pytest.raises(BudgetExhausted):
         rollout.intend(prepared)
     rollout.session.set_budget(tokens=10_000_000)
@@ -307,7 +308,7 @@ def test_a_pause_ends_the_turn_under_way(rollout):
     rollout.session.pause("weights are on their way")
     rollout.session.resume()
     rollout.session.join()
-    prepared = rollout.prepare(Request(messages), LETTERS)
+    prepared = rollout.prepare(ChatRequest(messages), LETTERS)
     assert rollout.trajectory.provisional is not None
     assert (rollout.trajectory.provisional.status, len(rollout.trajectory.provisional.output)) == ("ABORTED", 0)
     rollout.commit(rollout.intend(prepared), answer("x"))
@@ -318,7 +319,7 @@ def test_facts_of_others_do_not_disturb_a_rollout(records, rollout):
     """Whoever adds facts to the session between the steps of a turn changes nothing about it."""
     messages = play(rollout, 1)
     person = records.get("task-17")
-    prepared = rollout.prepare(Request(messages), LETTERS)
+    prepared = rollout.prepare(ChatRequest(messages), LETTERS)
     person.decide("look at this one")
     intent = rollout.intend(prepared)
     person.decide("and at that")

@@ -13,8 +13,8 @@ from onrecord.rollout.turns import (
     INFRA,
     ORIGINS,
     TRUNCATED,
+    ChatRequest,
     Reply,
-    Request,
 )
 from tests.rollout.reference import Turn, merged
 from tests.rollout.world import (
@@ -169,7 +169,7 @@ def trimmed(turns: int) -> tuple[LinearTrajectory, Letters]:
     messages = [user("a")]
     for _ in range(turns):
         reply = Reply(assistant("b"), [*letters("b"), START], [-1.0, -2.0], "stop", weight_versions=[("v", 2)])
-        trajectory.update_pretokenized_state(trajectory.prepare(Request(messages), tokenizer), reply)
+        trajectory.update_pretokenized_state(trajectory.prepare(ChatRequest(messages), tokenizer), reply)
         messages = [*messages, assistant("b"), user("c")]
     return trajectory, tokenizer
 

@@ -7,7 +7,7 @@ import pytest
 
 from onrecord.errors import InvalidInput, TokenMismatch, TrajectoryMoved
 from onrecord.rollout.trajectory import LinearTrajectory, Policy
-from onrecord.rollout.turns import COMPLETED, TRUNCATED, Joint, Reply, Request, Tokenized
+from onrecord.rollout.turns import COMPLETED, TRUNCATED, ChatRequest, Joint, Reply, Tokenized
 from tests.rollout.world import (
     END,
     LETTERS,
@@ -165,7 +165,7 @@ def test_a_request_is_messages(messages):
     """An empty request, or one that is not made of messages, is refused."""
     trajectory, _ = conversation(1)
     with pytest.raises(InvalidInput):
-        trajectory.prepare(Request(messages), LETTERS)
+        trajectory.prepare(ChatRequest(messages), LETTERS)
 
 
 def test_a_request_that_ends_with_the_answer_asks_nothing():
@@ -197,7 +197,7 @@ def test_ids_are_checked_when_they_come_in():
         broken = Broken()
         broken.ids = ids
         with pytest.raises(InvalidInput):
-            LinearTrajectory().prepare(Request([user("a")]), broken)
+            LinearTrajectory().prepare(ChatRequest([user("a")]), broken)
         trajectory = LinearTrajectory()
         with pytest.raises(InvalidInput):
             say(trajectory, user("a"), reply=Reply(assistant("b"), ids, [-1.0], "stop"))
@@ -404,7 +404,7 @@ def test_a_repair_may_leave_out_no_more_than_the_trim():
 
     def turn(trajectory, messages, text):
         reply = Reply(assistant(text), [*letters(text), START], [-1.0] * (len(text) + 1), "stop")
-        return trajectory.update_pretokenized_state(trajectory.prepare(Request(messages), tokenizer), reply)
+        return trajectory.update_pretokenized_state(trajectory.prepare(ChatRequest(messages), tokenizer), reply)
 
     messages = [user("a")]
     for trim in (0, 1):
@@ -413,13 +413,13 @@ def test_a_repair_may_leave_out_no_more_than_the_trim():
         more = [*messages, assistant("b"), user("c")]
         if not trim:
             with pytest.raises(TokenMismatch):
-                trajectory.prepare(Request(more), tokenizer)
+                trajectory.prepare(ChatRequest(more), tokenizer)
             continue
         expected = list(tokenizer.prompt(more, None).ids)
-        assert list(trajectory.prepare(Request(more), tokenizer).prompt_ids) == expected
+        assert list(trajectory.prepare(ChatRequest(more), tokenizer).prompt_ids) == expected
         turn(trajectory, more, "d")
         turn(trajectory, [*more, assistant("d"), user("e")], "f")
-        again = trajectory.prepare(Request([*more, assistant("d"), user("other")]), tokenizer)
+        again = trajectory.prepare(ChatRequest([*more, assistant("d"), user("other")]), tokenizer)
         assert list(again.prompt_ids) == list(tokenizer.prompt([*more, assistant("d"), user("other")], None).ids)
 
 
@@ -436,7 +436,7 @@ def test_a_repair_is_shown_the_last_ids_only():
         trajectory = LinearTrajectory()
         messages = [user("x")]
         for _ in range(9):
-            prepared = trajectory.prepare(Request(messages), Looking())
+            prepared = trajectory.prepare(ChatRequest(messages), Looking())
             if trajectory.num_assistant:
                 assert shown[-1] == list(trajectory.token_ids)[-64:]
             trajectory.update_pretokenized_state(prepared, answer(reply))

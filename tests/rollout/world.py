@@ -7,7 +7,7 @@ from typing import Any
 
 from onrecord.rollout.recording import Intent, Rollout
 from onrecord.rollout.trajectory import LinearTrajectory, Policy, Prepared
-from onrecord.rollout.turns import ABORT, STOP, Joint, Record, Reply, Request, Tokenized
+from onrecord.rollout.turns import ABORT, STOP, ChatRequest, Joint, Reply, Tokenized, TurnRecord
 
 START, END, NEWLINE = 1, 2, 10
 Message = dict[str, Any]
@@ -86,15 +86,15 @@ def aborted(text: str | None = "", cause: str = "weights", **more: Any) -> Reply
 
 
 def ask(trajectory: LinearTrajectory, *messages: Message, **more: Any) -> Prepared:
-    return trajectory.prepare(Request(list(messages), **more), LETTERS)
+    return trajectory.prepare(ChatRequest(list(messages), **more), LETTERS)
 
 
-def say(trajectory: LinearTrajectory, *messages: Message, reply: Reply) -> Record:
+def say(trajectory: LinearTrajectory, *messages: Message, reply: Reply) -> TurnRecord:
     """Ask and commit the reply."""
     return trajectory.update_pretokenized_state(ask(trajectory, *messages), reply)
 
 
-def give_up(trajectory: LinearTrajectory, *messages: Message, reply: Reply) -> Record:
+def give_up(trajectory: LinearTrajectory, *messages: Message, reply: Reply) -> TurnRecord:
     """Ask and keep the aborted reply."""
     prepared = ask(trajectory, *messages)
     record = trajectory.provisional_record(prepared, reply)
@@ -135,4 +135,4 @@ def play(rollout: Rollout, turns: int, messages: list[Message] | None = None) ->
 
 def begin(rollout: Rollout, messages: list[Message]) -> Intent:
     """Prepare a request and put its intent on record."""
-    return rollout.intend(rollout.prepare(Request(messages), LETTERS), model="m")
+    return rollout.intend(rollout.prepare(ChatRequest(messages), LETTERS), model="m")

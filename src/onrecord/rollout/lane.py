@@ -16,7 +16,7 @@ from onrecord.errors import AssemblyFailed, DamagedLog, InvalidInput, PayloadEra
 from onrecord.log.items import ROLES, to_items
 from onrecord.log.packed import pack_floats, pack_integers, unpack_floats, unpack_integers
 from onrecord.rollout.trajectory import LinearTrajectory, Prepared
-from onrecord.rollout.turns import ABORT, ABORTED, INCOMPLETE, INFRA, STATUS_OF, Record
+from onrecord.rollout.turns import ABORT, ABORTED, INCOMPLETE, INFRA, STATUS_OF, TurnRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -178,7 +178,7 @@ class Lane:
             self.trajectory.note_failure(_record(self.open, {"status": INCOMPLETE}, why))
             self.open = None
 
-    def standing(self) -> list[Record]:
+    def standing(self) -> list[TurnRecord]:
         """The turns as they would be handed over; one that is still open has no end on record."""
         if self.open is None or self.trajectory.provisional is not None:
             return self.trajectory.standing()
@@ -186,11 +186,11 @@ class Lane:
         return [*self.trajectory.records[: last.base], last]
 
 
-def _record(turn: OpenTurn, output: dict[str, Any], cause: str) -> Record:
+def _record(turn: OpenTurn, output: dict[str, Any], cause: str) -> TurnRecord:
     """The record of a turn, as its payloads say."""
     prompt = output.get("prompt") or turn.prompt or _EMPTY_PROMPT
     finish = output.get("finish", "")
-    return Record(
+    return TurnRecord(
         base=turn.base,
         keep=prompt["keep"],
         prompt=unpack_integers(prompt["ids"]),
@@ -220,7 +220,7 @@ def prompt_payload(prepared: Prepared) -> dict[str, Any]:
     return {"part": PROMPT} | _prompt(prepared.keep, prepared.tail, prepared.origins)
 
 
-def output_payload(prepared: Prepared, record: Record, reply: Reply) -> dict[str, Any]:
+def output_payload(prepared: Prepared, record: TurnRecord, reply: Reply) -> dict[str, Any]:
     """What a reply adds; the prompt again only where the engine saw another one than was prepared."""
     payload = {
         "part": OUTPUT,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onrecord.rollout.lane import Frozen
     from onrecord.rollout.samples import Sample
     from onrecord.rollout.trajectory import LinearTrajectory, Policy, Prepared
-    from onrecord.rollout.turns import Record, Reply, Request, Tokenizer
+    from onrecord.rollout.turns import ChatRequest, Reply, Tokenizer, TurnRecord
     from onrecord.session.handle import Session
     from onrecord.session.records import Records
 
@@ -125,7 +125,7 @@ class Rollout:
 
     # Turns
 
-    def prepare(self, request: Request, tokenizer: Tokenizer) -> Prepared:
+    def prepare(self, request: ChatRequest, tokenizer: Tokenizer) -> Prepared:
         """The prompt ids of a request on this trajectory; nothing changes."""
         self._catch_up()
         self._refuse_ended()
@@ -157,13 +157,13 @@ class Rollout:
         first = self._append(drafts)[0]
         return Intent(prepared, begun.id, first.position, model)
 
-    def commit(self, intent: Intent, reply: Reply) -> Record:
+    def commit(self, intent: Intent, reply: Reply) -> TurnRecord:
         """Commit a reply. Calling it again after a doubtful outcome commits it once."""
         record = self.trajectory.committed_record(intent.prepared, reply)
         self._end(intent, record, reply, "turn.committed", {})
         return self.trajectory.records[-1]
 
-    def abort(self, intent: Intent, reply: Reply, *, reason: str = "") -> Record:
+    def abort(self, intent: Intent, reply: Reply, *, reason: str = "") -> TurnRecord:
         """Keep an aborted reply as the provisional tail."""
         record = self.trajectory.provisional_record(intent.prepared, reply)
         self._end(intent, record, reply, "turn.aborted", {"reason": (reason or record.cause)[:REASON_LIMIT]})
@@ -184,7 +184,7 @@ class Rollout:
         data = {"reason": reason[:REASON_LIMIT], "withdrawn": True}
         self._append([self._draft(intent, "turn.aborted", data, "end")])
 
-    def _end(self, intent: Intent, record: Record, reply: Reply, kind: str, data: dict[str, Any]) -> None:
+    def _end(self, intent: Intent, record: TurnRecord, reply: Reply, kind: str, data: dict[str, Any]) -> None:
         self._must_be_open(intent)
         drafts = []
         if record.message is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from onrecord.rollout.turns import Record
+    from onrecord.rollout.turns import TurnRecord
 
 _NUMBERED = {origin: bytes([number]) for number, origin in enumerate(ORIGINS)}
 
@@ -65,7 +65,7 @@ class Sample:
 
 
 def assemble(
-    records: Sequence[Record], *, session: str = "", merge: bool = True, max_seq_len: int | None = None
+    records: Sequence[TurnRecord], *, session: str = "", merge: bool = True, max_seq_len: int | None = None
 ) -> list[Sample]:
     """The samples of a line of turns: merged into one, or one per turn.
 
@@ -83,7 +83,7 @@ def assemble(
     return [_single(records, number, session, max_seq_len) for number in range(len(records))]
 
 
-def _check_line(records: Sequence[Record]) -> None:
+def _check_line(records: Sequence[TurnRecord]) -> None:
     length = 0
     for number, record in enumerate(records):
         if record.base != number or record.keep > length:
@@ -91,7 +91,7 @@ def _check_line(records: Sequence[Record]) -> None:
         length = record.length
 
 
-def _until_unfinished(records: Sequence[Record]) -> Sequence[Record]:
+def _until_unfinished(records: Sequence[TurnRecord]) -> Sequence[TurnRecord]:
     """The turns up to and including the first that was not completed."""
     for number, record in enumerate(records):
         if record.status != COMPLETED:
@@ -99,7 +99,7 @@ def _until_unfinished(records: Sequence[Record]) -> Sequence[Record]:
     return records
 
 
-def _merged(records: Sequence[Record], session: str, max_seq_len: int | None) -> Sample:
+def _merged(records: Sequence[TurnRecord], session: str, max_seq_len: int | None) -> Sample:
     kept = len(records)
     while max_seq_len is not None and kept > 1 and records[kept - 1].length > max_seq_len:
         kept -= 1
@@ -108,7 +108,7 @@ def _merged(records: Sequence[Record], session: str, max_seq_len: int | None) ->
     return sample if max_seq_len is None else _cut(sample, max_seq_len)
 
 
-def _single(records: Sequence[Record], number: int, session: str, max_seq_len: int | None) -> Sample:
+def _single(records: Sequence[TurnRecord], number: int, session: str, max_seq_len: int | None) -> Sample:
     """One turn by itself: everything before its output is its prompt, drawn by no weights that count here."""
     line = records[: number + 1]
     sample = _sample(line, _Arrays(line, first_sampled=number), session, number, cut=False)
@@ -116,7 +116,7 @@ def _single(records: Sequence[Record], number: int, session: str, max_seq_len: i
     return sample if max_seq_len is None else _cut(sample, max_seq_len)
 
 
-def _sample(records: Sequence[Record], arrays: _Arrays, session: str, index: int, *, cut: bool) -> Sample:
+def _sample(records: Sequence[TurnRecord], arrays: _Arrays, session: str, index: int, *, cut: bool) -> Sample:
     last = records[-1]
     ours = records[arrays.first_sampled :]
     return Sample(
@@ -128,7 +128,7 @@ def _sample(records: Sequence[Record], arrays: _Arrays, session: str, index: int
 class _Arrays:
     """The ids of a line of turns put together: room is made once, and each id is copied once."""
 
-    def __init__(self, records: Sequence[Record], first_sampled: int) -> None:
+    def __init__(self, records: Sequence[TurnRecord], first_sampled: int) -> None:
         self.first_sampled = first_sampled
         self.turn_ends: list[int] = []
         self.weights: list[tuple[str, int, int]] = []
@@ -143,7 +143,7 @@ class _Arrays:
         self.logprobs = np.frombuffer(logprobs, np.float32)[:length]
         self.provenance = np.frombuffer(origins, np.uint8)[:length]
 
-    def _put(self, record: Record, *, sampled: bool) -> None:
+    def _put(self, record: TurnRecord, *, sampled: bool) -> None:
         start, end, drawn = record.keep, record.length, len(record.output)
         middle = end - drawn
         if self.turn_ends and self.turn_ends[-1] > start:
@@ -178,7 +178,7 @@ class _Arrays:
                 self.weights.append((version, at, start))
 
 
-def _side_payloads(records: Iterable[Record]) -> dict[str, list[Any] | None]:
+def _side_payloads(records: Iterable[TurnRecord]) -> dict[str, list[Any] | None]:
     turns = list(records)
     names = sorted({name for record in turns for name in record.side_payloads})
     return {

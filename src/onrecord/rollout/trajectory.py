@@ -30,7 +30,7 @@ from onrecord.rollout.turns import (
     REPAIRED,
     STATUS_OF,
     TEMPLATE,
-    Record,
+    TurnRecord,
     floats,
     integers,
     spans,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from onrecord.rollout.matching import Matcher, Message
-    from onrecord.rollout.turns import Reply, Request, Span, Tokenized, Tokenizer
+    from onrecord.rollout.turns import ChatRequest, Reply, Span, Tokenized, Tokenizer
 
 REPAIR_WINDOW = 64
 """How many of the last stored ids a boundary repair is shown."""
@@ -87,7 +87,7 @@ class Prepared:
     fingerprint: str
     answer: str | None = None
     """The answer this very request got before, when nothing was built upon it: return it and call no engine."""
-    _stored: Sequence[Record] = ()
+    _stored: Sequence[TurnRecord] = ()
 
     @property
     def prompt_ids(self) -> array[int]:
@@ -109,11 +109,11 @@ class LinearTrajectory:
         self.policy = (policy or Policy()).checked()
         self.messages: list[dict[str, Any]] = []
         self.version = 0
-        self.provisional: Record | None = None
+        self.provisional: TurnRecord | None = None
         """The last aborted turn since the last commit."""
-        self.failure: Record | None = None
+        self.failure: TurnRecord | None = None
         """The last turn since then that got no reply at all: its engine failed or its process died."""
-        self._committed: list[Record] = []
+        self._committed: list[TurnRecord] = []
         self._anchors: list[int] = []
         self._answer: str | None = None
         self._matching = Matching(self.policy.matcher)
@@ -126,7 +126,7 @@ class LinearTrajectory:
         return len(self._committed)
 
     @property
-    def last(self) -> Record | None:
+    def last(self) -> TurnRecord | None:
         """The last committed turn: what a request may say it comes after."""
         return self._committed[-1] if self._committed else None
 
@@ -136,7 +136,7 @@ class LinearTrajectory:
         return sequence(self._committed)
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[TurnRecord]:
         """The committed turns, and the provisional one if there is one."""
         return [*self._committed, *([self.provisional] if self.provisional else [])]
 
@@ -161,7 +161,7 @@ class LinearTrajectory:
         """How many ids there are at the last committed turn."""
         return self._committed[-1].length if self._committed else 0
 
-    def standing(self) -> list[Record]:
+    def standing(self) -> list[TurnRecord]:
         """The turns as they would be handed over now: what was given up last stands on the turns it was built on."""
         last = self.provisional or self.failure
         return [*self._committed[: last.base], last] if last else self._committed[:]
@@ -179,7 +179,7 @@ class LinearTrajectory:
 
     # Prepare
 
-    def prepare(self, request: Request, tokenizer: Tokenizer) -> Prepared:
+    def prepare(self, request: ChatRequest, tokenizer: Tokenizer) -> Prepared:
         """The prompt ids of a request, or one clear error; nothing changes either way."""
         given, start = request.messages, self._messages_at(request.after)
         same = self._matching.length(given, start)
@@ -204,7 +204,7 @@ class LinearTrajectory:
             self.version, base, kept, appended, keep, tail, origins, fingerprint, answer, records
         )  # fmt: skip
 
-    def _messages_at(self, turn: Record | None) -> int:
+    def _messages_at(self, turn: TurnRecord | None) -> int:
         """How many messages there are at a committed turn; `TrajectoryMoved` if it is not one of this trajectory.
 
         It must be the very record: an equal one may follow other turns than those that are committed here.
@@ -246,10 +246,10 @@ class LinearTrajectory:
 
     def _joined(
         self,
-        records: Sequence[Record],
+        records: Sequence[TurnRecord],
         kept: int,
         appended: Sequence[Message],
-        request: Request,
+        request: ChatRequest,
         tokenizer: Tokenizer,
     ) -> tuple[int, array[int], tuple[Span, ...]]:
         """The suffix of a request, joined to the ids of the turns it builds on."""
@@ -271,18 +271,18 @@ class LinearTrajectory:
         last = self.last
         if last is None or self._answer is None or (last.base, last.fingerprint) != (base, fingerprint):
             return None
-        attempt = self.provisional or self.failure
-        return None if attempt and attempt.base == self.num_assistant else self._answer
+        later = self.provisional or self.failure
+        return None if later and later.base == self.num_assistant else self._answer
 
     # Commit
 
-    def update_pretokenized_state(self, prepared: Prepared, reply: Reply) -> Record:
+    def update_pretokenized_state(self, prepared: Prepared, reply: Reply) -> TurnRecord:
         """Commit a reply: messages, ids, anchor and record advance together, and what was provisional is superseded."""
         record = self.committed_record(prepared, reply)
         self.advance(record, prepared.kept_messages, prepared.appended, reply.response)
         return record
 
-    def committed_record(self, prepared: Prepared, reply: Reply) -> Record:
+    def committed_record(self, prepared: Prepared, reply: Reply) -> TurnRecord:
         """The record a reply would be committed as; every check is made here and nothing changes."""
         self.check_version(prepared.expected_version)
         if reply.finish not in STATUS_OF or reply.finish in (ABORT, ERROR):
@@ -294,7 +294,7 @@ class LinearTrajectory:
             raise InvalidInput("a reply has a message")
         return _record(prepared, reply, self.policy.max_trim_tokens)
 
-    def advance(self, record: Record, kept_messages: int, appended: Iterable[dict[str, Any]], answer: str) -> None:
+    def advance(self, record: TurnRecord, kept_messages: int, appended: Iterable[dict[str, Any]], answer: str) -> None:
         """Take a checked record in: the one step by which anything becomes committed, live or replayed."""
         message = record.message or {}
         del self._committed[record.base :], self._anchors[record.base :]
@@ -309,14 +309,14 @@ class LinearTrajectory:
 
     # Turns that are given up
 
-    def provisional_record(self, prepared: Prepared, reply: Reply) -> Record:
+    def provisional_record(self, prepared: Prepared, reply: Reply) -> TurnRecord:
         """The record of an aborted reply, checked; nothing changes."""
         self.check_version(prepared.expected_version)
         if reply.finish != ABORT:
             raise InvalidInput(f"a reply that ended with {reply.finish!r} is not provisional")
         return _record(prepared, reply, self.policy.max_trim_tokens)
 
-    def append_provisional_record(self, record: Record) -> None:
+    def append_provisional_record(self, record: TurnRecord) -> None:
         """Keep an aborted turn at the tail, in place of an earlier one; nothing that is committed moves."""
         if record.status != ABORTED or not 0 <= record.base <= self.num_assistant:
             raise InvalidInput(f"a provisional record is ABORTED and builds on a committed turn, not {record.status}")
@@ -324,16 +324,16 @@ class LinearTrajectory:
         self.provisional = record
         self.version += 1
 
-    def note_failure(self, record: Record) -> None:
+    def note_failure(self, record: TurnRecord) -> None:
         """Remember a turn that got no reply. The view stays where it was: version, records and all."""
         if record.status not in (INFRA, INCOMPLETE) or not 0 <= record.base <= self.num_assistant:
             raise InvalidInput(f"a failure is INFRA or INCOMPLETE, not {record.status}")
         self.failure = record
 
-    def failed_record(self, prepared: Prepared, status: str, cause: str) -> Record:
+    def failed_record(self, prepared: Prepared, status: str, cause: str) -> TurnRecord:
         """The record of a turn that got no reply."""
         self.check_version(prepared.expected_version)
-        return Record(
+        return TurnRecord(
             prepared.base, prepared.keep, prepared.tail, array("i"), array("f"), status, "", cause, prepared.origins,
             fingerprint=prepared.fingerprint,
         )  # fmt: skip
@@ -352,7 +352,7 @@ class LinearTrajectory:
             )
 
 
-def sequence(records: Sequence[Record], keep: int | None = None) -> array[int]:
+def sequence(records: Sequence[TurnRecord], keep: int | None = None) -> array[int]:
     """The ids after these turns, all or the first `keep`."""
     ids: array[int] = array("i", (0,)) * max([record.length for record in records], default=0)
     with memoryview(ids) as room:
@@ -364,7 +364,7 @@ def sequence(records: Sequence[Record], keep: int | None = None) -> array[int]:
     return ids
 
 
-def _last_ids(records: Sequence[Record], count: int) -> array[int]:
+def _last_ids(records: Sequence[TurnRecord], count: int) -> array[int]:
     """The last ids after these turns, without putting all of them together."""
     first = len(records)
     below = 0
@@ -394,7 +394,7 @@ def _marked(tokenized: Tokenized) -> tuple[array[int], tuple[Span, ...]]:
     return ids, spans([*marked, (TEMPLATE, len(ids) - end)], len(ids), "origins")
 
 
-def _record(prepared: Prepared, reply: Reply, max_trim: int) -> Record:
+def _record(prepared: Prepared, reply: Reply, max_trim: int) -> TurnRecord:
     """A reply as what it adds to its base, with every length and id checked."""
     output = integers(reply.output_ids, "output ids")
     logprobs = floats(reply.logprobs, "logprobs")
@@ -407,7 +407,7 @@ def _record(prepared: Prepared, reply: Reply, max_trim: int) -> Record:
         raise InvalidInput(f"a reply's message is a JSON object, not {type(reply.message).__name__}")
     message = None if reply.message is None else as_stored(reply.message)
     side = as_read([message, dict(reply.side_payloads)])[1]
-    return Record(
+    return TurnRecord(
         prepared.base, keep, prompt, output, logprobs, STATUS_OF[reply.finish], reply.finish, str(reply.abort_cause),
         origins, spans(reply.weight_versions, len(output), "weight versions"), prepared.fingerprint,
         message, str(reply.response_id), side,
@@ -447,7 +447,7 @@ def _first_difference(one: array[int], other: array[int]) -> int:
     return shared
 
 
-def _fingerprint(appended: Sequence[Message], request: Request) -> str:
+def _fingerprint(appended: Sequence[Message], request: ChatRequest) -> str:
     """What makes a request this one, given its base."""
     tools = None if request.tools is None else list(request.tools)
     asked = {"messages": appended, "tools": tools, "options": dict(request.options)}

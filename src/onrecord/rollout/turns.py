@@ -28,7 +28,7 @@ Span = tuple[str, int]
 """A mark and how many ids it holds for."""
 
 
-class Request(NamedTuple):
+class ChatRequest(NamedTuple):
     """What a client asks for."""
 
     messages: Sequence[Message]
@@ -36,7 +36,7 @@ class Request(NamedTuple):
     tools: Sequence[Mapping[str, Any]] | None = None
     options: Mapping[str, Any] = {}
     """Whatever else makes it this request: model, sampling parameters. Part of the fingerprint, and not looked at."""
-    after: Record | None = None
+    after: TurnRecord | None = None
     """The committed turn that `messages` follow: what `commit` returned, or `trajectory.last`. All before it is taken
     as it is on record and need not be repeated, so such a request costs what is new in it."""
 
@@ -93,7 +93,7 @@ class Tokenizer(Protocol):
 
 
 @dataclass(slots=True)
-class Record:
+class TurnRecord:
     """One generated turn, as what it adds to the turns it builds on."""
 
     base: int

@@ -6,7 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.rollout.recording import open_rollout, read_lane
-from onrecord.rollout.turns import Reply, Request
+from onrecord.rollout.turns import ChatRequest, Reply
 
 if TYPE_CHECKING:
     import asyncio
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onrecord.rollout.recording import Intent, Rollout
     from onrecord.rollout.server.upstream import Refusal
     from onrecord.rollout.trajectory import Policy, Prepared
-    from onrecord.rollout.turns import Record, Tokenizer
+    from onrecord.rollout.turns import Tokenizer, TurnRecord
     from onrecord.session.handle import Session
     from onrecord.session.records import Records
 
@@ -63,7 +63,7 @@ class Live:
     def begin(self, request: dict[str, Any]) -> Begun | str:
         """Prepare a turn and put its intent on record; or give the answer that is there already."""
         options = {name: value for name, value in request.items() if name not in _NOT_THE_TURN}
-        asked = Request(request["messages"], request.get("tools"), options)
+        asked = ChatRequest(request["messages"], request.get("tools"), options)
         with self._lock:
             prepared = self.rollout.prepare(asked, self.tokenizer)
             if prepared.answer is not None:
@@ -174,7 +174,7 @@ def read(session: Session, agent: str, policy: Policy, *, tokens: bool) -> dict[
     return describe(session, read_lane(session, agent, policy), tokens=tokens)
 
 
-def _about(record: Record, *, provisional: bool, tokens: bool) -> dict[str, Any]:
+def _about(record: TurnRecord, *, provisional: bool, tokens: bool) -> dict[str, Any]:
     about = {
         "status": record.status,
         "finish": record.finish,
