@@ -54,8 +54,11 @@ class Desk(Command):
 
     def prompts(self) -> list[str]:
         """Every prompt that reached a conversation, in order."""
-        lines = [line for path in self.transcripts() for line in path.read_text().splitlines()]
-        said = [json.loads(line) for line in lines]
+        return [prompt for path in self.transcripts() for prompt in self.prompts_of(path)]
+
+    def prompts_of(self, transcript: Path) -> list[str]:
+        """Every prompt that reached one conversation, in order."""
+        said = [json.loads(line) for line in transcript.read_text().splitlines()]
         return [one["message"]["content"] for one in said if one["type"] == "user"]
 
     def interruptions(self, name: str) -> list[dict[str, Any]]:

@@ -32,6 +32,17 @@ def test_a_killed_agent_goes_on_in_the_same_conversation(killed):
     assert data["saved"]["attempts"] == 0
 
 
+def test_resuming_says_what_need_not_be_done_again(killed):
+    """The attempts that are settled and the work that is done are told with the resumption, as text and as data (G13)."""
+    killed.ok("run", "--session", "fix", "--", "true")
+    assert killed.run("run", "--session", "fix", "--", "false").code == 1
+    done = killed.run("resume", "fix", "-p", "Go on")
+    assert done.code == 0, done
+    assert "2 attempts (1 failed, " in done.err
+    saved = killed.data("resume", "fix", "-p", "Go on", kind="resumption")["saved"]
+    assert (saved["attempts"], saved["failed_attempts"], saved["phases"]) == (2, 1, [])
+
+
 def test_nothing_is_told_again_to_a_conversation_that_knows_it(killed):
     """A resumed conversation gets the new prompt and nothing else (T23)."""
     killed.ok("decide", "Reproduce first", "--session", "fix")
@@ -146,7 +157,14 @@ def test_a_silent_fresh_start_is_noticed(killed):
     done = killed.run("resume", "fix", "-p", "Go on")
     assert done.code == 0, done
     assert "not restored, because another conversation came up" in done.err
-    assert "onrecord-data nonce=" in killed.prompts()[-1] or any("onrecord-data" in one for one in killed.prompts())
+    was, *strays, fresh = [Path(link["last"]["transcript"]) for link in killed.links("fix")]
+    assert sorted([was, *strays, fresh]) == killed.transcripts(), "every conversation that came up is on record"
+    assert killed.prompts_of(was) == ["Find the bug"], "the expected conversation was told nothing more"
+    assert [killed.prompts_of(one) for one in strays] == [["Go on"], ["Go on"]]
+    (given,) = killed.prompts_of(fresh)
+    opening, closing = [line for line in given.splitlines() if "onrecord-data nonce=" in line]
+    assert opening[1:] == closing[2:], "the fresh conversation is given the note, fenced as data"
+    assert given.endswith("Go on")
 
 
 def test_a_transcript_that_was_cut_on_resume_is_noticed_and_not_lost(killed):

@@ -46,6 +46,16 @@ def test_what_an_agent_starts_knows_whose_it_is(desk, tmp_path):
     assert seen["ONRECORD_STORE"].endswith(str(desk.store))
 
 
+def test_a_doubtful_command_line_is_warned_of_before_it_runs(desk):
+    """`start` says what its vendor warns of, and nothing where there is nothing to warn of (I27)."""
+    warning = "note: claude -p refuses tools that need a permission: give --allowedTools or --permission-mode\n"
+    told = desk.run("start", "claude", "--name", "fix", "-p", "go").err
+    assert told.startswith(warning)
+    sound = desk.run("start", "claude", "--name", "other", "-p", "go", "--", "--permission-mode", "acceptEdits")
+    assert sound.code == 0, sound
+    assert "permission" not in sound.err
+
+
 @pytest.mark.parametrize(
     ("step", "cause", "code"),
     [("limit 3600", "usage_window", 1), ("die", "killed", 137), ("refuse", "refused", 1), ("no-end", "unknown", 1)],

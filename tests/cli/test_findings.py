@@ -75,13 +75,16 @@ def test_the_life_of_a_finding(bug):
     bug.error("finding", "state", "it is the proxy.", code=2, kind="invalid_input")
     bug.ok("finding", "relabel", "f1", "rejected", "-e", "trace-1", "--why", "the header arrives")
     bug.ok("finding", "challenge", "f1", "not under load", "-e", "trace-2")
-    bug.ok("finding", "uphold", "f1", "--why", "also under load")
+    bug.ok("finding", "uphold", "f1", "--why", "also under load", "-e", "trace-4")
     bug.error("finding", "relabel", "f1", "open", "-e", "trace-1", code=2, kind="invalid_input")
     bug.ok("finding", "relabel", "f1", "open", "-e", "trace-3", "--why", "seen again")
     bug.ok("finding", "pursue", "f1")
     data = bug.data("finding", "show", "f1", kind="finding")
     assert [change["label"] for change in data["history"]] == ["open", "rejected", "open"]
-    assert (data["challenges"][0]["argument"], data["challenges"][0]["outcome"]) == ("not under load", "upheld")
+    (challenge,) = data["challenges"]
+    assert (challenge["argument"], challenge["outcome"]) == ("not under load", "upheld")
+    assert challenge["evidence"] == ["trace-2"]
+    assert data["evidence"] == ["trace-1", "trace-2", "trace-4", "trace-3"]
     assert data["active"]
     text = bug.ok("finding", "show", "f1")
     assert "not under load (upheld: also under load)" in text
@@ -148,7 +151,8 @@ def test_root_cause_and_fix_are_two_things(bug):
     bug.error("reached", "root-cause", code=2, kind="invalid_input")
     verified(bug)
     assert bug.data("reached", "root-cause", "--finding", "f1", kind="milestone")["what"] == "root_cause"
-    assert bug.data("reached", "fix", "--evidence", "commit-abc", kind="milestone")["what"] == "fix"
+    reached = bug.data("reached", "fix", "--evidence", "commit-abc", kind="milestone")
+    assert (reached["what"], reached["evidence"]) == ("fix", ["commit-abc"])
     bug.error("reached", "nirvana", code=2, kind="invalid_input")
 
 

@@ -29,6 +29,26 @@ def test_the_note_has_five_forms(told):
     told.error("note", "nowhere", code=4, kind="session_not_found")
 
 
+def test_a_pull_request_lists_the_evidence_that_commands_recorded(command):
+    """Each evidence with its id, its kind and where to look; only what onrecord captured carries the mark (H37)."""
+    command.ok("open", "bug", "--objective", "Fix the intermittent 403")
+    (command.project / "auth.py").write_text("def check():\n    return 403\n")
+    command.ok("evidence", "run", "--id", "run-a", "--", "printf", "403")
+    command.ok("evidence", "file", "--id", "file-b", "auth.py:1-2")
+    command.ok("evidence", "add", "acceptance 17", "--kind", "log", "--id", "log-c")
+    command.ok(
+        "evidence", "add", "https://ci.example.org/17", "--kind", "url", "--id", "url-d", "--text", "three of ten"
+    )
+    body = command.ok("note", "--format", "pr")
+    _before, _title, listed = body.partition("## Evidence (✓ was captured by onrecord, the rest is asserted)\n\n")
+    assert listed.partition("\n\n")[0].split("\n") == [
+        "- run-a✓: run printf 403",
+        "- file-b✓: file auth.py:1-2",
+        "- log-c: log acceptance 17",
+        "- url-d: url https://ci.example.org/17: three of ten",
+    ]
+
+
 def test_the_note_file_is_headed_with_its_position(told):
     """.onrecord/NOTE.md is written whole, says what it was made from, and is kept current from then on (H35, H42)."""
     data = told.data("note", "--write", kind="note_file")
@@ -70,12 +90,15 @@ def test_the_check_names_what_is_missing(command, told):
     assert "next action\tis vague" in done.out
 
 
-def test_a_summary_alone_closes_nothing(command):
-    """Without reproduction, verified, rejected and next action a session stays open, or the override is on record (H43)."""
+def test_a_session_with_findings_is_not_closed_by_a_summary(command):
+    """Without reproduction, verified, rejected and next action it stays open as it was, or the override is on record (H43)."""
     command.ok("open", "bug", "--objective", "Fix the intermittent 403 after an invite")
     command.ok("state", "It is probably the cache")
     error = command.error("close", "bug", "--reason", "all done, trust me", code=10, kind="conflict")
     assert "next action, reproduction, verified, rejected" in error["message"]
+    shown = command.data("show", "bug", kind="session")
+    assert shown["status"] == "open"
+    assert command.data("log", "bug", kind="log")["events"][-1]["kind"] == "finding.stated", "nothing was recorded"
     command.ok("note", "none", "rejected", "--why", "only one theory so far")
     assert "rejected" not in command.error("close", "bug", code=10, kind="conflict")["message"]
     command.error("note", "none", "objective", "--why", "x", code=2, kind="usage")

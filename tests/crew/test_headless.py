@@ -25,6 +25,16 @@ def test_a_team_does_its_work_and_is_on_record(squad):
     assert squad.rows()["lead"]["starts"] == 1
 
 
+def test_doubtful_command_lines_are_warned_of_before_the_team_starts(squad):
+    """`team up` says which agent's command line its vendor warns of, before anybody runs (I27)."""
+    doubtful = squad.agent("lead", "answer").replace('"claude"', '"claude --dangerously-skip-permissions"')
+    squad.write(doubtful, squad.agent("critic", "answer"))
+    assert squad.up().wait(60) == 0, squad.told()
+    warning = "note: lead: claude --dangerously-skip-permissions asks once for consent before it starts\n"
+    assert squad.told().startswith(warning)
+    assert "critic: claude" not in squad.told()
+
+
 def test_a_killed_supervisor_finds_its_agents_again(squad):
     """Agents outlive `kill -9` of their supervisor; the next one neither ends them nor starts them twice."""
     squad.write(squad.agent("lead", f"hang {squad.place}/lead.pid"))
@@ -118,9 +128,14 @@ def test_a_whole_team_is_resumed_under_one_name_with_one_command(squad):
     until(lambda: not belonging(squad.place))
     squad.file.unlink()
     session = squad.session(SESSION)
+    session.start_attempt("make")
+    session.settle_attempt(1, "failed", error="it broke", seconds=3)
+    session.start_attempt("make again")
+    session.settle_attempt(2, "succeeded", seconds=4)
     lost = session.views.roster.agents["lost"]["links"][0]["id"]
     next(path for path in squad.transcripts() if lost in path.name).unlink()
     assert squad.team("resume", SESSION, "--fresh", "new").wait(60) == 0, squad.told()
+    assert "2 attempts (1 failed, 7 s)" in squad.told(), "what need not be done again is said"
     how = {name: row["how"] for name, row in squad.rows().items()}
     assert how["lead"] == "resumed (verified)"
     # Whether its transcript was seen before everybody was killed is a matter of moments; it is told as it was.
@@ -261,6 +276,8 @@ def test_the_runtime_folder_tells_other_programs(squad):
     own = json.loads((squad.runtime / "pids" / "lead.session.json").read_text())
     assert sorted(own) == ["agent_id", "cli_command", "session_id", "session_name", "spawned_at"]
     assert (own["agent_id"], own["cli_command"], own["session_id"]) == ("lead", "claude", link["id"])
+    (spawned,) = squad.session(SESSION).events(kinds=("agent.spawned",))
+    assert own["spawned_at"] == spawned.at / 1e6
     assert (squad.runtime / ".gitignore").read_text() == "*\n"
     names = json.loads((squad.runtime / "sessions" / f"{SESSION}.json").read_text())
     assert names["agents"] == {"lead": link["id"]}

@@ -23,9 +23,10 @@ def test_files_follow_the_team(tmp_path):
     files = RuntimeFiles(tmp_path / "run")
     assert files.write("s", {"a": row(), "b": row("2")}) == []
     own = tmp_path / "run" / "pids" / "a.session.json"
-    assert json.loads(own.read_text())["session_id"] is None
+    expected = {"agent_id": "a", "cli_command": "claude", "session_name": "s:a", "session_id": None, "spawned_at": 1.0}
+    assert json.loads(own.read_text()) == expected
     files.write("s", {"a": row("1")})
-    assert json.loads(own.read_text())["session_id"] == "1"
+    assert json.loads(own.read_text()) == expected | {"session_id": "1"}
     assert json.loads((tmp_path / "run" / "sessions" / "s.json").read_text())["agents"] == {"a": "1"}
     assert files_in(tmp_path / "run") == [".gitignore", "pids/a.session.json", "sessions/s.json", "state.json"]
 

@@ -3,6 +3,7 @@
 import pytest
 
 from onrecord.connect import load_profile
+from onrecord.errors import Conflict
 from onrecord.views.check import NONE_KEY, check, is_vague, obstacles
 
 
@@ -105,10 +106,20 @@ def test_a_profile_counts_by_its_checkpoints(records):
     assert "reproduction" in [gap.field for gap in obstacles(bug.views)]
 
 
-def test_closing_from_python_is_never_refused(records):
-    """`session.close()` is the caller's word: it always closes; the check belongs to the command line."""
+def test_closing_from_python_checks_the_note_only_with_a_profile_or_when_asked(records):
+    """`session.close()` is the caller's word, unless a profile or `note_owed` asks for a note; `anyway` closes always."""
     work = records.create("work", agent="main")
     work.state("Something", "open")
     assert obstacles(work.views)
+    with pytest.raises(Conflict, match="only a summary"):
+        work.close("the process ends", note_owed=True)
+    assert work.status == "open"
     work.close("the process ends")
     assert work.status == "closed"
+    research = records.create("research", agent="main")
+    research.choose_profile(load_profile("research"))
+    with pytest.raises(Conflict, match="only a summary"):
+        research.close("the process ends")
+    assert research.status == "open"
+    research.close("the process ends", anyway="the machine is taken away")
+    assert research.status == "closed"

@@ -63,7 +63,7 @@ def told(session) -> Any:
     session.set_objective("Fix the intermittent 403")
     session.set_reproduction("pytest -k invite", rate="3/10")
     session.record_evidence("run", id="run-a", captured=True, command="pytest -k invite")
-    session.record_evidence("log", id="log-b", ref="acceptance 17")
+    session.record_evidence("log", id="log-b", reference="acceptance 17")
     session.state("The middleware is the cause", "rejected", evidence=["run-a"])
     session.state("The row is written late", "verified", evidence=["log-b"], anchors=[ANCHOR])
     session.set_next_action("Read the commit order", command="pytest -k commit")
@@ -78,6 +78,18 @@ def test_captured_and_asserted_evidence_are_told_apart(session):
         assert "[log-b]" in shown
     findings = task(session.views)["findings"]
     assert [one["evidence"][0]["how"] for one in findings] == ["captured", "asserted"]
+
+
+def test_the_active_hypothesis_is_what_is_worked_on(session):
+    """Note and brief name the hypothesis that is being worked on, as long as it is open, and no other."""
+    session.state("The cache is stale", "open")
+    session.state("The row is written late", "open", hypothesis=True)
+    assert "\n## Working on\n\n- f2: The row is written late\n" in session.note()
+    assert "\nWorking on:\n- f2: The row is written late\n" in session.brief()
+    session.pursue("f1")
+    assert "\n## Working on\n\n- f1: The cache is stale\n" in session.note()
+    session.relabel("f1", "rejected", evidence=["run-a"])
+    assert "Working on" not in session.note() + session.brief()
 
 
 def test_a_stale_finding_says_how_much_changed(session):
@@ -97,7 +109,8 @@ def test_a_verified_cause_is_no_fix(session):
     told(session)
     session.reach("root_cause", finding="f2")
     assert "root cause verified (f2); fix not implemented" in session.note()
-    session.reach("fix", evidence=["run-a"])
+    assert session.reach("fix", evidence=["run-a"]).data["evidence"] == ["run-a"]
+    assert session.views.phases.milestones["fix"]["evidence"] == ["run-a"]
     assert "root cause verified (f2); fix implemented" in session.brief()
 
 
@@ -149,6 +162,31 @@ def test_the_task_file_is_complete(session):
     assert data["reproduction"]["rate"] == "3/10"
     assert [one["label"] for one in data["findings"]] == ["rejected", "verified"]
     assert [phase["status"] for phase in data["phases"]] == ["pending", "pending", "pending"]
+
+
+def test_the_task_file_has_what_was_decided_reached_listed_and_tried(session):
+    """Decisions, milestones, features, evidence and attempts are in the task file as they are on record (H38)."""
+    told(session)
+    session.decide("Keep the middleware", why="it is not the cause")
+    session.reach("root_cause", finding="f2", evidence=["log-b"])
+    session.list_feature("invite-works", "An invited user can log in")
+    session.judge_feature("invite-works", passes=True, evidence=["run-a"])
+    session.start_attempt("pytest -k invite")
+    session.settle_attempt(1, "failed", error="AssertionError: 403")
+    session.start_attempt("pytest -k commit")
+    data = json.loads(json.dumps(task(session.views)))
+    assert [(one["text"], one["why"]) for one in data["decisions"]] == [("Keep the middleware", "it is not the cause")]
+    assert {what: (one["finding"], one["evidence"]) for what, one in data["milestones"].items()} == {
+        "root_cause": ("f2", ["log-b"])
+    }
+    assert {name: (one["text"], one["passes"], one["evidence"]) for name, one in data["features"].items()} == {
+        "invite-works": ("An invited user can log in", True, ["run-a"])
+    }
+    assert [(one["number"], one["command"], one["status"], one.get("error")) for one in data["attempts"]] == [
+        (1, "pytest -k invite", "failed", "AssertionError: 403"), (2, "pytest -k commit", "running", None),
+    ]  # fmt: skip
+    assert data["unresolved_attempts"] == [2]
+    assert [(one["id"], one["how"]) for one in data["evidence"]] == [("run-a", "captured"), ("log-b", "asserted")]
 
 
 def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):

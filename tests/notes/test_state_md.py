@@ -20,10 +20,22 @@ MARKS = (
 texts = st.lists(values.hostile_texts | st.sampled_from(MARKS), min_size=1, max_size=4).map("\n".join)
 
 
-def new_session():
+def new_session(profile=PROFILE):
     session = Records(MemoryStore(), project="/p").create("work", agent="main")
-    session.choose_profile(PROFILE)
+    session.choose_profile(profile)
     return session
+
+
+def generated(*sources):
+    """A session of a profile with a generated section for each source, and what gives the lines of one of them."""
+    sections = [{"name": source, "rule": "generated", "from": source} for source in sources]
+    session = new_session({"name": "made", "phases": [{"name": "Plan"}, {"name": "Do"}], "sections": sections})
+
+    def lines(source):
+        _before, _heading, text = render(session.views).partition(f"\n# {source}\n\n")
+        return text.partition("\n# ")[0].strip("\n").split("\n")
+
+    return session, lines
 
 
 def written(file: str, section: str, text: str) -> str:
@@ -99,6 +111,72 @@ def test_what_an_agent_writes_elsewhere_is_noticed():
         assert found.whole
         assert not found.untouched_outside
         assert not [region for region in found.regions if region.changed]
+
+
+def test_attempts_are_shown_with_what_came_out():
+    """An attempt's line has its status, command, metrics, error, fix and the files it wrote (E08)."""
+    session, lines = generated("attempts", "workflow")
+    session.start_attempt("python train.py 0")
+    session.settle_attempt(1, "failed", error="Singular matrix", fix="l2 above zero")
+    session.start_attempt("python train.py 0.1")
+    outputs = [{"path": "model.json", "size": 7}, {"path": "plot.svg", "size": 9}]
+    session.settle_attempt(2, "succeeded", metrics={"mse": 0.06}, outputs=outputs)
+    assert lines("attempts") == [
+        "- attempt 1 FAILED: `python train.py 0`; error: Singular matrix; fix: l2 above zero",
+        "- attempt 2 SUCCEEDED: `python train.py 0.1`; mse=0.06; files: model.json, plot.svg",
+    ]
+    assert lines("workflow") == ["1. `python train.py 0.1` (attempt 2)"]
+
+
+def test_the_phase_table_ends_with_the_next_action():
+    """Below the phases stands where work is and what to do next, with its command; the section of its own says it too (E08)."""
+    session, lines = generated("phases", "next_action")
+    assert lines("phases")[-1] == "Next action: (none on record)"
+    assert lines("next_action") == ["(nothing yet)"]
+    session.enter_phase("Plan")
+    session.set_next_action("Read the commit order", command="pytest -k commit")
+    assert lines("phases") == [
+        "| phase | name | status |", "|---|---|---|", "| 0 | Plan | in progress |", "| 1 | Do | pending |", "",
+        "Now: phase 0, Plan (in progress).", "Next action: Read the commit order  $ pytest -k commit",
+    ]  # fmt: skip
+    assert lines("next_action") == ["Read the commit order  $ pytest -k commit"]
+    for phase in ("Plan", "Do"):
+        session.enter_phase(phase)
+        session.finish_phase(phase)
+    assert "Every phase is done; nothing pending." in lines("phases")
+
+
+def test_the_work_log_shows_time_phase_and_text():
+    """Every line of the work log has its time and the phase it was written in (E08)."""
+    session, lines = generated("worklog")
+    session.log_work("Downloaded the data")
+    session.finish_phase("Plan", retroactive=True)
+    session.log_work("Trained")
+    shown = [re.sub(r"^- \d{4}-\d\d-\d\dT[0-9:.]+Z ", "", line) for line in lines("worklog")]
+    assert shown[1:] == ["[Plan] Downloaded the data", "[Do] Trained"]
+
+
+def test_findings_facts_and_features_have_sections():
+    """Findings by label, decisions, evidence, reproduction and features are rendered from the record (E08)."""
+    session, lines = generated("verified", "open", "decisions", "evidence", "reproduction", "features", "objective")
+    session.set_objective("Fix the 403")
+    session.set_reproduction("pytest -k invite", scenario="fresh database", rate="3/10")
+    session.record_evidence("run", id="run-a", captured=True, command="pytest -k invite")
+    session.record_evidence("log", id="log-b", reference="acceptance 17")
+    session.state("The row is written late", "verified", evidence=["run-a"])
+    session.state("The cache is stale")
+    session.decide("Keep the middleware", why="it is not the cause")
+    session.decide("Test first")
+    session.list_feature("login", "A user can log in")
+    session.list_feature("logout", "A user can log out")
+    session.judge_feature("login", passes=True, evidence=["run-a"])
+    assert lines("objective") == ["Fix the 403"]
+    assert lines("reproduction") == ["pytest -k invite", "scenario: fresh database", "rate: 3/10"]
+    assert lines("verified") == ["- f1: The row is written late [run-a✓]"]
+    assert lines("open") == ["- f2: The cache is stale"]
+    assert lines("decisions") == ["- Keep the middleware because it is not the cause", "- Test first"]
+    assert lines("evidence") == ["- run-a: captured run", "- log-b: asserted log"]
+    assert lines("features") == ["- [x] login: A user can log in [run-a]", "- [ ] logout: A user can log out"]
 
 
 def test_a_missing_marker_means_nothing_is_guessed():

@@ -47,6 +47,19 @@ def test_a_phase_needs_its_checkpoint_and_a_work_log_line_is_none(session):
     assert session.finish_phase("Plan").data == {"phase": "Plan", "retroactive": False}
 
 
+def test_a_work_log_line_has_the_phase_it_was_written_in(session):
+    """Every line of the work log is tagged with the phase of its moment, the start line and the last one too (D09)."""
+    session.log_work("Read the code")
+    finish(session, "Plan")
+    session.log_work("Wrote the code")
+    session.start_work()
+    session.close("later", anyway="the machine is taken away")
+    assert [(line["phase"], line["text"].split(",")[0].split(";")[0]) for line in session.views.phases.worklog] == [
+        ("Plan", "Session started: profile small"), ("Plan", "Read the code"), ("Do", "Wrote the code"),
+        ("Do", "Session continued at phase 1 Do"), ("Do", "Session ended with pending: phase Do"),
+    ]  # fmt: skip
+
+
 def test_a_checkpoint_sees_what_is_generated(session):
     """A generated section is filled by what happened: without an attempt the phase that needs attempts stays open."""
     finish(session, "Plan")

@@ -3,9 +3,12 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
+
+from onrecord.machine import started
 
 TRAIN = """
 import json, os, sys, time
@@ -16,6 +19,14 @@ if len(sys.argv) > 2:
     time.sleep(60)
 json.dump({"mse": float("nan") if l2 < 0 else 0.0663}, open("metrics.json", "w"))
 """
+KILLED_BEFORE_THE_RUN = """
+import os, signal, sys
+from onrecord.surfaces.cli.main import main
+from onrecord.work.running import Held
+Held.go = lambda *_words, **_options: os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(main(sys.argv[1:]))
+"""
+"""The command line, in a process that kills itself where it would let the held command go."""
 RUN = ("run", "--metrics-file", "metrics.json", "--", sys.executable, "train.py")
 
 
@@ -83,13 +94,27 @@ def test_two_failures_a_kill_and_a_success_at_the_right_phase(agent):
 
 
 def test_killed_between_the_write_and_the_run(agent):
-    """RUNNING is durable before anything runs; if nothing ever ran, it waits to be settled and is no success (T01)."""
+    """Killed when RUNNING is durable and the command not let go: it never ran, is lost, and must be settled (T01)."""
     claude = agent("claude")
     claude.do("open", "l2")
-    claude.do("attempt", "start", "--", "python", "train.py")
-    (attempt,) = claude.command.data("attempt", "list", kind="attempts")
-    assert attempt["status"] in ("running", "lost")
+    words = ("run", "--", sys.executable, "-c", "open('ran', 'w')")
+    claude.do(*words)
+    ran = claude.command.project / "ran"
+    ran.unlink()  # so much for what the command does when it runs
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED_BEFORE_THE_RUN, *words], cwd=claude.command.project,
+        env=claude.command.environment | {"ONRECORD_AGENT": claude.name},
+    ) as process:  # fmt: skip
+        assert process.wait(30) == -signal.SIGKILL
+    (_first, attempt) = claude.command.data("attempt", "list", kind="attempts")
+    assert (attempt["number"], attempt["status"]) == (2, "lost")
+    held = attempt["process"]["pid"]
+    deadline = time.monotonic() + 20
+    while started(held) is not None:
+        assert time.monotonic() < deadline, "the held process ends with the one that held it"
+        time.sleep(0.02)
+    assert not ran.exists()
     verdict = json.loads(claude.do("gate", "--tool", "Edit", "--path", "a.py", "--json", code=10))["data"]
     assert verdict["rule"] == "unresolved_attempt"
-    claude.do("attempt", "abandon", "1", "--reason", "it never ran")
+    claude.do("attempt", "abandon", "2", "--reason", "it never ran")
     claude.do("gate", "--tool", "Edit", "--path", "a.py")

@@ -41,6 +41,13 @@ def place_key(anchor: dict[str, Any]) -> str:
     return f"{anchor_key(anchor)}@{anchor['fingerprint']}" if anchor.get("lines") else anchor_key(anchor)
 
 
+def subject_of(evidence: dict[str, Any]) -> str:
+    """What an evidence points at: a place in the code, a command that ran, or a reference to something elsewhere."""
+    if evidence.get("anchor"):
+        return anchor_key(evidence["anchor"])
+    return str(evidence.get("command") or evidence.get("reference") or "")
+
+
 def same_claim(one: str, other: str) -> bool:
     """Whether two claims say the same in the same words."""
     return " ".join(one.casefold().split()).rstrip(".") == " ".join(other.casefold().split()).rstrip(".")

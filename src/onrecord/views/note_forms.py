@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onrecord.views.findings import subject_of
 from onrecord.views.note import (
     BRIEF_LIMIT,
     attempt_lines,
@@ -106,7 +107,7 @@ def evidence_lines(whole: Whole) -> list[str]:
     lines = []
     for name, one in whole.findings.evidence.items():
         mark = "✓" if one.get("captured") else ""
-        about = next((str(one[key]) for key in ("command", "path", "url", "ref", "text") if one.get(key)), "")
+        about = ": ".join(part for part in (subject_of(one), str(one.get("text") or "")) if part)
         lines.append(f"{name}{mark}: {one.get('kind', '')} {about}".strip())
     return lines
 

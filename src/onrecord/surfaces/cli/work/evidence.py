@@ -12,7 +12,7 @@ from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.surfaces.cli.shared.place import act, need, option, root_of, seconds
 from onrecord.surfaces.cli.work import state_file
-from onrecord.views.findings import CAPTURED, anchor_key
+from onrecord.views.findings import CAPTURED, subject_of
 from onrecord.views.render import iso, visible
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _show(call: Call, words: list[str]) -> int:
         return 0
     revision = one.get("revision") or {}
     lines = [
-        ("evidence", name), ("kind", one["kind"]), ("how", view.how(name)), ("what", _what(one)),
+        ("evidence", name), ("kind", one["kind"]), ("how", view.how(name)), ("what", subject_of(one)),
         ("directory", one.get("cwd")), ("exit code", one.get("exit_code")), ("seconds", one.get("seconds")),
         ("error", one.get("error")), ("attempt", one.get("attempt")), ("text", one.get("text")),
         ("fingerprint", (one.get("anchor") or {}).get("fingerprint")), ("revision", revision.get("revision")),
@@ -118,17 +118,12 @@ def _list(call: Call, words: list[str]) -> int:
     for name, one in view.evidence.items():
         how = view.how(name)
         style = "good" if how == CAPTURED else "quiet"
-        rows.append([name, Cell(how, style), one["kind"], _what(one), Cell(", ".join(view.resting_on(name)), "quiet")])
+        resting = Cell(", ".join(view.resting_on(name)), "quiet")
+        rows.append([name, Cell(how, style), one["kind"], subject_of(one), resting])
     call.output.table(("id", "how", "kind", "*what", "findings"), rows)
     if not rows:
         call.output.note("no evidence; onrecord evidence run -- COMMAND captures some")
     return 0
-
-
-def _what(one: dict[str, Any]) -> str:
-    if one.get("anchor"):
-        return anchor_key(one["anchor"])
-    return str(one.get("command") or one.get("reference") or "")
 
 
 def _answer(call: Call, session: Session, name: str, position: int) -> int:
