@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import apsw.ext
 import pytest
 
 from onrecord.errors import (
@@ -461,3 +462,27 @@ def leads_to(file: Path, path: str) -> bool:
         return str(file.readlink()).startswith(path)
     except OSError:
         return False
+
+
+LAGGING = {("sessions", "position"), ("sessions", "hash"), ("sessions", "at")}
+
+
+def lagging_reads(plain: apsw.Connection, statement: str) -> list[str]:
+    """The columns that may lag and that a statement reads from the table itself, past the view `heads`."""
+    actions = apsw.ext.query_info(plain, statement, actions=True).actions or []
+    return [
+        f"{action.table_name}.{action.column_name}"
+        for action in actions
+        if action.action == apsw.SQLITE_READ
+        and (action.table_name, action.column_name) in LAGGING
+        and action.trigger_or_view != "heads"
+    ]
+
+
+def test_only_the_view_heads_reads_columns_that_lag():
+    """A row of `sessions` may be behind its log: no statement takes position, hash or time from it directly."""
+    plain = apsw.Connection(":memory:")
+    plain.execute((SQL / "schema.sql").read_text()).fetchall()
+    found = {name: lagging_reads(plain, statement) for name, statement in connection.QUERIES.items()}
+    assert {name: columns for name, columns in found.items() if columns} == {}
+    assert lagging_reads(plain, "SELECT at, status FROM sessions") == ["sessions.at"]

@@ -196,7 +196,7 @@ WHERE project = ?1 AND status IN ('open', 'active', 'paused', 'resumed') LIMIT 2
 
 -- glance_by_link: the same of the session that has a conversation on record, a live one first; and whose it is
 SELECT number, name, status, s.position, forked_at, snapshots.position, snapshots.hash, body, s.id, by
-FROM events AS e JOIN sessions AS s ON number = e.key >> 32
+FROM events AS e JOIN heads AS s ON number = e.key >> 32
     LEFT JOIN snapshots ON session = number AND view = ?2
 WHERE e.id = ?1 AND e.id >= 'link/' AND e.id < 'link0'
 ORDER BY status NOT IN ('open', 'active', 'paused', 'resumed'), e.at DESC, s.id DESC LIMIT 1
