@@ -93,10 +93,10 @@ INSERT INTO events (key, id, kind, v, at, by, run, because, tier, salt, payload_
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- known_event: what is on record under an id, within one session's own events
-SELECT key, run, hash, kind, salt, payload_hash FROM events WHERE key >> 32 = ?1 AND id = ?2 AND key <= ?3
+SELECT key & 4294967295, run, hash, kind, salt, payload_hash FROM events WHERE key >> 32 = ?1 AND id = ?2 AND key <= ?3
 
 -- known_events: the same for many ids
-SELECT id, key, run, hash, kind, salt, payload_hash FROM events
+SELECT id, key & 4294967295, run, hash, kind, salt, payload_hash FROM events
 WHERE key >> 32 = ?1 AND id IN (SELECT value FROM json_each(?2)) AND key <= ?3
 
 -- events: a range of a session's own events, in order
