@@ -103,9 +103,9 @@ def shown_url(url: str) -> str:
     """A URL as it may be shown: without a password."""
     if url.partition("://")[0] not in _POSTGRES_SCHEMES:
         return url
-    from onrecord.stores.postgres.places import place_of
+    from onrecord.stores.postgres.address import address_of
 
-    return place_of(url, os.environ.get(TENANT_VARIABLE)).shown
+    return address_of(url, os.environ.get(TENANT_VARIABLE)).shown
 
 
 def make_store(url: str, owner: str | None, app: str | None) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _schema_and_place(url: str) -> tuple[Any, Any]:
             f"{shown_url(url)} is no store in PostgreSQL",
             hint="a store in a file is made and upgraded by its first use",
         )
-    return _postgres().schema, _postgres().place_of(url, os.environ.get(TENANT_VARIABLE))
+    return _postgres().schema, _postgres().address_of(url, os.environ.get(TENANT_VARIABLE))
 
 
 def _told(done: Any, place: Any) -> dict[str, Any]:

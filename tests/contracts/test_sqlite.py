@@ -1,4 +1,4 @@
-"""What the SQLite store promises beyond the contract: its settings, its schema, its gate, its indexes."""
+"""What the SQLite store promises beyond the contract: its settings, its schema, its write lock, its indexes."""
 
 import random
 import re
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import apsw.ext
 import pytest
 
 from onrecord.errors import (
@@ -28,7 +29,7 @@ from onrecord.log.codec import decode_payload
 from onrecord.log.store import Hit
 from onrecord.session.records import Records
 from onrecord.stores import payloads
-from onrecord.stores.sqlite import SQLiteStore, connection, gate, search, wal, writer
+from onrecord.stores.sqlite import SQLiteStore, connection, search, wal, write_lock, writer
 from onrecord.testing import derived
 from onrecord.testing.keeping import HOLDER
 from onrecord.testing.tools import Workbench
@@ -258,7 +259,7 @@ def test_one_request_of_a_shared_transaction_fails_alone(bench: Bench, monkeypat
         except (IdReused, LogMoved) as problem:
             results[number] = problem
 
-    # While the gate is shut everyone queues up; when it opens they are served together.
+    # While the write lock is taken everyone queues up; when it is free they are served together.
     with shut(bench.store):
         threads = [threading.Thread(target=go, args=(number,)) for number in range(24)]
         for thread in threads:
@@ -308,22 +309,22 @@ def test_threads_with_leases_in_many_sessions_share_a_transaction(bench: Bench, 
 
 
 class shut:  # noqa: N801  # reads as a word in a with statement
-    """Another process's write, as far as the gate can tell."""
+    """Another process's write, as far as the write lock can tell."""
 
     def __init__(self, store: SQLiteStore) -> None:
-        self.gate = gate.Gate(store.path + ".lock")
+        self.lock = write_lock.WriteLock(store.path + ".lock")
 
     def __enter__(self) -> None:
-        assert self.gate.enter(1)
+        assert self.lock.acquire(1)
 
     def __exit__(self, *_problem: object) -> None:
-        self.gate.close()
+        self.lock.close()
 
 
-def test_a_shut_gate_delays_and_does_not_prevent(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    """Who cannot pass the gate in time goes on without it: SQLite's own lock still keeps writers apart."""
+def test_a_taken_write_lock_delays_and_does_not_prevent(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    """A writer that does not get the write lock in time writes without it: SQLite's own lock still keeps writers apart."""
     session = bench.open()
-    monkeypatch.setattr(gate.Gate.enter, "__defaults__", (0.1,))
+    monkeypatch.setattr(write_lock.WriteLock.acquire, "__defaults__", (0.1,))
     with shut(bench.store):
         for _ in range(3):
             start = time.monotonic()
@@ -461,3 +462,27 @@ def leads_to(file: Path, path: str) -> bool:
         return str(file.readlink()).startswith(path)
     except OSError:
         return False
+
+
+LAGGING = {("sessions", "position"), ("sessions", "hash"), ("sessions", "at")}
+
+
+def lagging_reads(plain: apsw.Connection, statement: str) -> list[str]:
+    """The columns that may lag and that a statement reads from the table itself, past the view `heads`."""
+    actions = apsw.ext.query_info(plain, statement, actions=True).actions or []
+    return [
+        f"{action.table_name}.{action.column_name}"
+        for action in actions
+        if action.action == apsw.SQLITE_READ
+        and (action.table_name, action.column_name) in LAGGING
+        and action.trigger_or_view != "heads"
+    ]
+
+
+def test_only_the_view_heads_reads_columns_that_lag():
+    """A row of `sessions` may be behind its log: no statement takes position, hash or time from it directly."""
+    plain = apsw.Connection(":memory:")
+    plain.execute((SQL / "schema.sql").read_text()).fetchall()
+    found = {name: lagging_reads(plain, statement) for name, statement in connection.QUERIES.items()}
+    assert {name: columns for name, columns in found.items() if columns} == {}
+    assert lagging_reads(plain, "SELECT at, status FROM sessions") == ["sessions.at"]

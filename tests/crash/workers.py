@@ -30,8 +30,8 @@ from onrecord.session.handle import Session
 from onrecord.session.records import Records
 from onrecord.stores import statements
 from onrecord.stores.sqlite import SQLiteStore, connection, wal
-from onrecord.stores.sqlite.gate import Gate
 from onrecord.stores.sqlite.restore import restore
+from onrecord.stores.sqlite.write_lock import WriteLock
 from tests.crash.dying import dying_at
 from tests.crash.ledger import Ack, complaints_about
 from tests.crash.nursery import Pipes
@@ -223,7 +223,7 @@ def write_until_told(pipes: Pipes, path: str, session: str, gate: bool) -> None:
     Without `gate`, wrong on purpose: writers meet at SQLite's own lock alone.
     """
     if not gate:
-        Gate.enter = lambda *_arguments: False  # type: ignore[method-assign]  # taken out on purpose
+        WriteLock.acquire = lambda *_arguments: False  # type: ignore[method-assign]  # taken out on purpose
     handle = Records(open_store(path)).open(session)
     pipes.say("ready")
     pipes.order()

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from onrecord.errors import OnrecordError
+from onrecord.log.store import Store
 from onrecord.rules import EDIT, RUN, ToolRequest, Verdict, commands_of
 from onrecord.session.handle import Session
 from onrecord.session.records import Records
@@ -62,11 +63,14 @@ def gone(process: dict[str, Any]) -> bool:
 
 
 class Stage:
-    """One session on a clock that is turned by hand, and the steps that were done to it."""
+    """One session on a clock that is turned by hand, and the steps that were done to it, one every `pace` seconds."""
 
-    def __init__(self, text: Text = lambda: "some words") -> None:
+    def __init__(
+        self, text: Text = lambda: "some words", *, make: Callable[..., Store] = MemoryStore, pace: float = 1
+    ) -> None:
         self.clock = FakeClock()
-        self.records = Records(MemoryStore(clock=self.clock), project="/p", clock=self.clock)
+        self.pace = pace
+        self.records = Records(make(clock=self.clock), project="/p", clock=self.clock)
         self.session = self.records.create("story", agent="human", objective=text())
         self.text = text
         self.count = 0
@@ -77,7 +81,7 @@ class Stage:
 
     def play(self, steps: list[Step]) -> Session:
         for step in steps:
-            self.clock.advance(1)
+            self.clock.advance(self.pace)
             with suppress(OnrecordError):
                 self.step(*step)
         return self.session

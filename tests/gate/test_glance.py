@@ -1,14 +1,24 @@
 """A glance at the store: it knows what the whole way knows, or it says nothing."""
 
+import tempfile
+from functools import partial
+from typing import Any
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import onrecord
 from onrecord import machine
-from onrecord.connect import glance
-from onrecord.rules import ToolRequest, commands_of, decide
+from onrecord.connect import glance, glance_linked
+from onrecord.log.names import link_id
+from onrecord.rules import ToolRequest, Verdict, commands_of, decide
 from onrecord.session.handle import Session
 from onrecord.session.kept_views import SNAPSHOT_EVERY
+from onrecord.stores.sqlite import SQLiteStore
 from onrecord.views.present import PRESENT_VERSION, Present
+from tests import stores
+from tests.gate.play import Stage, gone, requests, steps
 
 REQUESTS = (
     ToolRequest("claude", "edit", paths=["src/auth.py"]),
@@ -121,3 +131,71 @@ def test_what_was_erased_stands_in_no_snapshot(session, place, tmp_path):
     assert files() != []
     session.erase("a person asked for it")
     assert files() == []
+
+
+VENDOR, CONVERSATION = "claude", "11111111-2222-3333-4444-555555555555"
+LINK = link_id(VENDOR, CONVERSATION)
+
+
+class Linked(Stage):
+    """A stage on which the agent's conversation is on record, and one handle records all of its turns."""
+
+    def __init__(self, make: Any, pace: float) -> None:
+        super().__init__(make=make, pace=pace)
+        self.agent = Session(self.records.store, self.session.id, agent="claude", clock=self.clock)
+        self.agent.locate(VENDOR, CONVERSATION)
+
+    def step(self, verb: str, agent: str, *about: Any) -> None:
+        if (verb, agent) == ("turn", "claude"):
+            self.agent.record_turn([{"role": "user", "content": "go"}])
+        else:
+            super().step(verb, agent, *about)
+
+
+def verdicts(stage: Stage, url: str, request: ToolRequest) -> dict[str, Verdict]:
+    """What the gate answers by each way to a session: by a glance where it knows, else by the whole log."""
+
+    def whole(session: str) -> Present:
+        return Present.of(Session(stage.records.store, session, clock=stage.clock).views)
+
+    id_ = stage.session.id
+    glances = {
+        "name": glance(url, "/p", stage.session.name),
+        "id": glance(url, "/p", id_),
+        "link": found.present if (found := glance_linked(url, LINK)) else None,
+    }
+    (by_link,) = stage.records.store.linked(LINK)
+    ways = {way: present or whole(id_) for way, present in glances.items()}
+    ways |= {"the whole log": whole(id_), "the whole log, by link": whole(by_link)}
+    return {way: decide(request, present, stage.now, gone) for way, present in ways.items()}
+
+
+@pytest.mark.parametrize("kind", stores.EVERY)
+def test_turns_of_one_moment_count_however_the_session_is_found(kind, request, tmp_path):
+    """Three steps are spent within one moment, so a fourth is denied: by name, by id and by the link of a hook."""
+    stage = Linked(partial(stores.timed_store, kind, request, tmp_path), pace=0)
+    stage.session.set_budget(steps=3)
+    stage.play([("turn", "claude")] * 3)
+    found = verdicts(stage, stage.records.store.url, ToolRequest("claude", "edit", paths=["a.py"]))
+    assert {way: verdict.decision for way, verdict in found.items()} == dict.fromkeys(found, "deny")
+    assert {verdict.rule for verdict in found.values()} == {"budget_spent"}
+    stage.records.store.close()
+
+
+TURN, BUDGET = ("turn", "claude"), ("budget", "claude", "steps", 3)
+more_turns = st.lists(st.one_of(st.just(TURN), st.just(TURN), steps), max_size=20)
+on_a_budget = more_turns.map(lambda more: [BUDGET, *more])
+
+
+@given(st.one_of(more_turns, on_a_budget), st.sampled_from([0, 0.001, 0.05, 1]), requests)
+@example([BUDGET, TURN, TURN, TURN], 0, ToolRequest("claude", "edit", paths=["a.py"]))
+def test_a_glance_decides_like_the_whole_log_however_the_session_is_found(done: Any, pace: float, request: Any):
+    """Whatever happened and however quickly: name, id and link lead to the verdict of the whole log."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/store.db"
+        stage = Linked(partial(SQLiteStore, path, durability="fast"), pace)
+        stage.play(done)
+        found = verdicts(stage, path, request)
+        expected = found["the whole log"].as_data()
+        assert {way: verdict.as_data() for way, verdict in found.items()} == dict.fromkeys(found, expected)
+        stage.records.store.close()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import onrecord
 from onrecord.log import head as heads
-from onrecord.log.codec import Unsealed, seal
+from onrecord.log.codec import SealOnRead, seal
 from onrecord.log.events import NEW_RUN, Draft
 from onrecord.log.head import LIVE, QUIET, STATUSES
 from onrecord.log.store import Lease, Store
@@ -116,7 +116,7 @@ class Pair:
         expect = store.head(wish.session).position + wish.expect if wish.expect is not None else None
         return lambda: store.append(
             wish.session,
-            Unsealed(makers[0]) if late else [make() for make in makers],
+            SealOnRead(makers[0]) if late else [make() for make in makers],
             expect=expect,
             lease=lease,
         )
@@ -142,16 +142,16 @@ def together(store: Store, calls: list[Callable[[], Any]]) -> list[Any]:
     found: dict[int, Any] = {}
     threads = []
     assert isinstance(store, SQLiteStore)
-    writer = store._writer
-    assert writer.pause(5.0)
+    group = store._writer.group
+    assert group.pause(5.0)
     for number, call in enumerate(calls):
         thread = Thread(target=lambda number=number, call=call: found.update({number: outcome(call)}))
-        waiting = len(writer._queue)
+        waiting = len(group._queue)
         thread.start()
         threads.append(thread)
-        while thread.is_alive() and len(writer._queue) == waiting:  # or it was refused before it had to wait
+        while thread.is_alive() and len(group._queue) == waiting:  # or it was refused before it had to wait
             time.sleep(0)
-    writer.go_on()
+    group.resume()
     for thread in threads:
         thread.join()
     return [found[number] for number in range(len(calls))]
@@ -228,7 +228,7 @@ def test_what_cannot_be_sealed_is_told_so_though_nothing_can_be_written(tmp_path
         assert session.decide("After").position == before + 1
 
 
-@pytest.mark.parametrize(("kind", "step"), [(LateAppend, "prepare"), (Append, "join")])
+@pytest.mark.parametrize(("kind", "step"), [(LateAppend, "prepare"), (Append, "stage")])
 def test_what_a_handler_raises_is_told_to_the_thread_it_interrupted(tmp_path, monkeypatch, kind, step):
     """Who leads is interrupted while it serves another, by a handler that was refused: the other knows nothing of it."""
     with onrecord.connect(str(tmp_path / "store.db"), project="/p") as records:

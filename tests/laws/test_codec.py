@@ -57,7 +57,7 @@ def test_an_event_says_what_was_sealed(value):
     draft = sealed({"value": value})
     record = Record(SESSION, 1, *draft[:7], *draft[7:10], bytes(32))
     assert same(codec.open_record(record).data, {"value": value})
-    assert same(codec.place(draft, SESSION, 1, 1, bytes(32)).data, {"value": value})
+    assert same(codec.event_of(draft, SESSION, 1, 1, bytes(32)).data, {"value": value})
 
 
 @given(st.dictionaries(values.texts, values.json_values, max_size=6), st.randoms(use_true_random=False))

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 import psycopg
 
 from onrecord.stores.postgres import schema
-from onrecord.stores.postgres.places import place_of
+from onrecord.stores.postgres.address import address_of
 
 OWNER = "postgres"
 APP = schema.APP
@@ -262,7 +262,7 @@ class Stores:
     def fresh_database(self) -> str:
         """The app role's URL of a new database with a store that `onrecord store init` would make."""
         url = self.empty_database()
-        schema.initialise(place_of(url), schema.Roles())
+        schema.initialise(address_of(url), schema.Roles())
         return url.replace(f"//{OWNER}@", f"//{APP}@")
 
     def new_tenant(self) -> str:
@@ -281,7 +281,7 @@ class Stores:
 
     def copy_of(self, url: str) -> str:
         """The URL of a store with the same sessions: a new tenant in the same database."""
-        old, database = place_of(url).tenant, urlsplit(url).path.removeprefix("/")
+        old, database = address_of(url).tenant, urlsplit(url).path.removeprefix("/")
         new = self.new_tenant()
         with contextlib.closing(psycopg.connect(self.server.url(database), autocommit=True)) as connection:
             # Not `words`: those carry a mark of their tenant, and search makes them anew.

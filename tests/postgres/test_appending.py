@@ -14,9 +14,9 @@ import pytest
 
 from onrecord.errors import IdReused, InvalidInput, LeaseLost, LogMoved, OnrecordError, OutcomeUnknown, StoreBusy
 from onrecord.stores.postgres import PostgresStore, connections
-from onrecord.stores.postgres.append import Attempt
+from onrecord.stores.postgres.append import Delivery
 from onrecord.stores.postgres.connections import Connection, Connections
-from onrecord.stores.postgres.packets import exchange
+from onrecord.stores.postgres.round_trip import exchange
 from onrecord.testing import derived
 from onrecord.testing.keeping import HOLDER, OTHER
 from tests.postgres.conftest import Bench
@@ -369,7 +369,7 @@ def test_more_threads_than_connections_take_turns(bench, monkeypatch):
 def test_a_log_that_keeps_moving_is_taken_by_its_row(bench, monkeypatch):
     """An append that loses the race again and again takes the head row for itself, and lands."""
     session = bench.open()
-    monkeypatch.setattr(Attempt, "_move", lambda *_args: False)
+    monkeypatch.setattr(Delivery, "_move", lambda *_args: False)
     bench.add(session, "item.added", "item.added")
     assert bench.positions(session) == [1, 2, 3]
     assert derived(bench.store.read(session)) == bench.store.head(session).hash
@@ -400,7 +400,7 @@ def held(bench, postgres):
 
         def gather(*calls: Callable[[], Any]) -> list[Future[Any]]:
             answers = [threads.submit(call) for call in calls]
-            wait_until(lambda: len(bench.store._appender._line(session).waiting) == len(calls))
+            wait_until(lambda: len(bench.store._appender._queue(session).group._queue) == len(calls))
             holding.rollback()
             assert first.result(30)[0].position == 3
             return answers

@@ -8,7 +8,7 @@ from onrecord.connect import open_store
 from onrecord.session.records import Records
 from onrecord.stores import statements
 from onrecord.stores.postgres import PostgresStore, schema
-from onrecord.stores.postgres.places import place_of
+from onrecord.stores.postgres.address import address_of
 from onrecord.testing import StoreContract
 from tests.crash.ledger import Ack, acks_in, complaints
 from tests.crash.nursery import Nursery
@@ -51,7 +51,7 @@ def database(postgres: Stores) -> str:
     patch = pytest.MonkeyPatch()
     patch.setattr(schema, "load", _changed)
     try:
-        schema.initialise(place_of(url), schema.Roles())
+        schema.initialise(address_of(url), schema.Roles())
     finally:
         patch.undo()
     return url.replace(f"//{OWNER}@", f"//{schema.APP}@")

@@ -9,16 +9,16 @@ import pytest
 import onrecord
 from onrecord.connect import open_store, shown_url
 from onrecord.errors import InvalidInput, InvalidName
-from onrecord.stores.postgres.places import place_of
+from onrecord.stores.postgres.address import address_of
 
 
 def options_of(url):
-    return psycopg.conninfo.conninfo_to_dict(place_of(url).conninfo)
+    return psycopg.conninfo.conninfo_to_dict(address_of(url).conninfo)
 
 
 def test_the_tenant_is_ours_and_the_rest_is_libpqs():
     """`tenant` is taken out; hosts, ports, options and passwords with strange letters reach libpq as they are."""
-    place = place_of("postgres://ada:p%40ss%2Fw@one:5433,two:5434/agents?tenant=acme&sslmode=require")
+    place = address_of("postgres://ada:p%40ss%2Fw@one:5433,two:5434/agents?tenant=acme&sslmode=require")
     assert place.tenant == "acme"
     found = psycopg.conninfo.conninfo_to_dict(place.conninfo)
     assert (found["host"], found["port"], found["dbname"]) == ("one,two", "5433,5434", "agents")
@@ -43,12 +43,12 @@ def test_the_tenant_comes_from_url_then_environment_then_default(postgres, monke
         store = open_store(given)
         assert store.tenant == tenant  # type: ignore[attr-defined]  # a store in PostgreSQL
         store.close()
-    assert place_of(url).tenant == "default"
+    assert address_of(url).tenant == "default"
     for wrong in ("a b", "../x", "x" * 65):
         with pytest.raises(InvalidName):
-            place_of(f"postgresql://h/x?tenant={wrong}")
+            address_of(f"postgresql://h/x?tenant={wrong}")
     with pytest.raises(InvalidInput):
-        place_of("mysql://h/x")
+        address_of("mysql://h/x")
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_the_tenant_comes_from_url_then_environment_then_default(postgres, monke
 )
 def test_no_password_is_shown(url):
     """What people see of a URL has no password in it."""
-    assert "hush" not in place_of(url).shown
+    assert "hush" not in address_of(url).shown
     assert "hush" not in shown_url(url)
-    assert "hush" in place_of(url).conninfo
+    assert "hush" in address_of(url).conninfo
 
 
 @pytest.mark.parametrize("letter", "/?#%")

@@ -10,7 +10,7 @@ import pytest
 from onrecord.errors import StoreBusy, StoreError, StoreReadOnly, StoreTooNew
 from onrecord.stores import statements
 from onrecord.stores.postgres import PostgresStore, schema
-from onrecord.stores.postgres.places import place_of
+from onrecord.stores.postgres.address import address_of
 from onrecord.testing import derived
 from tests.postgres.servers import APP, OWNER, Stores
 
@@ -35,7 +35,7 @@ def make_as(postgres: Stores, monkeypatch: pytest.MonkeyPatch, text: str, versio
             schema, "load", lambda store, name: text if name == "schema.sql" else statements.load(store, name)
         )
         other.setattr(schema, "SCHEMA_VERSION", version)
-        schema.initialise(place_of(url), schema.Roles())
+        schema.initialise(address_of(url), schema.Roles())
     return url
 
 
@@ -53,20 +53,20 @@ def dumped(postgres: Stores, url: str) -> str:
 def test_the_schema_is_the_sum_of_its_migrations(postgres, first):
     """A fresh store and one that took every migration are the same, grants and policies included."""
     fresh = postgres.empty_database()
-    schema.initialise(place_of(fresh), schema.Roles())
-    done = schema.migrate(place_of(first))
+    schema.initialise(address_of(fresh), schema.Roles())
+    done = schema.migrate(address_of(first))
     assert (done.before, done.after) == (1, schema.SCHEMA_VERSION)
     assert dumped(postgres, first) == dumped(postgres, fresh)
-    assert schema.migrate(place_of(first)).before == schema.SCHEMA_VERSION
+    assert schema.migrate(address_of(first)).before == schema.SCHEMA_VERSION
     assert dumped(postgres, first) == dumped(postgres, fresh)
 
 
 def test_a_store_is_made_once(postgres):
     """Making a store where one is changes nothing and tells what is there."""
     url = postgres.empty_database()
-    assert schema.initialise(place_of(url), schema.Roles()).before == 0
+    assert schema.initialise(address_of(url), schema.Roles()).before == 0
     before = dumped(postgres, url)
-    again = schema.initialise(place_of(url), schema.Roles("somebody", "else"))
+    again = schema.initialise(address_of(url), schema.Roles("somebody", "else"))
     assert again == (schema.SCHEMA_VERSION, schema.SCHEMA_VERSION, schema.Roles())
     assert dumped(postgres, url) == before
 
@@ -96,7 +96,7 @@ def test_only_a_schema_that_fits_is_opened(postgres, facts, error, said):
 def test_a_database_without_a_store_says_how_to_make_one(postgres):
     """Opening or migrating what is no store is an error with the command that makes one; nothing is made."""
     url = postgres.empty_database()
-    for attempt in (lambda: PostgresStore(url), lambda: schema.migrate(place_of(url))):
+    for attempt in (lambda: PostgresStore(url), lambda: schema.migrate(address_of(url))):
         with pytest.raises(StoreError) as refusal:
             attempt()
         assert "store init" in refusal.value.hint
@@ -152,7 +152,7 @@ def test_clients_work_while_the_schema_is_migrated(first, monkeypatch, make_benc
     writer.start()
     try:
         before = old.store.head(session).position
-        schema.migrate(place_of(first))
+        schema.migrate(address_of(first))
         new = make_bench(as_app(first))
         for number in range(20):
             new.store.append(session, [new.draft(id=f"link/new/{number}")])
@@ -174,9 +174,9 @@ def test_a_migration_that_was_cut_off_can_be_taken_again(first, monkeypatch, pos
         reader.execute("INSERT INTO onrecord.meta VALUES ('busy', '')")
         reader.execute("LOCK TABLE onrecord.events IN ROW EXCLUSIVE MODE")
         with pytest.raises(StoreBusy):
-            schema.migrate(place_of(first))
+            schema.migrate(address_of(first))
         reader.rollback()
-    done = schema.migrate(place_of(first))
+    done = schema.migrate(address_of(first))
     assert (done.before, done.after) == (1, schema.SCHEMA_VERSION)
     query = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
     assert postgres.server.execute(query, database=first.partition("?")[0].rpartition("/")[2]) == [(0,)]
@@ -188,12 +188,12 @@ def test_a_store_is_made_and_migrated_by_an_ordinary_administrator(postgres, mak
     database = url.partition("?")[0].rpartition("/")[2]
     admin, roles = f"admin_{database}", schema.Roles(f"owner_{database}", f"app_{database}")
     postgres.server.execute(f"CREATE ROLE {admin} LOGIN CREATEROLE", f"ALTER DATABASE {database} OWNER TO {admin}")
-    place = place_of(url.replace(f"//{OWNER}@", f"//{admin}@"))
+    place = address_of(url.replace(f"//{OWNER}@", f"//{admin}@"))
     assert schema.initialise(place, roles).roles == roles
     assert schema.migrate(place).after == schema.SCHEMA_VERSION
     app = url.replace(f"//{OWNER}@", f"//{roles.app}@")
     bench = make_bench(app)
     bench.add(bench.open(), "item.added")
     with pytest.raises(StoreReadOnly) as refusal:
-        schema.migrate(place_of(app))
+        schema.migrate(address_of(app))
     assert "the role that made the store" in refusal.value.hint

@@ -10,7 +10,7 @@ import pytest
 import onrecord
 from onrecord.errors import InvalidInput
 from onrecord.session import following
-from onrecord.stores.postgres.places import place_of
+from onrecord.stores.postgres.address import address_of
 from tests.postgres.servers import Stores
 
 LONG_SECONDS = 30.0
@@ -83,16 +83,16 @@ def test_a_follower_whose_wire_breaks_goes_on(postgres: Stores, monkeypatch: pyt
 
 def test_the_url_says_on_or_off():
     """Anything else is refused, and libpq never sees the word."""
-    assert place_of("postgresql://u@h/d?notify=on").notify
-    assert not place_of("postgresql://u@h/d").notify
-    assert "notify" not in place_of("postgresql://u@h/d?notify=on").conninfo
+    assert address_of("postgresql://u@h/d?notify=on").notify
+    assert not address_of("postgresql://u@h/d").notify
+    assert "notify" not in address_of("postgresql://u@h/d?notify=on").conninfo
     with pytest.raises(InvalidInput):
-        place_of("postgresql://u@h/d?notify=maybe")
+        address_of("postgresql://u@h/d?notify=maybe")
 
 
 @contextlib.contextmanager
 def listening(url: str):
     """Somebody else who may connect, and listens to whatever is said."""
-    with psycopg.connect(place_of(url).conninfo, autocommit=True) as connection:
+    with psycopg.connect(address_of(url).conninfo, autocommit=True) as connection:
         connection.execute("LISTEN onrecord")
         yield connection

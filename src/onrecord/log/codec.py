@@ -189,12 +189,12 @@ def seal_own(  # noqa: PLR0917  # as above
     return Draft(id, kind, version, at, by, run, because, salt, payload, commit_to(salt, payload), data)
 
 
-class Unsealed(Sequence[Draft]):
-    """One draft that is made when somebody first looks at it.
+class SealOnRead(Sequence[Draft]):
+    """A batch of one draft, sealed when it is first read. To a store it is a sequence of drafts like any other.
 
-    Of many threads one places the events of all. If it makes the drafts as well, one after the other, that takes half
-    the time it takes threads that wake up for it in turn. So `make` may be called by another thread: it must not wait
-    for anything, and raise nothing but our own errors.
+    A batch leader that seals the drafts of other threads, one after the other, takes half the time that those threads
+    would take, each waking up in turn. So another thread may call `make`: it must not wait for anything, and raise
+    nothing but our own errors.
     """
 
     __slots__ = ("_drafts", "_make")
@@ -220,7 +220,7 @@ class Unsealed(Sequence[Draft]):
 
 
 def is_simple(data: object) -> bool:
-    """Whether it is a dict of atoms: making a draft of it calls nobody else's code."""
+    """Whether it is a dict of atoms: sealing it runs no code of the caller's."""
     return type(data) is dict and _are_atoms(map(type, data.values()))
 
 
@@ -272,8 +272,8 @@ def open_records(records: Iterable[Record]) -> list[Event]:
     return [open_record(record) for record in records]
 
 
-def place(draft: Draft, session: str, position: int, run: int, digest: bytes) -> Event:
-    """The event a draft became, without decoding what was just encoded."""
+def event_of(draft: Draft, session: str, position: int, run: int, digest: bytes) -> Event:
+    """The event that a draft became, without decoding what was just encoded."""
     id_, kind, v, at, by, _run, because, _salt, _payload, payload_hash, data = draft
     return Event(session, position, id_, kind, v, at, by, run, because, data, payload_hash, digest)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from onrecord.errors import IllegalTransition, SessionClosed, SessionErased, SessionPaused
-from onrecord.log.events import KINDS, NEW_RUN, TRANSCRIPT_KINDS, Draft, Event
+from onrecord.log.events import KINDS, TRANSCRIPT_KINDS, Draft, Event
 
 OPEN, ACTIVE, PAUSED, RESUMED, CLOSED, ARCHIVED, ERASED = (
     "open", "active", "paused", "resumed", "closed", "archived", "erased",
@@ -68,11 +68,6 @@ class Head(NamedTuple):
     parent: str | None
     forked_at: int
     """The position up to which the history is the parent's; 0 when the session is no fork."""
-
-
-def run_of(head: Head, draft: Draft) -> int:
-    """The run an event belongs to: the one that appends it, or a new one if that is what it asks for."""
-    return head.run + 1 if draft.run == NEW_RUN else draft.run
 
 
 def after(head: Head, draft: Draft | Event, run: int, digest: bytes) -> Head:

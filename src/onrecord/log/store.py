@@ -93,8 +93,6 @@ class Store(Protocol):
         In one transaction: events whose id is on record are skipped and answered with their position (`IdReused` if
         their content differs); if any is new, the lease's epoch must be current (`LeaseLost`), the log must stand at
         `expect` (`LogMoved`), and `head.after` must allow each event. Positions are dense from 1.
-
-        A draft may be made when it is looked at (`codec.Unsealed`): what cannot be sealed is refused first of all.
         """
 
     def read(

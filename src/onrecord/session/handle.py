@@ -22,7 +22,7 @@ from onrecord.errors import (
     TooLarge,
     TurnConflict,
 )
-from onrecord.log.codec import BATCH_LIMIT, Unsealed, is_simple, open_record, open_records, place, seal, seal_own
+from onrecord.log.codec import BATCH_LIMIT, SealOnRead, event_of, is_simple, open_record, open_records, seal, seal_own
 from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_event_id
@@ -169,7 +169,7 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
             receipts = self.store.append(self.id, drafts, expect=expect, lease=lease)
             events = []
             for draft, (position, run, digest, new) in zip(drafts, receipts, strict=True):
-                events.append(place(draft, self.id, position, run, digest) if new else self.event(position))
+                events.append(event_of(draft, self.id, position, run, digest) if new else self.event(position))
             self._absorb(drafts, events)
         except BaseException as problem:
             if not isinstance(problem, OnrecordError) or isinstance(problem, StoreError):
@@ -190,7 +190,7 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
             self._refuse_unknown(because)
         run = self._whole.head.run if self.run is None else self.run
         make = partial(_sealed, kind, data, id, int(self.clock() * 1e6), self.agent, run, because)
-        event = self._append(Unsealed(make) if is_simple(data) else (make(),), None)[0]
+        event = self._append(SealOnRead(make) if is_simple(data) else (make(),), None)[0]
         if self.behind and kind.startswith("session."):
             self.refresh()  # `status` and `name` are told as this handle knows them: it must know its own step
         return event

@@ -15,7 +15,8 @@ from onrecord.log.events import Draft, Record
 from onrecord.log.head import Head
 from onrecord.log.store import LEASE_SECONDS, LINK_PREFIX, Hit, Lease, Receipt, Snapshot, Weight
 from onrecord.log.text import fits, words_in, words_of
-from onrecord.stores.placing import Known, new_among, place
+from onrecord.log.tip import Tip
+from onrecord.stores.placing import new_among, place
 from onrecord.stores.refusals import (
     held_by,
     id_taken,
@@ -69,19 +70,19 @@ class MemoryStore:
         drafts = tuple(drafts)
         with self._lock:
             head = self.head(session)
-            known = {draft.id: found for draft in drafts if (found := self._known(session, draft.id))}
+            known = {draft.id: found for draft in drafts if (found := self.find(session, draft.id))}
             fresh = new_among(drafts, known)
             if fresh:
                 if lease is not None:
                     self._present(lease)
                 if expect is not None and expect != head.position:
                     raise log_moved(expect, head.position)
-            placed = place(head, drafts, known, fresh)
-            self._refuse_taken(placed.head)
+            placed = place(Tip.of(head), drafts, known, fresh)
+            self._refuse_taken(placed.tip.head)
             if self._heads[session] is not head:  # the handler of a signal appended meanwhile, in this very thread
                 return self.append(session, drafts, expect=expect, lease=lease)
             self._own[session] += placed.records
-            self._heads[session] = placed.head
+            self._heads[session] = placed.tip.head
             if fresh and lease is not None:
                 self.renew(lease, self._spans[session, lease.lane])
             return placed.receipts
@@ -248,12 +249,6 @@ class MemoryStore:
         if not 1 <= position <= len(history):
             raise nothing_at(position)
         return history[position - 1]
-
-    def _known(self, session: str, id: str) -> Known | None:
-        record = self.find(session, id)
-        if record is None:
-            return None
-        return Known(record.position, record.run, record.hash, record.kind, record.salt, record.payload_hash)
 
     def _refuse_taken(self, head: Head) -> None:
         for other in self._heads.values():

@@ -1,23 +1,38 @@
-"""Placing: what an append comes to, given where the log stands and what is on record. Decides, and writes nothing."""
+"""Placing an append: which of its drafts are new, where each goes, and the receipts. Decides; writes nothing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from onrecord.log.codec import link
-from onrecord.log.events import Record
-from onrecord.log.head import Head, after, run_of
 from onrecord.log.store import Receipt
 from onrecord.stores.refusals import refuse_other, refuse_twin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from onrecord.log.events import Draft
+    from onrecord.log.events import Draft, Record
+    from onrecord.log.tip import Placement, Tip
+
+
+class OnRecord(Protocol):
+    """An event on record, or about to be: what a retry is compared with. A `Record` is one, and so is a store's row."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def run(self) -> int: ...
+    @property
+    def hash(self) -> bytes: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def salt(self) -> bytes | None: ...
+    @property
+    def payload_hash(self) -> bytes: ...
 
 
 class Known(NamedTuple):
-    """What is on record under an id."""
+    """The columns of an event on record that a retry is compared with."""
 
     position: int
     run: int
@@ -28,23 +43,27 @@ class Known(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """What an append comes to."""
+    """The outcome of an append, before it is written."""
 
-    head: Head
-    """Where the log stands afterwards."""
-    records: list[Record]
+    tip: Tip
+    """The tip of the log afterwards."""
+    placements: list[Placement]
     """The events to write, in order."""
     receipts: list[Receipt]
     """One for every draft."""
 
+    @property
+    def records(self) -> list[Record]:
+        """The events to write, as a store keeps them."""
+        return [placement.record for placement in self.placements]
 
-def new_among(drafts: Sequence[Draft], known: Mapping[str, Known]) -> list[Draft]:
-    """The drafts that are not on record, each id once; an id that stands for something else is refused."""
+
+def new_among(drafts: Sequence[Draft], known: Mapping[str, OnRecord]) -> list[Draft]:
+    """The drafts that are not on record, each id once. Refuses an idempotency key already used for another event."""
     fresh: dict[str, Draft] = {}
     for draft in drafts:
         if draft.id in known:
-            position, _run, _hash, kind, salt, payload_hash = known[draft.id]
-            refuse_other(draft, position, kind, salt, payload_hash)
+            refuse_other(draft, known[draft.id])
         elif draft.id in fresh:
             refuse_twin(draft, fresh[draft.id])
         else:
@@ -52,35 +71,27 @@ def new_among(drafts: Sequence[Draft], known: Mapping[str, Known]) -> list[Draft
     return list(fresh.values())
 
 
-def place(head: Head, drafts: Sequence[Draft], known: Mapping[str, Known], fresh: Sequence[Draft]) -> Placed:
-    """Give every new draft its place after the head; `head.after` may refuse it."""
-    records: list[Record] = []
-    moved, session = head, head.session
+def place(tip: Tip, drafts: Sequence[Draft], known: Mapping[str, OnRecord], fresh: Sequence[Draft]) -> Placed:
+    """Extend the tip by every new draft, and write the receipts of all; the tip may refuse a draft."""
+    placements: list[Placement] = []
     for draft in fresh:
-        id_, kind, v, at, by, _run, because, salt, payload, payload_hash, _data = draft
-        run = run_of(moved, draft)
-        digest = link(moved.hash, session, moved.position + 1, id_, kind, v, at, by, run, because, payload_hash)
-        moved = after(moved, draft, run, digest)
-        records.append(
-            Record(session, moved.position, id_, kind, v, at, by, run, because, salt, payload, payload_hash, digest)
-        )
-    if len(records) == len(drafts):
-        receipts = [Receipt(record.position, record.run, record.hash, new=True) for record in records]
+        placement = tip.extend(draft)
+        placements.append(placement)
+        tip = placement.tip
+    if len(placements) == len(drafts):
+        receipts = [Receipt(placed.position, placed.run, placed.hash, new=True) for placed in placements]
     else:
-        placed = {record.id: record for record in records}
-        receipts = []
-        for draft in drafts:
-            there = placed.pop(draft.id, None)
-            if there is not None:
-                receipts.append(Receipt(there.position, there.run, there.hash, new=True))
-            else:
-                receipts.append(_answered(draft, known, records))
-    return Placed(moved, records, receipts)
+        receipts = _receipts(drafts, known, placements)
+    return Placed(tip, placements, receipts)
 
 
-def _answered(draft: Draft, known: Mapping[str, Known], records: list[Record]) -> Receipt:
-    """Where an event stands that was on record before, or that comes twice in one append."""
-    if draft.id in known:
-        return Receipt(*known[draft.id][:3], new=False)
-    first = next(record for record in records if record.id == draft.id)
-    return Receipt(first.position, first.run, first.hash, new=False)
+def _receipts(drafts: Sequence[Draft], known: Mapping[str, OnRecord], placements: Sequence[Placement]) -> list[Receipt]:
+    """The same where some drafts were on record before, or come twice in one append: `new` is true once."""
+    placed = {placement.draft.id: placement for placement in placements}
+    unseen = set(placed)
+    receipts = []
+    for draft in drafts:
+        there = placed[draft.id] if draft.id in placed else known[draft.id]
+        receipts.append(Receipt(there.position, there.run, there.hash, new=draft.id in unseen))
+        unseen.discard(draft.id)
+    return receipts

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Draft
     from onrecord.log.head import Head
     from onrecord.log.store import Lease
+    from onrecord.stores.placing import OnRecord
 
 
 def not_found(session: str) -> SessionNotFound:
@@ -70,16 +71,17 @@ def nothing_at(position: int) -> EventNotFound:
     return EventNotFound(f"no event stands at position {position}")
 
 
-def refuse_other(draft: Draft, position: int, kind: str, salt: bytes | None, payload_hash: bytes) -> None:
-    """An id stands for one event for ever. An erased payload cannot be compared any more: the id alone decides then."""
-    if kind != draft.kind or (salt is not None and commit_to(salt, draft.payload) != payload_hash):
-        raise IdReused(f"the id {draft.id!r} stands for another event, at position {position}")
+def refuse_other(draft: Draft, known: OnRecord) -> None:
+    """An idempotency key belongs to one event for ever. An erased payload cannot be compared: the key alone decides."""
+    changed = known.salt is not None and commit_to(known.salt, draft.payload) != known.payload_hash
+    if changed or known.kind != draft.kind:
+        raise IdReused(f"the id {draft.id!r} was already used for a different event, at position {known.position}")
 
 
 def refuse_twin(draft: Draft, first: Draft) -> None:
     """Two events of one append under one id have to be the same."""
     if (draft.kind, draft.payload) != (first.kind, first.payload):
-        raise IdReused(f"the id {draft.id!r} stands for two different events of one append")
+        raise IdReused(f"the id {draft.id!r} is used for two different events of one append")
 
 
 def refuse_erasure(head: Head, positions: Iterable[int]) -> None:

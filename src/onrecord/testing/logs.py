@@ -11,7 +11,6 @@ from onrecord.errors import (
     EventNotFound,
     IdReused,
     IllegalTransition,
-    InvalidInput,
     LogMoved,
     NameTaken,
     SessionClosed,
@@ -20,7 +19,6 @@ from onrecord.errors import (
     StoreBusy,
 )
 from onrecord.log import head as heads
-from onrecord.log.codec import Unsealed
 from onrecord.log.events import NEW_RUN
 from onrecord.testing.tools import Workbench, derived, raises
 
@@ -438,19 +436,6 @@ class ReadContract(Workbench):
         assert (head.name, head.title, head.held, head.status) == ("leak", "Find the leak", True, heads.OPEN)
         assert head.at - head.opened_at == 3_000_000
         assert self.store.heads(name="leak") == [head]
-
-    def test_a_draft_may_be_sealed_by_the_store(self) -> None:
-        """It is the same draft before and after; what cannot be sealed is refused, whatever else is wrong."""
-        session = self.open()
-        late = Unsealed(lambda: self.draft("decision.made", {"text": "late"}))
-        (receipt,) = self.store.append(session, late)
-        assert self.store.append(session, late) == [receipt._replace(new=False)]
-        assert self.store.read(session)[-1].id == late[0].id
-        large = Unsealed(lambda: self.draft("decision.made", {"text": "long " * 20_000}))
-        assert self.store.append(session, large)[0].position == receipt.position + 1
-        assert self.store.read(session)[-1].payload == large[0].payload
-        with raises(InvalidInput):
-            self.store.append("no such session", Unsealed(lambda: self.draft("decision.made", {"text": "\ud800"})))
 
     def test_a_title_is_kept_though_a_turn_goes_on_in_the_same_append(self) -> None:
         """What turns consist of changes nothing in a list; what comes with it may."""

@@ -1,20 +1,22 @@
 """Appending: one statement that moves the head from where it is expected and adds the events, or does nothing.
 
-The store remembers where each log stood last, so the ordinary append is one round trip. If the log moved meanwhile, the
-store looks where it stands and tries again; after some tries, or when there is more to write than events, it takes the
-head row for itself first. `queue.py` decides what is appended together.
+The store remembers the last known head of each log, so the ordinary append is one round trip. If the log has moved, the
+store reads its head and tries again; after some tries, or when there is more to write than events, it locks the head
+row first. `appender.py` decides what is appended together.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from onrecord.errors import Conflict
+from onrecord.log.tip import Tip
+from onrecord.stores.group_commit import Pending
 from onrecord.stores.placing import Known, Placed, new_among, place
-from onrecord.stores.postgres.meanings import is_known_id
 from onrecord.stores.postgres.rows import blobs_of, columns_of, head_of, pack, values_of
+from onrecord.stores.postgres.sqlstates import is_known_id
 from onrecord.stores.refusals import lease_lost, log_moved, name_taken, not_found
 
 if TYPE_CHECKING:
@@ -27,19 +29,37 @@ if TYPE_CHECKING:
     from onrecord.stores.postgres.connections import Connection, Connections
 
 TRIES = 2
-"""How often the store tries, looking in between, before it takes the head row for itself."""
+"""How often the store tries, looking in between, before it locks the head row."""
+EVENT_BYTES = 420
+"""What an event counts for in a batch besides its payload: a batch of small events stays below ten thousand."""
 
 
-class Request(NamedTuple):
-    """What a caller wants appended, and under which conditions."""
+class PendingAppend(Pending):
+    """Drafts to append to one session, and under which conditions."""
 
-    session: str
-    drafts: Sequence[Draft]
-    expect: int | None = None
-    lease: Lease | None = None
+    __slots__ = ("drafts", "expect", "lease", "session")
+
+    alone = False
+
+    def __init__(
+        self, session: str, drafts: Sequence[Draft], expect: int | None = None, lease: Lease | None = None
+    ) -> None:
+        super().__init__()
+        self.session = session
+        self.drafts = drafts
+        self.expect = expect
+        self.lease = lease
+
+    @property
+    def size(self) -> int:
+        return sum(len(draft.payload) + EVENT_BYTES for draft in self.drafts)
+
+    def admits(self, other: PendingAppend) -> bool:
+        """Two appends share a statement if they have the same conditions, and the second expects no position."""
+        return other.expect is None and other.lease == self.lease
 
     def check(self, head: Head, *, holds: bool) -> None:
-        """Refuse what does not fit the log or the lane any more."""
+        """Refuse an append under a lost lease, or to a log that is not where the caller expects it."""
         if self.lease is not None and not holds:
             raise lease_lost(self.lease.lane)
         if self.expect is not None and self.expect != head.position:
@@ -53,117 +73,119 @@ class Request(NamedTuple):
         }
 
 
-class Standing:
-    """What is remembered of one session."""
+class Remembered:
+    """What a store object remembers of one session."""
 
-    __slots__ = ("crowded", "head", "lines")
+    __slots__ = ("contended", "head", "lines")
 
     def __init__(self) -> None:
         self.head: Head | None = None
-        self.crowded = False
-        """Whether others were quicker every time of late: then whoever appends queues for the head row at once."""
+        self.contended = False
+        """Whether other processes were quicker every time of late: then an append locks the head row at once."""
         self.lines: tuple[list[str], list[int]] | None = None
-        """The ancestors of a fork and the positions up to which their events are its own: these never change."""
+        """The ancestors of a fork, and up to which position each one's events are its own: these never change."""
 
 
-class Attempt:
-    """One append on its way, which may take several tries."""
+class Delivery:
+    """One append on its way to the server, which may take several tries."""
 
     def __init__(
         self,
         connections: Connections,
         payloads: Payloads,
         now: int | None,
-        request: Request,
-        standing: Standing,
+        pending: PendingAppend,
+        remembered: Remembered,
     ) -> None:
         self._connections = connections
         self._payloads = payloads
         self._now = now
-        self._request = request
-        self._standing = standing
+        self._pending = pending
+        self._remembered = remembered
         self._sent: Placed | None = None
         self._holds = False
 
     def work(self, connection: Connection) -> list[Receipt]:
-        """The ordinary way if possible, else the careful one."""
-        standing, request = self._standing, self._request
-        before = head = standing.head
+        """One statement if possible, else a transaction that locks the head row."""
+        remembered = self._remembered
+        before = head = remembered.head
         known: dict[str, Known] = {}
-        for _ in range(0 if standing.crowded else TRIES):
+        for _ in range(0 if remembered.contended else TRIES):
             placed = self._placed(head, known)
             if placed is None:
                 head, known = self._look(connection)
                 placed = self._decided(head, known)
-                if not placed.records:
-                    break  # all on record: answered under the head's lock, so that the answer is durable too
-            packed = pack(self._payloads, placed.records)
+                if not placed.placements:
+                    break  # all on record: answered under the lock of the head row, so that the answer is durable too
+            packed = pack(self._payloads, [placement.draft for placement in placed.placements])
             if head is None or _is_more(head, placed, packed):
                 break
             if self._move(connection, head, placed, packed):
-                standing.head = placed.head
+                remembered.head = placed.tip.head
                 return placed.receipts
-            head = standing.head = None
+            head = remembered.head = None
         with self._connections.transaction(connection):
             placed = self.under_lock(connection)
-        standing.head = placed.head if placed.head.session == request.session else None
-        standing.crowded = before is not None and before.position != placed.head.position - len(placed.records)
+        remembered.head = placed.tip.head
+        remembered.contended = before is not None and before.position != placed.tip.position - len(placed.placements)
         return placed.receipts
 
     def recall(self, connection: Connection) -> list[Receipt] | None:
-        """What came of an attempt that was lost: the last event stands where it was put, or nothing happened.
+        """The receipts of a delivery whose outcome was lost, if its last event is on record; else nothing was written.
 
-        Taking the head row for a moment makes the answer as durable as an append: its commit waits for the disk and the
-        standby, and what was committed before it is there then too.
+        Locking the head row for a moment makes the answer as durable as an append: its commit waits for the disk and
+        the standby, and so for everything that was committed before.
         """
-        self._standing.head = None
+        self._remembered.head = None
         placed = self._sent
-        if placed is None or not placed.records:
+        if placed is None or not placed.placements:
             return None
-        last = placed.records[-1]
-        values = {"session": last.session, "position": last.position}
+        last = placed.placements[-1]
+        values = {"session": self._pending.session, "position": last.position}
         with self._connections.transaction(connection):
             self._connections.send(connection, "locked_head", values)
             rows = self._connections.send(connection, "hash_at", values).fetchall()
         return placed.receipts if rows == [(last.hash,)] else None
 
     def under_lock(self, connection: Connection) -> Placed:
-        """The careful way, inside of a transaction: take the lane and the head row, decide, write."""
-        send, request = self._connections.send, self._request
+        """Inside a transaction: lock the lane and the head row, decide, write."""
+        send, pending = self._connections.send, self._pending
         with connection.pipeline():
-            lane = send(connection, "locked_standing", {"session": request.session, **request.conditions()})
-            locked = send(connection, "locked_head", {"session": request.session})
-            on_record = send(connection, "known", {"session": request.session, "ids": self._ids()})
+            lane = send(connection, "locked_standing", {"session": pending.session, **pending.conditions()})
+            locked = send(connection, "locked_head", {"session": pending.session})
+            on_record = send(connection, "known", {"session": pending.session, "ids": self._ids()})
         head, known = self._read(locked, on_record)
         placed = self._decided(head, known, holds=bool(lane.fetchall()))
-        if not placed.records:
+        if not placed.placements:
             return placed
-        if (placed.head.project, placed.head.name) != (head.project, head.name):
-            rename(self._connections, connection, head, placed.head)
-        packed = pack(self._payloads, placed.records)
+        base = placed.tip.base
+        if (base.project, base.name) != (head.project, head.name):
+            rename(self._connections, connection, head, base)
+        packed = pack(self._payloads, [placement.draft for placement in placed.placements])
         self._sent = placed
         blobs = blobs_of(packed)
         if blobs is not None:
             send(connection, "keep_blobs", blobs)
-        values = self._values(head, placed.head, ([], [])) | columns_of(placed.records, packed)
+        records = placed.records
+        values = self._values(head, placed.tip, ([], [])) | columns_of(records, packed)
         send(connection, "append_many", values)
         return placed
 
     def _placed(self, head: Head | None, known: dict[str, Known]) -> Placed | None:
-        """The drafts in their places after a remembered head; None when only a look can tell."""
-        request = self._request
-        if head is None or (request.expect is not None and request.expect != head.position):
+        """The drafts placed after a remembered head; None when the database must be asked."""
+        pending = self._pending
+        if head is None or (pending.expect is not None and pending.expect != head.position):
             return None
-        if head.parent is not None and self._standing.lines is None:
+        if head.parent is not None and self._remembered.lines is None:
             return None
         try:
-            return place(head, request.drafts, known, new_among(request.drafts, known))
+            return place(Tip.of(head), pending.drafts, known, new_among(pending.drafts, known))
         except Conflict:
-            return None  # the log may have gone on since, or the event may be on record: a refusal needs a look
+            return None  # the log may have moved since, or the event may be on record: a refusal needs a query
 
     def _look(self, connection: Connection) -> tuple[Head, dict[str, Known]]:
-        """Where the log stands now, and what is on record; an error if the lane is lost."""
-        send, session, conditions = self._connections.send, self._request.session, self._request.conditions()
+        """The present head of the log, and which of the ids are on record."""
+        send, session, conditions = self._connections.send, self._pending.session, self._pending.conditions()
         with connection.pipeline():
             self._connections.begin(connection)
             lane = send(connection, "standing", {"session": session, **conditions})
@@ -172,32 +194,33 @@ class Attempt:
             line = send(connection, "lineage", {"session": session})
         head, known = self._read(found, on_record)
         ancestors = line.fetchall()[1:]
-        self._standing.lines = [of for of, _low, _high in ancestors], [high for _of, _low, high in ancestors]
+        self._remembered.lines = [of for of, _low, _high in ancestors], [high for _of, _low, high in ancestors]
         self._holds = bool(lane.fetchall())
         return head, known
 
     def _read(self, found: psycopg.Cursor[Any], on_record: psycopg.Cursor[Any]) -> tuple[Head, dict[str, Known]]:
         rows = found.fetchall()
         if not rows:
-            raise not_found(self._request.session)
+            raise not_found(self._pending.session)
         return head_of(rows[0]), {row[0]: Known(*row[1:]) for row in on_record.fetchall()}
 
     def _decided(self, head: Head, known: dict[str, Known], *, holds: bool | None = None) -> Placed:
-        """The drafts in their places, or the refusal."""
-        drafts = self._request.drafts
+        """The drafts placed after the present head, or the refusal."""
+        drafts = self._pending.drafts
         fresh = new_among(drafts, known)
         if fresh:
-            self._request.check(head, holds=self._holds if holds is None else holds)
-        return place(head, drafts, known, fresh)
+            self._pending.check(head, holds=self._holds if holds is None else holds)
+        return place(Tip.of(head), drafts, known, fresh)
 
     def _move(self, connection: Connection, head: Head, placed: Placed, packed: Sequence[Packed]) -> bool:
-        """The one statement; False when the log is not where it was expected, the lane is lost or an id is known."""
+        """The one statement; False when the log has moved, the lane is lost or an id is on record."""
         self._sent = placed
-        values = self._values(head, placed.head, self._standing.lines or ([], []))
-        if len(placed.records) == 1:
-            name, event = "append_one", _one(placed.records[0], packed[0])
+        values = self._values(head, placed.tip, self._remembered.lines or ([], []))
+        records = placed.records
+        if len(records) == 1:
+            name, event = "append_one", _one(records[0], packed[0])
         else:
-            name, event = "append_many", columns_of(placed.records, packed)
+            name, event = "append_many", columns_of(records, packed)
         try:
             return bool(self._connections.fetch(connection, name, values | event))
         except psycopg.errors.UniqueViolation as problem:
@@ -205,15 +228,15 @@ class Attempt:
                 raise
             return False
 
-    def _values(self, head: Head, moved: Head, lines: tuple[list[str], list[int]]) -> dict[str, Any]:
-        """From where to where the head moves, and on which conditions."""
-        return values_of(moved) | self._request.conditions() | {
+    def _values(self, head: Head, moved: Tip, lines: tuple[list[str], list[int]]) -> dict[str, Any]:
+        """The values of a statement that moves the head: from where, to where, on which conditions."""
+        return values_of(moved.head) | self._pending.conditions() | {
             "last_run": moved.run, "last_at": moved.at, "from_position": head.position, "from_hash": head.hash,
             "now": self._now, "ancestors": lines[0], "upto": lines[1],
         }  # fmt: skip
 
     def _ids(self) -> list[str]:
-        return [draft.id for draft in self._request.drafts]
+        return [draft.id for draft in self._pending.drafts]
 
 
 def _one(record: Record, packed: Packed) -> dict[str, Any]:
@@ -227,13 +250,12 @@ def _one(record: Record, packed: Packed) -> dict[str, Any]:
 
 def _is_more(head: Head, placed: Placed, packed: Sequence[Packed]) -> bool:
     """Whether there is more to write than events: another name, or payloads that are kept out of line."""
-    return (placed.head.project, placed.head.name) != (head.project, head.name) or any(
-        one.body is not None for one in packed
-    )
+    base = placed.tip.base
+    return (base.project, base.name) != (head.project, head.name) or any(one.body is not None for one in packed)
 
 
 def rename(connections: Connections, connection: Connection, head: Head, moved: Head) -> None:
-    """The session's name is another one, if nobody has it."""
+    """Give the session another name, if it is free."""
     take_name(connections, connection, moved)
     connections.send(
         connection, "give_name_back", {"session": head.session, "project": head.project, "name": head.name}
@@ -241,7 +263,7 @@ def rename(connections: Connections, connection: Connection, head: Head, moved: 
 
 
 def take_name(connections: Connections, connection: Connection, head: Head) -> None:
-    """The name is the session's from here on, or the refusal."""
+    """Reserve the name for the session, or refuse."""
     wanted = {"session": head.session, "project": head.project, "name": head.name}
     if not connections.send(connection, "take_name", wanted).fetchall():
         rows = connections.send(connection, "has_name", wanted).fetchall()

@@ -21,14 +21,14 @@ from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper
 
 from onrecord.errors import InvalidInput, OutcomeUnknown, StoreBusy
-from onrecord.stores.postgres.meanings import NOT_PREPARED, Unsure, may_pass, meaning, state_of, unreachable
-from onrecord.stores.postgres.packets import Prepared, exchange, statement_of
+from onrecord.stores.postgres.round_trip import Prepared, exchange, statement_of
+from onrecord.stores.postgres.sqlstates import NOT_PREPARED, Unsure, may_pass, state_of, store_error, unreachable
 from onrecord.stores.statements import queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from onrecord.stores.postgres.places import Place
+    from onrecord.stores.postgres.address import Address
 
 CONNECTIONS = 16
 """The most connections of one store object."""
@@ -97,10 +97,10 @@ class _Context:
 class Connections:
     """The pool of one store object and tenant."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._shown = place.shown
-        self.tenant = place.tenant
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._shown = address.shown
+        self.tenant = address.tenant
         self._closed = False
         self._start()
 
@@ -126,8 +126,8 @@ class Connections:
                     sent = True
                     return work(connection)
             except (psycopg.Error, Unsure) as problem:
-                if not may_pass(problem, anywhere=self._place.anywhere):
-                    raise meaning(problem, self._shown) from problem  # type: ignore[arg-type]  # Unsure may pass
+                if not may_pass(problem, anywhere=self._address.anywhere):
+                    raise store_error(problem, self._shown) from problem  # type: ignore[arg-type]  # Unsure may pass
                 self._drop_idle()
                 if time.monotonic() > deadline:
                     raise self._given_up(problem, unknown=sent and recall is not None) from problem
@@ -188,7 +188,7 @@ class Connections:
             connection = self._idle.pop() if self._idle else None
         try:
             if connection is None:
-                connection = open_connection(self._place.conninfo)
+                connection = open_connection(self._address.conninfo)
             yield connection
         except BaseException as problem:
             if connection is not None and (not _is_whole(connection) or state_of(problem) == NOT_PREPARED):

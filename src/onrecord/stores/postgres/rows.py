@@ -9,8 +9,9 @@ from onrecord.log.head import Head
 from onrecord.stores.payloads import COMPRESS_FROM, FACTS_FROM, OUT_OF_LINE, PLAIN, Packed, Payloads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from onrecord.log.events import Draft
     from onrecord.stores.postgres.connections import Row
 
 MOMENT_BITS = 20
@@ -32,13 +33,13 @@ def values_of(head: Head) -> dict[str, Any]:
     return head._asdict() | {"title": head.title.encode(), "moment": head.at >> MOMENT_BITS}
 
 
-def pack(payloads: Payloads, records: Sequence[Record]) -> list[Packed]:
+def pack(payloads: Payloads, events: Iterable[Draft | Record]) -> list[Packed]:
     """The form in which each payload is kept; an erased one is nothing."""
     return [
         Packed(PLAIN, b"", None)
-        if record.payload is None
-        else payloads.pack(record.payload, FACTS_FROM if tier_of(record.kind) == DURABLE else COMPRESS_FROM)
-        for record in records
+        if event.payload is None
+        else payloads.pack(event.payload, FACTS_FROM if tier_of(event.kind) == DURABLE else COMPRESS_FROM)
+        for event in events
     ]
 
 

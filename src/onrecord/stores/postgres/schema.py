@@ -14,8 +14,8 @@ import psycopg
 from psycopg import sql
 
 from onrecord.errors import StoreBusy, StoreError, StoreTooNew
-from onrecord.stores.postgres.meanings import meaning, no_store, state_of
-from onrecord.stores.postgres.places import Place
+from onrecord.stores.postgres.address import Address
+from onrecord.stores.postgres.sqlstates import no_store, state_of, store_error
 from onrecord.stores.statements import load, migration, queries, steps
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ def check(facts: Mapping[str, str], shown: str) -> None:
         )
 
 
-def initialise(place: Place, roles: Roles) -> Done:
+def initialise(address: Address, roles: Roles) -> Done:
     """Make roles, tables, policies and grants in one transaction; nothing happens where a store is already."""
     try:
-        with _connected(place) as connection:
+        with _connected(address) as connection:
             _refuse_old_server(connection)
             present = read_facts(connection)
             if present is not None:
@@ -82,19 +82,19 @@ def initialise(place: Place, roles: Roles) -> Done:
                     connection.execute(_ADMIN["set_meta"].encode(), {"name": name, "value": str(value)})
             return Done(0, SCHEMA_VERSION, roles)
     except psycopg.Error as problem:
-        raise meaning(problem, place.shown) from problem
+        raise store_error(problem, address.shown) from problem
 
 
-def migrate(place: Place) -> Done:
+def migrate(address: Address) -> Done:
     """Bring an older schema forward. Each step waits only briefly for its lock, so that clients go on."""
     try:
-        with _connected(place) as connection:
+        with _connected(address) as connection:
             facts = read_facts(connection)
             if facts is None:
-                raise no_store(place.shown)
+                raise no_store(address.shown)
             before, roles = int(facts["schema"]), _roles(facts)
             if before > SCHEMA_VERSION:
-                raise StoreTooNew(f"{place.shown} has schema {before}; this onrecord knows up to {SCHEMA_VERSION}")
+                raise StoreTooNew(f"{address.shown} has schema {before}; this onrecord knows up to {SCHEMA_VERSION}")
             _run(connection, _ADMIN["become"], roles)
             _run(connection, _ADMIN["be_patient"])
             for version in range(before + 1, SCHEMA_VERSION + 1):
@@ -105,7 +105,7 @@ def migrate(place: Place) -> Done:
                         connection.execute(_ADMIN["set_meta"].encode(), {"name": name, "value": str(value)})
             return Done(before, SCHEMA_VERSION, roles)
     except psycopg.Error as problem:
-        raise meaning(problem, place.shown) from problem
+        raise store_error(problem, address.shown) from problem
 
 
 def read_facts(connection: psycopg.Connection[Any]) -> dict[str, str] | None:
@@ -115,8 +115,8 @@ def read_facts(connection: psycopg.Connection[Any]) -> dict[str, str] | None:
     return dict(connection.execute(_ADMIN["meta"].encode()).fetchall())
 
 
-def _connected(place: Place) -> psycopg.Connection[Any]:
-    return psycopg.connect(place.conninfo, autocommit=True)
+def _connected(address: Address) -> psycopg.Connection[Any]:
+    return psycopg.connect(address.conninfo, autocommit=True)
 
 
 def _roles(facts: Mapping[str, str]) -> Roles:

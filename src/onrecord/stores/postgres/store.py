@@ -12,12 +12,12 @@ from weakref import WeakSet, finalize
 
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
 from onrecord.stores.payloads import PLAIN_SNAPSHOT, Payloads, pack_snapshot
-from onrecord.stores.postgres import schema, writing
-from onrecord.stores.postgres.append import Request
+from onrecord.stores.postgres import schema, writes
+from onrecord.stores.postgres.address import address_of
+from onrecord.stores.postgres.append import PendingAppend
+from onrecord.stores.postgres.appender import Appender
 from onrecord.stores.postgres.connections import FIRST_SECONDS, Connections
 from onrecord.stores.postgres.leases import Leases
-from onrecord.stores.postgres.places import place_of
-from onrecord.stores.postgres.queue import Appender
 from onrecord.stores.postgres.rows import MOMENT_BITS, head_of, records_of
 from onrecord.stores.postgres.search import Searcher
 from onrecord.stores.postgres.upkeep import describe
@@ -40,11 +40,11 @@ class PostgresStore:
     """A store in a PostgreSQL database. Leases run on the database's clock unless a test gives another."""
 
     def __init__(self, url: str, *, tenant: str | None = None, clock: Callable[[], float] | None = None) -> None:
-        self.place = place_of(url, tenant)
-        self.url = self.place.shown
-        self.tenant = self.place.tenant
+        self.address = address_of(url, tenant)
+        self.url = self.address.shown
+        self.tenant = self.address.tenant
         self._clock = clock
-        self._connections = connections = Connections(self.place)
+        self._connections = connections = Connections(self.address)
         # Whoever forgets to close a store, or is refused one, leaves no connection open.
         finalize(self, connections.close)
         facts: dict[str, str] = dict(
@@ -56,16 +56,16 @@ class PostgresStore:
         self._appender = Appender(self._connections, self._payloads, self._now)
         self._leases = Leases(self._connections, self._now)
         self._searcher = Searcher(self._connections, self.read)
-        self._waker = Waker(self._connections, self.place, self._secret)
+        self._waker = Waker(self._connections, self.address, self._secret)
         _STORES.add(self)
 
     def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
-        return writing.create(self._connections, self._payloads, head, drafts)
+        return writes.create(self._connections, self._payloads, head, drafts)
 
     def append(
         self, session: str, drafts: Sequence[Draft], *, expect: int | None = None, lease: Lease | None = None
     ) -> list[Receipt]:
-        receipts = self._appender.append(Request(session, tuple(drafts), expect, lease))
+        receipts = self._appender.append(PendingAppend(session, tuple(drafts), expect, lease))
         self._waker.wake(session)
         return receipts
 
@@ -184,13 +184,13 @@ class PostgresStore:
 
     def erase(self, session: str, positions: Collection[int], draft: Draft) -> Receipt:
         try:
-            return writing.erase(self._connections, self._payloads, session, positions, draft)
+            return writes.erase(self._connections, self._payloads, session, positions, draft)
         finally:
             self._appender.forget(session)
 
     def install(self, head: Head, records: Iterator[Record], *, extend: bool = False) -> None:
         try:
-            writing.install(self._connections, self._payloads, head, list(records), extend=extend)
+            writes.install(self._connections, self._payloads, head, list(records), extend=extend)
         finally:
             self._appender.forget(head.session)
 

@@ -21,8 +21,8 @@ from onrecord.stores.statements import queries
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from onrecord.stores.postgres.address import Address
     from onrecord.stores.postgres.connections import Connections
-    from onrecord.stores.postgres.places import Place
 
 PAUSE_SECONDS = 0.05
 """A session's followers are woken at most once in this time by one store object."""
@@ -34,15 +34,15 @@ _QUERIES = {name: text.encode() for name, text in queries("postgres", "waking.sq
 class Waker:
     """Both ends: who has written, and who waits for it."""
 
-    def __init__(self, connections: Connections, place: Place, secret: bytes) -> None:
+    def __init__(self, connections: Connections, address: Address, secret: bytes) -> None:
         self._connections = connections
-        self._place = place
+        self._address = address
         self._secret = secret
         self._last: dict[str, float] = {}
 
     def wake(self, session: str) -> None:
         """Tell whoever follows a session that it went on; never worth an error."""
-        if not self._place.notify:
+        if not self._address.notify:
             return
         now = time.monotonic()
         if now - self._last.get(session, 0.0) < PAUSE_SECONDS:
@@ -61,7 +61,7 @@ class Waker:
         with contextlib.ExitStack() as cleanup:
             listener: psycopg.Connection | None = None
             with contextlib.suppress(psycopg.Error):
-                listener = cleanup.enter_context(contextlib.closing(open_connection(self._place.conninfo)))
+                listener = cleanup.enter_context(contextlib.closing(open_connection(self._address.conninfo)))
                 listener.execute(_QUERIES["listen"])
 
             def wait(seconds: float) -> None:

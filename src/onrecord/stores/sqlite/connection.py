@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from onrecord.stores.sqlite.gate import Gate
+    from onrecord.stores.sqlite.write_lock import WriteLock
 
 SQLITE_AT_LEAST = (3, 51, 3)
 """The first SQLite without the bug that reverts committed rows."""
@@ -38,7 +38,7 @@ SCHEMA_VERSION = 3
 PAGE_SIZE = 2048
 """Of new stores. A commit writes every page it changes, and most events are small."""
 BUSY_SECONDS = 5.0
-"""How long SQLite's own lock is waited for, behind the gate."""
+"""How long a writer that has the write lock waits for SQLite's own lock."""
 OPEN_SECONDS = 30.0
 """How long an opener waits while others create or upgrade the store."""
 WAL_BYTES = 16 * 1024 * 1024
@@ -107,7 +107,7 @@ def _prepare(connection: apsw.Connection, pragmas: str) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     # Without this, SQLite compiles a join anew whenever another value is bound: ten times the cost of running it.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    # The last one to close would checkpoint outside the gate; the store does it itself, inside.
+    # The last connection to close would checkpoint without the write lock; the store does it itself, with the lock.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     # apsw stops at the first statement that answers with a row until somebody fetches it.
     connection.execute(pragmas).fetchall()
@@ -123,7 +123,7 @@ def versions(connection: apsw.Connection) -> tuple[int, int]:
     return int(rows[0][0]), int(rows[1][0])
 
 
-def prepare(path: str, gate: Gate, durability: str) -> apsw.Connection:
+def prepare(path: str, lock: WriteLock, durability: str) -> apsw.Connection:
     """A first reader, after making sure that the file is a store of ours with the present schema."""
     while True:
         connection = open_reader(path)
@@ -134,7 +134,7 @@ def prepare(path: str, gate: Gate, durability: str) -> apsw.Connection:
             connection.close()
             raise
         connection.close()
-        _upgrade(path, gate, durability)
+        _upgrade(path, lock, durability)
 
 
 def is_current(connection: apsw.Connection, path: str) -> bool:
@@ -154,10 +154,10 @@ def is_current(connection: apsw.Connection, path: str) -> bool:
     return False
 
 
-def _upgrade(path: str, gate: Gate, durability: str) -> None:
-    """Create or migrate under the gate, so that of many first openers one does it and the others find it done."""
+def _upgrade(path: str, lock: WriteLock, durability: str) -> None:
+    """Create or migrate under the write lock: of many processes that open the store first, one does it."""
     deadline = time.monotonic() + OPEN_SECONDS
-    passed = gate.enter(OPEN_SECONDS)
+    passed = lock.acquire(OPEN_SECONDS)
     try:
         connection = open_writer(path, durability)
         try:
@@ -174,7 +174,7 @@ def _upgrade(path: str, gate: Gate, durability: str) -> None:
             connection.close()
     finally:
         if passed:
-            gate.leave()
+            lock.release()
 
 
 def _migrate(connection: apsw.Connection, path: str) -> None:
@@ -207,7 +207,7 @@ def roll_back(connection: apsw.Connection) -> None:
             connection.close()
 
 
-def meaning(problem: apsw.Error, path: str, system: int = 0) -> StoreError:
+def store_error(problem: apsw.Error, path: str, system: int = 0) -> StoreError:
     """What an error of SQLite means to a caller."""
     if isinstance(problem, apsw.FullError) or system in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(f"no space left for the store {path}; nothing was written")

@@ -1,4 +1,4 @@
-"""Leases as requests to the writer: taken, extended and given back inside a transaction, on the store's clock."""
+"""Leases: acquired, renewed and released inside a transaction, on the store's clock."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from onrecord import machine
 from onrecord.log.store import Lease
 from onrecord.stores.refusals import held_by, lease_lost, not_found
 from onrecord.stores.sqlite.connection import QUERIES
-from onrecord.stores.sqlite.writer import Request
+from onrecord.stores.sqlite.writer import PendingWrite
 
 if TYPE_CHECKING:
     import apsw
 
 
-class Acquire(Request):
+class Acquire(PendingWrite):
     """A lane wanted by a new holder."""
 
     __slots__ = ("_takeover", "_wanted")
@@ -49,7 +49,7 @@ class Acquire(Request):
         return row is not None and (row[2], row[4]) == (self._wanted.epoch, self._wanted.since)
 
 
-class Renew(Request):
+class Renew(PendingWrite):
     """More time for a holder."""
 
     __slots__ = ("_lease", "_span", "_until")
@@ -73,7 +73,7 @@ class Renew(Request):
         return present(cursor, self._lease)[4] == self._until
 
 
-class Release(Request):
+class Release(PendingWrite):
     """A lane given back."""
 
     __slots__ = ("_lease",)

@@ -15,7 +15,7 @@ import apsw
 
 from onrecord.errors import InvalidInput, StoreCorrupt
 from onrecord.log.events import Record
-from onrecord.stores.sqlite.connection import QUERIES, meaning, open_reader
+from onrecord.stores.sqlite.connection import QUERIES, open_reader, store_error
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -75,7 +75,7 @@ class Readers:
             system = connection.system_errno
             connection.close(force=True)
             if isinstance(problem, apsw.Error):
-                raise meaning(problem, self._path, system) from problem
+                raise store_error(problem, self._path, system) from problem
             if isinstance(problem, UnicodeDecodeError):
                 raise StoreCorrupt(f"{self._path} is damaged: a text in it is none ({problem})") from problem
             if isinstance(problem, UnicodeEncodeError):
@@ -123,7 +123,7 @@ class Readers:
         try:
             connection = open_reader(self._path)
         except apsw.Error as problem:
-            raise meaning(problem, self._path) from problem
+            raise store_error(problem, self._path) from problem
         self._closed = False
         return connection
 

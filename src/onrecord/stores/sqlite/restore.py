@@ -17,7 +17,7 @@ import apsw
 
 from onrecord.errors import StoreBusy, StoreCorrupt, StoreError
 from onrecord.stores.sqlite import safety
-from onrecord.stores.sqlite.connection import meaning, open_writer
+from onrecord.stores.sqlite.connection import open_writer, store_error
 from onrecord.stores.sqlite.upkeep import back_up
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _settle(copy: str) -> None:
         finally:
             connection.close()
     except apsw.Error as problem:
-        raise meaning(problem, copy) from problem
+        raise store_error(problem, copy) from problem
 
 
 def _take_place(copy: str, path: str) -> str | None:
@@ -106,7 +106,7 @@ def _alone(path: str) -> apsw.Connection | None:
             f"another process uses {path}", hint="end it first (onrecord shows who works); nothing was changed"
         ) from None
     except apsw.Error as problem:
-        raise meaning(problem, path) from problem
+        raise store_error(problem, path) from problem
     return connection
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.log.events import DURABLE, KINDS
 from onrecord.log.head import STEPS, Head
+from onrecord.stores.placing import Known
 from onrecord.stores.refusals import name_taken
 from onrecord.stores.sqlite.connection import QUERIES
 
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import apsw
+
+    from onrecord.log.events import Record
+    from onrecord.log.tip import Placement, Tip
+    from onrecord.stores.payloads import Packed
+    from onrecord.stores.placing import OnRecord
 
 POSITION_BITS = 32
 POSITION_MASK = 0xFFFFFFFF
@@ -33,24 +39,68 @@ _CHANGE_HEAD = QUERIES["change_head"]
 Row = tuple[Any, ...]
 
 
-class Known(NamedTuple):
-    """What is on record under an id, or about to be."""
+class EventRow(NamedTuple):
+    """One row of the table `events`, in the order of its columns."""
 
     key: int
-    run: int
-    hash: bytes
+    id: str
     kind: str
+    v: int
+    at: int
+    by: str
+    run: int
+    because: int | None
+    tier: int
     salt: bytes | None
     payload_hash: bytes
+    hash: bytes
+    encoding: int
+    payload: bytes | None
+
+    @property
+    def position(self) -> int:
+        """The position of the event in its log."""
+        return self.key & POSITION_MASK
+
+
+class LeaseRow(NamedTuple):
+    """What an append compares its lease with."""
+
+    epoch: int | None
+    held: int
+    until: int
+    span: int
+    """How many microseconds its holder asked for."""
+
+
+NO_LEASE = LeaseRow(None, 0, 0, 0)
+
+
+def row_of(number: int, placement: Placement, packed: Packed) -> EventRow:
+    """The row of an event that was placed in a session's log."""
+    id_, kind, v, at, by, _run, because, salt, _payload, payload_hash, _data = placement.draft
+    return EventRow(
+        number << POSITION_BITS | placement.position, id_, kind, v, at, by, placement.run, because,
+        TIERS.get(kind, 1), salt, payload_hash, placement.hash, packed.encoding, packed.stored,
+    )  # fmt: skip
+
+
+def row_of_record(number: int, record: Record, packed: Packed) -> EventRow:
+    """The row of an event that was placed elsewhere and is copied as it is."""
+    _session, position, id_, kind, v, at, by, run, because, salt, payload, payload_hash, digest = record
+    return EventRow(
+        number << POSITION_BITS | position, id_, kind, v, at, by, run, because, TIERS.get(kind, 1), salt, payload_hash,
+        digest, packed.encoding, None if payload is None else packed.stored,
+    )  # fmt: skip
 
 
 def head_of(row: Row) -> Head:
     """A head from the columns of the `head` queries, which begin with the session's number."""
-    _number, id_, project, name, position, digest, run, status, title, opened_at, at, held, parent, forked_at = row[:14]
+    _number, id_, project, name, position, digest, run, status, title, opened_at, at, held, parent, forked_at = row
     return Head(id_, project, name, position, digest, run, status, title, opened_at, at, held == 1, parent, forked_at)
 
 
-def add_events(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
+def add_events(cursor: apsw.Cursor, rows: Sequence[EventRow]) -> None:
     """New events, many at a time."""
     start = 0
     for size, statement in _ADD_NEW_EVENTS.items():
@@ -59,33 +109,38 @@ def add_events(cursor: apsw.Cursor, rows: Sequence[Row]) -> None:
             start += size
 
 
-def move_head(cursor: apsw.Cursor, number: int, head: Head, moved: Head, rows: Sequence[Row] = ()) -> None:
-    """Keep where the log stands, unless its new `rows` say it all: a page less to write for each of many turns.
+def move_head(cursor: apsw.Cursor, number: int, before: Tip, tip: Tip, rows: Sequence[EventRow]) -> None:
+    """Update the row of the session, unless its new events say it all: a page less to write for each of many turns.
 
-    What lists look at is always kept, and so is every fact: a log that lost its last fact is noticed.
+    The row always keeps what lists are sorted and filtered by. It keeps every fact too, so that a log that lost its
+    last fact is noticed.
     """
+    last = rows[-1]
     if (
-        rows
-        and rows[-1][2] in STEPS
-        and rows[-1][4] == moved.at
-        and moved.at >> MOMENT_BITS == head.at >> MOMENT_BITS
-        and moved.status == head.status
-        and moved.run == head.run
-        and (len(rows) == 1 or all(row[2] in STEPS for row in rows))
+        tip.base is not before.base
+        or last.kind not in STEPS
+        or last.at != tip.at
+        or tip.at >> MOMENT_BITS != before.at >> MOMENT_BITS
+        or tip.run != before.run
+        or (len(rows) > 1 and not all(row.kind in STEPS for row in rows))
     ):
-        return
-    _id, project, name, position, digest, run, status, title, opened_at, at, held, _parent, _forked_at = moved
+        write_head(cursor, number, tip.head)
+
+
+def write_head(cursor: apsw.Cursor, number: int, head: Head) -> None:
+    """Update the row of the session."""
+    _id, project, name, position, digest, run, status, title, opened_at, at, held, _parent, _forked_at = head
     changed = (project, name, title, opened_at, int(held), at >> MOMENT_BITS)
     cursor.execute(_CHANGE_HEAD, (number, position, digest, run, status, at, *changed))
 
 
-def known_ids(cursor: apsw.Cursor, number: int, head: Head, ids: list[str]) -> dict[str, Known]:
+def known_ids(cursor: apsw.Cursor, number: int, head: Head, ids: list[str]) -> dict[str, OnRecord]:
     """Which ids are on record, the inherited history included."""
     lines = [(number, head.position)]
     if head.parent is not None:
         ancestors: list[Row] = cursor.execute(QUERIES["lineage"], (head.session,)).fetchall()
         lines = [(row[0], row[3]) for row in ancestors]
-    found: dict[str, Known] = {}
+    found: dict[str, OnRecord] = {}
     if len(ids) == 1:
         for of, upto in lines:
             row = cursor.execute(QUERIES["known_event"], (of, ids[0], of << POSITION_BITS | upto)).fetchone()

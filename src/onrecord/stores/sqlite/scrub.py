@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onrecord.errors import StoreBusy
 from onrecord.stores.sqlite.connection import QUERIES
-from onrecord.stores.sqlite.writer import Request, Writer
+from onrecord.stores.sqlite.writer import PendingWrite, Writer
 
 if TYPE_CHECKING:
     import apsw
@@ -24,7 +24,7 @@ REWRITE_PAGES = 200
 _PATIENCE_MS = 100
 
 
-class _Rewrite(Request):
+class _Rewrite(PendingWrite):
     """Part of the index of words, without what was deleted from it; whether more is left to do."""
 
     __slots__ = ("_pages",)

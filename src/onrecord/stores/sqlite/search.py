@@ -16,7 +16,7 @@ from onrecord.log.text import fits, words_in, words_of
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.readers import Readers, records_of
 from onrecord.stores.sqlite.rows import POSITION_BITS, POSITION_MASK
-from onrecord.stores.sqlite.writer import Request, Writer
+from onrecord.stores.sqlite.writer import PendingWrite, Writer
 
 if TYPE_CHECKING:
     import apsw
@@ -39,7 +39,7 @@ class Portion(NamedTuple):
     """(key, words) of each event that has any."""
 
 
-class Index(Request):
+class Index(PendingWrite):
     """The words of some events, on their way into the index."""
 
     __slots__ = ("_portions",)

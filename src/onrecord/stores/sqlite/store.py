@@ -16,29 +16,29 @@ from weakref import WeakSet
 import apsw
 
 from onrecord.errors import InvalidInput
-from onrecord.log.codec import Unsealed
+from onrecord.log.codec import SealOnRead
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
 from onrecord.stores.payloads import COMPRESS_FROM, FACTS_FROM, PLAIN_SNAPSHOT, Payloads, pack_snapshot
 from onrecord.stores.refusals import not_found
 from onrecord.stores.sqlite import safety
-from onrecord.stores.sqlite.append import Append, LateAppend, Memory
+from onrecord.stores.sqlite.append import Append, LateAppend, Remembered
 from onrecord.stores.sqlite.connection import (
     DURABILITIES,
     QUERIES,
-    meaning,
     prepare,
     refuse_old_library,
+    store_error,
 )
-from onrecord.stores.sqlite.gate import Gate
 from onrecord.stores.sqlite.leases import Acquire, Release, Renew
 from onrecord.stores.sqlite.readers import Readers, Row, as_json, records_of
-from onrecord.stores.sqlite.requests import Create, Erase, Install
 from onrecord.stores.sqlite.rows import MOMENT_BITS, POSITION_BITS, POSITION_MASK, TIERS, head_of
 from onrecord.stores.sqlite.scrub import scrub
 from onrecord.stores.sqlite.search import Searcher
 from onrecord.stores.sqlite.tidy import tidy
 from onrecord.stores.sqlite.upkeep import back_up, describe
-from onrecord.stores.sqlite.writer import Request, TooLongForOthers, Writer
+from onrecord.stores.sqlite.write_lock import WriteLock
+from onrecord.stores.sqlite.writer import PendingWrite, TooLargeForLeader, Writer
+from onrecord.stores.sqlite.writes import Create, Erase, Install
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -68,14 +68,14 @@ class SQLiteStore:
         self.durability = durability
         self._clock = clock
         safety.check(self.path)
-        gate = Gate(self.path + ".lock")
+        lock = WriteLock(self.path + ".lock")
         self._readers = Readers(self.path)
         try:
-            self._readers.add(prepare(self.path, gate, durability))
+            self._readers.add(prepare(self.path, lock, durability))
         except apsw.Error as problem:
-            raise meaning(problem, self.path) from problem
-        self._writer = Writer(self.path, gate, durability)
-        self._memory = Memory()
+            raise store_error(problem, self.path) from problem
+        self._writer = Writer(self.path, lock, durability)
+        self._remembered = Remembered()
         self._secret = b""
         self._payloads = Payloads(self._blob_secret)
         self._searcher = Searcher(self._readers, self._writer, self._payloads)
@@ -91,17 +91,17 @@ class SQLiteStore:
     ) -> list[Receipt]:
         answer: list[Receipt]
         now = self._now() if lease is not None else 0
-        late = type(drafts) is Unsealed
+        late = type(drafts) is SealOnRead
         if late:
-            request = LateAppend(session, drafts, [], expect, lease, now, self._memory)
-            request.pack = self._pack
+            pending = LateAppend(session, drafts, [], expect, lease, now, self._remembered)
+            pending.pack = self._pack
             try:
-                answer = self._writer.run(request)
-            except TooLongForOthers:
+                answer = self._writer.run(pending)
+            except TooLargeForLeader:
                 late = False
         if not late:
             packed = [self._pack(draft) for draft in drafts]
-            answer = self._writer.run(Append(session, drafts, packed, expect, lease, now, self._memory))
+            answer = self._writer.run(Append(session, drafts, packed, expect, lease, now, self._remembered))
         return answer
 
     def _pack(self, draft: Draft) -> Packed:
@@ -257,7 +257,7 @@ class SQLiteStore:
 
     def pause(self) -> None:
         """Before a fork: no thread may be inside SQLite, whose locks the child would inherit; no connection open."""
-        self._paused = self._writer.pause(FORK_SECONDS)
+        self._paused = self._writer.group.pause(FORK_SECONDS)
         if self._paused:
             self._writer.let_go()
         self._readers.pause(FORK_SECONDS)
@@ -266,7 +266,7 @@ class SQLiteStore:
         """After a fork, in the parent."""
         self._readers.go_on()
         if self._paused:
-            self._writer.go_on()
+            self._writer.group.resume()
 
     def start_anew(self) -> list[object]:
         """After a fork, in the child: new locks, new connections; what was inherited after all is to be left alone."""
@@ -291,7 +291,7 @@ class SQLiteStore:
         return lines
 
 
-class _Save(Request):
+class _Save(PendingWrite):
     """A snapshot to keep."""
 
     __slots__ = ("_values",)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.scrub import scrub
-from onrecord.stores.sqlite.writer import Request, Writer
+from onrecord.stores.sqlite.writer import PendingWrite, Writer
 
 if TYPE_CHECKING:
     import apsw
 
 
-class _DropSnapshots(Request):
+class _DropSnapshots(PendingWrite):
     """Every snapshot, of every session: the next opening folds anew."""
 
     __slots__ = ()

@@ -11,7 +11,7 @@ import apsw
 
 from onrecord.errors import InvalidInput, StoreError
 from onrecord.stores.sqlite import safety
-from onrecord.stores.sqlite.connection import meaning, open_reader, open_writer, versions
+from onrecord.stores.sqlite.connection import open_reader, open_writer, store_error, versions
 
 if TYPE_CHECKING:
     from onrecord.stores.sqlite.readers import Readers
@@ -84,7 +84,7 @@ def _copy(path: str, part: str) -> None:
                 finally:
                     backup.close(force=True)
     except apsw.Error as problem:
-        raise meaning(problem, part) from problem
+        raise store_error(problem, part) from problem
     except SystemError as problem:  # what apsw makes of a second error while it closes after the first
         raise StoreError(f"the copy {part} could not be completed") from problem
 
@@ -141,7 +141,7 @@ def _settings(path: str, durability: str) -> dict[str, Any]:
         finally:
             connection.close()
     except apsw.Error as problem:
-        raise meaning(problem, path) from problem
+        raise store_error(problem, path) from problem
 
 
 def _integrity(path: str) -> str:

@@ -93,10 +93,10 @@ INSERT INTO events (key, id, kind, v, at, by, run, because, tier, salt, payload_
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- known_event: what is on record under an id, within one session's own events
-SELECT key, run, hash, kind, salt, payload_hash FROM events WHERE key >> 32 = ?1 AND id = ?2 AND key <= ?3
+SELECT key & 4294967295, run, hash, kind, salt, payload_hash FROM events WHERE key >> 32 = ?1 AND id = ?2 AND key <= ?3
 
 -- known_events: the same for many ids
-SELECT id, key, run, hash, kind, salt, payload_hash FROM events
+SELECT id, key & 4294967295, run, hash, kind, salt, payload_hash FROM events
 WHERE key >> 32 = ?1 AND id IN (SELECT value FROM json_each(?2)) AND key <= ?3
 
 -- events: a range of a session's own events, in order
@@ -196,7 +196,7 @@ WHERE project = ?1 AND status IN ('open', 'active', 'paused', 'resumed') LIMIT 2
 
 -- glance_by_link: the same of the session that has a conversation on record, a live one first; and whose it is
 SELECT number, name, status, s.position, forked_at, snapshots.position, snapshots.hash, body, s.id, by
-FROM events AS e JOIN sessions AS s ON number = e.key >> 32
+FROM events AS e JOIN heads AS s ON number = e.key >> 32
     LEFT JOIN snapshots ON session = number AND view = ?2
 WHERE e.id = ?1 AND e.id >= 'link/' AND e.id < 'link0'
 ORDER BY status NOT IN ('open', 'active', 'paused', 'resumed'), e.at DESC, s.id DESC LIMIT 1

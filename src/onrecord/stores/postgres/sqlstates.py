@@ -62,44 +62,44 @@ def is_known_id(problem: psycopg.Error) -> bool:
     return state_of(problem) == "23505"
 
 
-def meaning(problem: psycopg.Error, place: str) -> StoreError | InvalidInput:
+def store_error(problem: psycopg.Error, address: str) -> StoreError | InvalidInput:
     """What an error of PostgreSQL means to a caller."""
     state, said = state_of(problem), str(problem).strip().partition("\n")[0]
     if not state and isinstance(problem, psycopg.OperationalError):
-        return unreachable(problem, place)
+        return unreachable(problem, address)
     if not state and isinstance(problem, psycopg.ProgrammingError):
         # What is wrongly encoded may be the password, and libpq would repeat it.
         wrong = "a % in it has no two hex digits behind it" if "%" in said else said
-        return InvalidInput(f"{place} is no URL for PostgreSQL: {wrong}", hint="postgresql://user@host/database")
+        return InvalidInput(f"{address} is no URL for PostgreSQL: {wrong}", hint="postgresql://user@host/database")
     if state.startswith("53"):
-        return StoreFull(f"no space left for the store {place}: {said}; nothing was written")
+        return StoreFull(f"no space left for the store {address}: {said}; nothing was written")
     if state == _READ_ONLY:
-        return StoreReadOnly(f"{place} can only be read here: {said}", hint="give the URL of a server that writes")
+        return StoreReadOnly(f"{address} can only be read here: {said}", hint="give the URL of a server that writes")
     if state == "42501":
         return StoreReadOnly(
-            f"this role may not do that in {place}: {said}",
+            f"this role may not do that in {address}: {said}",
             hint="connect as the app role or a member of it; to migrate, as the role that made the store",
         )
     if state in ("55P03", "57014"):
-        return StoreBusy(f"the store {place} was kept busy: {said}; nothing was written")
+        return StoreBusy(f"the store {address} was kept busy: {said}; nothing was written")
     if state in _NO_STORE:
-        return no_store(place)
+        return no_store(address)
     if state.startswith("XX"):
-        return StoreCorrupt(f"the database of {place} is damaged: {said}", hint="restore it from a backup")
+        return StoreCorrupt(f"the database of {address} is damaged: {said}", hint="restore it from a backup")
     if isinstance(problem, psycopg.DataError):
         return InvalidInput(f"PostgreSQL cannot keep this: {said}", hint="a name or project cannot hold a zero byte")
-    return StoreError(f"PostgreSQL failed on {place}: {said} ({state})", hint="onrecord doctor looks into it")
+    return StoreError(f"PostgreSQL failed on {address}: {said} ({state})", hint="onrecord doctor looks into it")
 
 
-def unreachable(problem: BaseException, place: str) -> StoreBusy:
+def unreachable(problem: BaseException, address: str) -> StoreBusy:
     """Nobody answers, or does not let us in: libpq does not tell these apart."""
     said = str(problem).strip().partition("\n")[0] or state_of(problem)
     return StoreBusy(
-        f"the store {place} cannot be reached: {said}",
+        f"the store {address} cannot be reached: {said}",
         hint="check host, database, user and password of the URL; try again if the server is about to be back",
     )
 
 
-def no_store(place: str) -> NoStore:
+def no_store(address: str) -> NoStore:
     """A database nobody has made a store in."""
-    return NoStore(f"there is no store in {place}")
+    return NoStore(f"there is no store in {address}")

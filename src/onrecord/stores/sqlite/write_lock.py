@@ -1,9 +1,9 @@
-"""The gate: a lock file that lets the writers of all processes through one after another.
+"""The write lock: `flock` on a lock file, which the writers of all processes take one after another.
 
-SQLite's own lock keeps writers apart, but it lets a lucky one go first for seconds while others starve. So every
-write and every checkpoint is made while holding `flock` on `<database>.lock`. The gate is fairness and a shield
-against checkpoint races; SQLite stays the lock that correctness rests on: whoever cannot pass the gate in time goes
-on without it.
+SQLite's own lock keeps writers apart, but one lucky process can have it for seconds while others starve. So every write
+and every WAL checkpoint is made while holding `flock` on `<database>.lock`. The write lock brings fairness and prevents
+checkpoint races; correctness rests on SQLite's own lock: a writer that does not get the write lock in time writes
+without it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from threading import Lock, Thread
 
 from onrecord.errors import StoreReadOnly, StoreUnsafe
 
-GATE_SECONDS = 5.0
-"""How long a writer waits at the gate before it goes on without it."""
+LOCK_SECONDS = 5.0
+"""How long a writer waits for the write lock before it writes without it."""
 
 _IF_FREE = LOCK_EX | LOCK_NB
 _UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
-class Gate:
-    """One process's end of the gate of one store. Entered by one thread at a time: the writer's turn sees to that."""
+class WriteLock:
+    """The write lock of one store, as one process has it. One thread at a time uses it: the batch leader."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._file = -1
         self._held = -1
-        self._patience: _Patience | None = None
+        self._waiter: _Waiter | None = None
 
-    def enter(self, seconds: float = GATE_SECONDS) -> bool:
-        """Pass the gate; False when it stayed shut for so long, or when this file system has no such locks."""
+    def acquire(self, seconds: float = LOCK_SECONDS) -> bool:
+        """Take the lock; False when others had it for so long, or when this file system has no such locks."""
         if self._file < 0:
             self._file = open_lock_file(self._path)
         try:
@@ -44,25 +44,25 @@ class Gate:
         self._held = self._file
         return True
 
-    def leave(self) -> None:
-        """Let the next one pass. Nothing happens when the gate was not passed."""
+    def release(self) -> None:
+        """Give the lock back; does nothing when it was not taken."""
         if self._held >= 0:
             flock(self._held, LOCK_UN)
             self._held = -1
 
-    def let_go(self) -> None:
-        """Leave, although it is not known how far entering went: something was raised in the middle of it."""
-        for file in (self._file, self._patience.give_up() if self._patience is not None else -1):
+    def release_after_interrupt(self) -> None:
+        """Give the lock back when a signal interrupted `acquire` and nothing is known about how far it got."""
+        for file in (self._file, self._waiter.give_up() if self._waiter is not None else -1):
             if file >= 0:
                 flock(file, LOCK_UN)
         self._held = -1
 
     def close(self) -> None:
-        """Let go of the lock file."""
-        self.leave()
-        if self._patience is not None:
-            self._patience.dismiss()
-            self._patience = None
+        """Close the lock file."""
+        self.release()
+        if self._waiter is not None:
+            self._waiter.dismiss()
+            self._waiter = None
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -70,27 +70,27 @@ class Gate:
     def forget(self) -> None:
         """In a forked child: close what was inherited without unlocking it, for the lock is the parent's."""
         self._held = -1
-        if self._patience is not None:
-            os.close(self._patience.file)
-            self._patience = None
+        if self._waiter is not None:
+            os.close(self._waiter.file)
+            self._waiter = None
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
     def _wait(self, seconds: float) -> bool:
-        if self._patience is None:
-            self._patience = _Patience(open_lock_file(self._path))
-        if not self._patience.wait(seconds):
+        if self._waiter is None:
+            self._waiter = _Waiter(open_lock_file(self._path))
+        if not self._waiter.wait(seconds):
             return False
-        self._held = self._patience.file
+        self._held = self._waiter.file
         return True
 
 
-class _Patience:
-    """A thread that waits for the lock on behalf of others, because `flock` knows no deadline.
+class _Waiter:
+    """A thread that waits for the lock on behalf of others, because `flock` has no timeout.
 
-    It waits on a file of its own: if its caller gave up, passed the gate another way and the lock came in at last,
-    letting go of it here must not let go of what the caller holds.
+    It waits on a file descriptor of its own: if its caller gave up, took the lock later by itself, and this thread then
+    gets it, releasing it here must not release what the caller holds.
     """
 
     def __init__(self, file: int) -> None:
@@ -103,7 +103,7 @@ class _Patience:
         self._waiting = False
         self._given_up = False
         self._dismissed = False
-        Thread(target=self._run, name="onrecord-gate", daemon=True).start()
+        Thread(target=self._run, name="onrecord-write-lock", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
         with self._guard:
@@ -120,7 +120,7 @@ class _Patience:
             return False
 
     def give_up(self) -> int:
-        """Nobody waits any more. The file, which may be locked."""
+        """Stop waiting. Returns the file, which may be locked."""
         with self._guard:
             self._granted.acquire(blocking=False)
             self._given_up = True
@@ -149,7 +149,7 @@ class _Patience:
 
 
 def open_lock_file(path: str) -> int:
-    """The lock file, made if it is missing; readable and writable by nobody else whatever the umask says."""
+    """Open the lock file, created if it is missing; only its owner may read and write it, whatever the umask."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         if os.fstat(file).st_mode & 0o777 != 0o600:  # noqa: PLR2004 - the mode asked for above

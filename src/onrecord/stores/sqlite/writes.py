@@ -1,4 +1,4 @@
-"""Other things that are written, as requests to the writer: new sessions, erasures and whole logs."""
+"""The other writes: new sessions, erasures, copied logs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.rows import (
     MOMENT_BITS,
     POSITION_BITS,
-    TIERS,
     Row,
     add_events,
     head_of,
-    move_head,
     refuse_taken,
+    row_of_record,
+    write_head,
 )
-from onrecord.stores.sqlite.writer import Request
+from onrecord.stores.sqlite.writer import PendingWrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def add_session(cursor: apsw.Cursor, head: Head) -> int:
-    """A new row for a session; its number."""
+    """Insert the row of a session; return its number."""
     refuse_taken(cursor, head)
     values = (*head[:10], int(head.held), head.parent, head.forked_at, head.at >> MOMENT_BITS)
     ((number,),) = cursor.execute(QUERIES["add_session"], values).fetchall()
@@ -40,7 +40,7 @@ def add_session(cursor: apsw.Cursor, head: Head) -> int:
 
 
 class Create(Append):
-    """A new session with its first events."""
+    """Create a session with its first events."""
 
     __slots__ = ("_head",)
 
@@ -83,7 +83,7 @@ def hash_in_history(cursor: apsw.Cursor, session: str, position: int) -> bytes:
 
 
 class Erase(Append):
-    """Payloads that go for good, and the event that says so."""
+    """Erase payloads for good, and append the event that says so."""
 
     __slots__ = ("_positions",)
 
@@ -118,8 +118,8 @@ class Erase(Append):
             cursor.execute(QUERIES["scrub_session"], (heir, int(heir != number)))
 
 
-class Install(Request):
-    """A log taken over as it is, or the rest of one that is here in part."""
+class Install(PendingWrite):
+    """Copy a log as it is, or the rest of one that is here in part."""
 
     __slots__ = ("_extend", "_head", "_packed", "_records")
 
@@ -140,20 +140,14 @@ class Install(Request):
             refuse_present(cursor, head.session)
             number, start = add_session(cursor, head), head.forked_at
         refuse_gaps([record.position for record in self._records], start)
-        base = number << POSITION_BITS
-        rows = [
-            (base | record.position, *record[2:9], TIERS.get(record.kind, 1), record.salt, record.payload_hash,
-             record.hash, packed.encoding, packed.stored if record.payload is not None else None)
-            for record, packed in zip(self._records, self._packed, strict=True)
-        ]  # fmt: skip
         try:
-            add_events(cursor, rows)
+            add_events(cursor, [row_of_record(number, *pair) for pair in zip(self._records, self._packed, strict=True)])
         except apsw.ConstraintError:
             raise Conflict("an id of the new events is on record already") from None
         for packed in self._packed:
             if packed.encoding == OUT_OF_LINE:
                 cursor.execute(QUERIES["add_blob"], (packed.stored, packed.body))
-        if cursor.execute(QUERIES["hash_at"], (base | head.position,)).fetchone() != (head.hash,):
+        if cursor.execute(QUERIES["hash_at"], (number << POSITION_BITS | head.position,)).fetchone() != (head.hash,):
             raise Conflict("the head does not fit the events")
 
     def recall(self, cursor: apsw.Cursor) -> bool:
@@ -167,5 +161,5 @@ class Install(Request):
         present = head_of(row)
         if (present.name, present.project) != (self._head.name, self._head.project):
             refuse_taken(cursor, self._head)
-        move_head(cursor, row[0], present, self._head)
+        write_head(cursor, row[0], self._head)
         return row[0], present.position

@@ -1,4 +1,4 @@
-"""Other things that are written, each in one transaction: new sessions, erasures, whole logs and snapshots."""
+"""The other writes, each in one transaction: new sessions, erasures, copied logs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psycopg
 
 from onrecord.errors import Conflict
 from onrecord.log.store import Receipt
-from onrecord.stores.postgres.append import Attempt, Request, Standing, rename, take_name
+from onrecord.stores.postgres.append import Delivery, PendingAppend, Remembered, rename, take_name
 from onrecord.stores.postgres.rows import blobs_of, columns_of, head_of, pack, values_of
 from onrecord.stores.refusals import id_taken, not_found, nothing_at, refuse_erasure, refuse_gaps, unlike_parent
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from onrecord.stores.postgres.connections import Connection, Connections
 
 EVENTS_AT_ONCE = 500
-"""So many events of a log that is taken over are sent in one statement."""
+"""So many events of a copied log are sent in one statement."""
 
 
 def create(connections: Connections, payloads: Payloads, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
-    """A new session with its first events."""
-    attempt = Attempt(connections, payloads, None, Request(head.session, drafts), Standing())
+    """Create a session with its first events."""
+    delivery = Delivery(connections, payloads, None, PendingAppend(head.session, drafts), Remembered())
 
     def work(connection: Connection) -> list[Receipt]:
         with connections.transaction(connection):
             if head.parent is not None and _hash_in_history(connections, connection, head) != head.hash:
                 raise unlike_parent()
             _add_session(connections, connection, head)
-            return attempt.under_lock(connection).receipts
+            return delivery.under_lock(connection).receipts
 
-    return connections.run(work, attempt.recall)
+    return connections.run(work, delivery.recall)
 
 
 def erase(
     connections: Connections, payloads: Payloads, session: str, positions: Collection[int], draft: Draft
 ) -> Receipt:
-    """Payloads that go for good, and the event that says so."""
-    attempt = Attempt(connections, payloads, None, Request(session, [draft]), Standing())
+    """Erase payloads for good, and append the event that says so."""
+    delivery = Delivery(connections, payloads, None, PendingAppend(session, [draft]), Remembered())
     chosen = sorted(set(positions))
 
     def work(connection: Connection) -> list[Receipt]:
@@ -52,7 +52,7 @@ def erase(
             if not rows:
                 raise not_found(session)
             refuse_erasure(head_of(rows[0]), chosen)
-            receipts = attempt.under_lock(connection).receipts
+            receipts = delivery.under_lock(connection).receipts
             which = {"session": session, "positions": chosen, "said_at": receipts[0].position}
             keys = [row[0] for row in send(connection, "blob_keys", which).fetchall()]
             send(connection, "erase", which)
@@ -62,18 +62,18 @@ def erase(
             send(connection, "drop_snapshots", {"sessions": heirs})
         return receipts
 
-    return connections.run(work, attempt.recall)[0]
+    return connections.run(work, delivery.recall)[0]
 
 
 def install(
     connections: Connections, payloads: Payloads, head: Head, records: Sequence[Record], *, extend: bool
 ) -> None:
-    """A log taken over as it is, or the rest of one that is here in part."""
+    """Copy a log as it is, or the rest of one that is here in part."""
 
     def work(connection: Connection) -> bool:
         with connections.transaction(connection):
             if extend:
-                start = _go_on(connections, connection, head)
+                start = _move_head(connections, connection, head)
             else:
                 _add_session(connections, connection, head)
                 start = head.forked_at
@@ -98,8 +98,8 @@ def _add_session(connections: Connections, connection: Connection, head: Head) -
     take_name(connections, connection, head)
 
 
-def _go_on(connections: Connections, connection: Connection, head: Head) -> int:
-    """Move the head of a log that is here in part; where it stood."""
+def _move_head(connections: Connections, connection: Connection, head: Head) -> int:
+    """Move the head of a log that is here in part; return the position it had."""
     rows = connections.send(connection, "locked_head", {"session": head.session}).fetchall()
     if not rows:
         raise not_found(head.session)
@@ -126,7 +126,7 @@ def _add_events(
 
 
 def _hash_in_history(connections: Connections, connection: Connection, head: Head) -> bytes:
-    """The hash at the place a fork is made from, which may be an ancestor's event."""
+    """The hash at the position a fork starts from, which may be an ancestor's event."""
     parent, position = str(head.parent), head.forked_at
     lines = connections.send(connection, "lineage", {"session": parent}).fetchall()
     if not lines:

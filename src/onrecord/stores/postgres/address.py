@@ -34,7 +34,7 @@ _DEFAULTS = {
 _SWITCH = {"off": False, "on": True}
 
 
-class Place(NamedTuple):
+class Address(NamedTuple):
     """Where a store is, and whose sessions are meant."""
 
     conninfo: str
@@ -48,7 +48,7 @@ class Place(NamedTuple):
     """Whether followers are woken by what is written here."""
 
 
-def place_of(url: str, tenant: str | None = None) -> Place:
+def address_of(url: str, tenant: str | None = None) -> Address:
     """Read a URL; `tenant` counts where the URL names none."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
@@ -66,7 +66,7 @@ def place_of(url: str, tenant: str | None = None) -> Place:
     words = {name: value for name, value in _DEFAULTS.items() if name not in options} | options
     conninfo = _url(parts.netloc, parts.path, urlencode(words, quote_via=quote))
     shown = _without_password(parts.netloc, parts.path, options, chosen)
-    return Place(conninfo, chosen, shown, words["target_session_attrs"] not in _WRITERS, _SWITCH[notify])
+    return Address(conninfo, chosen, shown, words["target_session_attrs"] not in _WRITERS, _SWITCH[notify])
 
 
 def _without_password(netloc: str, path: str, options: dict[str, str], tenant: str) -> str:
