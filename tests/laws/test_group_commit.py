@@ -1,0 +1,391 @@
+"""Group commit: whatever interrupts a batch leader, wherever, every other thread gets its answer and can go on.
+
+CPython runs the handlers of signals after a call, at the start of a function and at the end of a loop's round. These
+tests raise at every such point of `stores/group_commit.py`, once and twice in a row.
+"""
+
+import dis
+import itertools
+import sys
+from collections.abc import Callable
+from threading import Lock, Thread, get_ident
+from time import sleep
+from typing import Any, ClassVar
+
+import pytest
+
+from onrecord.errors import StoreBusy
+from onrecord.stores import group_commit
+from onrecord.stores.group_commit import BATCH_BYTES, BATCH_WRITES, GroupCommit, Pending
+
+SECONDS = 10.0
+"""How long a thread may take that nothing should hold up."""
+
+
+class Interrupt(BaseException):
+    """What the handler of a signal raises."""
+
+
+class Write(Pending):
+    """A write that may share a transaction; its answer is its name."""
+
+    def __init__(self, name: str, *, alone: bool = False, size: int = 1) -> None:
+        super().__init__()
+        self.name = name
+        self.alone = alone
+        self.bytes = size
+
+    @property
+    def size(self) -> int:
+        return self.bytes
+
+
+class Commits:
+    """Writes batches, and keeps who went with whom."""
+
+    def __init__(self, group: type[GroupCommit[Write]] = GroupCommit) -> None:
+        self.batches: list[list[str]] = []
+        self.abandoned = 0
+        self.interrupter: Interrupter | None = None
+        self.group = group(self.commit, self.abandon)
+
+    def commit(self, batch: list[Write]) -> None:
+        self.batches.append([write.name for write in batch])
+        if self.interrupter is not None and not self.interrupter.raised:
+            self.interrupter.raised += 1
+            raise Interrupt
+        for write in batch:
+            write.answer = write.name
+
+    def abandon(self) -> None:
+        self.abandoned += 1
+
+    def is_idle(self) -> bool:
+        group = self.group
+        return (group._leader, group._next, group._batch, len(group._queue)) == (0, None, [], 0)
+
+
+class Caller:
+    """A thread that runs one write, and what came of it."""
+
+    def __init__(self, commits: Commits, write: Write, before: Callable[[], Any] = lambda: None) -> None:
+        self.write = write
+        self.answer: Any = None
+        self.problem: BaseException | None = None
+        self._run, self._before = commits.group.run, before
+        waiting = len(commits.group._queue)
+        self.thread = Thread(target=self._call, daemon=True)
+        self.thread.start()
+        while self.thread.is_alive() and len(commits.group._queue) == waiting:
+            pass  # it stands in the queue before the next one comes
+
+    def _call(self) -> None:
+        self._before()
+        try:
+            self.answer = self._run(self.write)
+        except BaseException as problem:  # noqa: BLE001 - it is looked at
+            self.problem = problem
+        finally:
+            sys.settrace(None)
+
+    def ended(self) -> bool:
+        self.thread.join(SECONDS)
+        return not self.thread.is_alive()
+
+
+class Interrupter:
+    """Raises at the points where CPython looks for signals, counted over one thread's way through the module."""
+
+    CHECKED = ("CALL", "JUMP_BACKWARD", "RESUME")
+
+    def __init__(self, *points: int) -> None:
+        self._points = points
+        self._count = itertools.count()
+        self._last: dict[Any, str] = {}
+        self._names: dict[Any, dict[int, str]] = {}
+        self.raised = 0
+
+    def arm(self) -> None:
+        """Watch this thread from here on."""
+        sys.settrace(self._watch)
+
+    def _watch(self, frame: Any, event: str, _argument: object) -> Any:
+        if frame.f_code.co_filename != group_commit.__file__:
+            return None
+        if event == "call":
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            self._last[frame] = "RESUME"
+        elif event == "opcode":
+            code = frame.f_code
+            if code not in self._names:
+                self._names[code] = {one.offset: one.opname for one in dis.get_instructions(code)}
+            last, self._last[frame] = self._last.get(frame, ""), self._names[code].get(frame.f_lasti, "")
+            if last.startswith(self.CHECKED) and next(self._count) in self._points:
+                self.raised += 1
+                raise Interrupt  # which also ends the watch: `Watched` begins it again
+        return self._watch
+
+
+class Watched(GroupCommit[Write]):
+    """Goes on being watched where it recovers from an interrupt."""
+
+    interrupter = Interrupter()
+
+    def _recover(self, own: Pending, me: int) -> None:
+        if isinstance(own, Write) and own.name == "victim":
+            self.interrupter.arm()
+        super()._recover(own, me)
+
+
+@pytest.fixture
+def commits() -> Commits:
+    return Commits()
+
+
+def play(points: tuple[int, ...], *, in_commit: bool = False) -> tuple[Interrupter, list[str]]:
+    """Interrupt the first of five writes at these points, or first in its commit; what is wrong afterwards."""
+    interrupter = Watched.interrupter = Interrupter(*points)
+    commits = Commits(Watched)
+    if in_commit:
+        commits.interrupter = interrupter
+    group = commits.group
+    assert group.pause(SECONDS)
+    victim = Caller(commits, Write("victim"), (lambda: None) if in_commit else interrupter.arm)
+    others = [Caller(commits, Write(name, alone=name == "alone")) for name in ("one", "two", "alone", "last")]
+    group.resume()
+    found = [f"{caller.write.name} is stuck" for caller in (victim, *others) if not caller.ended()]
+    found += [f"{caller.write.name} was told {caller.problem!r}" for caller in others if caller.problem is not None]
+    found += [f"{caller.write.name} got {caller.answer!r}" for caller in others if caller.answer != caller.write.name]
+    if interrupter.raised and not isinstance(victim.problem, Interrupt):
+        found.append(f"what the handler raised was swallowed: {victim.problem!r}")
+    if not interrupter.raised and (victim.problem, victim.answer) != (None, "victim"):
+        found.append(f"the victim got {victim.answer!r}, {victim.problem!r}")
+    if in_commit and not commits.abandoned:
+        found.append("nobody cleaned up after the commit that was interrupted")
+    if not found:
+        if not commits.is_idle():
+            found.append("somebody still leads, waits or is served")
+        if group.run(Write("later")) != "later":
+            found.append("nothing can be written any more")
+    return interrupter, found
+
+
+@pytest.mark.timeout(300)
+def test_a_leader_may_be_interrupted_anywhere():
+    """One interrupt at any point: the victim hears of it, everyone else is answered, and the lead is free again."""
+    wrong = {}
+    for point in itertools.count():
+        interrupter, found = play((point,))
+        if found:
+            wrong[point] = found
+        if not interrupter.raised or len(wrong) > 2:
+            break
+    assert wrong == {}
+    assert point > 30, "there are far more points than that: the watch sees nothing"
+
+
+@pytest.mark.timeout(300)
+def test_a_second_interrupt_may_hit_the_recovery_from_the_first():
+    """The leader is interrupted while it commits, and again at any point of its recovery: the same holds."""
+    wrong = {}
+    for point in itertools.count():
+        interrupter, found = play((point,), in_commit=True)
+        if found:
+            wrong[point] = found
+        if interrupter.raised < 2 or len(wrong) > 2:
+            break
+    assert wrong == {}
+    assert point > 10, "there are more points than that: the watch sees nothing"
+
+
+class Slow:
+    """A lock that gives others plenty of time once it is released, and whose waiting can be interrupted."""
+
+    raising: ClassVar[set[int]] = set()
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+
+    def acquire(self, **options: Any) -> bool:
+        if options and get_ident() in self.raising:
+            self.raising.discard(get_ident())
+            sleep(0.02)
+            raise Interrupt
+        return self._lock.acquire(**options)
+
+    def release(self) -> None:
+        self._lock.release()
+        sleep(0.05)
+
+
+def test_a_write_that_waits_may_be_interrupted(commits, monkeypatch):
+    """A handler that raises in the middle of waiting ends that write alone; the others are served."""
+    monkeypatch.setattr(group_commit, "Lock", Slow)
+    assert commits.group.pause(SECONDS)
+    first = Caller(commits, Write("first"))
+    victim = Caller(commits, Write("victim"), lambda: Slow.raising.add(get_ident()))
+    last = Caller(commits, Write("last"))
+    assert victim.ended()
+    commits.group.resume()
+    assert first.ended()
+    assert last.ended()
+    assert isinstance(victim.problem, Interrupt)
+    assert (first.answer, last.answer) == ("first", "last")
+    assert commits.is_idle()
+
+
+def test_the_next_leader_leads_before_it_wakes_up(commits, monkeypatch):
+    """However quickly a thread wakes up that is to lead, it finds that it does."""
+    monkeypatch.setattr(group_commit, "Lock", Slow)
+    assert commits.group.pause(SECONDS)
+    callers = [Caller(commits, Write(name, alone=True)) for name in ("one", "two", "three")]
+    commits.group.resume()
+    assert all(caller.ended() for caller in callers)
+    assert [caller.answer for caller in callers] == ["one", "two", "three"]
+    assert commits.batches == [["one"], ["two"], ["three"]]
+    assert commits.is_idle()
+
+
+class Spied(GroupCommit[Write]):
+    """Keeps what was so when the lead changed hands."""
+
+    def __init__(self, *options: Any) -> None:
+        self.freed_under_lock: list[bool] = []
+        super().__init__(*options)
+
+    @property
+    def _leader(self) -> int:
+        return self._led_by
+
+    @_leader.setter
+    def _leader(self, thread: int) -> None:
+        if thread == 0 and hasattr(self, "_queue"):
+            self.freed_under_lock.append(self._mutex._is_owned())  # type: ignore[attr-defined] # of every RLock
+        self._led_by = thread
+
+
+def test_the_lead_is_given_up_under_the_lock_of_the_queue():
+    """Between the look into the queue and giving up the lead nobody can queue up, and then wait for ever."""
+    commits = Commits(Spied)
+    assert commits.group.run(Write("one")) == "one"
+    assert commits.group.run(Write("two")) == "two"
+    assert isinstance(commits.group, Spied)
+    assert commits.group.freed_under_lock == [True, True]
+
+
+class Heir(Write):
+    """Keeps who led when its waiter was taken away."""
+
+    led_by = 0
+    group: Any = None
+
+    @property
+    def waiter(self) -> Any:
+        return self._waiter
+
+    @waiter.setter
+    def waiter(self, lock: Any) -> None:
+        if lock is None and self.group is not None:
+            self.led_by = self.group._leader
+        self._waiter = lock
+
+
+def test_an_heir_without_a_waiter_already_leads(commits):
+    """Who is interrupted while it is made the leader, and finds no waiter any more, sees that it leads."""
+    heir = Heir("heir", alone=True)
+    heir.group = commits.group
+    assert commits.group.pause(SECONDS)
+    caller = Caller(commits, heir)
+    commits.group.resume()
+    assert caller.ended()
+    assert heir.led_by == caller.thread.ident
+
+
+def test_a_handler_that_writes_while_its_thread_writes_is_refused(commits):
+    """A write in the middle of a write of the same thread is refused: it would wait for itself."""
+    refused = []
+
+    def commit(batch: list[Write]) -> None:
+        with pytest.raises(StoreBusy):
+            commits.group.run(Write("inner"))
+        refused.append(True)
+        batch[0].answer = "outer"
+
+    commits.group._commit = commit
+    assert commits.group.run(Write("outer")) == "outer"
+    assert refused == [True]
+    assert commits.is_idle()
+
+
+def test_who_can_share_a_transaction_does(commits):
+    """In order, up to so many and so much; what must be alone is, and nobody overtakes anybody."""
+    assert commits.group.pause(SECONDS)
+    large = BATCH_BYTES // 2
+    wanted = [
+        Write("a"), Write("b"), Write("alone", alone=True), Write("c", size=large), Write("d", size=large),
+        Write("e", size=large),
+    ]  # fmt: skip
+    callers = [Caller(commits, write) for write in wanted]
+    commits.group.resume()
+    assert all(caller.ended() for caller in callers)
+    assert [caller.answer for caller in callers] == [write.name for write in wanted]
+    assert commits.batches == [["a", "b"], ["alone"], ["c", "d"], ["e"]]
+    assert len(wanted) < BATCH_WRITES
+
+
+def test_a_pause_that_takes_too_long_is_given_up(commits):
+    """While another thread leads, a pause waits for so long and no longer, and leaves nothing behind."""
+    assert commits.group.pause(SECONDS)
+    found: list[bool] = []
+    thread = Thread(target=lambda: found.append(commits.group.pause(0.01)))
+    thread.start()
+    thread.join(SECONDS)
+    assert found == [False]
+    commits.group.resume()
+    assert commits.is_idle()
+
+
+class Turnstile:
+    """The lock of a queue; before it lets one thread in, something else happens."""
+
+    def __init__(self, lock: Any, before: Callable[[], None]) -> None:
+        self._lock = lock
+        self.before: Callable[[], None] | None = before
+        self.thread = 0
+
+    def __enter__(self) -> None:
+        if get_ident() == self.thread and self.before is not None:
+            before, self.before = self.before, None
+            before()
+        self._lock.acquire()
+
+    def __exit__(self, *_problem: object) -> None:
+        self._lock.release()
+
+
+def test_the_last_leader_may_leave_while_another_write_queues_up(commits):
+    """A thread that sees a leader, and is about to queue up when that one leaves, leads."""
+    group = commits.group
+    assert group.pause(SECONDS)
+    usual, left = group._mutex, Lock()
+    left.acquire()
+
+    def leave() -> None:
+        left.release()
+        while group._leader:
+            sleep(0)
+
+    group._mutex = turnstile = Turnstile(usual, leave)
+    found: list[Any] = []
+
+    def call() -> None:
+        turnstile.thread = get_ident()
+        found.append(group.run(Write("late")))
+
+    thread = Thread(target=call, daemon=True)
+    thread.start()
+    assert left.acquire(timeout=SECONDS)
+    group.resume()
+    thread.join(SECONDS)
+    assert found == ["late"]
+    assert commits.is_idle()
