@@ -3,12 +3,13 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from tests.parallel import SideBySideThenAlone
     from tests.postgres.servers import Stores
 
 FULL_TIMEOUT_SECONDS = 3600
@@ -58,6 +59,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(FULL_TIMEOUT_SECONDS))
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "SideBySideThenAlone":
+    from tests.parallel import SideBySideThenAlone
+
+    return SideBySideThenAlone(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -30,6 +31,7 @@ APP = schema.APP
 PATIENCE_SECONDS = 60.0
 """A server that does not answer in this time is a failure of the test, never a result."""
 UNPRIVILEGED = "nobody"
+PORTS = (15_000, 32_000)
 SETTINGS = {
     # A killed process loses nothing the operating system has; only a power cut would, and no test of ours cuts the power.
     "fsync": "off",
@@ -61,10 +63,11 @@ def _installed() -> Path:
 
 
 def free_port() -> int:
-    """A port nobody listens on at the moment."""
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port nobody listens on, below those the system gives to clients: it stays free while its server is down."""
+    while True:
+        with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(*PORTS)))
+            return int(probe.getsockname()[1])
 
 
 def children_of(pid: int) -> list[int]:
