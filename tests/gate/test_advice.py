@@ -65,6 +65,20 @@ def test_an_edit_where_a_theory_was_rejected_is_told(session):
     )
 
 
+@pytest.mark.parametrize(
+    ("anchored", "edited", "touches"),
+    [
+        ([10, 20], (20, 25), True), ([10, 20], (5, 10), True), ([10, 20], (12, 13), True), ([10, 20], (21, 25), False),
+        ([10, 20], (5, 9), False), ([10, 20], None, True), (None, (30, 40), True), (None, None, True),
+    ],
+)  # fmt: skip
+def test_an_edit_touches_an_anchor_where_their_lines_meet(session, anchored, edited, touches):
+    """First and last line count; where either side has no lines, the whole file is meant."""
+    anchor = {"path": "a.py", "fingerprint": "x"} | ({"lines": anchored} if anchored else {})
+    session.state("The cache is stale", "rejected", evidence=["run-b"], anchors=[anchor])
+    assert bool(session.gate(edit("a.py", edited)).advice) is touches
+
+
 def test_a_run_that_rejected_a_theory_is_told(session):
     """Repeating the command whose captured run a rejected finding rests on names that finding."""
     session.start_attempt("pytest -k middleware")

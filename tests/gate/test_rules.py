@@ -147,8 +147,9 @@ def test_an_override_lets_one_ground_pass(session):
 
 def test_there_must_be_something_to_override(session):
     """Overriding a rule that refuses nothing is refused; so is a rule nobody knows."""
-    with pytest.raises(Conflict):
-        session.override("session_paused", "just in case")
+    for rule in ("session_closed", "session_paused", "unresolved_attempt", "budget_spent", "phase_not_entered"):
+        with pytest.raises(Conflict):
+            session.override(rule, "just in case")
     with pytest.raises(InvalidInput):
         session.override("everything", "please")
 
@@ -174,11 +175,37 @@ def test_only_real_commands_of_onrecord_pass(session, line):
     assert session.gate(run(line)).decision == DENY
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "onrecord decide 'keep a > b' --why 'c << d'", "onrecord note 2> /dev/null", "onrecord show 2>&1 | grep -c x",
+        "LANG=C /usr/bin/onrecord show", "python3 -m onrecord show",
+    ],
+)  # fmt: skip
+def test_a_text_that_looks_like_a_redirection_is_only_text(session, line):
+    """A command of onrecord passes, also with `>` inside a quoted text, and when only its messages go elsewhere."""
+    session.pause()
+    assert session.gate(run(line)).plain
+
+
 @pytest.mark.parametrize("path", ["STATE.md.py", "src/STATE.md", ".onrecord/../src/auth.py", ".onrecordx/a"])
 def test_only_real_own_files_pass(session, path):
     """A path that merely looks like one of our files is judged like any other."""
     session.pause()
     assert session.gate(edit(path)).decision == DENY
+
+
+@pytest.mark.parametrize(
+    ("act", "tools"),
+    [
+        ("edit", "Edit Write MultiEdit NotebookEdit apply_patch str_replace create insert replace write_file edit_file str_replace_editor str_replace_based_edit_tool"),
+        ("run", "Bash shell run exec run_shell_command local_shell terminal exec_command"),
+        ("read", "Read Grep Glob LS view read_file list_directory search_file_content WebFetch WebSearch TodoWrite"),
+    ],
+)  # fmt: skip
+def test_tools_of_agents_are_known_by_their_names(act, tools):
+    """What a vendor's tool does is known in any case of letters, without a look at what it is given."""
+    assert {act_of(tool, has_path=False, has_command=False) for tool in tools.split()} == {act}
 
 
 def test_acts_are_told_by_tool_then_by_what_is_given():
