@@ -42,7 +42,7 @@ def fill(place: Path, count: int) -> onrecord.Session:
 
 
 def resume(place: Path, *, quick: bool) -> list[Figure]:
-    """Brief and context ready in a fresh process, over the import cost, for sessions of different lengths."""
+    """Brief and context ready in a new process, without the import cost, for sessions of different lengths."""
     figures = []
     for count in (10, 1_000) if quick else (10, 5_000, 50_000):
         folder = place / str(count)

@@ -85,12 +85,12 @@ def test_retention_is_switched_off_before_a_resume(home, env):
 
 
 def test_settings_with_comments_are_not_rewritten(home, env):
-    """What is no plain JSON is the user's to change; nothing of it is lost."""
+    """What is not plain JSON is the user's to change; nothing of it is lost."""
     settings = home / "settings.json"
     settings.write_text('// mine\n{"theme": "x"}')
     place = at(GEMINI, LONG, env)
     hazard = next(one for one in GEMINI.hazards(place, env) if one.code == "retention")
-    with pytest.raises(InvalidInput, match="no plain JSON"):
+    with pytest.raises(InvalidInput, match="not plain JSON"):
         GEMINI.mend(hazard, place, env)
     assert settings.read_text() == '// mine\n{"theme": "x"}'
 

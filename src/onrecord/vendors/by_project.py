@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ByProject(Shaped):
-    """Where such a vendor's conversations are."""
+    """Finds such a vendor's conversations."""
 
     folders = "projects/*"
     """The folders with conversations, from the home."""
@@ -25,7 +25,7 @@ class ByProject(Shaped):
             """The vendor's config home."""
 
     def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
-        """By the file each running process keeps; it follows new ids, and may be that of a child."""
+        """By the file that each running process keeps; it follows new ids, and may belong to a child."""
         from onrecord.vendors.processes import conversation_of
 
         found = conversation_of(pid, self.home(env) / "sessions")

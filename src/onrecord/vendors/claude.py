@@ -1,7 +1,7 @@
 """Claude Code: ids of ours at the start, resume by id from anywhere, one JSON-line file per conversation.
 
-It lets two processes write one conversation, so we look for the other one first. Its picker waits for a person when a
-name is unknown, so names are never used to resume.
+It lets two processes write one conversation, so we look for another process first. If a name is unknown, its picker
+waits for a person, so we never resume by name.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ EVENTS = {
     "PreCompact": None, "Stop": None, "SessionEnd": None, "Notification": None,
 }  # fmt: skip
 CONTEXT_LIMIT = 10_000
-"""Longer hook output is put into a file and only previewed."""
+"""Claude Code puts longer hook output into a file and shows only a preview."""
 CONTROL = frozenset({
     "custom-title", "agent-name", "last-prompt", "mode", "permission-mode", "queue-operation", "api-request",
     "api-request-shape", "api-request-blob", "cost-state", "file-history-snapshot", "atis-latch", "tools-used",
     "ai-title", "summary", "progress", "pr-link", "tag", "content-replacement", "worktree-state",
 })  # fmt: skip
 CLEANUP_DAYS = 30
-"""`cleanupPeriodDays` where no settings say otherwise."""
+"""The default of `cleanupPeriodDays`."""
 LONGEST_NAME = 200
-"""Longer directory names are cut and hashed."""
+"""Claude Code cuts and hashes longer directory names."""
 
 
 class Claude(ByProject):
@@ -57,7 +57,7 @@ class Claude(ByProject):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Everything but a guard against a second writer."""
+        """Everything except a guard against a second writer."""
         from onrecord.vendors.port import Capabilities
 
         return Capabilities(
@@ -87,7 +87,7 @@ class Claude(ByProject):
         extra = self.checked_extra(request)
         argv = [self.program(request)]
         if not request.headless:
-            # Flags of the user's may take any number of values; the dashes keep the prompt from becoming one.
+            # The user's flags may take any number of values; `--` keeps the prompt from becoming one.
             prompt = ["--", request.prompt] if request.prompt else []
             argv += [*chosen, *extra, *prompt]
         else:
@@ -101,7 +101,7 @@ class Claude(ByProject):
         )  # fmt: skip
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Flags that wait for a person or begin something else than was meant."""
+        """Flags that wait for a person or start another conversation than intended."""
         said = []
         headless = has(command, "-p", "--print")
         resumed = valued(command, "--resume", "-r")
@@ -116,7 +116,7 @@ class Claude(ByProject):
             said.append("claude --dangerously-skip-permissions asks once for consent before it starts")
         return said
 
-    # What conversations say
+    # Transcripts
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """Conversation records have items; control records have none."""
@@ -166,7 +166,7 @@ class Claude(ByProject):
             return None
 
     def ending(self, record: dict[str, Any]) -> End:
-        """The result record, and what an interrupted request leaves."""
+        """The result record, and the records of an interrupted request."""
         from onrecord.vendors.endings import End, text_in
 
         if record.get("type") == "result":
@@ -183,7 +183,7 @@ class Claude(ByProject):
     # Hooks
 
     def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
-        """Project hooks name a program of this machine, so they go where Claude Code keeps what is not shared."""
+        """Project hooks name a program of this machine, so they go into the settings file that is not shared."""
         from onrecord.vendors.port import USER_SCOPE, HookFile
 
         if scope == USER_SCOPE:
@@ -195,7 +195,7 @@ class Claude(ByProject):
                 HookFile(root / "CLAUDE.md", "instructions"), HookFile(root / ".mcp.json", "mcp")]  # fmt: skip
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """What is merged into its settings."""
+        """The hooks to merge into its settings."""
         return {"hooks": hook_entries(command, self.name, EVENTS, HOOK_SECONDS)}
 
 
@@ -212,7 +212,7 @@ def _message(record: dict[str, Any]) -> list[Item]:
 
 
 def _attached(record: dict[str, Any]) -> list[Item]:
-    """What was shown to the model beside a prompt."""
+    """Text that the model got beside a prompt."""
     rendered = record.get("rendered")
     shown = (
         [text(one.get("content")) for one in rendered if isinstance(one, dict)] if isinstance(rendered, list) else []

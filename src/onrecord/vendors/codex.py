@@ -1,7 +1,7 @@
 """OpenAI Codex: an id from its app server before the start, resume by id from anywhere, one rollout file per thread.
 
-Without `--no-daemon` the terminal program hands its work to a shared server that goes on after a kill; we always give
-the flag. `exec` silently skips hooks it was not told to trust, and silently begins anew when a *name* is unknown.
+Without `--no-daemon` the terminal program delegates its work to a shared server that survives a kill; we always pass
+the flag. `exec` silently skips hooks that are not trusted, and silently starts a new thread if a *name* is unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVENTS = {
     "Stop": None, "SessionEnd": None,
 }  # fmt: skip
 ID_SECONDS = 60.0
-"""How long the app server may take to give an id."""
+"""The timeout of the app server for an id."""
 LINES_KNOWN = frozenset({
     "session_meta", "event_msg", "turn_context", "world_state", "token_usage_record", "compacted", "ghost_snapshot",
 })  # fmt: skip
@@ -50,7 +50,7 @@ class Codex(Shaped):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Ids by its app server; it keeps a second writer off itself."""
+        """Ids from its app server; it refuses a second writer itself."""
         from onrecord.vendors.port import Capabilities
 
         return Capabilities(
@@ -106,13 +106,13 @@ class Codex(Shaped):
         return Launch(argv, {}, request.cwd, stdin=request.prompt, warnings=said)
 
     def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
-        """Hooks that nobody accepted are skipped without a word."""
+        """Codex silently skips hooks that the user has not accepted."""
         if self.trusts_hooks(env, path):
             return []
         return [f"codex does not trust the hooks in {path} yet and skips them: start codex once and accept them"]
 
     def trusts_hooks(self, env: Mapping[str, str], path: Path | None = None) -> bool:
-        """Whether its settings hold the trust in some hook, or in one of this file."""
+        """Whether its settings trust any hook, or one of this file."""
         import tomllib
 
         try:
@@ -123,7 +123,7 @@ class Codex(Shaped):
             return False
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """A shared server, and resumes that begin anew."""
+        """A shared server, and resumes that start a new thread."""
         said = []
         headless = bool({"exec", "e"} & set(command[1:3]))
         if not headless and not has(command, "--no-daemon"):
@@ -170,10 +170,10 @@ class Codex(Shaped):
             return None
         return thread if self.is_id(thread) else None
 
-    # Where conversations are
+    # Conversations
 
     def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
-        """By the lock a process holds on its thread; several locks (after /new) tell nothing for certain."""
+        """By the lock that a process holds on its thread; several locks (after /new) are ambiguous."""
         from onrecord.vendors.processes import family, lock_holders
 
         pids = set(family(pid))
@@ -185,7 +185,7 @@ class Codex(Shaped):
         return held[0] if len(held) == 1 else None
 
     def holders(self, place: Place, env: Mapping[str, str]) -> Sequence[int]:
-        """Who holds the thread's lock."""
+        """The processes that hold the thread's lock."""
         from onrecord.vendors.processes import lock_holders
 
         if not self.is_id(place.vendor_id):
@@ -225,7 +225,7 @@ class Codex(Shaped):
         return isinstance(record.get("type"), str) and "payload" in record
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
-        """Response items are what the model saw and said; events repeat it for the screen."""
+        """Response items have the model's input and output; events repeat them for the screen."""
         from onrecord.vendors.port import Entry
 
         kind = text(record.get("type"))
@@ -265,7 +265,7 @@ class Codex(Shaped):
             name = f"rollout-{at}-{vendor_id}.jsonl"
             day = re.fullmatch(f"{ROLLOUT}{vendor_id}\\.jsonl", name)
         if day is None:
-            raise InvalidInput("the mirrored thread does not begin with its time", hint="import it again")
+            raise InvalidInput("the mirrored thread has no start time in its first record", hint="import it again")
         path = self.home(env) / "sessions" / day[1] / day[2] / day[3] / name
         write_new(path, entries)
         return self._place(path, vendor_id, self.home(env))
@@ -284,7 +284,7 @@ class Codex(Shaped):
     # Hooks
 
     def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
-        """Hooks are JSON; servers stand in its TOML."""
+        """Hooks are in a JSON file; servers are in its TOML file."""
         from onrecord.vendors.port import USER_SCOPE, HookFile
 
         home = self.home(env) if scope == USER_SCOPE else root / ".codex"
@@ -293,7 +293,7 @@ class Codex(Shaped):
                 HookFile(home / "config.toml", "mcp")]  # fmt: skip
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """What is merged into hooks.json."""
+        """The hooks to merge into hooks.json."""
         return {"hooks": hook_entries(command, self.name, EVENTS)}
 
 
@@ -305,7 +305,7 @@ def _in_repository(cwd: str) -> bool:
 
 
 def _response(payload: dict[str, Any]) -> tuple[list[Item], bool]:
-    """What one response item says, and whether its type is known."""
+    """The items of one response item, and whether its type is known."""
     kind = payload.get("type")
     call = text(payload.get("call_id")) or text(payload.get("id"))
     if kind == "message":

@@ -1,6 +1,6 @@
 """GitHub Copilot CLI: ids of ours at the start, resume by id from anywhere, one folder of events per conversation.
 
-It lets two processes write one conversation, so we look at its lock files first. Its hooks answer at the top level.
+It lets two processes write one conversation, so we check its lock files first. Its hooks answer at the top level.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ MOMENTS_OF = {
     "SessionStart": START, "UserPromptSubmit": PROMPT, "PreToolUse": BEFORE_TOOL, "PostToolUse": AFTER_TOOL,
     "Stop": STOP, "SessionEnd": END, "PreCompact": COMPACT, "Notification": NOTICE,
 }  # fmt: skip
-"""It calls hooks under its own words with its own payload, and under Claude's words with Claude's."""
+"""It calls hooks by its own event names with its own payload, and by Claude's names with Claude's payload."""
 EVENTS = ("sessionStart", "userPromptSubmitted", "preToolUse", "postToolUse", "agentStop", "sessionEnd", "preCompact")
 SHAPES = (
     ("toolResult", "postToolUse"), ("toolName", "preToolUse"), ("stopReason", "agentStop"), ("source", "sessionStart"),
     ("prompt", "userPromptSubmitted"), ("reason", "sessionEnd"),
 )  # fmt: skip
-"""Its own payloads do not name their event; these fields tell."""
+"""Its own payloads do not name their event; these fields identify it."""
 SILENT = frozenset({
     "session.start", "session.resume", "session.shutdown", "session.usage_record", "session.idle", "session.error",
     "session.info", "session.warning", "session.model_change", "session.truncation", "session.compaction_start",
@@ -86,7 +86,7 @@ class Copilot(Base):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Ids of ours, from anywhere; no guard against a second writer."""
+        """Our ids, from any directory; no guard against a second writer."""
         from onrecord.vendors.port import Capabilities
 
         return Capabilities(
@@ -123,7 +123,7 @@ class Copilot(Base):
         return Launch(argv, {}, request.cwd, warnings=self.warnings(argv, request.env))
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Flags that wait for a person or take another conversation than was meant."""
+        """Flags that wait for a person or use another conversation than intended."""
         said = []
         free = has(command, "--allow-all-tools", "--allow-all", "--yolo", "--allow-tool") or env.get(
             "COPILOT_ALLOW_ALL"
@@ -137,10 +137,10 @@ class Copilot(Base):
             said.append("copilot --resume without a whole id opens a picker or takes a namesake; resume by id")
         return said
 
-    # Where conversations are
+    # Conversations
 
     def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
-        """By the lock file a process keeps in the folder of its conversation."""
+        """By the lock file that a process keeps in its conversation's folder."""
         from onrecord.vendors.processes import family
 
         folder = self.home(env) / "session-state"
@@ -186,7 +186,7 @@ class Copilot(Base):
         return {"type", "data", "id"} <= record.keys()
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
-        """Messages and results have items; the rest is bookkeeping."""
+        """Messages and results have items; other events have none."""
         from onrecord.vendors.port import Entry
 
         kind = text(record.get("type"))
@@ -216,7 +216,7 @@ class Copilot(Base):
                 "id": vendor_id, "cwd": os.path.realpath(cwd), "client_name": "github/cli", "user_named": False,
                 "summary_count": 0, "fork_count": 0, "created_at": begun, "updated_at": begun,
             }  # fmt: skip
-            # A JSON text is a YAML text as well.
+            # JSON is valid YAML.
             write_new(workspace, [f"{name}: {json.dumps(value)}" for name, value in about.items()])
         write_new(path, chain([first], entries))  # last: a conversation without its events is none
         return self._place(path, self.home(env))
@@ -249,7 +249,7 @@ class Copilot(Base):
                 HookFile(root / "AGENTS.md", "instructions")]  # fmt: skip
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """The whole of our hook file."""
+        """Our whole hook file."""
         import shlex
 
         return {
@@ -262,11 +262,11 @@ class Copilot(Base):
         }  # fmt: skip
 
     def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
-        """An edit, in its words: the event stands in the command only."""
+        """An edit, in its form: only the command names the event."""
         return "preToolUse", {"sessionId": vendor_id, "toolName": "create", "toolArgs": {"path": "a.txt"}}
 
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-        """A payload of either kind in our words."""
+        """A payload of either form as a `HookCall`."""
         event = word(payload, "hook_event_name") or next((event for name, event in SHAPES if name in payload), "")
         moment = MOMENTS_OF.get(event, OTHER)
         tool = word(payload, "toolName", "tool_name")
@@ -291,7 +291,7 @@ class Copilot(Base):
         )
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
-        """Everything at the top level: nested context is not injected."""
+        """All fields are at the top level: Copilot does not inject nested context."""
         said: dict[str, Any] = {}
         if answer.context and call.moment in (START, PROMPT, BEFORE_TOOL, AFTER_TOOL):
             said["additionalContext"] = answer.context
@@ -334,7 +334,7 @@ def _items(kind: str, data: dict[str, Any]) -> list[Item]:
 
 
 def _is_held(lock: Path, pid: int) -> bool:
-    """Whether the process that made a lock file is still there: one that began later has only inherited the number."""
+    """Whether the process that made a lock file is still alive: one that started later only has the same pid."""
     from onrecord.vendors.processes import began_at, is_alive
 
     began = began_at(pid) if is_alive(pid) else None
@@ -345,7 +345,7 @@ def _is_held(lock: Path, pid: int) -> bool:
 
 
 def _workspace(path: Path) -> dict[str, str]:
-    """The plain lines of its YAML: one name and one value each."""
+    """The plain lines of its YAML file: one name and one value each."""
     about = {}
     try:
         for line in path.read_text(encoding="utf-8").splitlines():

@@ -1,7 +1,7 @@
-"""Cursor's command line: built from its documents and from what others report; it cannot be run here.
+"""Cursor's command line: built from its documentation and from reports of others; not tested with the real program.
 
-A chat's id is had from `create-chat`; what resumes a chat is a database of Cursor's own form, so a mirrored transcript
-can be read but not put back.
+`create-chat` gives a chat's id. Cursor resumes a chat from a database in its own format, so a mirrored transcript can
+be read but not restored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EVENTS = (
     "afterFileEdit", "preCompact", "stop", "sessionEnd",
 )  # fmt: skip
 ID_SECONDS = 60.0
-"""How long `create-chat` may take."""
+"""The timeout of `create-chat`."""
 
 
 class Cursor(Shaped):
@@ -96,7 +96,7 @@ class Cursor(Shaped):
         return Launch(argv, {}, request.cwd, warnings=self.warnings(argv, request.env))
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """What opens the editor, stops, or takes another chat."""
+        """Flags that open the editor, stop, or use another chat."""
         said = []
         if command and command[0].rpartition("/")[2] == "cursor" and "agent" not in command[1:2]:
             said.append("cursor without `agent` opens the editor; use cursor-agent (or cursor agent)")
@@ -123,7 +123,7 @@ class Cursor(Shaped):
             return None
         return None
 
-    # Where conversations are
+    # Conversations
 
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
         """The transcript in whichever project it is."""
@@ -168,8 +168,8 @@ class Cursor(Shaped):
 
         self.checked_id(place.vendor_id)
         raise InvalidInput(
-            "a Cursor chat cannot be put back: it resumes from a database in its own form",
-            hint="onrecord handoff goes on from the note and an extract",
+            "a Cursor chat cannot be restored: Cursor resumes from a database in its own format",
+            hint="`onrecord handoff` continues from the note and the end of the conversation",
         )
 
     def ending(self, record: dict[str, Any]) -> End:
@@ -184,7 +184,7 @@ class Cursor(Shaped):
     # Hooks
 
     def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
-        """Hooks and servers have a file each; rules of the user are kept by Cursor itself."""
+        """Hooks and servers have a file each; Cursor itself keeps the user's rules."""
         from onrecord.vendors.port import USER_SCOPE, HookFile
 
         home = self.home(env) if scope == USER_SCOPE else root / ".cursor"
@@ -192,7 +192,7 @@ class Cursor(Shaped):
         return [HookFile(home / "hooks.json", "hooks"), *told, HookFile(home / "mcp.json", "mcp")]
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """What is merged into hooks.json."""
+        """The hooks to merge into hooks.json."""
         import shlex
 
         return {
@@ -201,7 +201,7 @@ class Cursor(Shaped):
         }
 
     def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
-        """An edit, in its words."""
+        """An edit, in its form."""
         about = {"tool_name": "Write", "tool_input": {"file_path": "a.txt"}, "tool_use_id": "check"}
         return "preToolUse", {"conversation_id": vendor_id, "hook_event_name": "preToolUse", **about}
 
@@ -233,7 +233,7 @@ class Cursor(Shaped):
         return call
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
-        """Permissions by that name, context at the start, one more message at the stop."""
+        """A permission for tools, context at the start, a further message at the stop."""
         said: dict[str, Any] = {}
         if answer.decision and call.moment == BEFORE_TOOL:
             reason = answer.reason or NO_REASON

@@ -1,12 +1,12 @@
 """Gemini CLI: ids of ours at the start, resume by id in the same directory only, one growing file per conversation.
 
-Three of its habits harm conversations, and are dealt with here:
+Three of its habits harm conversations, and this module prevents them:
 
-- A resume leaves a stub file; the next start of another conversation takes the stub for a broken one and deletes every
-  file of that id. So retention is switched off (with consent) and stubs are moved aside before a resume.
-- Context given at SessionStart is put in front of the prompt, and turns that begin with such context are left out of
-  the history on resume. So the brief is given at BeforeAgent, where it follows the prompt as a part of its own.
-- It starts itself anew in a child that survives a kill of the parent. So that is switched off.
+- A resume leaves a stub file. The next start of another conversation treats the stub as a broken conversation and
+  deletes every file with that id. So we disable retention (with consent) and move stubs away before a resume.
+- Context from SessionStart goes in front of the prompt, and a resume drops turns that begin with such context from the
+  history. So we inject the brief at BeforeAgent, where it follows the prompt as a separate part.
+- It restarts itself in a child process that survives a kill of the parent. So we disable that.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ MOMENTS_OF = {
     "SessionStart": START, "BeforeAgent": PROMPT, "BeforeTool": BEFORE_TOOL, "AfterTool": AFTER_TOOL,
     "AfterAgent": STOP, "SessionEnd": END, "Notification": NOTICE,
 }  # fmt: skip
-"""PreCompress is none of them: it is called before every request, whether anything is compressed or not."""
+"""PreCompress is missing on purpose: Gemini calls it before every request, even if it compresses nothing."""
 EVENTS = {
     "SessionStart": None, "BeforeAgent": None, "BeforeTool": "*", "AfterTool": "*", "AfterAgent": None,
     "SessionEnd": None, "Notification": None,
 }  # fmt: skip
 HOOK_MILLISECONDS = 10_000
 LEFT_OUT = ("<hook_context>", "<session_context>", "/", "?")
-"""User turns that begin so are left out of the history on resume."""
+"""On resume, Gemini drops user turns that begin with one of these from the history."""
 MESSAGES = {"user": "user", "gemini": "assistant"}
 NOTES = frozenset({"info", "error", "warning"})
 RETENTION_DAYS = 30
 UNITS = {"h": 3_600, "d": 86_400, "w": 604_800, "m": 2_592_000}
 PROMPT_LIMIT = 100_000
-"""A longer prompt goes over standard input: an argument cannot be much longer."""
+"""A longer prompt goes through standard input: an argument cannot be much longer."""
 
 
 class Gemini(Shaped):
@@ -86,7 +86,7 @@ class Gemini(Shaped):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Ids of ours; one directory."""
+        """Our ids; resume in the same directory only."""
         from onrecord.vendors.port import Capabilities
 
         return Capabilities(
@@ -96,7 +96,7 @@ class Gemini(Shaped):
         )  # fmt: skip
 
     def home(self, env: Mapping[str, str]) -> Path:
-        """Its config home, below the one the override names."""
+        """Its config home, below the overriding directory."""
         from pathlib import Path
 
         return (Path(env["GEMINI_CLI_HOME"]) if env.get("GEMINI_CLI_HOME") else user_home(env)) / ".gemini"
@@ -122,7 +122,7 @@ class Gemini(Shaped):
         argv += extra
         said = self.warnings([*argv, "-p"] if request.headless else argv, request.env)
         if request.prompt.lstrip().startswith(LEFT_OUT):
-            said.append("gemini leaves a turn that begins like this prompt out of its history when it resumes")
+            said.append("when gemini resumes, it drops a turn that begins like this prompt from its history")
         stdin = None
         if request.headless and len(request.prompt.encode("utf-8", "surrogatepass")) > PROMPT_LIMIT:
             stdin = request.prompt
@@ -133,7 +133,7 @@ class Gemini(Shaped):
         return Launch(argv, {"GEMINI_CLI_NO_RELAUNCH": "true"}, cwd, stdin=stdin, warnings=said)
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Flags that wait for a person, or begin something else than was meant."""
+        """Flags that wait for a person, or start another conversation than intended."""
         said = []
         if not has(command, "-y", "--yolo", "--approval-mode"):
             headless = has(command, "-p", "--prompt")
@@ -146,7 +146,7 @@ class Gemini(Shaped):
             said.append("gemini --resume latest (or an index) takes another conversation than meant, or begins anew")
         return said
 
-    # Where conversations are
+    # Conversations
 
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
         """Names have eight letters of the id only, so the head of each is asked; a stub is not the conversation."""
@@ -200,9 +200,9 @@ class Gemini(Shaped):
         )  # fmt: skip
 
     def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
-        """Repeated messages count once, the fullest; a patch adds what was not said before and takes nothing back.
+        """Repeated messages count once, in their most complete form; a patch adds new messages and removes nothing.
 
-        A resume patches the history with what is left of it; what was said before is on record all the same.
+        A resume patches the history with the remaining turns; the dropped ones stay on record.
         """
         from onrecord.vendors.base import answered_once
 
@@ -229,18 +229,18 @@ class Gemini(Shaped):
             ))  # fmt: skip
         real = self.find(place.vendor_id, env) or place
         found += [
-            Hazard("stub", f"{stub} would make gemini delete the conversation", "move the stub aside", (stub,))
+            Hazard("stub", f"{stub} would make gemini delete the conversation", "move the stub away", (stub,))
             for stub in self._stubs(real)
         ]
         if _exists(real.path) and jsonl.unfinished_tail(real.path):
             found.append(Hazard(
-                "torn_tail", "the last line is unfinished; the next record would be glued to it and lost",
-                "take the unfinished line off (it is kept beside the file)", (real.path,),
+                "torn_tail", "the last line is unfinished; the next record would be appended to it and lost",
+                "remove the unfinished line (a copy is kept beside the file)", (real.path,),
             ))  # fmt: skip
         if _exists(real.path) and (dropped := _left_out(real.path)):
             found.append(Hazard(
-                "turns_left_out", f"gemini will leave {dropped} turns out of the history: they begin with hook context",
-                "nothing to do to the file; give what matters with the next prompt", (),
+                "turns_left_out", f"gemini will drop {dropped} turns from the history: they begin with hook context",
+                "no file needs a change; repeat what matters in the next prompt", (),
             ))  # fmt: skip
         return found
 
@@ -321,16 +321,16 @@ class Gemini(Shaped):
                 HookFile(home / "settings.json", "mcp")]  # fmt: skip
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """What is merged into its settings; its timeouts are milliseconds."""
+        """The hooks to merge into its settings; its timeouts are in milliseconds."""
         return {"hooks": hook_entries(command, self.name, EVENTS, HOOK_MILLISECONDS)}
 
     def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
-        """An edit, in its words."""
+        """An edit, in its form."""
         about = {"tool_name": "write_file", "tool_input": {"file_path": "a.txt", "content": "a"}}
         return "BeforeTool", {"session_id": vendor_id, "hook_event_name": "BeforeTool", **about}
 
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-        """A command that succeeded is told by what is missing: its response names an exit code only if it failed."""
+        """A successful command has no exit code in its response: only a failed one has."""
         call = super().parse_hook(payload, env)
         if call.moment == AFTER_TOOL and call.tool == "run_shell_command" and call.exit_code is None:
             told = "Process Group PGID:" in call.output and "Signal:" not in call.output
@@ -338,7 +338,7 @@ class Gemini(Shaped):
         return call
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
-        """Refusals stand at the top level here; there is no "ask", so a question refuses and says why."""
+        """Refusals are at the top level here; there is no "ask", so a question becomes a refusal with its reason."""
         if answer.decision and call.moment in (BEFORE_TOOL, STOP):
             said = {"decision": "deny", "reason": answer.reason or NO_REASON}
             return Reply(json.dumps(said | ({"systemMessage": answer.notice} if answer.notice else {})))
@@ -365,14 +365,14 @@ def _is_whole(record: dict[str, Any]) -> bool:
 
 
 def _lines(path: str, containing: bytes = b"") -> Iterator[dict[str, Any]]:
-    """The records of a file, one after the other."""
+    """The records of a file, in order."""
     from onrecord.vendors.jsonl import records_in
 
     return records_in(path, _is_whole, containing)
 
 
 def _is_stub(path: Path) -> bool:
-    """A file with a head and context, and not one message of its own."""
+    """Whether a file has a head and context, but no message."""
     return not any(record.get("type") in MESSAGES for record in _lines(str(path)))
 
 
@@ -428,7 +428,7 @@ def _switch_retention_off(path: Path) -> None:
 
     settings = settings_at(path)
     if path.exists() and not settings and path.read_text(encoding="utf-8").strip() not in ("", "{}"):
-        raise InvalidInput(f"{path} is no plain JSON", hint="set general.sessionRetention.enabled to false by hand")
+        raise InvalidInput(f"{path} is not plain JSON", hint="set general.sessionRetention.enabled to false by hand")
     general = settings.get("general") if isinstance(settings.get("general"), dict) else {}
     settings["general"] = {**(general or {}), "sessionRetention": {**_retention(path), "enabled": False}}
     write_over(path, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")

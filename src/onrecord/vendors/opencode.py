@@ -1,7 +1,7 @@
 """opencode: an id from its server before the start, resume by id in its own directory, conversations in SQLite.
 
-A resume from another directory runs the turn and never returns, so it is always told the conversation's own. Its hooks
-are a plugin; the one we write hands every event to our hook and acts on the answer.
+A resume from another directory runs the turn and never returns, so we always pass the conversation's own directory. Its
+hooks are a plugin; ours sends every event to our hook and acts on the answer.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MOMENTS_OF = {
     "session.start": START, "chat.message": PROMPT, "tool.execute.before": BEFORE_TOOL,
     "tool.execute.after": AFTER_TOOL, "session.idle": STOP, "session.compacted": COMPACT,
 }  # fmt: skip
-"""The words of our own plugin, after opencode's."""
+"""The event names of our plugin, modelled on opencode's."""
 ID_SECONDS = 90.0
-"""How long its server may take to start and give an id."""
+"""The timeout of its server for an id."""
 SILENT_PARTS = frozenset({
     "step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction", "subtask", "reasoning", "file",
 })  # fmt: skip
@@ -51,7 +51,7 @@ class Opencode(Shaped):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Ids by its server; one directory."""
+        """Ids from its server; resume in the same directory only."""
         from onrecord.vendors.port import Capabilities
 
         return Capabilities(
@@ -95,11 +95,11 @@ class Opencode(Shaped):
             argv += ["--format", "json"]
         if vendor_id is None and (name := named(request.name)):
             argv += ["--title", name]
-        # A prompt in the arguments would arrive in quotes.
+        # opencode would put quotes around a prompt in the arguments.
         return Launch([*argv, *extra], {}, cwd, stdin=request.prompt, warnings=self.warnings(argv, request.env))
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """What begins another conversation, or changes the prompt."""
+        """Flags that start another conversation, or change the prompt."""
         said = []
         if has(command, "-c", "--continue"):
             said.append("opencode --continue begins a new conversation where there is none; resume by id")
@@ -131,7 +131,7 @@ class Opencode(Shaped):
             return None
         return made if isinstance(made, str) and self.is_id(made) else None
 
-    # Where conversations are
+    # Conversations
 
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
         """Among the rows of its database."""
@@ -165,7 +165,7 @@ class Opencode(Shaped):
         return {"table", "row"} <= record.keys()
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
-        """A part says something; messages and conversations are its frame."""
+        """Parts have items; messages and conversations have none."""
         from onrecord.vendors.port import Entry
 
         table, row = text(record.get("table")), record["row"]
@@ -179,7 +179,7 @@ class Opencode(Shaped):
         return Entry(raw, f"part/{kind}", text(row.get("id")), text(row.get("message_id")), at, items, known)
 
     def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
-        """Parts in the order of their ids, which rise with time; the last form of each."""
+        """Parts in the order of their ids, which grow with time; each in its last form."""
         from onrecord.vendors.base import answered_once
 
         latest = {
@@ -246,7 +246,7 @@ class Opencode(Shaped):
         return call
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
-        """What our plugin takes: there is no "ask", so a question refuses and says why."""
+        """The answer for our plugin: there is no "ask", so a question becomes a refusal with its reason."""
         said = {}
         if answer.context and call.moment in (START, PROMPT, BEFORE_TOOL, AFTER_TOOL):
             said["context"] = answer.context

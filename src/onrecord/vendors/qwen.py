@@ -1,7 +1,7 @@
 """Qwen Code: ids of ours at the start, resume by id in the project's directory only, hooks in Claude's shape.
 
-After a kill in the middle of a line it glues its next record to the half line, and the resume after that silently
-begins with less history; so the tail is repaired before a resume.
+After a kill in the middle of a line it appends its next record to the half line, and the resume after that silently
+starts with less history. So we repair the tail before a resume.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Qwen(ByProject):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Ids of ours; one directory."""
+        """Our ids; resume in the same directory only."""
         from onrecord.vendors.port import Capabilities
 
         return Capabilities(
@@ -92,7 +92,7 @@ class Qwen(ByProject):
         return Launch(argv, {"QWEN_CODE_NO_RELAUNCH": "true"}, cwd, warnings=self.warnings(argv, request.env))
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Flags that wait for a person or begin something else than was meant."""
+        """Flags that wait for a person or start another conversation than intended."""
         said = []
         if not has(command, "-y", "--yolo", "--approval-mode"):
             said.append("qwen without --yolo or --approval-mode stops for permissions")
@@ -100,7 +100,7 @@ class Qwen(ByProject):
             said.append("qwen --continue begins a new conversation where there is none; resume by id")
         return said
 
-    # What conversations say
+    # Transcripts
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """A record names itself and its conversation."""
@@ -133,13 +133,13 @@ class Qwen(ByProject):
             return found
         if jsonl.unfinished_tail(place.path):
             found.append(Hazard(
-                "torn_tail", "the last line is unfinished; the next record would be glued to it and history lost later",
-                "take the unfinished line off (it is kept beside the file)", (place.path,), fatal=True,
+                "torn_tail", "the last line is unfinished; the next record would be appended to it and lose history",
+                "remove the unfinished line (a copy is kept beside the file)", (place.path,), fatal=True,
             ))  # fmt: skip
         if jsonl.glued_lines(place.path, self.is_whole, RECORD_START):
             found.append(Hazard(
-                "glued", "a record is glued to an unfinished one; everything before it would be missing after a resume",
-                "write every whole record on a line of its own (the old file is kept beside it)", (place.path,),
+                "glued", "a record follows an unfinished one on its line; a resume would lose everything before it",
+                "write every whole record on its own line (the old file is kept beside it)", (place.path,),
                 fatal=True,
             ))  # fmt: skip
         return found
@@ -190,11 +190,11 @@ class Qwen(ByProject):
                 HookFile(home / "settings.json", "mcp")]  # fmt: skip
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """What is merged into its settings. No timeout: its unit is not documented, and our hook has its own."""
+        """The hooks to merge into its settings. No timeout: its unit is not documented, and our hook has its own."""
         return {"hooks": hook_entries(command, self.name, EVENTS)}
 
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-        """It calls the prompt's hook after tools as well, with nothing in it; that is no prompt."""
+        """Qwen Code also calls the prompt hook after tools, without a prompt; that is not a prompt."""
         call = super().parse_hook(payload, env)
         call.prompt = text(payload.get("submitted_prompt")) or call.prompt
         if call.moment == PROMPT and not call.prompt:
