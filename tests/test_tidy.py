@@ -24,7 +24,7 @@ FUNCTION_LINES = 70
 IMPORTED_BY_USERS = {
     "onrecord.__main__",
     "onrecord.aio",
-    "onrecord.surfaces.cli.main",
+    "onrecord.surfaces.entry",
     "onrecord.testing",
 }
 # Rooms whose modules people import by name: everything directly in them is public.

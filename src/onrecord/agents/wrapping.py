@@ -14,6 +14,7 @@ from onrecord import machine
 from onrecord.agents import processes
 from onrecord.agents.mirroring import mirror, place_of, standing
 from onrecord.agents.running import run_headless, run_on_terminal
+from onrecord.environment import AGENT_VARIABLE, SESSION_VARIABLE, SPAWN_VARIABLE
 from onrecord.errors import LeaseLost, OnrecordError
 from onrecord.log.names import make_ulid
 from onrecord.vendors.hooks import CLEARED, STARTUP
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.vendors.port import Launch, Mark, Place, Vendor
 
-SESSION_VARIABLE, AGENT_VARIABLE = "ONRECORD_SESSION", "ONRECORD_AGENT"
 LOOK_SECONDS = 1.0
 """How often a run's lock files, and what its hooks recorded, are looked at."""
 EAGER_SECONDS = 20.0
@@ -103,7 +103,7 @@ def token() -> str:
 def environment(base: Mapping[str, str], session: Session, spawn: str) -> dict[str, str]:
     """What an agent's hooks and commands know it by; nobody has to guess whose they are."""
     return {
-        **base, SESSION_VARIABLE: session.id, AGENT_VARIABLE: session.agent, processes.SPAWN_VARIABLE: spawn,
+        **base, SESSION_VARIABLE: session.id, AGENT_VARIABLE: session.agent, SPAWN_VARIABLE: spawn,
     }  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def wrap(
     ran = run_headless(launch, whole, watch, show=run.show) if headless else run_on_terminal(launch, whole, watch)
     watch.finish()
     why = _judge(run.of, ran, watch)
-    orphans = processes.end_spawned(run.env[processes.SPAWN_VARIABLE]) if why.cause not in (FINISHED, UNKNOWN) else []
+    orphans = processes.end_spawned(run.env[SPAWN_VARIABLE]) if why.cause not in (FINISHED, UNKNOWN) else []
     event = None if why.cause == FINISHED else watch.recording(lambda: _interrupt(run, watch, why, ran, prompted))
     return Outcome(
         ran.status, why, watch.current, watch.came_up, watch.grew(), watch.rewritten, event, orphans, watch.problems

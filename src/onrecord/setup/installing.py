@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import Conflict, InvalidInput, OnrecordError
+from onrecord.machine.files import PRIVATE_MODE, write_file
 from onrecord.setup import jsontext
 from onrecord.vendors.port import USER_SCOPE, VENDORS, vendor
 from onrecord.views import instructions
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 16 * 1024 * 1024
 """A larger file is not one that people keep settings in."""
-PRIVATE_MODE = 0o600
+PUBLIC_MODE = 0o666
 _PLUGIN = re.compile(r"// onrecord:plugin (\d+) ([0-9a-f]{8})\n(.*)", re.DOTALL)
 PLUGIN_VERSION = 1
 MANAGED = ("hooks", "plugin", "instructions")
@@ -161,19 +162,9 @@ def apply(change: Change) -> None:
         target.unlink(missing_ok=True)
         return
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if change.private else 0o777)
-    part = target.with_name(f".{target.name}.onrecord-{os.getpid()}")
-    mode = target.stat().st_mode & 0o7777 if change.before is not None else None
-    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE if change.private else 0o666)
-    try:
-        with os.fdopen(file, "wb") as stream:
-            if mode is not None:
-                os.fchmod(stream.fileno(), mode)
-            stream.write(change.after)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    mode = PRIVATE_MODE if change.private else PUBLIC_MODE
+    before = target.stat().st_mode & 0o7777 if change.before is not None else None
+    write_file(target, [change.after], mode=mode, exact_mode=before)
 
 
 def _files(of: Vendor, place: Place) -> list[HookFile]:

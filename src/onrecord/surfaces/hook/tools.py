@@ -52,7 +52,7 @@ def before_tool(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
         if seen.present is None:
             _note_failure(session, request, problem)
             raise
-        from onrecord.surfaces.hook.trouble import note
+        from onrecord.surfaces.trouble import note
 
         note(f"a verdict could not be recorded: {type(problem).__name__}: {problem}", call)
         return _answer(verdict)

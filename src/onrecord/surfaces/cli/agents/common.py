@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord.agents.wrapping import Ask, Wrapped
-from onrecord.connect import PROJECT_VARIABLE, STORE_VARIABLE
+from onrecord.environment import PROJECT_VARIABLE, STORE_VARIABLE
 from onrecord.errors import AmbiguousName, NotFound
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
 from onrecord.vendors.port import KILLED, USER, VENDORS, vendor

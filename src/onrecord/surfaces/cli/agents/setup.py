@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onrecord
-from onrecord.connect import instructions
+from onrecord.connection import instructions
 from onrecord.errors import OnrecordError
 from onrecord.setup import installing
 from onrecord.surfaces.cli.shared.exits import FAILED, OK, PARTIAL, UsageError

@@ -10,14 +10,20 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.connect import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, connect
+from onrecord.connection import connect
+from onrecord.environment import (
+    AGENT_VARIABLE,
+    CONFIG_VARIABLE,
+    PROJECT_VARIABLE,
+    SESSION_VARIABLE,
+    STORE_VARIABLE,
+)
 from onrecord.errors import OnrecordError
 from onrecord.setup import installing
 from onrecord.surfaces.cli.agents.setup import hook_command
 from onrecord.surfaces.cli.shared.exits import FAILED, OK
 from onrecord.surfaces.cli.shared.output import Cell
-from onrecord.surfaces.hook.process import DEADLINE_SECONDS
-from onrecord.surfaces.hook.whose import AGENT_VARIABLE, SESSION_VARIABLE
+from onrecord.vendors.hooks import DEADLINE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +78,7 @@ def _look(of: Vendor, place: Place) -> dict[str, Any]:
 
 
 def _block() -> str:
-    from onrecord.connect import instructions
+    from onrecord.connection import instructions
 
     return instructions()
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from onrecord.agents import processes
 from onrecord.agents.running import Stops
 from onrecord.agents.wrapping import RENEW_SECONDS, environment, token
-from onrecord.connect import connect
+from onrecord.connection import connect
+from onrecord.machine.ending import GRACE_SECONDS
 from onrecord.vendors.port import CRASH, KILLED
 
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
-
-_GRACE = processes.END_SECONDS
 
 
 def run_member(words: list[str]) -> int:
@@ -54,7 +53,7 @@ def _run(session: Session, command: list[str], env: dict[str, str]) -> tuple[int
             if stops.signal:
                 child.send_signal(signal.SIGTERM)
                 try:
-                    child.wait(_GRACE)
+                    child.wait(GRACE_SECONDS)
                 except subprocess.TimeoutExpired:
                     child.kill()
             if waited > RENEW_SECONDS and session.lease is not None:

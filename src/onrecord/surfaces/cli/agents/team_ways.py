@@ -13,14 +13,19 @@ from typing import TYPE_CHECKING
 from onrecord import machine
 from onrecord.agents import processes
 from onrecord.agents.waiting import GO_ON
-from onrecord.agents.wrapping import AGENT_VARIABLE, SESSION_VARIABLE
-from onrecord.connect import PROJECT_VARIABLE, STORE_VARIABLE
 from onrecord.crew.judging import FRESH
 from onrecord.crew.places import Processes, Spawn
 from onrecord.crew.runtime_files import RuntimeFiles
 from onrecord.crew.supervisor import Supervisor, Ways
 from onrecord.crew.team_file import filled
 from onrecord.crew.worktrees import directory_of, root_of, runtime_of
+from onrecord.environment import (
+    AGENT_VARIABLE,
+    PROJECT_VARIABLE,
+    SESSION_VARIABLE,
+    SPAWN_VARIABLE,
+    STORE_VARIABLE,
+)
 from onrecord.vendors.port import vendor, vendor_of
 from onrecord.vendors.processes import family
 from onrecord.work.project import worktree_for
@@ -42,7 +47,7 @@ LOOK_SECONDS = 0.2
 """How old a look at all processes may be, in seconds."""
 SCREEN_SECONDS = 2.0
 """How often an agent's screen is read for a question, in seconds."""
-_OWN = (SESSION_VARIABLE, AGENT_VARIABLE, processes.SPAWN_VARIABLE, "TMUX", "TMUX_PANE")
+_OWN = (SESSION_VARIABLE, AGENT_VARIABLE, SPAWN_VARIABLE, "TMUX", "TMUX_PANE")
 """Whose agent the person at the terminal is, is not what the team's agents are."""
 
 
@@ -134,7 +139,7 @@ class Crew:
         at, found = self._marked
         if time.monotonic() - at > LOOK_SECONDS:  # everybody is asked for in turn
             found = [(pid, processes.environment_of(pid)) for pid in processes.processes()]
-            found = [(pid, env) for pid, env in found if MEMBER_VARIABLE in env and processes.SPAWN_VARIABLE not in env]
+            found = [(pid, env) for pid, env in found if MEMBER_VARIABLE in env and SPAWN_VARIABLE not in env]
             self._marked = (time.monotonic(), found)
         mark = self._mark(agent)
         return [pid for pid, env in found if env[MEMBER_VARIABLE] == mark and machine.started(pid) is not None]
@@ -147,7 +152,7 @@ class Crew:
         found = {pid for head in heads for pid in family(head) if machine.started(pid) is not None}
         for pid in processes.processes():
             env = processes.environment_of(pid)
-            carries = env.get(MEMBER_VARIABLE) in marks or env.get(processes.SPAWN_VARIABLE) in tokens
+            carries = env.get(MEMBER_VARIABLE) in marks or env.get(SPAWN_VARIABLE) in tokens
             if carries and machine.started(pid) is not None:
                 found.add(pid)
         return sorted(found - {os.getpid()})

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from onrecord.connect import connect
+from onrecord.connection import connect
 from onrecord.surfaces.cli.shared.output import dump
 from onrecord.surfaces.cli.shared.shapes import describe
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
+from onrecord.environment import DEBUG_VARIABLE
 from onrecord.errors import OnrecordError
 from onrecord.surfaces.cli.shared.exits import BUG, FAILED, exit_code_of
 from onrecord.surfaces.cli.shared.output import SCHEMA_VERSION, dump, shown
-
-DEBUG_VARIABLE = "ONRECORD_DEBUG"
 
 
 def report(problem: Exception, words: list[str]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import __version__, machine
-from onrecord.connect import config_path, settings, shown_url, store_file, store_url
+from onrecord.connection import config_path, settings, shown_url, store_file, store_url
 from onrecord.errors import OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.session.handle import Session

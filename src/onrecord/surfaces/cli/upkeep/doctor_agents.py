@@ -16,9 +16,9 @@ from onrecord.agents.mirroring import place_of, standing
 from onrecord.errors import OnrecordError
 from onrecord.session.handle import Session
 from onrecord.setup import installing
+from onrecord.surfaces import trouble
 from onrecord.surfaces.cli.agents.setup import installed_vendors
 from onrecord.surfaces.cli.upkeep.doctor import Check
-from onrecord.surfaces.hook import trouble
 from onrecord.vendors.port import PROJECT_SCOPE, USER_SCOPE, VENDORS, vendor
 from onrecord.views.render import ago, one_line
 from onrecord.work.project import find_worktree
