@@ -1,4 +1,4 @@
-"""Which processes belong to an agent, and which one has a conversation: asked of /proc, never guessed by age or place.
+"""Which processes belong to an agent, and which one has a conversation open. Asked of /proc, never guessed from age.
 
 Everything an agent starts inherits the token of its start (`ONRECORD_SPAWN`), also what it puts into sessions and
 groups of its own: by it, what is left of a killed agent is found.

@@ -50,7 +50,7 @@ class Change(NamedTuple):
         return self.before != self.after and not self.problem
 
 
-class Place(NamedTuple):
+class Target(NamedTuple):
     """Where our part is to be: a scope, the project's root, and the environment that homes are told by."""
 
     scope: str
@@ -58,7 +58,7 @@ class Place(NamedTuple):
     env: Mapping[str, str]
 
 
-def plan(of: Vendor, place: Place, command: Sequence[str], block: str, *, force: bool = False) -> list[Change]:
+def plan(of: Vendor, target: Target, command: Sequence[str], block: str, *, force: bool = False) -> list[Change]:
     """What setting up would change."""
     wanted = of.hook_settings(command)
 
@@ -73,10 +73,10 @@ def plan(of: Vendor, place: Place, command: Sequence[str], block: str, *, force:
             return _plugin(wanted)
         return jsontext.created(wanted) if text is None else jsontext.merged(text, wanted, is_ours(of.name))
 
-    return [_change(of, file, place, step) for file in _files(of, place)]
+    return [_change(of, file, target, step) for file in _files(of, target)]
 
 
-def plan_removal(of: Vendor, place: Place, command: Sequence[str], *, force: bool = False) -> list[Change]:
+def plan_removal(of: Vendor, target: Target, command: Sequence[str], *, force: bool = False) -> list[Change]:
     """What taking our part out would change. A block that another vendor set up here reads too stays."""
     wanted = of.hook_settings(command)
 
@@ -84,7 +84,7 @@ def plan_removal(of: Vendor, place: Place, command: Sequence[str], *, force: boo
         if text is None:
             return None
         if file.what == "instructions":
-            if not instructions.has_block(text) or shared_with(of, place, file.path):
+            if not instructions.has_block(text) or shared_with(of, target, file.path):
                 return text
             if instructions.is_changed(text) and not force:
                 raise Conflict("somebody changed the block of instructions", hint="--force takes it out all the same")
@@ -98,28 +98,29 @@ def plan_removal(of: Vendor, place: Place, command: Sequence[str], *, force: boo
             return text
         return None if jsontext.is_created(text, wanted, ours) else jsontext.without(text, ours)
 
-    return [_change(of, file, place, step) for file in _files(of, place)]
+    return [_change(of, file, target, step) for file in _files(of, target)]
 
 
-def shared_with(of: Vendor, place: Place, path: Path) -> list[str]:
+def shared_with(of: Vendor, target: Target, path: Path) -> list[str]:
     """Other vendors that are set up here and read the same file of instructions."""
     return [
         name
         for name in VENDORS
-        if name != of.name and any(file.path == path for file in vendor(name).files(place.scope, place.root, place.env))
-        and is_set_up(vendor(name), place)
+        if name != of.name
+        and any(file.path == path for file in vendor(name).files(target.scope, target.root, target.env))
+        and is_set_up(vendor(name), target)
     ]  # fmt: skip
 
 
-def is_set_up(of: Vendor, place: Place) -> bool:
+def is_set_up(of: Vendor, target: Target) -> bool:
     """Whether our hooks are in the vendor's files."""
-    return bool(installed_commands(of, place))
+    return bool(installed_commands(of, target))
 
 
-def installed_commands(of: Vendor, place: Place) -> list[str]:
+def installed_commands(of: Vendor, target: Target) -> list[str]:
     """The commands of ours that the vendor's files run."""
     found: list[str] = []
-    for file in of.files(place.scope, place.root, place.env):
+    for file in of.files(target.scope, target.root, target.env):
         try:
             text = _text(_content(file.path))
             if text is None or file.what not in ("hooks", "plugin"):
@@ -133,12 +134,12 @@ def installed_commands(of: Vendor, place: Place) -> list[str]:
     return found
 
 
-def doubts(of: Vendor, place: Place) -> list[str]:
+def doubts(of: Vendor, target: Target) -> list[str]:
     """What keeps hooks that are set up here from being called."""
-    if not is_set_up(of, place):
+    if not is_set_up(of, target):
         return []
-    hooks = [file.path for file in _files(of, place) if file.what in ("hooks", "plugin")]
-    return [line for path in hooks for line in of.setup_warnings(path, place.env)]
+    hooks = [file.path for file in _files(of, target) if file.what in ("hooks", "plugin")]
+    return [line for path in hooks for line in of.setup_warnings(path, target.env)]
 
 
 def is_ours(name: str) -> Callable[[Any], bool]:
@@ -167,12 +168,12 @@ def apply(change: Change) -> None:
     write_file(target, [change.after], mode=mode, exact_mode=before)
 
 
-def _files(of: Vendor, place: Place) -> list[HookFile]:
-    return [file for file in of.files(place.scope, place.root, place.env) if file.what in MANAGED]
+def _files(of: Vendor, target: Target) -> list[HookFile]:
+    return [file for file in of.files(target.scope, target.root, target.env) if file.what in MANAGED]
 
 
-def _change(of: Vendor, file: HookFile, place: Place, step: Callable[[HookFile, str | None], str | None]) -> Change:
-    private = place.scope == USER_SCOPE
+def _change(of: Vendor, file: HookFile, target: Target, step: Callable[[HookFile, str | None], str | None]) -> Change:
+    private = target.scope == USER_SCOPE
     before: bytes | None = None
     try:
         before = _content(file.path)

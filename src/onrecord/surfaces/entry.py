@@ -28,7 +28,7 @@ def main() -> int:
             return 130
         _leave(status)
     from onrecord.surfaces.cli.main import main as command
-    from onrecord.surfaces.cli.main import split
+    from onrecord.surfaces.cli.words import split
 
     status = command(words)
     if split(words)[0] == _HASTY:

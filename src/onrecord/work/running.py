@@ -12,11 +12,12 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from onrecord.machine.pump import Pump
 from onrecord.work.groups import Child, end_group
 from onrecord.work.outputs import Kept
+from onrecord.work.ran import Ran
 
 NOT_FOUND, NOT_EXECUTABLE, TIMED_OUT = 127, 126, 124
 """Exit codes as shells and `timeout` give them."""
@@ -27,29 +28,6 @@ STDERR_KEPT = 16 * 1024
 _TICK = 0.05
 _OUT, _ERR = 1, 2
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Ran(NamedTuple):
-    """How a command ended."""
-
-    exit_code: int
-    """Of the shell's kind: 128 + signal for a killed one, 127 when there is no such command, 124 when out of time."""
-    seconds: float
-    output: str
-    """The beginning and the end of what it printed."""
-    error_output: str
-    """The end of what it printed to standard error."""
-    size: int
-    """How many bytes it printed."""
-    left_out: int
-    timed_out: bool = False
-    stopped_by: int = 0
-    """The signal that onrecord itself was stopped with, if it was."""
-    killed_by: int = 0
-    """The signal that ended the command, if one did."""
-    traceback: bool = False
-    unshown: tuple[tuple[int, bytes], ...] = ()
-    """Output whose reader was too slow to take it while the command ran."""
 
 
 class Stop:

@@ -84,7 +84,7 @@ def complete(words: list[str]) -> int:
 
 def candidates(words: list[str]) -> list[str]:
     """What fits the last word, given those before it."""
-    from onrecord.surfaces.cli.main import split
+    from onrecord.surfaces.cli.words import split
 
     *before, current = words
     name, rest = split([word for word in before if word])

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.catalogue import Verb
     from onrecord.surfaces.cli.shared.call import Call
 
-_TAKES_VALUE = frozenset({"--store", "--project", "--session", "-s", "--agent", "--limit", "-n"})
-"""Options that may stand before the verb and are followed by a value."""
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; the result is the exit code."""
@@ -57,8 +54,10 @@ def _run(words: list[str]) -> int:
 
         sys.stdout.write(f"onrecord {__version__}\n")
         return 0
-    verb, rest = split(words)
     from onrecord.surfaces.cli.catalogue import find
+    from onrecord.surfaces.cli.words import split
+
+    verb, rest = split(words)
 
     known = find(verb)
     if known.raw:
@@ -74,20 +73,6 @@ def _run(words: list[str]) -> int:
         return _load(known)(call)
     finally:
         call.close()
-
-
-def split(words: list[str]) -> tuple[str, list[str]]:
-    """The verb and everything else; options may come before it. Without a verb, the overview is meant."""
-    index = 0
-    while index < len(words) and words[index].startswith("-") and words[index] != "--":
-        if words[index] in ("-h", "--help"):
-            return "help", []
-        if words[index] in ("-V", "--version"):
-            return "version", words[:index] + words[index + 1 :]
-        index += 2 if words[index] in _TAKES_VALUE else 1
-    if index >= len(words):
-        return "", words
-    return words[index], words[:index] + words[index + 1 :]
 
 
 def _load(verb: Verb) -> Callable[[Any], int]:

@@ -171,7 +171,7 @@ class Closing:
 
     def __exit__(self, *_problem: object) -> None:
         with suppress(OnrecordError):
-            self.session.store.close()
+            self.session.log.disconnect()
 
 
 MOMENTS: dict[str, Callable[[Vendor, HookCall], HookAnswer]] = {

@@ -118,10 +118,10 @@ def _by_itself(records: Records, call: HookCall) -> Session | None:
 
 def _free_name(records: Records, name: str, call: HookCall) -> str:
     """The vendor's name, or with a number where an agent of that name is at work."""
-    known = records.store.heads(project=records.project, name=name, limit=1)
-    if not known:
+    known = records.named(name)
+    if known is None:
         return os.environ.get(AGENT_VARIABLE) or call.vendor
-    agents = opened(records, known[0].session, call).views.roster.agents
+    agents = opened(records, known.session, call).views.roster.agents
     for number in range(1, NAMES_TRIED):
         agent = call.vendor + (f"-{number}" if number > 1 else "")
         process = (agents.get(agent) or {}).get("process")

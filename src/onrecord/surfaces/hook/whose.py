@@ -75,7 +75,7 @@ def linked(records: Records, call: HookCall) -> str | None:
     from onrecord.log.head import LIVE
 
     try:
-        found = records.store.linked(link_id(call.vendor, call.vendor_id))
+        found = records.linked(call.vendor, call.vendor_id)
     except InvalidInput:
         return None
     return next((one for one in found if records.store.head(one).status in LIVE), found[0] if found else None)

@@ -105,7 +105,7 @@ def resume(words: list[str]) -> int:
     url, pace = words[0], float(words[1])
     told = Teller(pace)
     records = connect(url)
-    before = records.store.leases(records.find(SESSION).session)
+    before = records.leases(records.find(SESSION).session)
     started = time.perf_counter()
     session = records.open(SESSION, agent=AGENT)
     taken = time.perf_counter() - started

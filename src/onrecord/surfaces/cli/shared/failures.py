@@ -41,7 +41,7 @@ def report(problem: Exception, words: list[str]) -> int:
 def _verb(words: list[str]) -> str:
     """The verb that was asked for, if people are told about it."""
     from onrecord.surfaces.cli.catalogue import shown as told
-    from onrecord.surfaces.cli.main import split
+    from onrecord.surfaces.cli.words import split
 
     name = split(words)[0]
     return name if name in {verb.name for verb in told()} else ""
