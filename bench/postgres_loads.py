@@ -37,10 +37,10 @@ print(json.dumps({"count": len(samples), "worst": max(samples)}))
 """
 RESUME = """
 import sys, time
-import onrecord.connect, onrecord.session.moment, onrecord.session.reading, onrecord.stores.postgres.store
+import onrecord.connection, onrecord.session.moment, onrecord.session.reading, onrecord.stores.postgres.store
 import onrecord.views.context, onrecord.views.note, onrecord.views.transcript, zstandard
 start = time.perf_counter()
-session = onrecord.connect.connect(sys.argv[1], project="bench").get("long", agent="main")
+session = onrecord.connection.connect(sys.argv[1], project="bench").get("long", agent="main")
 brief = session.brief()
 context = session.context(tokens=8000)
 assert context.items and brief

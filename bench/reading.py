@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 RESUME = """
 import sys, time
-import onrecord.connect, onrecord.session.moment, onrecord.session.reading, onrecord.stores.sqlite.store
+import onrecord.connection, onrecord.session.moment, onrecord.session.reading, onrecord.stores.sqlite.store
 import onrecord.views.context, onrecord.views.note, onrecord.views.transcript, zstandard
 start = time.perf_counter()
-session = onrecord.connect.connect(sys.argv[1], project="bench").get("long", agent="main")
+session = onrecord.connection.connect(sys.argv[1], project="bench").get("long", agent="main")
 brief = session.brief()
 context = session.context(tokens=8000)
 assert context.items and brief

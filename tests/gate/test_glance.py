@@ -4,7 +4,7 @@ import pytest
 
 import onrecord
 from onrecord import machine
-from onrecord.connect import glance
+from onrecord.connection import glance
 from onrecord.rules import ToolRequest, commands_of, decide
 from onrecord.session.handle import Session
 from onrecord.session.kept_views import SNAPSHOT_EVERY

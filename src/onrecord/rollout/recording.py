@@ -95,8 +95,8 @@ def _known(records: Records, name: str) -> str | None:
     """The id of the session with exactly this name or id: a prefix could belong to another rollout."""
     if is_ulid(name.upper()):
         return records.store.head(name.upper()).session
-    found = records.store.heads(project=records.project, name=name, limit=1)
-    return found[0].session if found else None
+    found = records.named(name)
+    return found.session if found else None
 
 
 def _retired(session: Session, reason: str) -> SessionRetired:
@@ -279,8 +279,7 @@ class Rollout:
 
     def renew(self, seconds: float = LEASE_SECONDS) -> None:
         """Renew the lease during a long generation; every step renews it too."""
-        if self.session.lease is not None:
-            self.session.lease = self.session.store.renew(self.session.lease, seconds)
+        self.session.renew(seconds)
 
     def leave(self) -> None:
         """Release the lease, so that another process can continue."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, Mark, Place, Request
+    from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, LaunchOptions, Location, Mark
 
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 SAFE_CONTEXT = 8_000
@@ -60,7 +60,7 @@ class Base:
             )
         return vendor_id
 
-    def checked_extra(self, request: Request) -> list[str]:
+    def checked_extra(self, request: LaunchOptions) -> list[str]:
         """The user's arguments, unless they choose a conversation themselves."""
         for word in request.extra:
             flag = word.partition("=")[0]
@@ -71,11 +71,11 @@ class Base:
                 )
         return list(request.extra)
 
-    def program(self, request: Request) -> str:
+    def program(self, request: LaunchOptions) -> str:
         """What is run."""
         return request.program or self.programs[0]
 
-    def obtain_id(self, request: Request) -> str | None:
+    def obtain_id(self, request: LaunchOptions) -> str | None:
         """No id can be had before the start, or the start itself takes ours."""
         return None
 
@@ -97,12 +97,12 @@ class Base:
         whole = home.removesuffix(f"/{self.home_below}") if self.home_below else home
         return {self.home_variable: whole} if self.home_variable else {}
 
-    def place_at(self, path: Path, env: Mapping[str, str]) -> Place | None:
+    def location_at(self, path: Path, env: Mapping[str, str]) -> Location | None:
         """By its path, where it is in this home; else by what its first records say."""
-        from onrecord.vendors.port import Place
+        from onrecord.vendors.port import Location
 
         real = path.resolve()
-        for place in self.places(env):
+        for place in self.locations(env):
             if _resolved(place.path) == real:
                 return place
         if not path.is_file():
@@ -110,9 +110,9 @@ class Base:
         from onrecord.vendors.jsonl import first_record
 
         first = first_record(str(path), lambda record: self.is_whole(record) and self.is_id(_id_in(record)))
-        return None if first is None else Place(str(_id_in(first)), str(path), "", _cwd_in(first))
+        return None if first is None else Location(str(_id_in(first)), str(path), "", _cwd_in(first))
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation in this home."""
         raise NotImplementedError
 
@@ -126,7 +126,7 @@ class Base:
         """Whether this is a whole record and not a piece of one."""
         return "type" in record
 
-    def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
+    def read(self, place: Location, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
         """What was added to a file of JSON lines."""
         from onrecord.vendors import jsonl
 
@@ -161,7 +161,7 @@ class Base:
             said[entry.id or f"#{number}"] = number, entry.items
         return answered_once(said.values())
 
-    def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
+    def hazards(self, place: Location, env: Mapping[str, str]) -> list[Hazard]:
         """Another process that holds the conversation."""
         from onrecord.vendors.port import Hazard
 
@@ -173,15 +173,15 @@ class Base:
             for pid in self.holders(place, env)
         ]  # fmt: skip
 
-    def holders(self, place: Place, env: Mapping[str, str]) -> Iterable[int]:
+    def holders(self, place: Location, env: Mapping[str, str]) -> Iterable[int]:
         """Which processes have the conversation open, as far as files tell."""
         return ()
 
-    def mend(self, hazard: Hazard, place: Place, env: Mapping[str, str]) -> None:
+    def mend(self, hazard: Hazard, place: Location, env: Mapping[str, str]) -> None:
         """Another process is its owner's to end."""
         raise InvalidInput(f"onrecord cannot fix {hazard.code}", hint=hazard.fix)
 
-    def expires_at(self, place: Place, env: Mapping[str, str]) -> float | None:
+    def expires_at(self, place: Location, env: Mapping[str, str]) -> float | None:
         """No retention is documented."""
         return None
 
@@ -207,7 +207,7 @@ class Base:
         )
         return found if self.is_id(found) else None
 
-    def absent(self, place: Place, env: Mapping[str, str]) -> None:
+    def absent(self, place: Location, env: Mapping[str, str]) -> None:
         """Refuse to put a conversation where one of its id is kept already."""
         from onrecord.errors import Conflict
 
@@ -215,7 +215,7 @@ class Base:
             raise Conflict(f"{self.title} already has the conversation {place.vendor_id}, in {there.path}",
                            hint="nothing was replaced; resume the existing one")  # fmt: skip
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
         """Where a conversation is kept."""
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from onrecord.vendors.port import Place
+    from onrecord.vendors.port import Location
 
 
 class ByProject(Shaped):
@@ -31,13 +31,13 @@ class ByProject(Shaped):
         found = conversation_of(pid, self.home(env) / "sessions")
         return found if self.is_id(found) else None
 
-    def holders(self, place: Place, env: Mapping[str, str]) -> Iterable[int]:
+    def holders(self, place: Location, env: Mapping[str, str]) -> Iterable[int]:
         """Running processes whose own file names the conversation."""
         from onrecord.vendors.processes import holders_of
 
         return holders_of(place.vendor_id, self.home(env) / "sessions")
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
         """In whichever project's folder it is; the id is unique among them."""
         if not self.is_id(vendor_id):
             return None
@@ -45,16 +45,16 @@ class ByProject(Shaped):
         found = sorted(home.glob(f"{self.folders}/{vendor_id}.jsonl"))
         return self._place(found[0], home) if found else None
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation of every project."""
         home = self.home(env)
         for path in sorted(home.glob(f"{self.folders}/*.jsonl")):
             if self.is_id(path.stem):
                 yield self._place(path, home)
 
-    def _place(self, path: Path, home: Path) -> Place:
+    def _place(self, path: Path, home: Path) -> Location:
         from onrecord.vendors.jsonl import first_record
-        from onrecord.vendors.port import Place
+        from onrecord.vendors.port import Location
 
         first = first_record(str(path), lambda record: bool(record.get("cwd"))) or {}
-        return Place(path.stem, str(path), str(home), text(first.get("cwd")))
+        return Location(path.stem, str(path), str(home), text(first.get("cwd")))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, Place, Request, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -70,18 +70,18 @@ class Claude(ByProject):
         """Its config home."""
         return home_of(env, "CLAUDE_CONFIG_DIR", ".claude")
 
-    def start(self, request: Request) -> Launch:
+    def start(self, request: LaunchOptions) -> Launch:
         """Begin under our id."""
         chosen = ["--session-id", self.checked_id(request.vendor_id)] if request.vendor_id is not None else []
         if name := named(request.name):
             chosen += ["-n", name]
         return self._launch(request, chosen)
 
-    def resume(self, request: Request) -> Launch:
+    def resume(self, request: LaunchOptions) -> Launch:
         """Go on by id; a missing id ends with status 1, also in the terminal."""
         return self._launch(request, ["--resume", self.checked_id(request.vendor_id)])
 
-    def _launch(self, request: Request, chosen: list[str]) -> Launch:
+    def _launch(self, request: LaunchOptions, chosen: list[str]) -> Launch:
         from onrecord.vendors.port import Launch
 
         extra = self.checked_extra(request)
@@ -138,7 +138,7 @@ class Claude(ByProject):
             known,
         )  # fmt: skip
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
+    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Into the project directory of `cwd`; records stay as they were, the program itself says where it is now."""
         import os
 
@@ -152,7 +152,7 @@ class Claude(ByProject):
         write_new(path, entries)
         return self._place(path, home)
 
-    def expires_at(self, place: Place, env: Mapping[str, str]) -> float | None:
+    def expires_at(self, place: Location, env: Mapping[str, str]) -> float | None:
         """Some days after its last change, at some later start of the program."""
         from pathlib import Path
 

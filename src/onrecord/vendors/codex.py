@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, Place, Request, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": None, "PostToolUse": None, "PreCompact": None,
@@ -63,15 +63,15 @@ class Codex(Shaped):
         """Its config home."""
         return home_of(env, "CODEX_HOME", ".codex")
 
-    def start(self, request: Request) -> Launch:
+    def start(self, request: LaunchOptions) -> Launch:
         """Begin; a thread that was obtained is begun by resuming it."""
         return self._launch(request, request.vendor_id)
 
-    def resume(self, request: Request) -> Launch:
+    def resume(self, request: LaunchOptions) -> Launch:
         """Go on by id; a missing id ends with status 1."""
         return self._launch(request, self.checked_id(request.vendor_id))
 
-    def _launch(self, request: Request, vendor_id: str | None) -> Launch:
+    def _launch(self, request: LaunchOptions, vendor_id: str | None) -> Launch:
         from onrecord.vendors.port import Launch
 
         extra = self.checked_extra(request)
@@ -136,7 +136,7 @@ class Codex(Shaped):
                 said.append("codex resume by name takes the newest namesake, or begins anew; resume by id")
         return said
 
-    def obtain_id(self, request: Request) -> str | None:
+    def obtain_id(self, request: LaunchOptions) -> str | None:
         """Ask its app server for a thread and name it, which writes it down; None if that cannot be done in time."""
         import json
         import time
@@ -184,7 +184,7 @@ class Codex(Shaped):
         ]
         return held[0] if len(held) == 1 else None
 
-    def holders(self, place: Place, env: Mapping[str, str]) -> Sequence[int]:
+    def holders(self, place: Location, env: Mapping[str, str]) -> Sequence[int]:
         """The processes that hold the thread's lock."""
         from onrecord.vendors.processes import lock_holders
 
@@ -192,7 +192,7 @@ class Codex(Shaped):
             return ()
         return lock_holders(self.home(env) / "thread-writer-locks" / f"{place.vendor_id}.lock")
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
         """Under the day it was begun, or among the archived."""
         if not self.is_id(vendor_id):
             return None
@@ -205,20 +205,20 @@ class Codex(Shaped):
                 return self._place(found[0], vendor_id, home)
         return None
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every thread of every day."""
         home = self.home(env)
         for path in sorted(home.glob("sessions/*/*/*/rollout-*.jsonl")):
             if self.is_id(vendor_id := path.stem[-36:]):
                 yield self._place(path, vendor_id, home)
 
-    def _place(self, path: Path, vendor_id: str, home: Path) -> Place:
+    def _place(self, path: Path, vendor_id: str, home: Path) -> Location:
         from onrecord.vendors.jsonl import first_record
-        from onrecord.vendors.port import Place
+        from onrecord.vendors.port import Location
 
         first = first_record(str(path), lambda record: record.get("type") == "session_meta") or {}
         about = first.get("payload")
-        return Place(vendor_id, str(path), str(home), text(about.get("cwd")) if isinstance(about, dict) else "")
+        return Location(vendor_id, str(path), str(home), text(about.get("cwd")) if isinstance(about, dict) else "")
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """A line has a type and a payload."""
@@ -244,7 +244,7 @@ class Codex(Shaped):
             raw, kind, text(payload.get("id")) if items else "", "", text(record.get("timestamp")), items, known
         )
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
+    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Under the day it was begun, word for word: it resumes from any directory."""
         import json
         import re

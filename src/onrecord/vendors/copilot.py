@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from onrecord.rules import ToolRequest
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, Place, Request, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
 
 MOMENTS_OF = {
     "sessionStart": START, "userPromptSubmitted": PROMPT, "preToolUse": BEFORE_TOOL, "postToolUse": AFTER_TOOL,
@@ -99,18 +99,18 @@ class Copilot(Base):
         """Its config home."""
         return home_of(env, "COPILOT_HOME", ".copilot")
 
-    def start(self, request: Request) -> Launch:
+    def start(self, request: LaunchOptions) -> Launch:
         """Begin under our id."""
         chosen = [f"--session-id={self.checked_id(request.vendor_id)}"] if request.vendor_id is not None else []
         if name := named(request.name):
             chosen.append(f"--name={name}")
         return self._launch(request, chosen)
 
-    def resume(self, request: Request) -> Launch:
+    def resume(self, request: LaunchOptions) -> Launch:
         """Go on by id; unlike --session-id, a missing one ends with status 1."""
         return self._launch(request, [f"--resume={self.checked_id(request.vendor_id)}"])
 
-    def _launch(self, request: Request, chosen: list[str]) -> Launch:
+    def _launch(self, request: LaunchOptions, chosen: list[str]) -> Launch:
         from onrecord.vendors.port import Launch
 
         extra = self.checked_extra(request)
@@ -152,7 +152,7 @@ class Copilot(Base):
         }
         return held.pop() if len(held) == 1 else None
 
-    def holders(self, place: Place, env: Mapping[str, str]) -> Iterator[int]:
+    def holders(self, place: Location, env: Mapping[str, str]) -> Iterator[int]:
         """Running processes with a lock file in its folder."""
         if not self.is_id(place.vendor_id):
             return
@@ -161,7 +161,7 @@ class Copilot(Base):
             if pid.isdigit() and _is_held(path, int(pid)):
                 yield int(pid)
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
         """In the folder of its id."""
         if not self.is_id(vendor_id):
             return None
@@ -169,17 +169,19 @@ class Copilot(Base):
         path = home / "session-state" / vendor_id / "events.jsonl"
         return self._place(path, home) if path.is_file() else None
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation with events."""
         home = self.home(env)
         for path in sorted((home / "session-state").glob("*/events.jsonl")):
             if self.is_id(path.parent.name):
                 yield self._place(path, home)
 
-    def _place(self, path: Path, home: Path) -> Place:
-        from onrecord.vendors.port import Place
+    def _place(self, path: Path, home: Path) -> Location:
+        from onrecord.vendors.port import Location
 
-        return Place(path.parent.name, str(path), str(home), _workspace(path.parent / "workspace.yaml").get("cwd", ""))
+        return Location(
+            path.parent.name, str(path), str(home), _workspace(path.parent / "workspace.yaml").get("cwd", "")
+        )
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """An event has a type, data and an id."""
@@ -198,7 +200,7 @@ class Copilot(Base):
             bool(items) or kind in SILENT or kind in SPOKEN,
         )  # fmt: skip
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
+    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """A folder of its id with the events and the little file that says where it belongs."""
         import os
         from itertools import chain

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer, HookCall
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, Place, Request, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
 
 MOMENTS_OF = {
     "sessionStart": START, "beforeSubmitPrompt": PROMPT, "preToolUse": BEFORE_TOOL, "postToolUse": AFTER_TOOL,
@@ -72,16 +72,16 @@ class Cursor(Shaped):
         """Its config home."""
         return user_home(env) / ".cursor"
 
-    def start(self, request: Request) -> Launch:
+    def start(self, request: LaunchOptions) -> Launch:
         """Begin, in a chat that was obtained if there is one."""
         chosen = ["--resume", self.checked_id(request.vendor_id)] if request.vendor_id is not None else []
         return self._launch(request, chosen)
 
-    def resume(self, request: Request) -> Launch:
+    def resume(self, request: LaunchOptions) -> Launch:
         """Go on by id."""
         return self._launch(request, ["--resume", self.checked_id(request.vendor_id)])
 
-    def _launch(self, request: Request, chosen: list[str]) -> Launch:
+    def _launch(self, request: LaunchOptions, chosen: list[str]) -> Launch:
         from onrecord.vendors.port import Launch
 
         extra = self.checked_extra(request)
@@ -107,7 +107,7 @@ class Cursor(Shaped):
             said.append("cursor-agent resumes another chat than meant without an id; resume by id")
         return said
 
-    def obtain_id(self, request: Request) -> str | None:
+    def obtain_id(self, request: LaunchOptions) -> str | None:
         """What `create-chat` prints; None if that cannot be done in time."""
         import time
 
@@ -125,7 +125,7 @@ class Cursor(Shaped):
 
     # Conversations
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
         """The transcript in whichever project it is."""
         if not self.is_id(vendor_id):
             return None
@@ -133,17 +133,17 @@ class Cursor(Shaped):
         found = sorted(home.glob(f"projects/*/agent-transcripts/{vendor_id}/{vendor_id}.jsonl"))
         return self._place(found[0], home) if found else None
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every transcript of every project."""
         home = self.home(env)
         for path in sorted(home.glob("projects/*/agent-transcripts/*/*.jsonl")):
             if self.is_id(path.stem):
                 yield self._place(path, home)
 
-    def _place(self, path: Path, home: Path) -> Place:
-        from onrecord.vendors.port import Place
+    def _place(self, path: Path, home: Path) -> Location:
+        from onrecord.vendors.port import Location
 
-        return Place(path.stem, str(path), str(home))
+        return Location(path.stem, str(path), str(home))
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """A line has a role and a message."""
@@ -162,7 +162,7 @@ class Cursor(Shaped):
                 item.pop("verbatim", None)
         return Entry(raw, role, items=items, known=bool(items))
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
+    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Not possible: its chats are kept in a form that only it writes."""
         from onrecord.errors import InvalidInput
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer, HookCall
-    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, Place, Request, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Vendor
 
 MOMENTS_OF = {
     "SessionStart": START, "BeforeAgent": PROMPT, "BeforeTool": BEFORE_TOOL, "AfterTool": AFTER_TOOL,
@@ -101,18 +101,18 @@ class Gemini(Shaped):
 
         return (Path(env["GEMINI_CLI_HOME"]) if env.get("GEMINI_CLI_HOME") else user_home(env)) / ".gemini"
 
-    def start(self, request: Request) -> Launch:
+    def start(self, request: LaunchOptions) -> Launch:
         """Begin under our id."""
         chosen = ["--session-id", self.checked_id(request.vendor_id)] if request.vendor_id is not None else []
         return self._launch(request, chosen, request.cwd)
 
-    def resume(self, request: Request) -> Launch:
+    def resume(self, request: LaunchOptions) -> Launch:
         """Go on by id, where it began: elsewhere it is not found."""
         vendor_id = self.checked_id(request.vendor_id)
         place = self.find(vendor_id, request.env)
         return self._launch(request, ["-r", vendor_id], (place and place.cwd) or request.cwd)
 
-    def _launch(self, request: Request, chosen: list[str], cwd: str) -> Launch:
+    def _launch(self, request: LaunchOptions, chosen: list[str], cwd: str) -> Launch:
         from onrecord.vendors.port import Launch
 
         extra = self.checked_extra(request)
@@ -148,7 +148,7 @@ class Gemini(Shaped):
 
     # Conversations
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
         """Names have eight letters of the id only, so the head of each is asked; a stub is not the conversation."""
         if not self.is_id(vendor_id):
             return None
@@ -158,7 +158,7 @@ class Gemini(Shaped):
         real = [path for path in found if not _is_stub(path)] or found
         return self._place(real[0], vendor_id, home) if real else None
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation of every project, once."""
         home = self.home(env)
         seen = set()
@@ -169,8 +169,8 @@ class Gemini(Shaped):
                 if place := self.find(vendor_id, env):
                     yield place
 
-    def _place(self, path: Path, vendor_id: str, home: Path) -> Place:
-        from onrecord.vendors.port import Place
+    def _place(self, path: Path, vendor_id: str, home: Path) -> Location:
+        from onrecord.vendors.port import Location
 
         folder = path.parent.parent
         try:
@@ -179,7 +179,7 @@ class Gemini(Shaped):
             projects = settings_at(home / "projects.json").get("projects")
             slugs = projects if isinstance(projects, dict) else {}
             cwd = next((text(root) for root, slug in slugs.items() if slug == folder.name), "")
-        return Place(vendor_id, str(path), str(home), cwd)
+        return Location(vendor_id, str(path), str(home), cwd)
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """A head, a message, or a patch."""
@@ -215,7 +215,7 @@ class Gemini(Shaped):
                 said[entry.id or f"#{number}"] = number, entry.items
         return answered_once(said.values())
 
-    def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
+    def hazards(self, place: Location, env: Mapping[str, str]) -> list[Hazard]:
         """Retention, stubs, half a line, turns it will leave out."""
         from onrecord.vendors import jsonl
         from onrecord.vendors.port import Hazard
@@ -244,7 +244,7 @@ class Gemini(Shaped):
             ))  # fmt: skip
         return found
 
-    def _stubs(self, place: Place) -> list[str]:
+    def _stubs(self, place: Location) -> list[str]:
         from pathlib import Path
 
         real = Path(place.path)
@@ -253,7 +253,7 @@ class Gemini(Shaped):
         )
         return [str(path) for path in beside if path != real and _id_of(path) == place.vendor_id and _is_stub(path)]
 
-    def mend(self, hazard: Hazard, place: Place, env: Mapping[str, str]) -> None:
+    def mend(self, hazard: Hazard, place: Location, env: Mapping[str, str]) -> None:
         """Only what the hazard names."""
         from pathlib import Path
 
@@ -269,7 +269,7 @@ class Gemini(Shaped):
         elif hazard.code != "turns_left_out":
             super().mend(hazard, place, env)
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
+    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Into the folder of `cwd`, which is entered into its list of projects where it is not yet."""
         import os
 
@@ -285,7 +285,7 @@ class Gemini(Shaped):
         write_new(path, (in_project(raw, here, moved=here != place.cwd) for raw in entries))
         return self._place(path, vendor_id, home)
 
-    def expires_at(self, place: Place, env: Mapping[str, str]) -> float | None:
+    def expires_at(self, place: Location, env: Mapping[str, str]) -> float | None:
         """By the retention its settings say, or the documented one."""
         import re
         from pathlib import Path

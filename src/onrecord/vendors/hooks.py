@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+DEADLINE_SECONDS = 5.0
+"""After so many seconds a hook answers with what it has."""
 START, PROMPT, BEFORE_TOOL, AFTER_TOOL, COMPACT, STOP, END, NOTICE, OTHER = (
     "start", "prompt", "before_tool", "after_tool", "compact", "stop", "end", "notice", "other",
 )  # fmt: skip

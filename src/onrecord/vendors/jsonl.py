@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from onrecord.errors import Conflict, NotFound
+from onrecord.machine.files import write_file
 from onrecord.vendors.port import Chunk, Entry, Mark
 
 if TYPE_CHECKING:
@@ -287,18 +288,7 @@ def write_over(path: Path, text: str) -> None:
 
 
 def _write(path: Path, pieces: Iterator[bytes], *, replace: bool) -> None:
-    scratch = path.with_name(f"{path.name}.onrecord-{os.getpid()}")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.writelines(pieces)
-            file.flush()
-            os.fsync(file.fileno())
-        if replace:
-            scratch.replace(path)
-        else:
-            path.hardlink_to(scratch)  # fails if the file is there, which a rename would not
+        write_file(path, pieces, replace=replace)
     except FileExistsError:
         raise Conflict(f"{path} is there already", hint="nothing was replaced; resume it as it is") from None
-    finally:
-        scratch.unlink(missing_ok=True)

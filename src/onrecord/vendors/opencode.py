@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer, HookCall
-    from onrecord.vendors.port import Capabilities, Chunk, Entry, HookFile, Launch, Mark, Place, Request, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Chunk,
+        Entry,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Mark,
+        Vendor,
+    )
 
 MOMENTS_OF = {
     "session.start": START, "chat.message": PROMPT, "tool.execute.before": BEFORE_TOOL,
@@ -71,17 +81,17 @@ class Opencode(Shaped):
         folder = _base(env, "XDG_DATA_HOME", ".local/share") / "opencode"
         return folder / Path(env["OPENCODE_DB"]) if env.get("OPENCODE_DB") else folder / "opencode.db"
 
-    def start(self, request: Request) -> Launch:
+    def start(self, request: LaunchOptions) -> Launch:
         """Begin, in a conversation that was obtained if there is one."""
         return self._launch(request, request.vendor_id, request.cwd)
 
-    def resume(self, request: Request) -> Launch:
+    def resume(self, request: LaunchOptions) -> Launch:
         """Go on by id, in its own directory."""
         vendor_id = self.checked_id(request.vendor_id)
         place = self.find(vendor_id, request.env)
         return self._launch(request, vendor_id, (place and place.cwd) or request.cwd)
 
-    def _launch(self, request: Request, vendor_id: str | None, cwd: str) -> Launch:
+    def _launch(self, request: LaunchOptions, vendor_id: str | None, cwd: str) -> Launch:
         from onrecord.vendors.port import Launch
 
         extra = self.checked_extra(request)
@@ -109,7 +119,7 @@ class Opencode(Shaped):
             said.append("opencode run -s from another directory never returns; pass --dir with the conversation's own")
         return said
 
-    def obtain_id(self, request: Request) -> str | None:
+    def obtain_id(self, request: LaunchOptions) -> str | None:
         """Ask its server for a conversation; None if that cannot be done in time. The server is gone afterwards."""
         import time
 
@@ -133,28 +143,28 @@ class Opencode(Shaped):
 
     # Conversations
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
         """Among the rows of its database."""
         from onrecord.vendors.opencode_rows import directory_of
-        from onrecord.vendors.port import Place
+        from onrecord.vendors.port import Location
 
         if not self.is_id(vendor_id):
             return None
         path = self.database(env)
         cwd = directory_of(str(path), vendor_id)
-        return None if cwd is None else Place(vendor_id, str(path), str(self.home(env)), cwd)
+        return None if cwd is None else Location(vendor_id, str(path), str(self.home(env)), cwd)
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation of its database."""
         from onrecord.vendors.opencode_rows import directories
-        from onrecord.vendors.port import Place
+        from onrecord.vendors.port import Location
 
         path, home = str(self.database(env)), str(self.home(env))
         for vendor_id, cwd in directories(path):
             if self.is_id(vendor_id):
-                yield Place(vendor_id, path, home, cwd)
+                yield Location(vendor_id, path, home, cwd)
 
-    def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
+    def read(self, place: Location, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
         """Rows that are new or changed."""
         from onrecord.vendors.opencode_rows import read
 
@@ -189,18 +199,18 @@ class Opencode(Shaped):
         }
         return answered_once(latest[key] for key in sorted(latest))
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
+    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Insert its rows, if the database here has the very same form."""
         import os
 
         from onrecord.vendors.opencode_rows import put_back
-        from onrecord.vendors.port import Place
+        from onrecord.vendors.port import Location
 
         vendor_id = self.checked_id(place.vendor_id)
         path, here = self.database(env), os.path.realpath(cwd)
         self.absent(place, env)
         put_back(str(path), vendor_id, entries, here)
-        return Place(vendor_id, str(path), str(self.home(env)), here)
+        return Location(vendor_id, str(path), str(self.home(env)), here)
 
     def ending(self, record: dict[str, Any]) -> End:
         """The last step, or an error."""

@@ -51,7 +51,7 @@ class Capabilities(NamedTuple):
     """Tested with the real program; False: built from its documentation."""
 
 
-class Request(NamedTuple):
+class LaunchOptions(NamedTuple):
     """A run that is wanted."""
 
     cwd: str
@@ -93,7 +93,7 @@ class Hazard(NamedTuple):
     """Resume must stop unless this is fixed."""
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where a conversation is kept."""
 
     vendor_id: str
@@ -183,31 +183,31 @@ class Vendor(Protocol):
     def home_env(self, home: str) -> dict[str, str]:
         """The variables that make `home` its config home: `self.home(env | self.home_env(home)) == Path(home)`."""
 
-    def start(self, request: Request) -> Launch:
+    def start(self, request: LaunchOptions) -> Launch:
         """How to begin a conversation."""
 
-    def resume(self, request: Request) -> Launch:
+    def resume(self, request: LaunchOptions) -> Launch:
         """How to go on with exactly `request.vendor_id`, never a name or "latest"."""
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """Warnings about a user's own command line for it."""
 
-    def obtain_id(self, request: Request) -> str | None:
+    def obtain_id(self, request: LaunchOptions) -> str | None:
         """An id from the vendor before the start (runs its program); None where `chooses_id` or impossible."""
 
     def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
         """The id of the conversation that a running process (or a descendant) uses, by lock and pid files only."""
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
         """Where a conversation is kept; by id, never by age."""
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation in this home."""
 
-    def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
+    def read(self, place: Location, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
         """What was added since the mark, at most about `limit` bytes; whole records only. Nothing: the end."""
 
-    def place_at(self, path: Path, env: Mapping[str, str]) -> Place | None:
+    def location_at(self, path: Path, env: Mapping[str, str]) -> Location | None:
         """The conversation that a file holds, wherever the file is; None when it holds none of this vendor."""
 
     def parse(self, raw: str) -> Entry:
@@ -219,16 +219,16 @@ class Vendor(Protocol):
         Repeated and patched records are merged, and every call has at most one answer.
         """
 
-    def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
+    def hazards(self, place: Location, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed as it is."""
 
-    def mend(self, hazard: Hazard, place: Place, env: Mapping[str, str]) -> None:
+    def mend(self, hazard: Hazard, place: Location, env: Mapping[str, str]) -> None:
         """Do what `hazard.fix` says."""
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
+    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Write a mirrored transcript where this home's program can resume it from `cwd`; refuses to replace one."""
 
-    def expires_at(self, place: Place, env: Mapping[str, str]) -> float | None:
+    def expires_at(self, place: Location, env: Mapping[str, str]) -> float | None:
         """When the vendor's own retention will delete it (seconds since 1970); None: never, or not known."""
 
     def classify(self, lines: Sequence[str], status: int | None) -> Interruption:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import shutil
-import signal
 import subprocess
 import time
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from onrecord.errors import NotFound
 from onrecord.machine import boot_id, started
+from onrecord.machine.ending import end_group, end_processes
 from onrecord.vendors.base import settings_at
 
 if TYPE_CHECKING:
@@ -128,18 +128,11 @@ def _close(pipe: IO[bytes] | None) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    relatives = [(pid, started(pid)) for pid in family(process.pid)[1:]]
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, sign)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE_SECONDS)
-            break
-    for pid, began in relatives:  # those that left the group
-        if is_alive(pid, began):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+    relatives = {pid: started(pid) for pid in family(process.pid)[1:]}
+    end_group(process.pid, lambda: process.poll() is not None, grace=GRACE_SECONDS)
     process.wait()
+    # Descendants that left the group.
+    end_processes((), lambda: [pid for pid, began in relatives.items() if is_alive(pid, began)], patience=GRACE_SECONDS)
 
 
 def read_line(process: subprocess.Popen[bytes], deadline: float) -> bytes:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookCall
-    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, Place, Request, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Vendor
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -66,18 +66,18 @@ class Qwen(ByProject):
         """Its config home."""
         return home_of(env, "QWEN_HOME", ".qwen")
 
-    def start(self, request: Request) -> Launch:
+    def start(self, request: LaunchOptions) -> Launch:
         """Begin under our id."""
         chosen = ["--session-id", self.checked_id(request.vendor_id)] if request.vendor_id is not None else []
         return self._launch(request, chosen, request.cwd)
 
-    def resume(self, request: Request) -> Launch:
+    def resume(self, request: LaunchOptions) -> Launch:
         """Go on by id, where it began: elsewhere it is not found."""
         vendor_id = self.checked_id(request.vendor_id)
         place = self.find(vendor_id, request.env)
         return self._launch(request, ["-r", vendor_id], (place and place.cwd) or request.cwd)
 
-    def _launch(self, request: Request, chosen: list[str], cwd: str) -> Launch:
+    def _launch(self, request: LaunchOptions, chosen: list[str], cwd: str) -> Launch:
         from onrecord.vendors.port import Launch
 
         extra = self.checked_extra(request)
@@ -121,7 +121,7 @@ class Qwen(ByProject):
             items_of(role, parts) if role else (), known,
         )  # fmt: skip
 
-    def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
+    def hazards(self, place: Location, env: Mapping[str, str]) -> list[Hazard]:
         """A second writer; half a line; a record glued to half a line."""
         from pathlib import Path
 
@@ -144,7 +144,7 @@ class Qwen(ByProject):
             ))  # fmt: skip
         return found
 
-    def mend(self, hazard: Hazard, place: Place, env: Mapping[str, str]) -> None:
+    def mend(self, hazard: Hazard, place: Location, env: Mapping[str, str]) -> None:
         """Repair lines; never end somebody's process."""
         from onrecord.vendors import jsonl
 
@@ -155,7 +155,7 @@ class Qwen(ByProject):
         else:
             super().mend(hazard, place, env)
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
+    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Into the project of `cwd`. It refuses records of another directory, so theirs becomes the new one."""
         import os
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onrecord.session.handle import Session
     from onrecord.views.attempts import Attempt
-    from onrecord.work.running import Ran
+    from onrecord.work.ran import Ran
 
 _SHOWN = 300
 

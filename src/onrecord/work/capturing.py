@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onrecord.session.handle import Session
-    from onrecord.work.running import Ran
+    from onrecord.work.ran import Ran
 
 
 class Captured(NamedTuple):

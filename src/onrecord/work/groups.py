@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-GRACE_SECONDS = 5.0
-"""How long a process group has between being asked to end and being killed."""
+from onrecord.machine import ending
+from onrecord.machine.ending import GRACE_SECONDS
+
 _LOOK = 0.01
 _ABOVE = 10
 """Pipes are kept above the descriptors that the child gets them as."""
@@ -90,30 +91,18 @@ class Child:
 def end_group(
     child: Child, first: int = signal.SIGTERM, *, grace: float = GRACE_SECONDS, hurry: Callable[[], bool] = bool
 ) -> None:
-    """End a child and its descendants: asked first, killed when they stay. `hurry` cuts the waiting short."""
+    """End a child and its group: ask first, kill what is left, and collect it. `hurry` cuts the wait short."""
     if child.collected:
         return
-    deadline = time.monotonic() + grace
-    if _signal(child.pid, first):
-        while time.monotonic() < deadline and not hurry():
-            if child.poll() is not None and not _group_lives(child.pid):
-                break
-            time.sleep(_LOOK)
-        _signal(child.pid, signal.SIGKILL)
+    ending.end_group(
+        child.pid, lambda: child.poll() is not None and not _group_lives(child.pid), first, grace=grace, hurry=hurry
+    )
     child.collect()
-
-
-def _signal(group: int, number: int) -> bool:
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
 
 
 def _group_lives(group: int) -> bool:
     """Whether anything of a group still runs; what is dead and only not yet collected does not."""
-    if not _signal(group, 0):
+    if not ending.signal_group(group, 0):
         return False
     try:
         processes = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - names are all it needs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from onrecord.work.running import Ran
+    from onrecord.work.ran import Ran
 
 TAIL_KEPT = 64 * 1024
 """How many bytes of the end of the output are kept."""
