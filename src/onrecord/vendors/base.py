@@ -60,22 +60,22 @@ class Base:
             )
         return vendor_id
 
-    def checked_extra(self, request: LaunchOptions) -> list[str]:
-        """The user's arguments, unless they choose a conversation themselves."""
-        for word in request.extra:
+    def checked_extra(self, options: LaunchOptions) -> list[str]:
+        """The user's arguments; an error if they choose a conversation."""
+        for word in options.extra:
             flag = word.partition("=")[0]
             if flag in self.own_flags:
                 raise InvalidInput(
                     f"{flag} chooses the conversation, but onrecord does that itself",
                     hint=f"leave out {flag}; `onrecord start` starts a conversation, `onrecord resume` resumes one",
                 )
-        return list(request.extra)
+        return list(options.extra)
 
-    def program(self, request: LaunchOptions) -> str:
+    def program(self, options: LaunchOptions) -> str:
         """What is run."""
-        return request.program or self.programs[0]
+        return options.program or self.programs[0]
 
-    def obtain_id(self, request: LaunchOptions) -> str | None:
+    def obtain_id(self, options: LaunchOptions) -> str | None:
         """No id can be had before the start, or the start itself takes ours."""
         return None
 
@@ -98,13 +98,13 @@ class Base:
         return {self.home_variable: whole} if self.home_variable else {}
 
     def location_at(self, path: Path, env: Mapping[str, str]) -> Location | None:
-        """By its path, where it is in this home; else by what its first records say."""
+        """By its path, if it is in this home; if not, by its first records."""
         from onrecord.vendors.port import Location
 
         real = path.resolve()
-        for place in self.locations(env):
-            if _resolved(place.path) == real:
-                return place
+        for location in self.locations(env):
+            if _resolved(location.path) == real:
+                return location
         if not path.is_file():
             return None
         from onrecord.vendors.jsonl import first_record
@@ -126,11 +126,11 @@ class Base:
         """Whether this is a whole record and not a piece of one."""
         return "type" in record
 
-    def read(self, place: Location, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
-        """What was added to a file of JSON lines."""
+    def read(self, location: Location, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
+        """The records added to a file of JSON lines."""
         from onrecord.vendors import jsonl
 
-        return jsonl.read(place.path, mark, limit, self._translate, self.is_whole)
+        return jsonl.read(location.path, mark, limit, self._translate, self.is_whole)
 
     def parse(self, raw: str) -> Entry:
         """Parse a kept line again."""
@@ -161,27 +161,27 @@ class Base:
             said[entry.id or f"#{number}"] = number, entry.items
         return answered_once(said.values())
 
-    def hazards(self, place: Location, env: Mapping[str, str]) -> list[Hazard]:
-        """Another process that holds the conversation."""
+    def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
+        """Another process that uses the conversation."""
         from onrecord.vendors.port import Hazard
 
         return [
             Hazard(
-                "in_use", f"process {pid} is using {place.vendor_id}; two writers would mix their turns",
+                "in_use", f"process {pid} is using {location.vendor_id}; two writers would mix their turns",
                 "end that process, or attach to it", (), fatal=True,
             )
-            for pid in self.holders(place, env)
+            for pid in self.holders(location, env)
         ]  # fmt: skip
 
-    def holders(self, place: Location, env: Mapping[str, str]) -> Iterable[int]:
-        """Which processes have the conversation open, as far as files tell."""
+    def holders(self, location: Location, env: Mapping[str, str]) -> Iterable[int]:
+        """The processes that use the conversation, as far as files show."""
         return ()
 
-    def mend(self, hazard: Hazard, place: Location, env: Mapping[str, str]) -> None:
-        """Another process is its owner's to end."""
+    def mend(self, hazard: Hazard, location: Location, env: Mapping[str, str]) -> None:
+        """Other processes are not ours to end."""
         raise InvalidInput(f"onrecord cannot fix {hazard.code}", hint=hazard.fix)
 
-    def expires_at(self, place: Location, env: Mapping[str, str]) -> float | None:
+    def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
         """No retention is documented."""
         return None
 
@@ -207,16 +207,16 @@ class Base:
         )
         return found if self.is_id(found) else None
 
-    def absent(self, place: Location, env: Mapping[str, str]) -> None:
-        """Refuse to put a conversation where one of its id is kept already."""
+    def absent(self, location: Location, env: Mapping[str, str]) -> None:
+        """Refuse to restore a conversation if one with its id exists."""
         from onrecord.errors import Conflict
 
-        if there := self.find(place.vendor_id, env):
-            raise Conflict(f"{self.title} already has the conversation {place.vendor_id}, in {there.path}",
+        if there := self.find(location.vendor_id, env):
+            raise Conflict(f"{self.title} already has the conversation {location.vendor_id}, in {there.path}",
                            hint="nothing was replaced; resume the existing one")  # fmt: skip
 
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
-        """Where a conversation is kept."""
+        """The location of a conversation."""
         raise NotImplementedError
 
 

@@ -70,25 +70,25 @@ class Claude(ByProject):
         """Its config home."""
         return home_of(env, "CLAUDE_CONFIG_DIR", ".claude")
 
-    def start(self, request: LaunchOptions) -> Launch:
-        """Begin under our id."""
-        chosen = ["--session-id", self.checked_id(request.vendor_id)] if request.vendor_id is not None else []
-        if name := named(request.name):
+    def start(self, options: LaunchOptions) -> Launch:
+        """Start with our id."""
+        chosen = ["--session-id", self.checked_id(options.vendor_id)] if options.vendor_id is not None else []
+        if name := named(options.name):
             chosen += ["-n", name]
-        return self._launch(request, chosen)
+        return self._launch(options, chosen)
 
-    def resume(self, request: LaunchOptions) -> Launch:
-        """Go on by id; a missing id ends with status 1, also in the terminal."""
-        return self._launch(request, ["--resume", self.checked_id(request.vendor_id)])
+    def resume(self, options: LaunchOptions) -> Launch:
+        """Resume by id; a missing id ends with status 1, even on a terminal."""
+        return self._launch(options, ["--resume", self.checked_id(options.vendor_id)])
 
-    def _launch(self, request: LaunchOptions, chosen: list[str]) -> Launch:
+    def _launch(self, options: LaunchOptions, chosen: list[str]) -> Launch:
         from onrecord.vendors.port import Launch
 
-        extra = self.checked_extra(request)
-        argv = [self.program(request)]
-        if not request.headless:
+        extra = self.checked_extra(options)
+        argv = [self.program(options)]
+        if not options.headless:
             # The user's flags may take any number of values; `--` keeps the prompt from becoming one.
-            prompt = ["--", request.prompt] if request.prompt else []
+            prompt = ["--", options.prompt] if options.prompt else []
             argv += [*chosen, *extra, *prompt]
         else:
             argv += ["-p", *chosen]
@@ -96,8 +96,8 @@ class Claude(ByProject):
                 argv += ["--output-format", "stream-json", "--verbose"]
             argv += extra
         return Launch(
-            argv, {}, request.cwd, stdin=request.prompt if request.headless else None,
-            warnings=self.warnings(argv, request.env),
+            argv, {}, options.cwd, stdin=options.prompt if options.headless else None,
+            warnings=self.warnings(argv, options.env),
         )  # fmt: skip
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
@@ -138,30 +138,30 @@ class Claude(ByProject):
             known,
         )  # fmt: skip
 
-    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
-        """Into the project directory of `cwd`; records stay as they were, the program itself says where it is now."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """Into the project directory of `cwd`; records do not change: the program itself records its directory."""
         import os
 
         from onrecord.vendors.jsonl import write_new
 
-        self.checked_id(place.vendor_id)
-        self.absent(place, env)
+        self.checked_id(location.vendor_id)
+        self.absent(location, env)
         home = self.home(env)
         folder = dashed(os.path.realpath(cwd))[:LONGEST_NAME]
-        path = home / "projects" / folder / f"{place.vendor_id}.jsonl"
+        path = home / "projects" / folder / f"{location.vendor_id}.jsonl"
         write_new(path, entries)
-        return self._place(path, home)
+        return self._location(path, home)
 
-    def expires_at(self, place: Location, env: Mapping[str, str]) -> float | None:
-        """Some days after its last change, at some later start of the program."""
+    def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
+        """At the first start of the program some days after the last change."""
         from pathlib import Path
 
         days: object = CLEANUP_DAYS
-        project = [Path(place.cwd) / ".claude" / name for name in ("settings.json", "settings.local.json")]
-        for path in [self.home(env) / "settings.json", *(project if place.cwd else ())]:
+        project = [Path(location.cwd) / ".claude" / name for name in ("settings.json", "settings.local.json")]
+        for path in [self.home(env) / "settings.json", *(project if location.cwd else ())]:
             days = settings_at(path).get("cleanupPeriodDays", days)
         try:
-            return Path(place.path).stat().st_mtime + float(days) * 86_400 if isinstance(days, int | float) else None
+            return Path(location.path).stat().st_mtime + float(days) * 86_400 if isinstance(days, int | float) else None
         except OSError:
             return None
 

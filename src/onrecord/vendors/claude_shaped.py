@@ -142,7 +142,7 @@ def decision_of(dialect: Dialect, answer: HookAnswer) -> str:
 
 
 def tool_request(call: HookCall, agent: str) -> ToolRequest | None:
-    """What the tool is about to do, or did. Paths are absolute (from the call's directory)."""
+    """What the tool is about to do, or did. Paths are absolute (relative ones start at the call's directory)."""
     if call.moment not in (BEFORE_TOOL, AFTER_TOOL) or not call.tool:
         return None
     from onrecord.rules import EDIT, ToolRequest, act_of

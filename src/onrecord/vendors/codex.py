@@ -63,24 +63,24 @@ class Codex(Shaped):
         """Its config home."""
         return home_of(env, "CODEX_HOME", ".codex")
 
-    def start(self, request: LaunchOptions) -> Launch:
-        """Begin; a thread that was obtained is begun by resuming it."""
-        return self._launch(request, request.vendor_id)
+    def start(self, options: LaunchOptions) -> Launch:
+        """Start; an obtained thread starts by resuming it."""
+        return self._launch(options, options.vendor_id)
 
-    def resume(self, request: LaunchOptions) -> Launch:
-        """Go on by id; a missing id ends with status 1."""
-        return self._launch(request, self.checked_id(request.vendor_id))
+    def resume(self, options: LaunchOptions) -> Launch:
+        """Resume by id; a missing id ends with status 1."""
+        return self._launch(options, self.checked_id(options.vendor_id))
 
-    def _launch(self, request: LaunchOptions, vendor_id: str | None) -> Launch:
+    def _launch(self, options: LaunchOptions, vendor_id: str | None) -> Launch:
         from onrecord.vendors.port import Launch
 
-        extra = self.checked_extra(request)
+        extra = self.checked_extra(options)
         chosen = ["resume"] if vendor_id is not None else []
         thread = [self.checked_id(vendor_id)] if vendor_id is not None else []
-        program = self.program(request)
-        if not request.headless:
-            prompt = [request.prompt] if request.prompt else []
-            dashes = ["--"] if request.prompt.startswith("-") else []
+        program = self.program(options)
+        if not options.headless:
+            prompt = [options.prompt] if options.prompt else []
+            dashes = ["--"] if options.prompt.startswith("-") else []
             argv = [
                 program,
                 *([] if has(extra, "--no-daemon") else ["--no-daemon"]),
@@ -90,20 +90,20 @@ class Codex(Shaped):
                 *thread,
                 *prompt,
             ]
-            return Launch(argv, {}, request.cwd, warnings=self.warnings(argv, request.env))
+            return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
         argv = [program, "exec", *chosen]
         if not has(extra, "--json"):
             argv.append("--json")
-        if not has(extra, "--skip-git-repo-check") and not _in_repository(request.cwd):
+        if not has(extra, "--skip-git-repo-check") and not _in_repository(options.cwd):
             argv.append("--skip-git-repo-check")
         argv += [*extra, *thread, "-"]  # the dash: the prompt comes on standard input, whatever it begins with
-        said = self.warnings(argv, request.env)
-        if not has(argv, "--dangerously-bypass-hook-trust") and not self.trusts_hooks(request.env):
+        said = self.warnings(argv, options.env)
+        if not has(argv, "--dangerously-bypass-hook-trust") and not self.trusts_hooks(options.env):
             said.append(
                 "codex exec skips hooks it was not told to trust, silently: start codex once and accept them, "
                 "or pass --dangerously-bypass-hook-trust"
             )
-        return Launch(argv, {}, request.cwd, stdin=request.prompt, warnings=said)
+        return Launch(argv, {}, options.cwd, stdin=options.prompt, warnings=said)
 
     def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
         """Codex silently skips hooks that the user has not accepted."""
@@ -136,17 +136,17 @@ class Codex(Shaped):
                 said.append("codex resume by name takes the newest namesake, or begins anew; resume by id")
         return said
 
-    def obtain_id(self, request: LaunchOptions) -> str | None:
-        """Ask its app server for a thread and name it, which writes it down; None if that cannot be done in time."""
+    def obtain_id(self, options: LaunchOptions) -> str | None:
+        """Ask its app server for a thread and name it, which saves it; None if that does not succeed in time."""
         import json
         import time
 
         from onrecord.vendors.processes import helper, read_line
 
-        name = named(request.name) or "onrecord"
+        name = named(options.name) or "onrecord"
         deadline = time.monotonic() + ID_SECONDS
         try:
-            with helper([self.program(request), "app-server"], request.env, request.cwd) as server:
+            with helper([self.program(options), "app-server"], options.env, options.cwd) as server:
 
                 def ask(number: int, method: str, **params: Any) -> dict[str, Any]:
                     tell({"id": number, "method": method, "params": params})
@@ -164,7 +164,7 @@ class Codex(Shaped):
 
                 ask(1, "initialize", clientInfo={"name": "onrecord", "title": "onrecord", "version": "1"})
                 tell({"method": "initialized"})
-                thread = ask(2, "thread/start", cwd=request.cwd)["thread"]["id"]
+                thread = ask(2, "thread/start", cwd=options.cwd)["thread"]["id"]
                 ask(3, "thread/name/set", threadId=thread, name=name)
         except (OSError, ValueError, KeyError, TypeError, EOFError):  # also TimeoutError, and an error for an answer
             return None
@@ -184,16 +184,16 @@ class Codex(Shaped):
         ]
         return held[0] if len(held) == 1 else None
 
-    def holders(self, place: Location, env: Mapping[str, str]) -> Sequence[int]:
+    def holders(self, location: Location, env: Mapping[str, str]) -> Sequence[int]:
         """The processes that hold the thread's lock."""
         from onrecord.vendors.processes import lock_holders
 
-        if not self.is_id(place.vendor_id):
+        if not self.is_id(location.vendor_id):
             return ()
-        return lock_holders(self.home(env) / "thread-writer-locks" / f"{place.vendor_id}.lock")
+        return lock_holders(self.home(env) / "thread-writer-locks" / f"{location.vendor_id}.lock")
 
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
-        """Under the day it was begun, or among the archived."""
+        """Under the day it started, or among the archived ones."""
         if not self.is_id(vendor_id):
             return None
         home = self.home(env)
@@ -202,7 +202,7 @@ class Codex(Shaped):
             f"archived_sessions/rollout-*-{vendor_id}.jsonl",
         ):
             if found := sorted(home.glob(pattern)):
-                return self._place(found[0], vendor_id, home)
+                return self._location(found[0], vendor_id, home)
         return None
 
     def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
@@ -210,9 +210,9 @@ class Codex(Shaped):
         home = self.home(env)
         for path in sorted(home.glob("sessions/*/*/*/rollout-*.jsonl")):
             if self.is_id(vendor_id := path.stem[-36:]):
-                yield self._place(path, vendor_id, home)
+                yield self._location(path, vendor_id, home)
 
-    def _place(self, path: Path, vendor_id: str, home: Path) -> Location:
+    def _location(self, path: Path, vendor_id: str, home: Path) -> Location:
         from onrecord.vendors.jsonl import first_record
         from onrecord.vendors.port import Location
 
@@ -244,8 +244,8 @@ class Codex(Shaped):
             raw, kind, text(payload.get("id")) if items else "", "", text(record.get("timestamp")), items, known
         )
 
-    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
-        """Under the day it was begun, word for word: it resumes from any directory."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """Under the day it started, word for word: it resumes from any directory."""
         import json
         import re
         from itertools import chain
@@ -254,9 +254,9 @@ class Codex(Shaped):
         from onrecord.errors import InvalidInput
         from onrecord.vendors.jsonl import write_new
 
-        vendor_id = self.checked_id(place.vendor_id)
-        self.absent(place, env)
-        name = Path(place.path).name
+        vendor_id = self.checked_id(location.vendor_id)
+        self.absent(location, env)
+        name = Path(location.path).name
         day = re.fullmatch(f"{ROLLOUT}{vendor_id}\\.jsonl", name)
         if day is None:
             first = next(entries, "{}")
@@ -268,7 +268,7 @@ class Codex(Shaped):
             raise InvalidInput("the mirrored thread has no start time in its first record", hint="import it again")
         path = self.home(env) / "sessions" / day[1] / day[2] / day[3] / name
         write_new(path, entries)
-        return self._place(path, vendor_id, self.home(env))
+        return self._location(path, vendor_id, self.home(env))
 
     def ending(self, record: dict[str, Any]) -> End:
         """The end of a turn, or its failure."""

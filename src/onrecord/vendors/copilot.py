@@ -99,28 +99,28 @@ class Copilot(Base):
         """Its config home."""
         return home_of(env, "COPILOT_HOME", ".copilot")
 
-    def start(self, request: LaunchOptions) -> Launch:
-        """Begin under our id."""
-        chosen = [f"--session-id={self.checked_id(request.vendor_id)}"] if request.vendor_id is not None else []
-        if name := named(request.name):
+    def start(self, options: LaunchOptions) -> Launch:
+        """Start with our id."""
+        chosen = [f"--session-id={self.checked_id(options.vendor_id)}"] if options.vendor_id is not None else []
+        if name := named(options.name):
             chosen.append(f"--name={name}")
-        return self._launch(request, chosen)
+        return self._launch(options, chosen)
 
-    def resume(self, request: LaunchOptions) -> Launch:
-        """Go on by id; unlike --session-id, a missing one ends with status 1."""
-        return self._launch(request, [f"--resume={self.checked_id(request.vendor_id)}"])
+    def resume(self, options: LaunchOptions) -> Launch:
+        """Resume by id; unlike --session-id, a missing one ends with status 1."""
+        return self._launch(options, [f"--resume={self.checked_id(options.vendor_id)}"])
 
-    def _launch(self, request: LaunchOptions, chosen: list[str]) -> Launch:
+    def _launch(self, options: LaunchOptions, chosen: list[str]) -> Launch:
         from onrecord.vendors.port import Launch
 
-        extra = self.checked_extra(request)
-        argv = [self.program(request), *chosen]
-        if request.headless and not has(extra, "--output-format"):
+        extra = self.checked_extra(options)
+        argv = [self.program(options), *chosen]
+        if options.headless and not has(extra, "--output-format"):
             argv += ["--output-format", "json"]
         argv += extra
-        if request.headless or request.prompt:
-            argv += prompted(request.prompt, *(("-p", "--prompt") if request.headless else ("-i", "--interactive")))
-        return Launch(argv, {}, request.cwd, warnings=self.warnings(argv, request.env))
+        if options.headless or options.prompt:
+            argv += prompted(options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--interactive")))
+        return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """Flags that wait for a person or use another conversation than intended."""
@@ -152,31 +152,31 @@ class Copilot(Base):
         }
         return held.pop() if len(held) == 1 else None
 
-    def holders(self, place: Location, env: Mapping[str, str]) -> Iterator[int]:
-        """Running processes with a lock file in its folder."""
-        if not self.is_id(place.vendor_id):
+    def holders(self, location: Location, env: Mapping[str, str]) -> Iterator[int]:
+        """The running processes with a lock file in its folder."""
+        if not self.is_id(location.vendor_id):
             return
-        for path in sorted((self.home(env) / "session-state" / place.vendor_id).glob("inuse.*.lock")):
+        for path in sorted((self.home(env) / "session-state" / location.vendor_id).glob("inuse.*.lock")):
             pid = path.name.split(".")[1]
             if pid.isdigit() and _is_held(path, int(pid)):
                 yield int(pid)
 
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
-        """In the folder of its id."""
+        """In the folder named after its id."""
         if not self.is_id(vendor_id):
             return None
         home = self.home(env)
         path = home / "session-state" / vendor_id / "events.jsonl"
-        return self._place(path, home) if path.is_file() else None
+        return self._location(path, home) if path.is_file() else None
 
     def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation with events."""
         home = self.home(env)
         for path in sorted((home / "session-state").glob("*/events.jsonl")):
             if self.is_id(path.parent.name):
-                yield self._place(path, home)
+                yield self._location(path, home)
 
-    def _place(self, path: Path, home: Path) -> Location:
+    def _location(self, path: Path, home: Path) -> Location:
         from onrecord.vendors.port import Location
 
         return Location(
@@ -200,15 +200,15 @@ class Copilot(Base):
             bool(items) or kind in SILENT or kind in SPOKEN,
         )  # fmt: skip
 
-    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
-        """A folder of its id with the events and the little file that says where it belongs."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """A folder named after its id, with the events and the small file that names its directory."""
         import os
         from itertools import chain
 
         from onrecord.vendors.jsonl import write_new
 
-        vendor_id = self.checked_id(place.vendor_id)
-        self.absent(place, env)
+        vendor_id = self.checked_id(location.vendor_id)
+        self.absent(location, env)
         first = next(entries, "{}")
         begun = self.parse(first).at
         path = self.home(env) / "session-state" / vendor_id / "events.jsonl"
@@ -221,7 +221,7 @@ class Copilot(Base):
             # JSON is valid YAML.
             write_new(workspace, [f"{name}: {json.dumps(value)}" for name, value in about.items()])
         write_new(path, chain([first], entries))  # last: a conversation without its events is none
-        return self._place(path, self.home(env))
+        return self._location(path, self.home(env))
 
     def ending(self, record: dict[str, Any]) -> End:
         """The result record, and errors on the way."""

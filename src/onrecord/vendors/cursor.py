@@ -72,28 +72,28 @@ class Cursor(Shaped):
         """Its config home."""
         return user_home(env) / ".cursor"
 
-    def start(self, request: LaunchOptions) -> Launch:
-        """Begin, in a chat that was obtained if there is one."""
-        chosen = ["--resume", self.checked_id(request.vendor_id)] if request.vendor_id is not None else []
-        return self._launch(request, chosen)
+    def start(self, options: LaunchOptions) -> Launch:
+        """Start, in an obtained chat if there is one."""
+        chosen = ["--resume", self.checked_id(options.vendor_id)] if options.vendor_id is not None else []
+        return self._launch(options, chosen)
 
-    def resume(self, request: LaunchOptions) -> Launch:
-        """Go on by id."""
-        return self._launch(request, ["--resume", self.checked_id(request.vendor_id)])
+    def resume(self, options: LaunchOptions) -> Launch:
+        """Resume by id."""
+        return self._launch(options, ["--resume", self.checked_id(options.vendor_id)])
 
-    def _launch(self, request: LaunchOptions, chosen: list[str]) -> Launch:
+    def _launch(self, options: LaunchOptions, chosen: list[str]) -> Launch:
         from onrecord.vendors.port import Launch
 
-        extra = self.checked_extra(request)
-        argv = [self.program(request), *chosen]
-        if request.headless:
+        extra = self.checked_extra(options)
+        argv = [self.program(options), *chosen]
+        if options.headless:
             argv.append("-p")
             if not has(extra, "--output-format"):
                 argv += ["--output-format", "stream-json"]
         argv += extra
-        if request.prompt:
-            argv += ["--", request.prompt] if request.prompt.startswith("-") else [request.prompt]
-        return Launch(argv, {}, request.cwd, warnings=self.warnings(argv, request.env))
+        if options.prompt:
+            argv += ["--", options.prompt] if options.prompt.startswith("-") else [options.prompt]
+        return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """Flags that open the editor, stop, or use another chat."""
@@ -107,15 +107,15 @@ class Cursor(Shaped):
             said.append("cursor-agent resumes another chat than meant without an id; resume by id")
         return said
 
-    def obtain_id(self, request: LaunchOptions) -> str | None:
-        """What `create-chat` prints; None if that cannot be done in time."""
+    def obtain_id(self, options: LaunchOptions) -> str | None:
+        """The id that `create-chat` prints; None if that does not succeed in time."""
         import time
 
         from onrecord.vendors.processes import helper, read_line
 
         deadline = time.monotonic() + ID_SECONDS
         try:
-            with helper([self.program(request), "create-chat"], request.env, request.cwd) as process:
+            with helper([self.program(options), "create-chat"], options.env, options.cwd) as process:
                 while line := read_line(process, deadline):
                     if self.is_id(found := line.decode(errors="replace").strip()):
                         return found
@@ -126,21 +126,21 @@ class Cursor(Shaped):
     # Conversations
 
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
-        """The transcript in whichever project it is."""
+        """The transcript, in any project."""
         if not self.is_id(vendor_id):
             return None
         home = self.home(env)
         found = sorted(home.glob(f"projects/*/agent-transcripts/{vendor_id}/{vendor_id}.jsonl"))
-        return self._place(found[0], home) if found else None
+        return self._location(found[0], home) if found else None
 
     def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every transcript of every project."""
         home = self.home(env)
         for path in sorted(home.glob("projects/*/agent-transcripts/*/*.jsonl")):
             if self.is_id(path.stem):
-                yield self._place(path, home)
+                yield self._location(path, home)
 
-    def _place(self, path: Path, home: Path) -> Location:
+    def _location(self, path: Path, home: Path) -> Location:
         from onrecord.vendors.port import Location
 
         return Location(path.stem, str(path), str(home))
@@ -162,11 +162,11 @@ class Cursor(Shaped):
                 item.pop("verbatim", None)
         return Entry(raw, role, items=items, known=bool(items))
 
-    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
-        """Not possible: its chats are kept in a form that only it writes."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """Not possible: Cursor keeps chats in a format that only it writes."""
         from onrecord.errors import InvalidInput
 
-        self.checked_id(place.vendor_id)
+        self.checked_id(location.vendor_id)
         raise InvalidInput(
             "a Cursor chat cannot be restored: Cursor resumes from a database in its own format",
             hint="`onrecord handoff` continues from the note and the end of the conversation",

@@ -101,34 +101,34 @@ class Gemini(Shaped):
 
         return (Path(env["GEMINI_CLI_HOME"]) if env.get("GEMINI_CLI_HOME") else user_home(env)) / ".gemini"
 
-    def start(self, request: LaunchOptions) -> Launch:
-        """Begin under our id."""
-        chosen = ["--session-id", self.checked_id(request.vendor_id)] if request.vendor_id is not None else []
-        return self._launch(request, chosen, request.cwd)
+    def start(self, options: LaunchOptions) -> Launch:
+        """Start with our id."""
+        chosen = ["--session-id", self.checked_id(options.vendor_id)] if options.vendor_id is not None else []
+        return self._launch(options, chosen, options.cwd)
 
-    def resume(self, request: LaunchOptions) -> Launch:
-        """Go on by id, where it began: elsewhere it is not found."""
-        vendor_id = self.checked_id(request.vendor_id)
-        place = self.find(vendor_id, request.env)
-        return self._launch(request, ["-r", vendor_id], (place and place.cwd) or request.cwd)
+    def resume(self, options: LaunchOptions) -> Launch:
+        """Resume by id in the directory where it started: Gemini does not find it elsewhere."""
+        vendor_id = self.checked_id(options.vendor_id)
+        location = self.find(vendor_id, options.env)
+        return self._launch(options, ["-r", vendor_id], (location and location.cwd) or options.cwd)
 
-    def _launch(self, request: LaunchOptions, chosen: list[str], cwd: str) -> Launch:
+    def _launch(self, options: LaunchOptions, chosen: list[str], cwd: str) -> Launch:
         from onrecord.vendors.port import Launch
 
-        extra = self.checked_extra(request)
-        argv = [self.program(request), *chosen]
-        if request.headless and not has(extra, "-o", "--output-format"):
+        extra = self.checked_extra(options)
+        argv = [self.program(options), *chosen]
+        if options.headless and not has(extra, "-o", "--output-format"):
             argv += ["-o", "stream-json"]
         argv += extra
-        said = self.warnings([*argv, "-p"] if request.headless else argv, request.env)
-        if request.prompt.lstrip().startswith(LEFT_OUT):
+        said = self.warnings([*argv, "-p"] if options.headless else argv, options.env)
+        if options.prompt.lstrip().startswith(LEFT_OUT):
             said.append("when gemini resumes, it drops a turn that begins like this prompt from its history")
         stdin = None
-        if request.headless and len(request.prompt.encode("utf-8", "surrogatepass")) > PROMPT_LIMIT:
-            stdin = request.prompt
-        elif request.prompt:
+        if options.headless and len(options.prompt.encode("utf-8", "surrogatepass")) > PROMPT_LIMIT:
+            stdin = options.prompt
+        elif options.prompt:
             argv += prompted(
-                request.prompt, *(("-p", "--prompt") if request.headless else ("-i", "--prompt-interactive"))
+                options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--prompt-interactive"))
             )
         return Launch(argv, {"GEMINI_CLI_NO_RELAUNCH": "true"}, cwd, stdin=stdin, warnings=said)
 
@@ -149,14 +149,14 @@ class Gemini(Shaped):
     # Conversations
 
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
-        """Names have eight letters of the id only, so the head of each is asked; a stub is not the conversation."""
+        """File names have only eight letters of the id, so the head of each file is read; a stub does not count."""
         if not self.is_id(vendor_id):
             return None
         home = self.home(env)
         paths = sorted((home / "tmp").glob(f"*/chats/session-*-{vendor_id[:8]}.jsonl"))
         found = [path for path in paths if _id_of(path) == vendor_id]
         real = [path for path in found if not _is_stub(path)] or found
-        return self._place(real[0], vendor_id, home) if real else None
+        return self._location(real[0], vendor_id, home) if real else None
 
     def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation of every project, once."""
@@ -166,10 +166,10 @@ class Gemini(Shaped):
             vendor_id = _id_of(path)
             if self.is_id(vendor_id) and vendor_id not in seen:
                 seen.add(vendor_id)
-                if place := self.find(vendor_id, env):
-                    yield place
+                if location := self.find(vendor_id, env):
+                    yield location
 
-    def _place(self, path: Path, vendor_id: str, home: Path) -> Location:
+    def _location(self, path: Path, vendor_id: str, home: Path) -> Location:
         from onrecord.vendors.port import Location
 
         folder = path.parent.parent
@@ -215,19 +215,19 @@ class Gemini(Shaped):
                 said[entry.id or f"#{number}"] = number, entry.items
         return answered_once(said.values())
 
-    def hazards(self, place: Location, env: Mapping[str, str]) -> list[Hazard]:
-        """Retention, stubs, half a line, turns it will leave out."""
+    def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
+        """Retention, stubs, an unfinished line, turns that a resume drops."""
         from onrecord.vendors import jsonl
         from onrecord.vendors.port import Hazard
 
-        found = super().hazards(place, env)
+        found = super().hazards(location, env)
         settings = self.home(env) / "settings.json"
         if _retention(settings).get("enabled") is not False:
             found.append(Hazard(
                 "retention", "after a resume, the next start of another conversation may delete this one",
                 f"set general.sessionRetention.enabled to false in {settings}", (str(settings),),
             ))  # fmt: skip
-        real = self.find(place.vendor_id, env) or place
+        real = self.find(location.vendor_id, env) or location
         found += [
             Hazard("stub", f"{stub} would make gemini delete the conversation", "move the stub away", (stub,))
             for stub in self._stubs(real)
@@ -244,17 +244,16 @@ class Gemini(Shaped):
             ))  # fmt: skip
         return found
 
-    def _stubs(self, place: Location) -> list[str]:
+    def _stubs(self, location: Location) -> list[str]:
         from pathlib import Path
 
-        real = Path(place.path)
-        beside = (
-            sorted(real.parent.glob(f"session-*-{place.vendor_id[:8]}.jsonl")) if self.is_id(place.vendor_id) else []
-        )
-        return [str(path) for path in beside if path != real and _id_of(path) == place.vendor_id and _is_stub(path)]
+        real = Path(location.path)
+        vendor_id = location.vendor_id
+        beside = sorted(real.parent.glob(f"session-*-{vendor_id[:8]}.jsonl")) if self.is_id(vendor_id) else []
+        return [str(path) for path in beside if path != real and _id_of(path) == vendor_id and _is_stub(path)]
 
-    def mend(self, hazard: Hazard, place: Location, env: Mapping[str, str]) -> None:
-        """Only what the hazard names."""
+    def mend(self, hazard: Hazard, location: Location, env: Mapping[str, str]) -> None:
+        """Fix only what the hazard names."""
         from pathlib import Path
 
         from onrecord.vendors import jsonl
@@ -262,39 +261,39 @@ class Gemini(Shaped):
         if hazard.code == "retention":
             _switch_retention_off(self.home(env) / "settings.json")
         elif hazard.code == "stub":
-            for stub in set(hazard.touches) & set(self._stubs(self.find(place.vendor_id, env) or place)):
+            for stub in set(hazard.touches) & set(self._stubs(self.find(location.vendor_id, env) or location)):
                 Path(stub).rename(f"{stub}.onrecord-stub")
         elif hazard.code == "torn_tail":
-            jsonl.cut_tail((self.find(place.vendor_id, env) or place).path)
+            jsonl.cut_tail((self.find(location.vendor_id, env) or location).path)
         elif hazard.code != "turns_left_out":
-            super().mend(hazard, place, env)
+            super().mend(hazard, location, env)
 
-    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
-        """Into the folder of `cwd`, which is entered into its list of projects where it is not yet."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """Into the folder of `cwd`, which is added to its list of projects if necessary."""
         import os
 
         from onrecord.vendors.gemini_projects import folder_for, in_project, name_of
 
-        vendor_id = self.checked_id(place.vendor_id)
-        self.absent(place, env)
+        vendor_id = self.checked_id(location.vendor_id)
+        self.absent(location, env)
         from onrecord.vendors.jsonl import write_new
 
         home, here = self.home(env), os.path.realpath(cwd)
-        name, entries = name_of(place.path, vendor_id, entries)
+        name, entries = name_of(location.path, vendor_id, entries)
         path = folder_for(here, home) / "chats" / name
-        write_new(path, (in_project(raw, here, moved=here != place.cwd) for raw in entries))
-        return self._place(path, vendor_id, home)
+        write_new(path, (in_project(raw, here, moved=here != location.cwd) for raw in entries))
+        return self._location(path, vendor_id, home)
 
-    def expires_at(self, place: Location, env: Mapping[str, str]) -> float | None:
-        """By the retention its settings say, or the documented one."""
+    def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
+        """By the retention in its settings, or the documented default."""
         import re
         from pathlib import Path
 
         retention = _retention(self.home(env) / "settings.json")
         age = re.fullmatch(r"(\d+)([hdwm])", str(retention.get("maxAge", f"{RETENTION_DAYS}d")))
-        if retention.get("enabled") is False or age is None or not _exists(place.path):
+        if retention.get("enabled") is False or age is None or not _exists(location.path):
             return None
-        return Path(place.path).stat().st_mtime + int(age[1]) * UNITS[age[2]]
+        return Path(location.path).stat().st_mtime + int(age[1]) * UNITS[age[2]]
 
     def ending(self, record: dict[str, Any]) -> End:
         """The result record, or errors on the way."""

@@ -81,32 +81,32 @@ class Opencode(Shaped):
         folder = _base(env, "XDG_DATA_HOME", ".local/share") / "opencode"
         return folder / Path(env["OPENCODE_DB"]) if env.get("OPENCODE_DB") else folder / "opencode.db"
 
-    def start(self, request: LaunchOptions) -> Launch:
-        """Begin, in a conversation that was obtained if there is one."""
-        return self._launch(request, request.vendor_id, request.cwd)
+    def start(self, options: LaunchOptions) -> Launch:
+        """Start, in an obtained conversation if there is one."""
+        return self._launch(options, options.vendor_id, options.cwd)
 
-    def resume(self, request: LaunchOptions) -> Launch:
-        """Go on by id, in its own directory."""
-        vendor_id = self.checked_id(request.vendor_id)
-        place = self.find(vendor_id, request.env)
-        return self._launch(request, vendor_id, (place and place.cwd) or request.cwd)
+    def resume(self, options: LaunchOptions) -> Launch:
+        """Resume by id, in its own directory."""
+        vendor_id = self.checked_id(options.vendor_id)
+        location = self.find(vendor_id, options.env)
+        return self._launch(options, vendor_id, (location and location.cwd) or options.cwd)
 
-    def _launch(self, request: LaunchOptions, vendor_id: str | None, cwd: str) -> Launch:
+    def _launch(self, options: LaunchOptions, vendor_id: str | None, cwd: str) -> Launch:
         from onrecord.vendors.port import Launch
 
-        extra = self.checked_extra(request)
+        extra = self.checked_extra(options)
         chosen = ["-s", self.checked_id(vendor_id)] if vendor_id is not None else []
-        argv = [self.program(request)]
-        if not request.headless:
-            argv += [*chosen, *extra, *(prompted(request.prompt, "--prompt", "--prompt") if request.prompt else ())]
-            return Launch(argv, {}, cwd, warnings=self.warnings(argv, request.env))
+        argv = [self.program(options)]
+        if not options.headless:
+            argv += [*chosen, *extra, *(prompted(options.prompt, "--prompt", "--prompt") if options.prompt else ())]
+            return Launch(argv, {}, cwd, warnings=self.warnings(argv, options.env))
         argv += ["run", *chosen, "--dir", cwd]
         if not has(extra, "--format"):
             argv += ["--format", "json"]
-        if vendor_id is None and (name := named(request.name)):
+        if vendor_id is None and (name := named(options.name)):
             argv += ["--title", name]
         # opencode would put quotes around a prompt in the arguments.
-        return Launch([*argv, *extra], {}, cwd, stdin=request.prompt, warnings=self.warnings(argv, request.env))
+        return Launch([*argv, *extra], {}, cwd, stdin=options.prompt, warnings=self.warnings(argv, options.env))
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """Flags that start another conversation, or change the prompt."""
@@ -119,8 +119,8 @@ class Opencode(Shaped):
             said.append("opencode run -s from another directory never returns; pass --dir with the conversation's own")
         return said
 
-    def obtain_id(self, request: LaunchOptions) -> str | None:
-        """Ask its server for a conversation; None if that cannot be done in time. The server is gone afterwards."""
+    def obtain_id(self, options: LaunchOptions) -> str | None:
+        """Ask its server for a conversation; None if that does not succeed in time. The server is ended afterwards."""
         import time
 
         from onrecord.machine import entropy
@@ -128,15 +128,15 @@ class Opencode(Shaped):
 
         deadline = time.monotonic() + ID_SECONDS
         secret = entropy(16).hex()
-        env = {**request.env, "OPENCODE_SERVER_PASSWORD": secret, "OPENCODE_SERVER_USERNAME": "onrecord"}
-        argv = [self.program(request), "serve", "--hostname", "127.0.0.1", "--port", "0"]
+        env = {**options.env, "OPENCODE_SERVER_PASSWORD": secret, "OPENCODE_SERVER_USERNAME": "onrecord"}
+        argv = [self.program(options), "serve", "--hostname", "127.0.0.1", "--port", "0"]
         try:
-            with helper(argv, env, request.cwd) as server:
+            with helper(argv, env, options.cwd) as server:
                 url = ""
                 while not url and (line := read_line(server, deadline)):
                     found = line.decode(errors="replace").partition("http://127.0.0.1:")[2].split()
                     url = f"http://127.0.0.1:{int(found[0].rstrip('/'))}/session" if found else ""
-                made = _post(url, {"title": named(request.name)} if request.name else {}, secret, deadline)
+                made = _post(url, {"title": named(options.name)} if options.name else {}, secret, deadline)
         except (OSError, ValueError):  # also TimeoutError
             return None
         return made if isinstance(made, str) and self.is_id(made) else None
@@ -164,11 +164,11 @@ class Opencode(Shaped):
             if self.is_id(vendor_id):
                 yield Location(vendor_id, path, home, cwd)
 
-    def read(self, place: Location, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
+    def read(self, location: Location, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
         """Rows that are new or changed."""
         from onrecord.vendors.opencode_rows import read
 
-        return read(place.path, self.checked_id(place.vendor_id), mark, limit, self.parse)
+        return read(location.path, self.checked_id(location.vendor_id), mark, limit, self.parse)
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """A row of ours."""
@@ -199,16 +199,16 @@ class Opencode(Shaped):
         }
         return answered_once(latest[key] for key in sorted(latest))
 
-    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
-        """Insert its rows, if the database here has the very same form."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """Insert its rows, if the database here has exactly the same columns."""
         import os
 
         from onrecord.vendors.opencode_rows import put_back
         from onrecord.vendors.port import Location
 
-        vendor_id = self.checked_id(place.vendor_id)
+        vendor_id = self.checked_id(location.vendor_id)
         path, here = self.database(env), os.path.realpath(cwd)
-        self.absent(place, env)
+        self.absent(location, env)
         put_back(str(path), vendor_id, entries, here)
         return Location(vendor_id, str(path), str(self.home(env)), here)
 

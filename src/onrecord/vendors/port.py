@@ -52,7 +52,7 @@ class Capabilities(NamedTuple):
 
 
 class LaunchOptions(NamedTuple):
-    """A run that is wanted."""
+    """The parameters of a launch."""
 
     cwd: str
     vendor_id: str | None = None
@@ -183,32 +183,32 @@ class Vendor(Protocol):
     def home_env(self, home: str) -> dict[str, str]:
         """The variables that make `home` its config home: `self.home(env | self.home_env(home)) == Path(home)`."""
 
-    def start(self, request: LaunchOptions) -> Launch:
-        """How to begin a conversation."""
+    def start(self, options: LaunchOptions) -> Launch:
+        """How to start a conversation."""
 
-    def resume(self, request: LaunchOptions) -> Launch:
-        """How to go on with exactly `request.vendor_id`, never a name or "latest"."""
+    def resume(self, options: LaunchOptions) -> Launch:
+        """How to resume exactly `options.vendor_id`, never a name or "latest"."""
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
         """Warnings about a user's own command line for it."""
 
-    def obtain_id(self, request: LaunchOptions) -> str | None:
-        """An id from the vendor before the start (runs its program); None where `chooses_id` or impossible."""
+    def obtain_id(self, options: LaunchOptions) -> str | None:
+        """An id from the vendor before the start (runs its program); None with `chooses_id`, or if it is impossible."""
 
     def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
         """The id of the conversation that a running process (or a descendant) uses, by lock and pid files only."""
 
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
-        """Where a conversation is kept; by id, never by age."""
+        """The location of a conversation, found by its id and never by age."""
 
     def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation in this home."""
 
-    def read(self, place: Location, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
-        """What was added since the mark, at most about `limit` bytes; whole records only. Nothing: the end."""
+    def read(self, location: Location, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
+        """The whole records added since the mark, at most about `limit` bytes; an empty chunk means the end."""
 
     def location_at(self, path: Path, env: Mapping[str, str]) -> Location | None:
-        """The conversation that a file holds, wherever the file is; None when it holds none of this vendor."""
+        """The conversation in a file, wherever the file is; None if it is not one of this vendor."""
 
     def parse(self, raw: str) -> Entry:
         """Parse a record that was kept word for word, exactly as `read` does."""
@@ -219,17 +219,17 @@ class Vendor(Protocol):
         Repeated and patched records are merged, and every call has at most one answer.
         """
 
-    def hazards(self, place: Location, env: Mapping[str, str]) -> list[Hazard]:
-        """What would harm the conversation if it were resumed as it is."""
+    def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
+        """What would harm the conversation if it were resumed now."""
 
-    def mend(self, hazard: Hazard, place: Location, env: Mapping[str, str]) -> None:
-        """Do what `hazard.fix` says."""
+    def mend(self, hazard: Hazard, location: Location, env: Mapping[str, str]) -> None:
+        """Apply `hazard.fix`."""
 
-    def put_back(self, place: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
-        """Write a mirrored transcript where this home's program can resume it from `cwd`; refuses to replace one."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """Write a mirrored transcript so that the program of this home can resume it from `cwd`; never replaces one."""
 
-    def expires_at(self, place: Location, env: Mapping[str, str]) -> float | None:
-        """When the vendor's own retention will delete it (seconds since 1970); None: never, or not known."""
+    def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
+        """When the vendor's own retention will delete it (seconds since 1970); None: never, or unknown."""
 
     def classify(self, lines: Sequence[str], status: int | None) -> Interruption:
         """Why a run stopped, from the tail of its output (JSON stream or text) and its exit status (None: unknown)."""

@@ -1,4 +1,4 @@
-"""How a command ended: the value that running gives and that recording and judging take."""
+"""How a command ended: running returns this value; recording and judging use it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ class Ran(NamedTuple):
     """How a command ended."""
 
     exit_code: int
-    """Of the shell's kind: 128 + signal for a killed one, 127 when there is no such command, 124 when out of time."""
+    """As in a shell: 128 + signal if killed, 127 if there is no such command, 124 after a timeout."""
     seconds: float
     output: str
-    """The beginning and the end of what it printed."""
+    """The beginning and the end of its output."""
     error_output: str
-    """The end of what it printed to standard error."""
+    """The end of its standard error."""
     size: int
     """How many bytes it printed."""
     left_out: int
     timed_out: bool = False
     stopped_by: int = 0
-    """The signal that onrecord itself was stopped with, if it was."""
+    """The signal that stopped onrecord itself, if any."""
     killed_by: int = 0
-    """The signal that ended the command, if one did."""
+    """The signal that ended the command, if any."""
     traceback: bool = False
     unshown: tuple[tuple[int, bytes], ...] = ()
-    """Output whose reader was too slow to take it while the command ran."""
+    """Output that a slow reader had not read when the command ended."""
