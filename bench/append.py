@@ -14,13 +14,13 @@ from bench.report import Figure, ratio, timed
 from bench.workload import LeastWriter, RawWriter, turns
 
 ROUNDS = 5
-"""Where a file lies on the disk is worth some percent: so each figure is the median of several pairs of fresh files."""
+"""A file's location on the disk changes a figure by some percent: each figure is the median of several file pairs."""
 
 Samples = list[list[float]]
 
 
 def whole_turns(place: Path, *, quick: bool) -> list[Figure]:
-    """`record_turn` of three items against the raw program and the least one, turn by turn in alternation."""
+    """`record_turn` of three items against the raw and the minimal program, turn by turn in alternation."""
     stock = turns(600 if quick else 3_000)
     rounds = _rounds(place, partial(_whole_turns, stock=stock), 1 if quick else ROUNDS)
     promises = (
@@ -97,7 +97,7 @@ def _medians(rounds: list[Samples]) -> str:
 
 
 def _rounds(place: Path, measure: Callable[[Path], Samples], count: int) -> list[Samples]:
-    """The same with fresh files, so many times."""
+    """The same with new files, several times."""
     found = []
     for number in range(count):
         fresh = place / str(number)
@@ -109,7 +109,7 @@ def _rounds(place: Path, measure: Callable[[Path], Samples], count: int) -> list
 def _middle(
     rounds: list[Samples], ours: int, theirs: int, by: Callable[[list[float]], float] = statistics.median
 ) -> float:
-    """The median of what each round says."""
+    """The median of the rounds."""
     return statistics.median(ratio(found[ours], found[theirs], by) for found in rounds)
 
 
@@ -127,7 +127,7 @@ def growth(place: Path, *, quick: bool) -> list[Figure]:
 
 
 def group_commit(place: Path, *, quick: bool) -> list[Figure]:
-    """64 threads that append one event after the other against one that does; each append acknowledged on its own."""
+    """64 threads that append one event after another against one such thread; each append acknowledged separately."""
     count = 1_280 if quick else 3_200
     session = onrecord.connect(str(place / "ours.db"), project="bench").open("group")
     session.decide("warm up")
@@ -141,7 +141,7 @@ def group_commit(place: Path, *, quick: bool) -> list[Figure]:
 
 
 def _rate(session: onrecord.Session, threads: int, each: int) -> float:
-    """Appends per second of so many threads together."""
+    """Appends per second of all threads together."""
     start = Barrier(threads + 1)
 
     def work() -> None:

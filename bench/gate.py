@@ -1,4 +1,4 @@
-"""The gate: one decision in a fresh process over a long session, against a bare interpreter with the same driver."""
+"""The gate: one decision in a new process on a long session, against a bare interpreter with the same driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AGENT = "main"
 
 
 def fill(store: Path, count: int) -> None:
-    """A session of `count` events: turns with what they used, attempts, findings, decisions, a budget."""
+    """A session of `count` events: turns with usage, attempts, findings, decisions, a budget."""
     stock = turns(200)
     session = onrecord.connect(str(store), project="bench").open(
         "long", agent=AGENT, objective="measure", budget={"steps": 1e6}
@@ -42,7 +42,7 @@ def fill(store: Path, count: int) -> None:
 
 
 def decision(place: Path, *, quick: bool) -> list[Figure]:
-    """A plain allow, which writes nothing, and a deny, which is on record when the command answers."""
+    """A plain allow, which writes nothing, and a deny, which is on record before the command answers."""
     rounds = 15 if quick else 61
     program = str(Path(sys.executable).with_name("onrecord"))
     store = place / "gate.db"
@@ -69,7 +69,7 @@ def decision(place: Path, *, quick: bool) -> list[Figure]:
         samples["run"].append(run(*command))
     run(program, "pause", "long")
     for _ in range(rounds // 3):
-        # Each time another agent: a refusal that repeats itself becomes a question.
+        # Another agent each time: a repeated refusal becomes a question.
         name = f"agent-{len(samples.setdefault('deny', []))}"
         samples["deny"].append(run(*edit, "--session", "long", "--agent", name, code=10))
     detail = ", ".join(f"{name} {statistics.median(found) * 1e3:.1f} ms" for name, found in samples.items())

@@ -1,4 +1,4 @@
-"""A hook before a tool call: a fresh process over a long session, against a bare interpreter with the same driver."""
+"""A hook before a tool call: a new process on a long session, against a bare interpreter with the same driver."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from onrecord.vendors.port import VENDORS, vendor
 
 CONVERSATION = "aaaaaaaa-0000-4000-8000-0000000000ad"
 COMMAND = [sys.executable, "-P", "-m", "onrecord", "hook", "claude"]
-"""As `onrecord setup` writes it, but for `-I`: the benchmark may run from a checkout that only PYTHONPATH names."""
+"""As `onrecord setup` writes it, without `-I`: the benchmark may run from a checkout that only PYTHONPATH names."""
 
 
 def payload(event: str, number: int = 0, **about: Any) -> bytes:
-    """What Claude Code sends."""
+    """A payload of Claude Code."""
     said = {"session_id": CONVERSATION, "hook_event_name": event, "tool_use_id": f"toolu_{number:06}"} | about
     return json.dumps(said).encode()
 
 
 def calls(place: Path, *, quick: bool) -> list[Figure]:
-    """A plain allow, by the conversation's id and by the environment; and the moments that write, for comparison."""
+    """A plain allow, by the conversation's id and by the environment; and hooks that write, for comparison."""
     rounds = 15 if quick else 61
     store = place / "hook.db"
     fill(store, EVENTS)
@@ -85,7 +85,7 @@ def calls(place: Path, *, quick: bool) -> list[Figure]:
 
 
 def _dialect(place: Path, name: str, env: dict[str, str], rounds: int) -> list[float]:
-    """A plain allow in one vendor's words."""
+    """A plain allow in one vendor's dialect."""
     of = vendor(name)
     event, sample = of.sample_hook("cccccccc-0000-4000-8000-0000000000ad")
     sent = json.dumps(sample | {"cwd": str(place)}).encode()

@@ -1,7 +1,7 @@
-"""Measures the PostgreSQL store on a server of its own: `python -m bench.postgres [LOAD...] [--small]`.
+"""Measures the PostgreSQL store on its own server: `python -m bench.postgres [LOAD...] [--small]`.
 
-The server is durable (fsync and full page writes are on) and as it comes otherwise, apart from its memory. Everything
-is local: client and server share the machine, and a round trip costs next to nothing.
+The server is durable (fsync and full page writes are on) and has default settings apart from its memory. Client and
+server share the machine, so a round trip costs almost nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SETTINGS = (
 
 @contextmanager
 def place() -> Iterator[Place]:
-    """A fresh store on a server of its own."""
+    """A new store on its own server."""
     with running(SETTINGS) as server:
         stores = Stores(server)
 

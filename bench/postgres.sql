@@ -1,5 +1,4 @@
--- What the benchmarks of the PostgreSQL store run by themselves. A block begins with `-- name: what it does`; its statements are run
--- in order.
+-- The statements of the benchmarks of the PostgreSQL store. A block begins with `-- name: what it does`; its statements run in order.
 
 -- raw_tables: the same tables, keys and indexes as the store's
 CREATE SCHEMA raw;
@@ -14,7 +13,7 @@ INSERT INTO raw.sessions
 VALUES ('default', %(session)s, 'bench', %(session)s, 0, '', 1, 'active', '', 0, 0, FALSE, 0, 0)
 ON CONFLICT DO NOTHING;
 
--- raw_append: the same rows in one statement, which is one transaction: the least that can be done
+-- raw_append: the same rows in one statement, which is one transaction: the minimum
 WITH moved AS (
     UPDATE raw.sessions SET position = position + 1, hash = %(hash)s, at = %(at)s
     WHERE tenant = 'default' AND session = %(session)s RETURNING position
@@ -25,7 +24,7 @@ SELECT 'default', %(session)s, position, %(id)s, 'turn.recorded', 1, %(at)s, 'ma
     %(payload)s
 FROM moved;
 
--- raw_transaction: the same rows in two statements, as one would write them
+-- raw_transaction: the same rows in two statements, as people usually write them
 UPDATE raw.sessions SET position = position + 1, hash = %(hash)s, at = %(at)s
 WHERE tenant = 'default' AND session = %(session)s RETURNING position;
 
@@ -34,7 +33,7 @@ INSERT INTO raw.events
 VALUES ('default', %(session)s, %(position)s, %(id)s, 'turn.recorded', 1, %(at)s, 'main', 1, NULL, %(salt)s, %(hash)s, %(hash)s, 1,
     %(payload)s);
 
--- The rows in bulk have the shape and size of real ones, but no chain. Values: low and high number.
+-- The rows in bulk have the shape and size of real ones, but no hash chain. Values: low and high number.
 
 -- sessions: heads and names without events, a hundred projects, one second apart
 INSERT INTO onrecord.sessions

@@ -1,4 +1,4 @@
-"""What is measured on PostgreSQL: appends, writers, resume, lists, growth. `bench/postgres.py` runs it."""
+"""The measurements on PostgreSQL: appends, writers, resume, lists, growth. `bench/postgres.py` runs them."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ print(json.dumps({"count": len(samples), "worst": max(samples)}))
 """
 RESUME = """
 import sys, time
-import onrecord.connect, onrecord.session.moment, onrecord.session.reading, onrecord.stores.postgres.store
+import onrecord.connection, onrecord.session.moment, onrecord.session.reading, onrecord.stores.postgres.store
 import onrecord.views.context, onrecord.views.note, onrecord.views.transcript, zstandard
 start = time.perf_counter()
-session = onrecord.connect.connect(sys.argv[1], project="bench").get("long", agent="main")
+session = onrecord.connection.connect(sys.argv[1], project="bench").get("long", agent="main")
 brief = session.brief()
 context = session.context(tokens=8000)
 assert context.items and brief
@@ -49,7 +49,7 @@ print(time.perf_counter() - start)
 
 
 class Size(NamedTuple):
-    """How much of everything."""
+    """The sizes of the loads."""
 
     appends: int
     seconds: float
@@ -60,12 +60,12 @@ class Size(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where it is measured: a store, and the same database for whoever may do everything."""
+    """A store to measure, and its database for the superuser."""
 
     url: str
     admin: str
     another: Callable[[], Place]
-    """Makes another empty store on the same server."""
+    """Creates another empty store on the same server."""
 
 
 def append(place: Place, size: Size) -> list[Figure]:
@@ -101,7 +101,7 @@ def append(place: Place, size: Size) -> list[Figure]:
 
 
 def writers(place: Place, size: Size) -> list[Figure]:
-    """1 to 16 processes, on sessions of their own and on one session; and the raw program with as many."""
+    """1 to 16 processes, on separate sessions and on one session; and the raw program with as many."""
     figures = []
     for kind in ("own sessions", "one session", "raw, own sessions"):
         for count in size.writers:
@@ -115,7 +115,7 @@ def writers(place: Place, size: Size) -> list[Figure]:
 
 
 def _race(place: Place, kind: str, count: int, seconds: float) -> Iterator[dict[str, float]]:
-    """Start all of them, let them go at once when the last one is ready, and collect what each got done."""
+    """Start all processes, release them at once when the last one is ready, and collect their counts."""
     if kind.startswith("raw"):
         command = [sys.executable, "-m", "bench.postgres_peer", place.admin]
         words = [[f"raw-{count}-{n}"] for n in range(count)]
@@ -140,7 +140,7 @@ def _race(place: Place, kind: str, count: int, seconds: float) -> Iterator[dict[
 
 
 def resume(place: Place, size: Size) -> list[Figure]:
-    """Brief and context ready in a fresh process, over the import cost, for sessions of different lengths."""
+    """Brief and context ready in a new process, without the import cost, for sessions of different lengths."""
     session = onrecord.connect(place.url, project="bench").open("long", objective="measure")
     stock = turns(500)
     figures = []
@@ -159,7 +159,7 @@ def resume(place: Place, size: Size) -> list[Figure]:
 
 
 def listing(place: Place, size: Size) -> list[Figure]:
-    """The newest 50 sessions, of all projects and of one, in stores of different sizes, looked at in turn."""
+    """The newest 50 sessions, of all projects and of one, in stores of different sizes, in alternation."""
     stores = {count: onrecord.connect(_filled(place.another(), count).url, project="bulk-7") for count in size.sessions}
     found: dict[str, dict[int, list[float]]] = {"all projects": {}, "one project": {}}
     for _round in range(201):
@@ -177,13 +177,13 @@ def listing(place: Place, size: Size) -> list[Figure]:
 
 
 def _filled(place: Place, sessions: int) -> Place:
-    """Heads and names in bulk, without events: a list reads nothing else."""
+    """Insert heads and names in bulk, without events: a list reads nothing else."""
     _bulk(place, "sessions", 0, sessions)
     return place
 
 
 def growth(place: Place, size: Size) -> list[Figure]:
-    """Appends and reads in stores of different sizes, in turn; the rows around them are made in bulk."""
+    """Appends and reads in stores of different sizes, in alternation; the rows around them are inserted in bulk."""
     stores = {count: _grown(place.another(), count) for count in size.events}
     found: dict[str, dict[int, list[float]]] = {"append": {}, "read": {}, "find": {}}
     stock = turns(200)
@@ -218,16 +218,16 @@ def _grown(place: Place, events: int) -> tuple[Session, list[str], int]:
 
 
 BULK_EVENTS = 100
-"""How many events a session has that is made in bulk."""
+"""The number of events in each session that is inserted in bulk."""
 
 
 def make_events(place: Place, start: int, end: int) -> None:
-    """Sessions of a hundred events each. Their rows have the shape and size of real ones; their hashes are no chain."""
+    """Insert sessions of a hundred events each. Their rows have the shape and size of real ones, but no hash chain."""
     _bulk(place, "events", start // BULK_EVENTS, end // BULK_EVENTS)
 
 
 BULK_STEP = 10_000
-"""How many sessions one statement makes."""
+"""How many sessions one statement inserts."""
 
 
 def _bulk(place: Place, what: str, start: int, end: int) -> None:
@@ -236,7 +236,7 @@ def _bulk(place: Place, what: str, start: int, end: int) -> None:
         for low in range(start, end, BULK_STEP):
             for statement in made:
                 admin.execute(statement, {"low": low, "high": min(low + BULK_STEP, end) - 1})
-        # What a store in use has had for a long time: statistics, and pages marked as all visible.
+        # A store in use has had these for a long time: statistics, and pages marked as all visible.
         admin.execute("VACUUM (ANALYZE)")
         admin.execute("CHECKPOINT")
 

@@ -1,7 +1,7 @@
-"""The raw program that the PostgreSQL store is measured against: the same rows in the same tables, by psycopg alone.
+"""The raw peer of the PostgreSQL store: the same rows in the same tables, with psycopg alone.
 
-It writes what an append leaves behind (the event's row with its payload compressed, the moved head) with the same keys
-and indexes and the same durability. It leaves out what an append decides: chain, idempotency, lease, lifecycle, tenant.
+It writes the rows of an append (the event with its compressed payload, the moved head) with the same keys, indexes and
+durability. It leaves out what an append decides: hash chain, idempotency, lease, lifecycle, tenant.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def statements(name: str) -> list[bytes]:
 
 
 def payloads(count: int) -> list[bytes]:
-    """What an event of each turn says, as JSON."""
+    """The payload of each turn's event, as JSON."""
     return [json.dumps({"items": items, "usage": None}).encode() for items in turns(count)]
 
 
@@ -50,11 +50,11 @@ class RawWriter:
         }  # fmt: skip
 
     def append(self, payload: bytes) -> None:
-        """One statement, which is one transaction: the least that can be done."""
+        """One statement, which is one transaction: the minimum."""
         self.connection.execute(self._append, self._values(payload))
 
     def append_by_hand(self, payload: bytes) -> None:
-        """A transaction as it is usually written."""
+        """A transaction as people usually write it."""
         values = self._values(payload)
         with self.connection.transaction():
             row = self.connection.execute(self._transaction[0], values).fetchone()
@@ -62,12 +62,12 @@ class RawWriter:
             self.connection.execute(self._transaction[1], values | {"position": row[0]})
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self.connection.close()
 
 
 def main() -> None:
-    """A writer process: URL, session, for how many seconds; it begins when it is told to."""
+    """A writer process: URL, session, number of seconds; it starts on a signal from its parent."""
     url, session, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
     writer = RawWriter(url, session)
     stock = payloads(50)

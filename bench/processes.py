@@ -1,4 +1,4 @@
-"""Processes: many writers on one store, first opening at once, and what a cold start costs."""
+"""Processes: many writers on one store, simultaneous first opening, and the cost of a cold start."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 RESUME = """
 import sys, time
-import onrecord.connect, onrecord.session.moment, onrecord.session.reading, onrecord.stores.sqlite.store
+import onrecord.connection, onrecord.session.moment, onrecord.session.reading, onrecord.stores.sqlite.store
 import onrecord.views.context, onrecord.views.note, onrecord.views.transcript, zstandard
 start = time.perf_counter()
-session = onrecord.connect.connect(sys.argv[1], project="bench").get("long", agent="main")
+session = onrecord.connection.connect(sys.argv[1], project="bench").get("long", agent="main")
 brief = session.brief()
 context = session.context(tokens=8000)
 assert context.items and brief
@@ -42,7 +42,7 @@ def fill(place: Path, count: int) -> onrecord.Session:
 
 
 def resume(place: Path, *, quick: bool) -> list[Figure]:
-    """Brief and context ready in a fresh process, over the import cost, for sessions of different lengths."""
+    """Brief and context ready in a new process, without the import cost, for sessions of different lengths."""
     figures = []
     for count in (10, 1_000) if quick else (10, 5_000, 50_000):
         folder = place / str(count)

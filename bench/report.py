@@ -1,4 +1,4 @@
-"""How benchmarks report: one line per figure, with its target, as text and as JSON."""
+"""Benchmark reports: one line per figure, with its target, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Figure(NamedTuple):
-    """One measured figure. `target` is an upper bound, or a lower one when `at_least`."""
+    """One measured figure. `target` is an upper bound, or a lower bound with `at_least`."""
 
     name: str
     value: float

@@ -1,4 +1,4 @@
-"""Rollouts: keeping the ids of long conversations, assembling samples, and going on after a restart."""
+"""Rollouts: keeping the ids of long conversations, assembling samples, and continuing after a restart."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from onrecord.rollout.turns import ChatRequest, Joint, Reply, Tokenized
 
 TURNS = 200
 OBSERVED, SAMPLED = 500, 300
-"""Ids of one turn: 200 turns are 160,000."""
+"""Ids of one turn: 200 turns have 160,000."""
 
 
 class Turn(NamedTuple):
-    """One turn of the workload: what is asked, what the tokenizer makes of it, and what the engine answers."""
+    """One turn of the workload: the request, its ids, and the engine's answer."""
 
     messages: list[dict[str, Any]]
-    """All of the request's; the last is new."""
+    """All messages of the request; the last is new."""
     suffix: list[int]
     reply: dict[str, Any]
     output: list[int]
@@ -63,7 +63,7 @@ def workload(count: int, seed: int = 7) -> list[Turn]:
 
 
 class Rendered:
-    """A tokenizer that has its answers ready: rendering is no part of what is measured."""
+    """A tokenizer with prepared answers: rendering is not measured."""
 
     ids: Sequence[int]
 
@@ -72,24 +72,24 @@ class Rendered:
         return Tokenized(self.ids)
 
     def suffix(self, before: Sequence[Any], appended: Sequence[Any], tools: Any) -> Tokenized:
-        """The ids of what is new."""
+        """The ids of the new messages."""
         return Tokenized(self.ids)
 
     def repair(self, tail: Sequence[int], suffix: Sequence[int]) -> Joint:
-        """Nothing is to be repaired."""
+        """Nothing needs a repair."""
         return Joint()
 
 
 def parsed(turns: list[Turn]) -> list[Turn]:
-    """The same turns as a server gets them: each request has objects of its own."""
+    """The same turns as a server gets them: each request has its own objects."""
     return [turn._replace(messages=json.loads(json.dumps(turn.messages))) for turn in turns]
 
 
 def ours(turns: list[Turn], *, hand_out: bool = False, repeat: bool = True) -> LinearTrajectory:
-    """Keep the turns; with `hand_out`, also put each prompt together as an engine gets it.
+    """Keep the turns; with `hand_out`, also assemble each prompt as an engine gets it.
 
-    With `repeat` each request has the whole conversation, in the caller's own messages, never the stored ones: all of
-    it has to be compared. Without, it has what is new and says which turn that follows.
+    With `repeat` each request has the whole conversation, in the caller's own message objects, so all of it must be
+    compared. Without, it has only the new messages and names the turn that they follow.
     """
     trajectory, tokenizer = LinearTrajectory(), Rendered()
     for turn in turns:
@@ -105,7 +105,7 @@ def ours(turns: list[Turn], *, hand_out: bool = False, repeat: bool = True) -> L
 
 
 def lists(turns: list[Turn]) -> ListTrajectory:
-    """Keep the turns with lists; the prompt is put together on the way."""
+    """Keep the turns with lists; this also assembles the prompt."""
     trajectory = ListTrajectory()
     for turn in turns:
         prompt = trajectory.prepare(turn.messages, turn.suffix)
@@ -115,7 +115,7 @@ def lists(turns: list[Turn]) -> ListTrajectory:
 
 
 def best(call: Callable[[], object], times: int) -> float:
-    """Processor seconds of the quickest of a few runs: others use the machine too."""
+    """Processor seconds of the fastest of a few runs, because other programs use the machine too."""
     return min(_processor_seconds(call)[1] for _ in range(times))
 
 
@@ -126,7 +126,7 @@ def _processor_seconds(call: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def trajectories(_place: Path, *, quick: bool) -> list[Figure]:
-    """Bookkeeping and assembly against lists, and what doubling the turns costs."""
+    """Bookkeeping and assembly against lists, and the cost of doubling the turns."""
     turns, times = workload(TURNS), 3 if quick else 7
     twice = workload(2 * TURNS)
     mine, theirs = ours(turns, hand_out=True), lists(turns)
@@ -184,7 +184,7 @@ def trajectories(_place: Path, *, quick: bool) -> list[Figure]:
 
 
 def _keep_memory() -> None:
-    """Let the allocator keep what is given back from here on: page faults are the system's, and come in leaps."""
+    """Let the allocator keep freed memory from now on: page faults come from the system, and in leaps."""
     block = bytearray(31 << 20)
     del block
 
@@ -198,7 +198,7 @@ def _check_identical(mine: LinearTrajectory, theirs: ListTrajectory, merged: Lis
 
 
 def _play(rollout: Rollout, turns: list[Turn]) -> list[float]:
-    """Put the turns on record; the seconds each took."""
+    """Record the turns; returns the seconds that each took."""
     tokenizer = Rendered()
     seconds = []
     for turn in turns:
@@ -211,7 +211,7 @@ def _play(rollout: Rollout, turns: list[Turn]) -> list[float]:
 
 
 def on_record(place: Path, *, quick: bool) -> list[Figure]:
-    """The same turns on record: time of a turn and bytes of the log, and what doubling costs."""
+    """The same turns on record: time of a turn and bytes of the log, and the cost of doubling."""
     count = 50 if quick else TURNS
     records = onrecord.connect(str(place / "ours.db"), project="bench")
     rollout = open_rollout(records, "rollout")
@@ -247,7 +247,7 @@ print(json.dumps({"seconds": seconds, "busy": busy, "samples": samples, "tokens"
 
 
 def recovery(place: Path, *, quick: bool) -> list[Figure]:
-    """A fresh process takes up many rollouts that another one left."""
+    """A new process opens many rollouts that another one left."""
     sessions, count = (100, 20) if quick else (1_000, 50)
     store = str(place / "many.db")
     records = onrecord.connect(store, project="bench")

@@ -1,7 +1,7 @@
-"""What rollouts are measured against: the straightforward way, with lists.
+"""The peer of the rollout benchmarks: the straightforward implementation, with lists.
 
 It keeps the whole sequence after every turn and in every turn's record, compares all messages of a request with all
-that are stored, and merges turns into a sample pair by pair, each time on a copy. Nothing in it is slow on purpose.
+stored ones, and merges turns into a sample pair by pair, each time on a copy. Nothing in it is slow on purpose.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ListSample:
 
 @dataclass
 class ListRecord:
-    """A turn with all it was given and all it gave."""
+    """A turn with all its input and output."""
 
     input_ids: list[int]
     output_ids: list[int]
@@ -43,14 +43,14 @@ class ListTrajectory:
     records: list[ListRecord] = field(default_factory=list)
 
     def prepare(self, messages: list[Message], suffix: list[int]) -> list[int]:
-        """The prompt of a request that goes on from what is stored."""
+        """The prompt of a request that continues the stored conversation."""
         for stored, given in zip(self.messages, messages, strict=False):
             if _normal(stored) != _normal(given):
                 raise ValueError("the request does not go on from what is stored")
         return list(self.checkpoints[-1]) + suffix if self.checkpoints else list(suffix)
 
     def commit(self, messages: list[Message], prompt: list[int], record: ListRecord, reply: Message) -> None:
-        """Check that the sequence goes on, and store it."""
+        """Check that the sequence continues the stored one, and store it."""
         sequence = prompt + record.output_ids
         if self.checkpoints:
             stored = self.checkpoints[-1]
@@ -62,7 +62,7 @@ class ListTrajectory:
         self.records.append(record)
 
     def stored_ints(self) -> int:
-        """How many ids are kept."""
+        """How many ids are in memory."""
         kept = sum(len(checkpoint) for checkpoint in self.checkpoints)
         return kept + sum(len(record.input_ids) + len(record.output_ids) for record in self.records)
 
@@ -85,7 +85,7 @@ def samples_of(records: list[ListRecord]) -> list[ListSample]:
 
 
 def merge(samples: list[ListSample], *, deep: bool = True) -> ListSample:
-    """One sample of many, pair by pair. The inputs stay as they were: with `deep`, each step works on a copy."""
+    """One sample of many, pair by pair. With `deep`, each step works on a deep copy, so the inputs do not change."""
     merged = samples[0]
     for following in samples[1:]:
         one, other = (copy.deepcopy(merged), copy.deepcopy(following)) if deep else (merged, following)

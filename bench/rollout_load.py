@@ -1,7 +1,7 @@
-"""A load of rollouts over HTTP: many agents at once, a proxy that is killed on the way; the check that nothing is lost.
+"""A load of rollouts over HTTP: many agents, a proxy that is killed in between, and the check that nothing is lost.
 
-The mock engine answers as its prompt says, so what every trajectory must be in the end can be worked out without a
-proxy (`expected`), id for id. Agents do what real ones do: they send a request again when its reply got lost.
+The mock engine's answers depend only on its prompt, so `expected` can compute every trajectory without a proxy, id by
+id. Agents behave like real ones: they repeat a request if its reply was lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from examples.rollout.tokenizer import make
 from onrecord.rollout.server.upstream import remember_what_is_missing
 
 PATIENCE_SECONDS = 60.0
-"""How long an agent asks again before it gives up."""
+"""How long an agent retries before it gives up."""
 PROBE = """
 import http.client, json, os, sys, time
 host, port, samples = sys.argv[1], int(sys.argv[2]), []
@@ -51,7 +51,7 @@ while True:
 
 @dataclass
 class Load:
-    """What a load was, and what came of it."""
+    """The parameters of a load, and its results."""
 
     sessions: int
     turns: int
@@ -63,7 +63,7 @@ class Load:
     engine: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     due: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when it is time for the next kill."""
+    """Set when the next kill is due."""
     killed: int = 0
 
     def answer(self) -> None:
@@ -78,14 +78,14 @@ class Load:
 
 
 def prompts(session: int, turn: int) -> str:
-    """What the user of a session says in a turn: a sum now and then, else a remark."""
+    """What the user of a session says in a turn: sometimes a sum, usually a remark."""
     if turn % 5 == 0:
         return f"What is {session} plus {turn}?"
     return f"Let me see the next one, number {session * 1000 + turn}, please."
 
 
 def answered(messages: list[dict[str, Any]], message: dict[str, Any], session: int, turn: int) -> None:
-    """Go on with a conversation as an agent does."""
+    """Continue a conversation as an agent does."""
     messages.append(message)
     calls = message.get("tool_calls") or []
     if calls:
@@ -96,7 +96,7 @@ def answered(messages: list[dict[str, Any]], message: dict[str, Any], session: i
 
 
 def expected(tokenizer: Path, session: int, turns: int) -> list[tuple[list[int], list[int]]]:
-    """The prompt and output ids every turn of a session must have, worked out by hand."""
+    """The prompt and output ids that every turn of a session must have, computed without a proxy."""
     options = Namespace(tokenizer=str(tokenizer), log=None)
     model = Engine(options)
 
@@ -119,20 +119,20 @@ def _asked_at(turn: int) -> int:
 
 
 class Agent:
-    """One agent: one session, its turns one after the other, asking again as long as it takes."""
+    """One agent: one session, one turn after the other, with retries as long as necessary."""
 
     def __init__(self, load: Load, urls: list[str], number: int, trust: ssl.SSLContext) -> None:
         self.load = load
         self.client = httpx.AsyncClient(timeout=60, verify=trust, trust_env=False)
         self.urls = urls
-        """The proxies it knows. It stays with one as long as that answers."""
+        """The known proxies. The agent stays with one as long as that answers."""
         self.at = number % len(urls)
         self.number = number
         self.id = ""
         self.bodies: list[str] = []
 
     async def run(self) -> None:
-        """Open a session and take all its turns."""
+        """Open a session and run all its turns."""
         self.id = (await self.post("/sessions", {"metadata": {"number": self.number}})).json()["session_id"]
         messages = [{"role": "user", "content": prompts(self.number, 0)}]
         for turn in range(self.load.turns):
@@ -160,7 +160,7 @@ class Agent:
             await asyncio.sleep(0.05)
 
     async def check(self, tokenizer: Path) -> list[str]:
-        """Everything that is not as it must be, in words."""
+        """Every deviation from the expected result, in plain words."""
         record = (await self.client.get(f"{self.urls[0]}/sessions/{self.id}?tokens=true")).json()
         wanted = expected(tokenizer, self.number, self.load.turns)
         records = record["records"]
@@ -180,13 +180,13 @@ class Agent:
 
 
 def free_port() -> int:
-    """A port nobody listens on just now."""
+    """A free port."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         return int(found.getsockname()[1])
 
 
 class Proxies:
-    """The proxies of a load, on one store: each on a port of its own, where it comes back after a kill."""
+    """The proxies of a load, on one store: each has its own port and returns there after a kill."""
 
     def __init__(self, place: Path, tokenizer: Path, upstream: str, count: int) -> None:
         self.ports = [free_port() for _ in range(count)]
@@ -200,15 +200,15 @@ class Proxies:
         return proxy(store, upstream, tokenizer, option, str(port), log=self._log)
 
     def kill(self, number: int) -> None:
-        """End one at once."""
+        """Kill one."""
         self._running[number].kill()
 
     def restart(self, number: int) -> None:
-        """Start one again that was killed."""
+        """Restart a killed one."""
         self._running[number] = self._start(self.ports[number])
 
     def stop(self) -> list[int]:
-        """Ask all to end; the results are their exit statuses."""
+        """Ask all to stop; returns their exit statuses."""
         return [each.stop() for each in self._running]
 
 
@@ -237,7 +237,7 @@ async def _drive(load: Load, tokenizer: Path, proxies: Proxies) -> None:
 
 
 def run_load(place: Path, *, sessions: int, turns: int, kills: int, proxies: int = 1) -> Load:
-    """Run a load in this directory, with servers of its own."""
+    """Run a load in this directory, with its own servers."""
     load, kept = Load(sessions, turns, kills), place / "health.json"
     tokenizer = make(place / "tokenizer")
     with engine(tokenizer, "--abort-every", "10", "--update-every", "1", log=place / "engine.log") as upstream:

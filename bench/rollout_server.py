@@ -1,4 +1,4 @@
-"""The recording proxy under load: real processes over HTTP, an engine that aborts and pauses, kills on the way."""
+"""The recording proxy under load: real processes over HTTP, an engine that aborts and pauses, and kills in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.rollout_load import run_load
 
 
 def load(place: Path, *, quick: bool) -> list[Figure]:
-    """64 sessions of 50 turns, three kills: everything on record once, with the very ids; and what that took."""
+    """64 sessions of 50 turns, three kills: every turn is on record once, with the exact ids; and the time it took."""
     sessions, turns = (16, 10) if quick else (64, 50)
     done = run_load(place, sessions=sessions, turns=turns, kills=3)
     for problem in done.problems[:10]:

@@ -53,7 +53,7 @@ def main() -> int:
     for name in chosen.names:
         if name not in BENCHES:
             parser.error(f"no benchmark is named {name!r}; there are {', '.join(BENCHES)}")
-    # As an installer does: else every fresh process would compile what was edited since, and that would be measured.
+    # Compile like an installer: if not, every new process would compile edited files, and that would be measured.
     compileall.compile_dir(ROOT / "src", quiet=2)
     figures: list[Figure] = []
     for name in chosen.names or BENCHES:

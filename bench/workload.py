@@ -53,7 +53,7 @@ def turns(count: int, seed: int = 1) -> list[list[dict[str, Any]]]:
 
 
 class RawWriter:
-    """What one would write by hand: one table, the same JSON, one commit per turn, the same durability."""
+    """What you would write by hand: one table, the same JSON, one commit per turn, the same durability."""
 
     def __init__(self, path: Path) -> None:
         self.connection = apsw.Connection(str(path))
@@ -80,17 +80,17 @@ class RawWriter:
         return [json.loads(cast("bytes", row[0])) for row in rows]
 
     def close(self) -> None:
-        """Checkpoint and close."""
+        """Run a WAL checkpoint and close."""
         self.connection.pragma("wal_checkpoint(TRUNCATE)")
         self.connection.close()
 
 
 class LeastWriter:
-    """The least a Python program does to keep what a log of ours promises, for one session and one writer.
+    """The smallest Python program that keeps the promises of our log, for one session and one writer.
 
-    Canonical JSON that is a copy, a salted commitment, a hash chain, compression and unique ids; no lease, lifecycle,
-    other process, view or list of sessions. What is between this and the raw program is the price of the promises;
-    what is between ours and this is the price of our code.
+    Canonical JSON as a copy, a salted commitment, a hash chain, compression and unique ids; no lease, lifecycle, other
+    process, view or list of sessions. The difference to the raw program is the price of the promises; the difference
+    to our store is the price of our code.
     """
 
     def __init__(self, path: Path) -> None:

@@ -24,7 +24,7 @@ FUNCTION_LINES = 70
 IMPORTED_BY_USERS = {
     "onrecord.__main__",
     "onrecord.aio",
-    "onrecord.surfaces.cli.main",
+    "onrecord.surfaces.entry",
     "onrecord.testing",
 }
 # Rooms whose modules people import by name: everything directly in them is public.
@@ -201,12 +201,89 @@ def test_every_room_is_placed():
     fail_with(sorted(wanted - placed_modules()), "Not placed in a layer of .importlinter:")
 
 
+PAGES = ("AGENTS.md", "docs/architecture.md")
+A_ROOM = re.compile(r"\| `(?P<room>[a-z_/]+?)(?:/|\.py)` \| (?P<about>.*?) \|")
+A_PATH = re.compile(r"`(?P<path>[\w.-]+(?:/[\w.-]+)*/?)`")
+A_NODE = re.compile(r"(?P<node>\b[a-z_]+\b)\[\"")
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def diagram() -> str:
+    return page("docs/architecture.md").partition("```mermaid")[2].partition("```")[0]
+
+
+def exists(path: str) -> bool:
+    """Whether a page may name this: a module or folder of the package, or a file or folder of the project."""
+    return any((base / path).exists() for base in (PACKAGE, ROOT))
+
+
 def test_every_room_is_explained():
-    """Every top-level module is named in AGENTS.md, the architecture page."""
-    page = ROOT / "AGENTS.md"
-    text = page.read_text(encoding="utf-8") if page.exists() else ""
-    problems = [name for name in top_level() if not re.search(rf"\b{re.escape(name)}(\.py|/|\b)", text)]
-    fail_with(problems, "Not named in AGENTS.md; say there what it is for:")
+    """Every top-level room has a row in AGENTS.md and a node in the diagram of docs/architecture.md."""
+    rows = {found["room"] for found in A_ROOM.finditer(page("AGENTS.md"))}
+    nodes = {found["node"] for found in A_NODE.finditer(diagram())}
+    rooms = top_level() + sorted(path.parent.name for path in PACKAGE.glob("*/*.toml"))
+    problems = [f"AGENTS.md: {room}" for room in rooms if room not in rows]
+    problems += [f"docs/architecture.md: {room}" for room in rooms if room not in nodes]
+    fail_with(sorted(set(problems)), "Rooms that the architecture pages do not show; say there what each is for:")
+
+
+def test_the_pages_name_what_exists():
+    """Neither architecture page names a room, module or file that does not exist."""
+    problems = []
+    for found in A_ROOM.finditer(page("AGENTS.md")):
+        room = PACKAGE / found["room"]
+        if not room.is_dir() and not room.with_suffix(".py").exists():
+            problems.append(f"AGENTS.md: room {found['room']}")
+        problems += [
+            f"AGENTS.md: {found['room']}/{name}"
+            for name in re.findall(r"`([a-z_]+)`", found["about"])
+            if not (room / name).is_dir() and not (room / f"{name}.py").exists()
+        ]
+    rooms = {*top_level(), *(path.parent.name for path in PACKAGE.glob("*/*.toml"))}
+    drawn = {found["node"] for found in A_NODE.finditer(diagram())} - {"top", "conductors", "translators", "core"}
+    problems += [f"docs/architecture.md: node {node}" for node in sorted(drawn - rooms)]
+    for name in PAGES:
+        named = {found["path"] for found in A_PATH.finditer(page(name))}
+        problems += [
+            f"{name}: {path}"
+            for path in sorted(named)
+            if ("/" in path or path.endswith(".py"))
+            and not exists(path)
+            and not exists(path.rpartition(".")[0] + ".py")
+        ]
+    fail_with(problems, "Named in an architecture page, and not there:")
+
+
+def test_names_of_variables_are_in_one_place():
+    """Only environment.py writes the name of an environment variable of ours; help explains names that it has."""
+    known = {node.value for node in ast.walk(tree(PACKAGE / "environment.py")) if isinstance(node, ast.Constant)}
+    problems = []
+    for path in modules():
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.Constant) or not re.fullmatch(r"ONRECORD_[A-Z_]+", str(node.value)):
+                continue
+            explains = path == PACKAGE / "surfaces" / "cli" / "help.py" and node.value in known
+            if path != PACKAGE / "environment.py" and not explains:
+                problems.append(f"{shown(path)}:{node.lineno}: {node.value}")
+    fail_with(problems, "Names of environment variables; import them from onrecord.environment:")
+
+
+def test_nobody_reaches_through_a_session():
+    """Outside of the session's own room, a session is used by its verbs and not through its store."""
+    problems = []
+    for path in modules():
+        if path.is_relative_to(PACKAGE / "session") or path.is_relative_to(PACKAGE / "testing"):
+            continue
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Attribute) and node.attr == "store":
+                owner = node.value
+                name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+                if name == "session":
+                    problems.append(f"{shown(path)}:{node.lineno}")
+    fail_with(problems, "`session.store` from outside; use a verb of the session, or add one:")
 
 
 def test_nothing_tells_where_it_was_made():

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from onrecord import errors
-from onrecord.connect import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
+from onrecord.environment import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
 from onrecord.log.events import KINDS
 from onrecord.session.retention import Policy
 from onrecord.surfaces.cli.catalogue import shown

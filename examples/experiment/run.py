@@ -1,7 +1,7 @@
-"""An experiment that fails twice, is killed in the middle of its third run, and goes on at the right phase.
+"""An experiment that fails twice, is killed in the middle of its third run, and continues in the right phase.
 
-Run it: `python examples/experiment/run.py`. It needs numpy and no network, takes some seconds, and works in a
-temporary directory with a store of its own.
+Run it: `python examples/experiment/run.py`. It needs numpy and no network, takes a few seconds, and works in a
+temporary directory with its own store.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Workplace:
         self.agent = "researcher"
 
     def do(self, *words: str, show: bool = True, **more: str) -> int:
-        """Run one onrecord command the way an agent would, and show what a reader of the terminal sees."""
+        """Run one onrecord command as an agent would, and print what the terminal shows."""
         if show:
             print(f"\n[{self.agent}] $ onrecord {shlex.join(words)}", flush=True)
         environment = self.environment | {"ONRECORD_AGENT": self.agent} | more
@@ -53,7 +53,7 @@ class Workplace:
 
 
 def first_session(work: Workplace) -> None:
-    """Up to the moment the lights go out."""
+    """The work up to the kill."""
     title = "Does L2 regularisation help a polynomial of degree 14 on 12 points?"
     work.do("open", "l2", "--objective", title, "--profile", "research")
     texts = {
@@ -75,7 +75,7 @@ def first_session(work: Workplace) -> None:
 
 
 def second_session(work: Workplace) -> None:
-    """Another process, knowing nothing but the record."""
+    """Another process, which knows only the record."""
     work.do("continue")
     work.do("attempt", "list")
     work.do("gate", "--tool", "Edit", "--path", "train.py")

@@ -1,8 +1,8 @@
-"""An intermittent 403, investigated by three agents one after another. Nobody repeats what is known.
+"""An intermittent 403, investigated by three agents one after another. No agent repeats known work.
 
-Run it: `python examples/flaky/run.py`. It needs no network, takes some seconds, and works in a temporary directory
-with a store of its own. The test really is flaky: it depends on the order of a set of strings, which Python shuffles
-in every process.
+Run it: `python examples/flaky/run.py`. It needs no network, takes a few seconds, and works in a temporary directory
+with its own store. The test really is flaky: it depends on the order of a set of strings, which Python shuffles in
+every process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIX = '    return invitation["role"]\n'
 
 
 class Workplace:
-    """A project directory and a store, and whichever agent is at work there."""
+    """A project directory, a store, and the agent at work there."""
 
     def __init__(self, place: Path) -> None:
         self.project = place / "project"
@@ -38,7 +38,7 @@ class Workplace:
         self.agent = ""
 
     def do(self, *words: str) -> str:
-        """Run one onrecord command the way an agent would, and show what a reader of the terminal sees."""
+        """Run one onrecord command as an agent would, and print what the terminal shows."""
         print(f"\n[{self.agent}] $ onrecord {shlex.join(words)}", flush=True)
         environment = self.environment | {"ONRECORD_AGENT": self.agent}
         done = subprocess.run(
@@ -99,7 +99,7 @@ def second(work: Workplace) -> None:
 
 
 def third(work: Workplace) -> None:
-    """Fix it, prove it, and leave a record that the next one can trust."""
+    """Fix it, prove it, and leave a record that the next agent can trust."""
     work.agent = "gemini"
     work.do("continue")
     work.do("gate", "--tool", "Edit", "--path", "invites.py")

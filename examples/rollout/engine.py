@@ -1,10 +1,10 @@
 """A mock inference engine: a real HTTP server that speaks SGLang and vLLM, aborts replies and updates its weights.
 
-It has no model. What it says follows from the ids it is given: asked for a sum it calls `add`, given a result it says
-it, and otherwise it says some words that depend on the prompt. So a prompt that differs in one id gets another answer,
-and the same prompt always gets the same one. One reply in `--abort-every` is cut short as by a weight update, and every
-`--update-every` seconds all generation stops for a moment and the weight version rises. `POST /update_weights` with
-`{"hits": 2}` has updates hit the next two generations, for whoever wants to see it happen.
+It has no model. Its answer depends only on the prompt ids: asked for a sum it calls `add`, after a result it states the
+result, and to any other prompt it answers a few words. So a prompt that differs in one id gets another answer, and the
+same prompt always gets the same one. One reply in `--abort-every` is cut short as by a weight update, and every
+`--update-every` seconds all generation stops for a moment and the weight version increases. `POST /update_weights` with
+`{"hits": 2}` makes updates hit the next two generations.
 
     python examples/rollout/engine.py --tokenizer DIR [--port 0] [--abort-every 10] [--update-every 2] [--log FILE]
 """
@@ -36,7 +36,7 @@ CALL = re.compile(r"<tool_call>(\{.*?\})</tool_call>", re.DOTALL)
 
 
 class Engine:
-    """What the engine knows: its tokenizer, its weight version, and how often it has been asked."""
+    """The state of the engine: its tokenizer, its weight version, and the number of requests."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.tokenizer = Tokenizer.from_file(str(Path(options.tokenizer) / "tokenizer.json"))
@@ -90,7 +90,7 @@ class Engine:
         return self.ended(prompt, ids, "abort" if cut else "stop", len(prompt), version)
 
     def _begun(self, prompt: list[int]) -> tuple[str, int]:
-        """What it says to this prompt, and how many tokens of it the prompt ends with already (a continued turn)."""
+        """The answer to this prompt, and how many of its tokens already end the prompt (a continued turn)."""
         start = self.tokenizer.encode("<|im_start|>assistant\n", add_special_tokens=False).ids
         for at in range(len(prompt), len(start) - 1, -1):
             if prompt[at - len(start) : at] == start:
@@ -98,7 +98,7 @@ class Engine:
         return self.says(prompt), 0
 
     def ended(self, prompt: list[int], ids: list[int], finish: str, read: int | None, version: int) -> dict[str, Any]:
-        """What becomes of a generation, in the log too."""
+        """Count a generation, and write it to the log file."""
         self.aborted += finish == "abort"
         if self.log:
             self.log.write(json.dumps({"prompt": prompt, "output": ids, "finish": finish, "version": version}) + "\n")
@@ -106,7 +106,7 @@ class Engine:
         return {"prompt": prompt, "ids": ids, "finish": finish, "read": read, "version": str(version)}
 
     async def update_weights(self) -> None:
-        """Stop everything, change the weights, go on: again and again."""
+        """Stop everything, change the weights and continue, again and again."""
         while self.options.update_every:
             await asyncio.sleep(self.options.update_every)
             self.running.clear()
@@ -116,12 +116,12 @@ class Engine:
 
 
 def logprob(token: int, place: int) -> float:
-    """Some number below zero that belongs to this token at this place."""
+    """A negative number for this token at this index."""
     return -((token * 31 + place * 7) % 997 + 1) / 1024
 
 
 def message_of(text: str, calls: list[str]) -> tuple[dict[str, Any], bool]:
-    """The message an engine with a tool-call parser makes of a text."""
+    """The message that an engine with a tool-call parser makes from a text."""
     if not calls:
         return {"role": "assistant", "content": text, "tool_calls": None}, False
     functions = [json.loads(call) for call in calls]

@@ -1,7 +1,7 @@
-"""Rollouts of a small agent through the recording proxy: weights change, the proxy is killed, and samples come out.
+"""Rollouts of a small agent through the recording proxy: weights change, the proxy is killed, and samples follow.
 
 Run it: `python examples/rollout/run.py [--out DIR]`. It needs no network and no GPU: the engine is a mock that speaks
-SGLang's dialect, in a process of its own. Everything else is real: the proxy, the record, the samples, the kill -9.
+SGLang's dialect, in its own process. Everything else is real: the proxy, the record, the samples, the kill -9.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STORE = "rollouts.db"
 
 
 class Agent:
-    """An agent loop like any other: it knows an OpenAI-compatible address, and nothing of tokens."""
+    """An ordinary agent loop: it knows an OpenAI-compatible address, and nothing about tokens."""
 
     def __init__(self, url: str, task: str) -> None:
         self.task = task
@@ -38,7 +38,7 @@ class Agent:
         self.messages: list[dict[str, Any]] = [SYSTEM]
 
     def work(self, url: str, question: str, **options: int) -> str:
-        """Ask, call the tool as often as it is wanted, and end with an answer or with how it ended."""
+        """Ask, call the tool as often as the model wants, and return the answer, or how the turn ended."""
         self.messages.append({"role": "user", "content": question})
         while True:
             body = {"model": "policy", "messages": self.messages, "tools": TOOLS, **options}
@@ -70,7 +70,7 @@ def record_of(url: str, agent: Agent) -> dict[str, Any]:
 
 
 def hit(upstream: Server, generations: int) -> None:
-    """Have an update of the weights hit the next generations."""
+    """Make weight updates hit the next generations."""
     httpx.post(f"{upstream.url}/update_weights", json={"hits": generations}, trust_env=False)
 
 

@@ -1,4 +1,4 @@
-"""Starting and stopping the two servers of a rollout as processes of their own: the mock engine and the proxy."""
+"""Starting and stopping the two servers of a rollout as separate processes: the mock engine and the proxy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOP_SECONDS = 40
 
 
 class Server:
-    """A server process. It says where it listens on its first line; leaving the block stops it."""
+    """A server process. Its first line has its address; leaving the block stops it."""
 
     def __init__(self, *command: str, log: Path | None = None, environment: dict[str, str] | None = None) -> None:
         with open(log or os.devnull, "ab") as errors:  # noqa: PTH123  # the null device has no Path of ours
@@ -46,18 +46,18 @@ class Server:
         self.stop()
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """Ask it to end, and wait until it has."""
+        """Ask it to stop, and wait until it has."""
         if self.process.poll() is None:
             self.process.send_signal(how)
         return self.wait()
 
     def kill(self) -> None:
-        """End it at once, as a power cut would."""
+        """Kill it, as a power cut would."""
         self.process.kill()
         self.wait()
 
     def wait(self) -> int:
-        """Wait until it has ended; the result is its exit status."""
+        """Wait until it has ended; returns its exit status."""
         try:
             return self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""A small tokenizer with a chat template, made on the spot: what a model's directory holds, without a download."""
+"""A small tokenizer with a chat template, as in a model's directory, but without a download."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from onrecord.connect import connect, instructions
+    from onrecord.connection import connect, instructions
     from onrecord.errors import OnrecordError
     from onrecord.log.events import Event
     from onrecord.log.head import Head
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from onrecord.views.transcript import Transcript
 
 _PLACES = {
-    "connect": "connect",
-    "instructions": "connect",
+    "connect": "connection",
+    "instructions": "connection",
     "Records": "session.records",
     "Session": "session.handle",
     "Turn": "session.turns",

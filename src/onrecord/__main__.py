@@ -2,7 +2,7 @@
 
 import sys
 
-from onrecord.surfaces.cli.main import main
+from onrecord.surfaces.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,7 +14,7 @@
     │   ├── LeaseHeld · LeaseLost
     │   ├── TurnConflict · EffectUnknown
     │   ├── TrajectoryMoved · SessionFrozen · SessionRetired
-    │   └── ConversationHeld · NotRestored
+    │   └── ConversationInUse · NotRestored
     ├── BudgetExhausted
     ├── CompactionFailed
     ├── TokenMismatch · AssemblyFailed
@@ -219,18 +219,19 @@ class SessionRetired(Conflict):
     hint = "start another session"
 
 
-class ConversationHeld(Conflict):
-    """Another living process has the agent's conversation."""
+class ConversationInUse(Conflict):
+    """Another living process has the agent's conversation open."""
 
-    code = "conversation_held"
+    code = "conversation_in_use"
     retryable = True
     pids: list[int]
 
 
 class NotRestored(Conflict):
-    """The agent's conversation could not be gone on with, and nothing else was wanted."""
+    """The agent's conversation could not be resumed; the policy forbids a fresh start."""
 
     code = "not_restored"
+    reason: str
 
 
 class BudgetExhausted(OnrecordError):

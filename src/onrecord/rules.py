@@ -1,8 +1,8 @@
-"""Rules: before a tool runs, the gate looks at the present and answers allow, ask or deny, with the events behind it.
+"""The gate: before a tool runs, rules judge the request and answer allow, ask or deny, with the events behind it.
 
-Rules are code. They look at structured facts (paths, argument lists, states), never at words inside a text. Every
-refusal names the one command that clears it; the commands of onrecord itself are never refused, so no state can lock
-an agent in; a refusal that repeats itself becomes a question to a person.
+Rules are code. They read structured facts (paths, argument lists, states), never words inside a text. Every refusal
+names the one command that clears it. onrecord's own commands are never refused, so no state can lock an agent in. A
+refusal that repeats becomes a question to a person.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ CLOSED, PAUSED, BUDGET, ATTEMPT, PHASE = (
 )  # fmt: skip
 RULES = (CLOSED, PAUSED, ATTEMPT, BUDGET, PHASE)
 REFUSALS_LIMIT = 8
-"""After so many refusals on the same ground the gate asks a person instead."""
+"""After this many refusals on the same ground, the gate asks a person instead."""
 ADVICE_WIDTH = 240
 """The longest line of advice, in characters."""
 COMMAND_WIDTH = 80
-"""How much of an attempt's command a refusal shows, in characters."""
+"""The longest part of an attempt's command in a refusal, in characters."""
 OWN_FILES = (".onrecord/", "STATE.md")
-"""Files that keep the record readable; writing them never waits. What ends in a slash is a directory."""
+"""Files that make the record readable; editing them is always allowed. A name that ends in a slash is a directory."""
 BESIDE = frozenset({"cd", "true", "echo", "printf", "cat", "head", "tail", "grep", "jq", "wc", "sort", "export"})
-"""Programs that may stand beside one of onrecord's own commands on a command line."""
+"""Programs that may share a command line with onrecord's own commands."""
 
 TOOLS = {
     EDIT: ("edit", "write", "multiedit", "notebookedit", "apply_patch", "str_replace", "create", "insert", "replace",
@@ -46,11 +46,11 @@ TOOLS = {
     READ: ("read", "grep", "glob", "ls", "view", "read_file", "list_directory", "search_file_content", "webfetch",
            "websearch", "todowrite"),
 }  # fmt: skip
-"""What the tools of agents do, by their names in small letters; an unknown one counts by what it is given."""
+"""What agents' tools do, by lower-case name; an unknown tool is judged by its arguments."""
 
 
 class ToolRequest:
-    """What an agent is about to do, in no vendor's words."""
+    """What an agent is about to do, in a form that is the same for all vendors."""
 
     __slots__ = ("act", "agent", "call", "commands", "lines", "paths", "tool")
 
@@ -65,7 +65,7 @@ class ToolRequest:
         self.commands = tuple(tuple(command) for command in commands)
         """The simple commands of a command line, each as its argument list."""
         self.lines = lines
-        """First and last line of an edit, where they are known."""
+        """First and last line of an edit, if known."""
         self.tool = tool
         self.call = call
         """The vendor's id of the call."""
@@ -86,17 +86,17 @@ class Verdict:
         self.clear = clear
         """The one command that clears a refusal."""
         self.positions = tuple(positions)
-        """The events the refusal rests on."""
+        """The positions of the events behind the refusal."""
         self.ground = ground
-        """The refusal's own key: the same refusal has the same."""
+        """The refusal's key: equal refusals have equal keys."""
         self.advice = advice
-        """One line worth knowing at this moment."""
+        """One line of advice for this moment."""
         self.advised = tuple(advised)
         """The key of the advice, so that it is given once."""
 
     @property
     def plain(self) -> bool:
-        """Whether there is nothing to say: go on."""
+        """Whether this allows the call without advice."""
         return self.decision == ALLOW and not self.advice
 
     def as_data(self) -> dict[str, Any]:
@@ -109,12 +109,12 @@ class Verdict:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Verdict:
-        """A verdict that is on record."""
+        """A verdict from the record."""
         return cls(**{name: data[name] for name in cls.__slots__ if name in data})
 
 
 def act_of(tool: str, *, has_path: bool, has_command: bool) -> str:
-    """What a tool is about to do: known by its name, else by what it is given."""
+    """What a tool is about to do: by its name, or for an unknown tool by its arguments."""
     name = tool.casefold()
     known = next((act for act, names in TOOLS.items() if name in names), None)
     if known:
@@ -123,7 +123,7 @@ def act_of(tool: str, *, has_path: bool, has_command: bool) -> str:
 
 
 def command_of(text: str) -> tuple[str, ...]:
-    """A command as an argument list; a text that is no shell command stays one argument."""
+    """A command as an argument list; a text that is not a shell command remains one argument."""
     import shlex
 
     try:
@@ -133,7 +133,7 @@ def command_of(text: str) -> tuple[str, ...]:
 
 
 def commands_of(text: str) -> list[tuple[str, ...]]:
-    """The simple commands of a command line. One that redirects into a file ends with the operator and the file."""
+    """The simple commands of a command line. One that redirects to a file ends with the operator and the file."""
     import shlex
 
     lexer = shlex.shlex(text.replace("\n", " ; "), posix=True, punctuation_chars=True)
@@ -159,7 +159,7 @@ def signature_of_command(command: Sequence[str]) -> str:
 
 
 def decide(request: ToolRequest, present: Present, now: int, gone: Gone) -> Verdict:
-    """The verdict on a request. Pure: what is known of other processes is brought by `gone`."""
+    """The verdict on a request. Pure: `gone` says whether another process has ended."""
     if request.act not in (EDIT, RUN) or is_ours(request):
         return Verdict(ALLOW)
     for verdict in refusals(request, present, now, gone):
@@ -171,7 +171,7 @@ def decide(request: ToolRequest, present: Present, now: int, gone: Gone) -> Verd
 
 
 def refusals(request: ToolRequest, present: Present, now: int, gone: Gone) -> Iterator[Verdict]:
-    """Every refusal in force that nobody has overridden, the most basic first."""
+    """Every refusal that applies and is not overridden, the most basic first."""
     for rule in _RULES:
         for verdict in rule(request, present, now, gone):
             verdict.ground = ground(verdict.rule, request.agent, verdict.positions)
@@ -195,7 +195,7 @@ def _is_own_file(path: str) -> bool:
 
 
 def _program(command: tuple[str, ...]) -> str:
-    """The program a simple command starts: without settings before it, without its directory."""
+    """The program of a simple command, without variable assignments before it and without its directory."""
     words = list(command)
     while words and "=" in words[0] and words[0].partition("=")[0].isidentifier():
         del words[0]
@@ -215,7 +215,7 @@ def _writes_a_file(command: tuple[str, ...]) -> bool:
 
 
 def _closed(_request: ToolRequest, present: Present, _now: int, _gone: Gone) -> Iterator[Verdict]:
-    # An erased session says nothing any more, so it refuses nothing either.
+    # An erased session refuses nothing.
     if present.status in ("closed", "archived"):
         step, name = present.stopped(), _quoted(present.name)
         reason = f"session {present.name} is {present.status}"
@@ -249,7 +249,7 @@ def _unresolved(request: ToolRequest, present: Present, _now: int, gone: Gone) -
 
 
 def _disturbs(request: ToolRequest, attempt: Attempt) -> bool:
-    """A run in progress is disturbed by changes to the code and by a second run of itself."""
+    """Whether a request disturbs a running attempt: it edits code, or runs the same command again."""
     return request.act == EDIT or attempt["signature"] in map(signature_of_command, request.commands)
 
 
@@ -259,7 +259,7 @@ def _spent(_request: ToolRequest, present: Present, now: int, _gone: Gone) -> It
     if out is None:
         return
     left, used = spend.remaining(now), spend.used(now)
-    # `open --budget` replaces the whole budget: what is spent gets as much again, the rest stays as it is.
+    # `open --budget` replaces the whole budget: an exhausted limit gets as much again, the others stay.
     wanted = {
         limit: used[limit] + spend.sliced.get(limit, 0) + allowed if left.get(limit, 1) <= 0 else allowed
         for limit, allowed in spend.budget.items()
@@ -271,7 +271,7 @@ def _spent(_request: ToolRequest, present: Present, now: int, _gone: Gone) -> It
 
 
 def _phase(request: ToolRequest, present: Present, _now: int, _gone: Gone) -> Iterator[Verdict]:
-    """Only edits wait for the phase: whoever has to enter one must be able to look around first."""
+    """Only edits wait for the phase: an agent must be able to look around before it enters one."""
     phases = present.phases
     current = phases.current()
     if request.act == EDIT and current is not None and current not in phases.entered:
@@ -284,7 +284,7 @@ _RULES = (_closed, _paused, _unresolved, _spent, _phase)
 
 
 def _quoted(word: str) -> str:
-    """A word as a shell takes it."""
+    """A word quoted for a shell."""
     if word and all(letter.isalnum() or letter in "-_./" for letter in word) and word.isascii():
         return word
     import shlex
@@ -297,7 +297,7 @@ def _amount(value: float) -> str:
 
 
 def _advise(request: ToolRequest, present: Present) -> Verdict:
-    """The first thing worth knowing that this agent was not told yet."""
+    """The first advice that this agent has not had yet."""
     for key, line in _matches(request, present):
         if key not in present.gates.advised:
             return Verdict(ALLOW, advice=one_line(line, ADVICE_WIDTH), advised=(key,))

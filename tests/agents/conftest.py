@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from onrecord.connect import connect
+from onrecord.connection import connect
 from onrecord.machine import started
 from onrecord.session.handle import Session
 from onrecord.session.records import Records

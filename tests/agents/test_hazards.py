@@ -79,20 +79,20 @@ def test_a_program_that_looks_in_one_directory_gets_the_conversation_there(qwen,
     assert qwen.path.exists()
     planned, _mended = qwen.prepare(agree=True, here=here)
     assert planned.cwd == str(here)
-    assert planned.place is not None
-    assert "moved" in planned.place.path
-    assert planned.place.path != str(qwen.path)
+    assert planned.location is not None
+    assert "moved" in planned.location.path
+    assert planned.location.path != str(qwen.path)
     assert not qwen.path.exists()
     assert qwen.path.with_name(f"{qwen.path.name}.onrecord-moved").exists()
     found = vendor("qwen").find(ID, qwen.env)
     assert found is not None
-    assert found.path == planned.place.path
+    assert found.path == planned.location.path
 
 
 def test_a_plan_changes_nothing(qwen):
     """Planning reads only: the record and the vendor's files are as they were."""
     position, content = qwen.session.head.position, qwen.path.read_bytes()
     planned = plan(qwen.session, "qwen", qwen.env, str(qwen.cwd))
-    assert planned.place is not None
+    assert planned.location is not None
     assert qwen.session.refresh().head.position == position
     assert qwen.path.read_bytes() == content

@@ -13,7 +13,7 @@ from onrecord import connect
 from onrecord.agents import mirroring
 from onrecord.agents.mirroring import kept, mirror, standing
 from onrecord.errors import InvalidInput, NotFound
-from onrecord.vendors.port import Place
+from onrecord.vendors.port import Location
 
 ID = "aaaaaaaa-0000-4000-8000-000000000001"
 
@@ -236,7 +236,7 @@ def test_the_place_may_be_given(conversation, tmp_path):
     elsewhere = tmp_path / "elsewhere.jsonl"
     conversation.write("one")
     conversation.path.rename(elsewhere)
-    assert conversation.mirror(place=Place(ID, str(elsewhere), "", "")).records == 1
+    assert conversation.mirror(place=Location(ID, str(elsewhere), "", "")).records == 1
 
 
 def test_a_record_from_elsewhere_cannot_point_at_other_files(conversation, tmp_path):

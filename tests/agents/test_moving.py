@@ -140,7 +140,7 @@ def test_a_running_agent_is_adopted_by_its_process(desk, tmp_path):
             (link,) = desk.links("fix")
             assert (link["first"]["reason"], link["last"]["process"]["pid"]) == ("adopted", pid)
             assert desk.data("adopt", "claude", "--id", done["vendor_id"], kind="agent")["state"] == "already_adopted"
-            desk.error("resume", "fix", "-p", "Go on", code=7, kind="conversation_held")
+            desk.error("resume", "fix", "-p", "Go on", code=7, kind="conversation_in_use")
         finally:
             other.kill()
     desk.error("adopt", "claude", "--pid", str(os.getpid()), code=4, kind="not_found")

@@ -203,7 +203,7 @@ def test_a_second_writer_is_refused(desk, tmp_path):
         wrapper.kill()
         wrapper.communicate(timeout=30)
     try:
-        error = desk.error("resume", "fix", "-p", "Go on", code=7, kind="conversation_held")
+        error = desk.error("resume", "fix", "-p", "Go on", code=7, kind="conversation_in_use")
         assert str(pid) in error["message"]
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -220,7 +220,7 @@ def test_a_foreign_process_on_the_conversation_is_a_second_writer_too(killed, tm
         words, env=killed.environment, cwd=killed.project, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     ) as other:
         until((tmp_path / "pid").exists)
-        killed.error("resume", "fix", "-p", "Go on", code=7, kind="conversation_held")
+        killed.error("resume", "fix", "-p", "Go on", code=7, kind="conversation_in_use")
         other.kill()
 
 

@@ -125,7 +125,7 @@ def test_an_agent_that_outlived_its_wrapper_is_waited_for(desk, tmp_path):
         assert waiter.poll() is None
         os.kill(pid, signal.SIGKILL)
         _out, err = waiter.communicate(timeout=30)
-    assert "still there" in err
+    assert "still running" in err
     assert desk.prompts() == ["go"]
 
 

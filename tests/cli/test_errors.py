@@ -152,7 +152,7 @@ def test_an_unexpected_error_is_one_line(working):
     (broken / "rich").mkdir(parents=True)
     stub = broken / "sitecustomize.py"
     stub.write_text(
-        "import onrecord.connect\ndef fail(*_, **__): raise ZeroDivisionError('oops')\nonrecord.connect.connect = fail\n"
+        "import onrecord.connection\ndef fail(*_, **__): raise ZeroDivisionError('oops')\nonrecord.connection.connect = fail\n"
     )
     done = working.run("list", env={"PYTHONPATH": str(broken)})
     assert done.code == 70

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 import onrecord
 from onrecord.rollout.recording import open_rollout
-from onrecord.rollout.turns import Request
+from onrecord.rollout.turns import ChatRequest
 from onrecord.surfaces.cli.main import main
 from tests.cli.conftest import Command
 from tests.rollout.world import LETTERS, aborted, answer, assistant, user
@@ -27,11 +27,11 @@ def trained(working: Command) -> Command:
                 rollout = open_rollout(records, name, takeover=True)
                 messages = [user("question")]
                 for number in range(2):
-                    intent = rollout.intend(rollout.prepare(Request(messages), LETTERS))
+                    intent = rollout.intend(rollout.prepare(ChatRequest(messages), LETTERS))
                     rollout.commit(intent, answer(f"answer {number}", weight_versions=[("v1", 9)]))
                     messages += [assistant(f"answer {number}"), user("go on")]
                 if name == "task-2":
-                    rollout.abort(rollout.intend(rollout.prepare(Request(messages), LETTERS)), aborted("half"))
+                    rollout.abort(rollout.intend(rollout.prepare(ChatRequest(messages), LETTERS)), aborted("half"))
                 if name == "task-3":
                     rollout.freeze(merge=False)
                 rollout.leave()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from onrecord.connect import open_store
+from onrecord.connection import open_store
 from onrecord.errors import SessionNotFound
 from onrecord.log.codec import GENESIS, link
 from onrecord.log.store import Store

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from onrecord.connect import open_store
+from onrecord.connection import open_store
 from onrecord.errors import LeaseHeld
 from onrecord.session.handle import Session
 from onrecord.session.records import Records

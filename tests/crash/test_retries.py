@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onrecord.connect import open_store
+from onrecord.connection import open_store
 from onrecord.log.events import Draft
 from onrecord.log.store import Receipt
 from onrecord.session.records import Records

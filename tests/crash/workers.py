@@ -22,7 +22,7 @@ from typing import Any
 
 import apsw
 
-from onrecord.connect import open_store
+from onrecord.connection import open_store
 from onrecord.errors import LeaseLost, OnrecordError, StoreError, StoreFull
 from onrecord.log.events import Event
 from onrecord.log.store import Receipt

@@ -3,8 +3,8 @@
 import pytest
 
 import onrecord
-from onrecord.crew.places import Processes, Spawn
-from onrecord.crew.supervisor import Supervisor, Ways
+from onrecord.crew.members import Members
+from onrecord.crew.supervisor import Supervisor
 from onrecord.crew.team_file import CREW, read_team
 from onrecord.errors import LeaseLost
 
@@ -16,17 +16,12 @@ def test_who_was_replaced_starts_nobody(tmp_path):
     with onrecord.connect(str(tmp_path / "store.db"), project=str(tmp_path)) as records:
         old = records.create("s", agent=CREW).join()
         old.record("team.formed", {"team": read_team(file).as_data(), "headless": True})
-        processes = Processes(tmp_path / "logs")
-        ways = Ways(
-            spawn=lambda member, _mode, _wanted: Spawn(member.id, ["sh", "-c", "echo ran"], {}, str(tmp_path)),
-            place=lambda _member: processes, wrappers=lambda _agent: [], belonging=lambda _agents, _heads: [],
-            asks=lambda _member: "", tell=lambda _line: None,
-        )  # fmt: skip
-        supervisor = Supervisor(old, ways)
+        members = Members(old, read_team(file), headless=True)
+        supervisor = Supervisor(members)
         supervisor.look(old.clock())
         new = records.get("s", agent=CREW).join(takeover=True)
         with pytest.raises(LeaseLost):
             supervisor.act()
-        assert not processes.log("a").exists()
+        assert not members.processes.log("a").exists()
         assert not list(new.events(kinds=("agent.spawned",)))
         new.leave()

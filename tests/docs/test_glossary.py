@@ -70,7 +70,8 @@ def exists(name: str) -> bool:
         )
     if not name.startswith("onrecord."):
         return name in KINDS
-    module, names = name.split("."), []
+    module = name.split(".")
+    names: list[str] = []
     while module:
         try:
             value: object = import_module(".".join(module))

@@ -6,15 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from onrecord.vendors.port import FINISHED, REFUSED, Launch, Place, Request, Vendor, vendor
+from onrecord.vendors.port import FINISHED, REFUSED, Launch, LaunchOptions, Location, Vendor, vendor
 from tests.e2e.lab import Done, Lab
 from tests.e2e.modelserver import patiently
 from tests.e2e.suite import Laboratory
 
 OBTAIN = """
 import os, sys
-from onrecord.vendors.port import Request, vendor
-print(vendor(sys.argv[1]).obtain_id(Request(os.getcwd(), name="a name", env=os.environ)))
+from onrecord.vendors.port import LaunchOptions, vendor
+print(vendor(sys.argv[1]).obtain_id(LaunchOptions(os.getcwd(), name="a name", env=os.environ)))
 """
 
 
@@ -26,9 +26,9 @@ class MovingSuite(Laboratory):
     def of(self) -> Vendor:
         return vendor(self.programs[0])
 
-    def wanted(self, lab: Lab, vendor_id: str | None, prompt: str, cwd: Path) -> Request:
+    def wanted(self, lab: Lab, vendor_id: str | None, prompt: str, cwd: Path) -> LaunchOptions:
         env = {**lab.environment, "IS_SANDBOX": "1"}
-        return Request(str(cwd), vendor_id, "a name", prompt, headless=True, extra=self.extra, env=env)
+        return LaunchOptions(str(cwd), vendor_id, "a name", prompt, headless=True, extra=self.extra, env=env)
 
     def run(self, lab: Lab, launch: Launch) -> Done:
         env = {**launch.env, "IS_SANDBOX": "1"}
@@ -90,7 +90,7 @@ class MovingSuite(Laboratory):
 class LocatingSuite(MovingSuite):
     """Programs that tell on disk which of their processes has which conversation."""
 
-    def is_free(self, lab: Lab, place: Place) -> bool:
+    def is_free(self, lab: Lab, place: Location) -> bool:
         return self.of.hazards(place, lab.environment) == []
 
     def is_kept(self, lab: Lab, vendor_id: str) -> bool:

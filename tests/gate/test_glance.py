@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import onrecord
 from onrecord import machine
-from onrecord.connect import glance, glance_linked
+from onrecord.connection import glance, glance_linked
 from onrecord.log.names import link_id
 from onrecord.rules import ToolRequest, Verdict, commands_of, decide
 from onrecord.session.handle import Session

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from onrecord import machine
-from onrecord.connect import load_profile
+from onrecord.connection import load_profile
 from onrecord.work.anchors import anchored
 from tests.hook.conftest import CONVERSATION
 

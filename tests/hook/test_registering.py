@@ -10,7 +10,7 @@ import pytest
 
 import onrecord
 from onrecord import machine
-from onrecord.connect import glance_linked
+from onrecord.connection import glance_linked
 from onrecord.log.names import link_id
 from onrecord.rules import ToolRequest, decide
 from onrecord.session.kept_views import SNAPSHOT_EVERY

@@ -12,8 +12,8 @@ from contextlib import closing
 import apsw
 import pytest
 
-from onrecord.surfaces.hook.process import DEADLINE_SECONDS
-from onrecord.surfaces.hook.trouble import FILE_BYTES
+from onrecord.surfaces.trouble import FILE_BYTES
+from onrecord.vendors.hooks import DEADLINE_SECONDS
 from tests.hook.conftest import CONVERSATION, PATIENCE
 
 GARBAGE = [

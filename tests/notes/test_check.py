@@ -2,7 +2,7 @@
 
 import pytest
 
-from onrecord.connect import load_profile
+from onrecord.connection import load_profile
 from onrecord.errors import Conflict
 from onrecord.views.check import NONE_KEY, check, is_vague, obstacles
 

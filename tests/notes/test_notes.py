@@ -7,7 +7,7 @@ import jinja2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onrecord.connect import instructions
+from onrecord.connection import instructions
 from onrecord.session.records import Records
 from onrecord.stores.memory import MemoryStore
 from onrecord.views.handover import report, text_of

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from onrecord.connect import load_profile
+from onrecord.connection import load_profile
 from onrecord.session.records import Records
 from onrecord.stores.memory import MemoryStore
 from onrecord.testing import FakeClock

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onrecord.connect import load_profile, profile_files
+from onrecord.connection import load_profile, profile_files
 from onrecord.errors import Conflict, InvalidInput, NotFound
 from onrecord.session.profiles import check
 from tests.phases.conftest import SMALL

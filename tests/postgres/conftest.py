@@ -1,4 +1,4 @@
-"""Workbenches on stores in PostgreSQL, the workers of the crash tests, and servers of a test's own."""
+"""Workbenches on stores in PostgreSQL, the workers of the crash tests, and servers for single tests."""
 
 from collections.abc import Callable, Iterator
 
@@ -27,7 +27,7 @@ class Bench(Workbench):
 
 @pytest.fixture
 def make_bench() -> Iterator[Callable[[str], Bench]]:
-    """Makes workbenches on URLs, and lets go of them."""
+    """Creates workbenches on URLs, and closes them."""
     made: list[Bench] = []
 
     def make(url: str) -> Bench:

@@ -1,6 +1,6 @@
-"""A small TCP proxy in front of a server: it passes bytes on, until a test cuts the wire or lets answers be lost.
+"""A small TCP proxy in front of a server: it forwards bytes until a test cuts the connection or drops answers.
 
-It runs on a thread of the test. The server's side is its socket file, so that the server takes a client for a local one.
+It runs on a thread of the test and connects to the server's socket file, so that the server sees a local client.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from tests.postgres.servers import Server
 
 WIRE = {"sslmode": "disable", "gssencmode": "disable"}
-"""What the server's socket file does not speak."""
+"""Protocols that the server's socket file does not support."""
 _CHUNK = 1 << 16
 
 
 class Proxy:
-    """Stands between clients and one server."""
+    """A proxy between clients and one server."""
 
     def __init__(self, server: Server, seed: int = 0) -> None:
         self.server = server
@@ -48,14 +48,14 @@ class Proxy:
         self._loop.close()
 
     def instead_of(self, url: str) -> str:
-        """The same store, reached through here."""
+        """The same store, through this proxy."""
         parts = urlsplit(url)
         options = {name: value for name, value in parse_qsl(parts.query) if name not in ("host", "port")}
         place = f"{parts.username}@127.0.0.1:{self.port}"
         return urlunsplit(parts._replace(netloc=place, query=urlencode(options | WIRE)))
 
     def cut(self) -> None:
-        """End every connection and take no new ones, until `heal`."""
+        """End every connection and accept no new ones, until `heal`."""
         self._cut = True
         self._do(self._hang_up())
 
@@ -63,11 +63,11 @@ class Proxy:
         self._cut = False
 
     def lose_answers(self, share: float) -> None:
-        """From now on, with this chance, a connection ends when the server answers, and the answer is lost."""
+        """From now on, with this probability, drop an answer of the server and end its connection."""
         self._share = share
 
     def lose_the(self, number: int) -> None:
-        """The answer after so many more is lost with its connection, and no other."""
+        """Drop one answer after this many more, and end its connection."""
         self._until_lost = number
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:

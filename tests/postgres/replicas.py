@@ -1,6 +1,6 @@
-"""A primary and its standby: roles change by failover, as often as a test wants, in the same two directories.
+"""A primary and its standby: a failover swaps their roles, as often as a test wants, in the same two directories.
 
-So a client keeps one URL with both hosts and finds whoever takes writes.
+So a client keeps one URL with both hosts and finds the one that accepts writes.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ class Pair:
         self.attach()
 
     def store(self) -> str:
-        """An empty store. Its URL names both hosts: whoever takes writes is the one."""
+        """An empty store. Its URL names both hosts: the client uses the one that accepts writes."""
         url = Stores(self.primary).fresh_database()
         hosts = ",".join(str(server.folder) for server in self._both)
         ports = ",".join(str(server.port) for server in self._both)
@@ -55,16 +55,16 @@ class Pair:
             self.wait_for_standby()
 
     def wait_for_standby(self) -> None:
-        """From here on commits wait for the standby."""
+        """From now on commits wait for the standby."""
         self._set_synchronous(_STANDBY)
         self._until("synchronous", "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'")
 
     def kill_primary(self) -> None:
-        """As a machine dies: the server and every process of it, at once."""
+        """As a machine dies: the server and all its processes, at once."""
         self.primary.kill()
 
     def promote(self) -> None:
-        """The standby takes over: it waits for nobody, and the other one is the standby to be."""
+        """The standby takes over without waiting; the other server becomes the next standby."""
         self.standby.wait()
         self.standby.execute("SELECT pg_promote(true, 60)")
         self.primary, self.standby = self.standby, self.primary
@@ -72,7 +72,7 @@ class Pair:
             self._set_synchronous("")
 
     def stop_sending(self) -> None:
-        """From now on the primary sends nothing to its standby, as over a link that has become slow."""
+        """From now on the primary sends nothing to its standby, as over a very slow link."""
         ((sender,),) = self.primary.execute("SELECT pid FROM pg_stat_replication")
         os.kill(int(str(sender)), signal.SIGSTOP)
 

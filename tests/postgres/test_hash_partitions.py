@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from onrecord.connect import open_store
+from onrecord.connection import open_store
 from onrecord.session.records import Records
 from onrecord.stores import statements
 from onrecord.stores.postgres import PostgresStore, schema

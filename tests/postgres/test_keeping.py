@@ -1,4 +1,4 @@
-"""What PostgreSQL keeps beside the log: words, large payloads, snapshots; and that races over them are lost by nobody."""
+"""What PostgreSQL keeps beside the log: words, large payloads, snapshots; and that races on them lose nothing."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ def erasure(bench):
 
 
 def test_long_words_are_found_as_they_are_written(bench):
-    """Of a very long word the index has the beginning; whether the rest fits is looked up in the event."""
+    """The index has only the beginning of a very long word; the rest is checked in the event."""
     session = bench.open()
     word = "a" * 5_000
     bench.store.append(session, [bench.draft(data={"text": f"{word}b other"}), bench.draft(data={"text": f"{word}c"})])
@@ -31,7 +31,7 @@ def test_long_words_are_found_as_they_are_written(bench):
 
 
 def test_more_words_than_an_index_takes_are_found(bench, monkeypatch):
-    """An event with more words than PostgreSQL indexes is read by search itself, until it is erased."""
+    """Search itself reads an event with more words than PostgreSQL indexes, until it is erased."""
     monkeypatch.setattr(search, "INDEXED_BYTES", 10_000)
     session = bench.open()
     bench.store.append(session, [bench.draft(data={"text": " ".join(f"w{n}" for n in range(5_000)) + " needle"})])
@@ -44,7 +44,7 @@ def test_more_words_than_an_index_takes_are_found(bench, monkeypatch):
 
 
 def test_postgresql_really_takes_what_we_think_it_takes(bench):
-    """An event just under the limit of indexed bytes is taken by the index."""
+    """An event just under the limit of indexed bytes is indexed."""
     session = bench.open()
     words = " ".join(f"word{number:07}" for number in range(search.INDEXED_BYTES // 22))
     bench.store.append(session, [bench.draft(data={"text": f"{words} needle"})])
@@ -53,7 +53,7 @@ def test_postgresql_really_takes_what_we_think_it_takes(bench):
 
 
 def test_search_uses_its_index(bench, postgres):
-    """Row-level security would keep PostgreSQL from using the text index; the function that search asks gets around it."""
+    """Under row-level security PostgreSQL would not use the text index; the search function makes it use the index."""
     bench.open()
     bench.store.search("straw")
 
@@ -67,7 +67,7 @@ def test_search_uses_its_index(bench, postgres):
 
 
 def test_two_searches_at_once_index_everything_once(bench, make_bench):
-    """Processes that bring the index up to date at the same time find everything, and no event is indexed twice."""
+    """Processes that update the index at the same time find everything, and no event is indexed twice."""
     session = bench.open()
     for _ in range(8):
         bench.store.append(session, [bench.draft(data={"text": "needle"}) for _ in range(100)])
@@ -79,7 +79,7 @@ def test_two_searches_at_once_index_everything_once(bench, make_bench):
 
 
 def test_what_is_erased_while_it_is_indexed_is_not_found(bench, make_bench, monkeypatch):
-    """A search that has read an event before its erasure does not bring its words back afterwards."""
+    """A search that read an event before its erasure does not restore its words afterwards."""
     session = bench.open()
     bench.store.append(session, [bench.draft(data={"text": "canary"})])
     other = make_bench(bench.url)
@@ -99,7 +99,7 @@ def test_what_is_erased_while_it_is_indexed_is_not_found(bench, make_bench, monk
 
 
 def test_where_nothing_can_be_written_search_reads(postgres, make_bench):
-    """On a standby, or for a role that only reads, what is not indexed yet is found all the same."""
+    """On a standby, or for a read-only role, search also finds text that is not indexed yet."""
     url = postgres.empty_store()
     bench = make_bench(url)
     session = bench.open()
@@ -116,7 +116,7 @@ def test_where_nothing_can_be_written_search_reads(postgres, make_bench):
 
 
 def test_large_content_outlives_the_erasure_of_its_twin(bench, make_bench, count):
-    """While one session's copy is erased, others append the same content: whoever appended it can read it."""
+    """While one session's copy is erased, others append the same content, and each of them can read it."""
     other = make_bench(bench.url)
     mine, theirs = bench.open("mine"), other.open("theirs", id=bench.new_id())
     over = threading.Event()
@@ -142,7 +142,7 @@ def test_large_content_outlives_the_erasure_of_its_twin(bench, make_bench, count
 
 
 def test_a_late_snapshot_never_outlives_an_erasure(bench, make_bench):
-    """Snapshots saved while payloads are erased: none of before is there afterwards."""
+    """If snapshots are saved while payloads are erased, no snapshot from before the erasure remains."""
     session = bench.open()
     bench.add(session, *["item.added"] * 5)
     other = make_bench(bench.url)
@@ -165,7 +165,7 @@ def test_a_late_snapshot_never_outlives_an_erasure(bench, make_bench):
 
 
 def test_a_refused_append_leaves_no_content_behind(bench):
-    """Large content of an append that is refused is not kept."""
+    """The large content of a refused append is not kept."""
     session = bench.open()
     lease = bench.store.acquire(session, "main", HOLDER)
     bench.store.release(lease)

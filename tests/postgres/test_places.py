@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 import onrecord
-from onrecord.connect import open_store, shown_url
+from onrecord.connection import open_store, shown_url
 from onrecord.errors import InvalidInput, InvalidName
 from onrecord.stores.postgres.address import address_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onrecord.connect import open_store
+from onrecord.connection import open_store
 from onrecord.errors import LeaseHeld, OnrecordError
 from onrecord.session.records import Records
 from onrecord.stores.postgres import connections

@@ -1,4 +1,4 @@
-"""The servers of the tests themselves: they come with the dev dependencies, and they leave nothing behind."""
+"""The test servers themselves: they come with the dev dependencies, and leave nothing behind."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from tests.postgres.servers import Server, Site
 
 
 def test_a_server_survives_a_kill_and_leaves_nothing_behind():
-    """A cluster is made anywhere, as root or not; after kill -9 it comes back with what was committed; then it is gone."""
+    """A cluster can be created as root or not; after kill -9 it restarts with all commits; then it is removed."""
     site = Site()
     server = Server(site, "one")
     try:
@@ -33,7 +33,7 @@ def test_a_server_survives_a_kill_and_leaves_nothing_behind():
 
 
 def test_a_server_runs_from_a_copy():
-    """Root's own home is closed to the user a server runs as: the binaries work from where they were copied to."""
+    """The server's user cannot read root's home: the copied binaries work."""
     site = Site()
     try:
         site.copy()

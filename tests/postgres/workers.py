@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from onrecord.connect import open_store
+from onrecord.connection import open_store
 from onrecord.errors import OnrecordError
 from onrecord.session.handle import Session
 from onrecord.session.records import Records

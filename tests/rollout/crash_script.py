@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from onrecord.rollout.lane import Frozen
 from onrecord.rollout.recording import Intent, Rollout, open_rollout
 from onrecord.rollout.samples import digest_of
-from onrecord.rollout.turns import Reply, Request
+from onrecord.rollout.turns import ChatRequest, Reply
 from onrecord.session.records import Records
 from tests.rollout.reference import Asked, Reference, Turn
 from tests.rollout.world import LETTERS, Message, aborted, answer, calling, tool, user
@@ -95,7 +95,7 @@ def expected_after(steps: int) -> Found | None:
         repeated = model.prepare(asked.messages)
         again = (repeated.answer, repeated.prompt)
     return Found(
-        model.ids, model.messages, len(model.checkpoints), model.version, [turn.status for turn in model.standing()],
+        model.ids, model.messages, len(model.states), model.version, [turn.status for turn in model.standing()],
         model.provisional[1].outputs if model.provisional else None, frozen, "acknowledge" in done, again,
         None if frozen else model.prepare([*model.messages, NEXT]).prompt,
     )  # fmt: skip
@@ -104,7 +104,7 @@ def expected_after(steps: int) -> Found | None:
 def request_on(model: Reference, what: str, new: list[Message]) -> list[Message]:
     """The messages a client sends: what it knows, or that without the last turn, and something new."""
     if what == "back":
-        return [*model.checkpoints[-2].messages, *new]
+        return [*model.states[-2].messages, *new]
     return [*model.messages, *new]
 
 
@@ -131,9 +131,9 @@ def found_in(rollout: Rollout, done: int) -> Found:
     again = following = None
     if lane.frozen is None:
         if last is not None:
-            prepared = rollout.prepare(Request(last), LETTERS)
+            prepared = rollout.prepare(ChatRequest(last), LETTERS)
             again = (prepared.answer, list(prepared.prompt_ids))
-        following = list(rollout.prepare(Request([*trajectory.messages, NEXT]), LETTERS).prompt_ids)
+        following = list(rollout.prepare(ChatRequest([*trajectory.messages, NEXT]), LETTERS).prompt_ids)
     else:
         assert digest_of(rollout.samples()) == lane.frozen.digest
     assert rollout.session.lane()["committed"] == trajectory.num_assistant
@@ -176,7 +176,7 @@ class RolloutPlayer:
         self._rollout = open_rollout(self._records, "scripted")
 
     def ask(self, messages: list[Message]) -> None:
-        self._intent = self.rollout.intend(self.rollout.prepare(Request(messages), LETTERS))
+        self._intent = self.rollout.intend(self.rollout.prepare(ChatRequest(messages), LETTERS))
 
     def commit(self, reply: Reply) -> None:
         self.rollout.commit(self.intent, reply)

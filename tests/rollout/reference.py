@@ -1,6 +1,6 @@
-"""A slow, obvious trajectory: every checkpoint is a full copy of messages and ids; samples are merged pair by pair.
+"""A slow, obvious trajectory: every saved state is a full copy of messages and ids; samples are merged pair by pair.
 
-Written from the words of the contract alone; it shares no code with the package.
+Written only from the text of the contract; it shares no code with the package.
 """
 
 import json
@@ -13,7 +13,7 @@ Ids = list[int]
 
 
 class Refused(Exception):
-    """The request does not fit."""
+    """The request does not continue the trajectory."""
 
 
 def spelled(message: Message) -> str:
@@ -23,8 +23,8 @@ def spelled(message: Message) -> str:
 
 
 @dataclass
-class Checkpoint:
-    """Everything there is after a committed turn."""
+class State:
+    """The whole state after a committed turn."""
 
     messages: list[Message]
     ids: Ids
@@ -34,7 +34,7 @@ class Checkpoint:
 
 @dataclass
 class Turn:
-    """One turn, with all the ids it was given and all it gave."""
+    """One turn, with all its input and output ids."""
 
     inputs: Ids
     outputs: Ids
@@ -59,7 +59,7 @@ class Reference:
 
     def __init__(self, max_rollback: int = 1) -> None:
         self.max_rollback = max_rollback
-        self.checkpoints: list[Checkpoint] = []
+        self.states: list[State] = []
         self.turns: list[Turn] = []
         self.version = 0
         self.provisional: tuple[int, Turn] | None = None
@@ -67,15 +67,15 @@ class Reference:
 
     @property
     def messages(self) -> list[Message]:
-        return self.checkpoints[-1].messages if self.checkpoints else []
+        return self.states[-1].messages if self.states else []
 
     @property
     def ids(self) -> Ids:
-        return self.checkpoints[-1].ids if self.checkpoints else []
+        return self.states[-1].ids if self.states else []
 
     @property
     def first_prompt(self) -> int | None:
-        return len(self.checkpoints[0].messages) - 1 if self.checkpoints else None
+        return len(self.states[0].messages) - 1 if self.states else None
 
     def prepare(self, messages: list[Message]) -> Asked:
         stored = self.messages
@@ -84,32 +84,32 @@ class Reference:
             shared < min(len(stored), len(messages)) and spelled(stored[shared]) == spelled(messages[shared])
         ):  # fmt: skip
             shared += 1
-        base = sum(len(checkpoint.messages) <= shared for checkpoint in self.checkpoints)
-        before = self.checkpoints[base - 1].messages if base else []
+        base = sum(len(state.messages) <= shared for state in self.states)
+        before = self.states[base - 1].messages if base else []
         understood = stored[:shared] + messages[shared:]
         appended = understood[len(before) :]
         if not appended or (base and any(message["role"] == "assistant" for message in appended)):
             raise Refused
         answer = self._lost(base, appended)
         first_again = shared == len(messages) and self.first_prompt == shared
-        if answer is None and len(self.checkpoints) - base > self.max_rollback and not first_again:
+        if answer is None and len(self.states) - base > self.max_rollback and not first_again:
             raise Refused
         prompt = list(LETTERS.prompt(appended, None).ids)
         if base:
-            known = self.checkpoints[base - 1].ids
+            known = self.states[base - 1].ids
             prompt = known + list(LETTERS.repair(known, prompt).ids) + prompt
         return Asked(base, understood, prompt, [base, appended], answer, self.version)
 
     def _lost(self, base: int, appended: list[Message]) -> str | None:
-        if not self.checkpoints or self.checkpoints[-1].request != [base, appended]:
+        if not self.states or self.states[-1].request != [base, appended]:
             return None
         tried = self.provisional or self.failure
-        return None if tried and tried[0] == len(self.checkpoints) else self.checkpoints[-1].answer
+        return None if tried and tried[0] == len(self.states) else self.states[-1].answer
 
     def commit(self, asked: Asked, message: Message, turn: Turn, answer: str) -> None:
-        del self.checkpoints[asked.base :], self.turns[asked.base :]
-        checkpoint = Checkpoint([*asked.messages, message], turn.inputs + turn.outputs, asked.request, answer)
-        self.checkpoints.append(checkpoint)
+        del self.states[asked.base :], self.turns[asked.base :]
+        state = State([*asked.messages, message], turn.inputs + turn.outputs, asked.request, answer)
+        self.states.append(state)
         self.turns.append(turn)
         self.provisional = self.failure = None
         self.version += 1

@@ -23,7 +23,7 @@ replies = st.one_of(st.builds(assistant, texts), st.sampled_from([calling("{}"),
 
 
 class Rollouts(RuleBasedStateMachine):
-    """Whatever is asked, answered, aborted, lost or killed, the rollout on record is the reference's, bit for bit."""
+    """After any requests, answers, aborts, losses and kills, the rollout on record equals the reference, bit for bit."""
 
     @initialize(rollback=st.integers(0, 2))
     def start(self, rollback: int) -> None:
@@ -50,7 +50,7 @@ class Rollouts(RuleBasedStateMachine):
     @precondition(lambda self: self.pending is None)
     @rule(new=news, back=st.integers(1, 3))
     def go_back(self, new: list[Message], back: int) -> None:
-        kept = self.reference.checkpoints[: -back or None]
+        kept = self.reference.states[: -back or None]
         self.ask([*(kept[-1].messages if kept else []), *new])
 
     @precondition(lambda self: self.pending is None and self.last)
@@ -58,10 +58,10 @@ class Rollouts(RuleBasedStateMachine):
     def ask_again(self) -> None:
         self.ask(self.last)
 
-    @precondition(lambda self: self.pending is None and self.reference.checkpoints)
+    @precondition(lambda self: self.pending is None and self.reference.states)
     @rule()
     def start_over(self) -> None:
-        self.ask(self.reference.checkpoints[0].messages[:-1])
+        self.ask(self.reference.states[0].messages[:-1])
 
     @precondition(lambda self: self.pending is None)
     @rule(messages=st.lists(st.one_of(st.builds(user, texts), replies), max_size=3))
@@ -188,8 +188,8 @@ class Rollouts(RuleBasedStateMachine):
         mine, theirs = self.rollout.trajectory, self.reference
         assert list(mine.token_ids) == theirs.ids
         assert mine.messages == theirs.messages
-        assert (mine.version, mine.num_assistant) == (theirs.version, len(theirs.checkpoints))
-        assert mine.anchors == [len(checkpoint.messages) for checkpoint in theirs.checkpoints]
+        assert (mine.version, mine.num_assistant) == (theirs.version, len(theirs.states))
+        assert mine.anchors == [len(state.messages) for state in theirs.states]
         assert (mine.provisional is None) == (theirs.provisional is None)
         statuses = [record.status for record in mine.records]
         assert "ABORTED" not in statuses[:-1]

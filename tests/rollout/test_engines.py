@@ -1,4 +1,4 @@
-"""What engines say, read into one form; and what they are asked."""
+"""Replies of engines, read into one form; and the requests to engines."""
 
 import contextlib
 import copy
@@ -106,7 +106,7 @@ def said(reply):
 
 
 def changed(reply, path, value):
-    """The reply with one place changed; `...` removes it."""
+    """The reply with one value changed; `...` removes it."""
     reply = copy.deepcopy(reply)
     at = reply
     for step in path[:-1]:
@@ -138,7 +138,7 @@ def test_a_reply_of_sglang():
 
 @pytest.mark.parametrize(("dialect", "make"), [(VLLM, vllm_reply), (VLLM_COMPLETIONS, completion_reply)])
 def test_a_reply_of_vllm(dialect, make):
-    """Both endpoints of vLLM give the same normalised reply, with the prompt ids the engine says it read."""
+    """Both endpoints of vLLM give the same normalised reply, with the prompt ids that the engine reports."""
     reply = read_reply(dialect, make(), SENT)
     assert (reply.prompt_ids, reply.output_ids, reply.logprobs) == ([1, 2, 3], [11, 7], [-0.5, -0.25])
     assert (reply.finish, reply.weight_versions) == ("stop", ())
@@ -146,7 +146,7 @@ def test_a_reply_of_vllm(dialect, make):
 
 
 def test_ids_may_be_named_in_the_logprobs():
-    """A vLLM that returns tokens as `token_id:123` needs no token_ids of its own."""
+    """A vLLM that returns tokens as `token_id:123` does not need to return token_ids."""
     reply = read_reply(VLLM, changed(vllm_reply(), (*CHOICE, "token_ids"), ...), SENT)
     assert reply.output_ids == [11, 7]
     words = changed(vllm_reply(), (*CHOICE, "token_ids"), ...)
@@ -187,7 +187,7 @@ def test_ids_may_be_named_in_the_logprobs():
     ],
 )
 def test_a_bad_reply_of_sglang_is_refused(path, value):
-    """Missing ids, lengths that differ, a null message, numbers that are none: no such reply is taken."""
+    """Missing ids, lengths that differ, a null message, invalid numbers: such a reply is refused."""
     with pytest.raises(BadReply):
         read_reply(SGLANG, changed(sglang_reply(), path, value), SENT)
 
@@ -206,28 +206,28 @@ def test_a_bad_reply_of_sglang_is_refused(path, value):
     ],
 )
 def test_a_bad_reply_of_vllm_is_refused(path, value):
-    """The same holds for vLLM; a reply that does not say which ids were read is refused too."""
+    """The same is true for vLLM; a reply without the prompt ids is refused too."""
     with pytest.raises(BadReply):
         read_reply(VLLM, changed(vllm_reply(), path, value), SENT)
 
 
 @pytest.mark.parametrize("body", [None, [], "ok", 7, {"error": "x"}])
 def test_something_else_than_a_reply_is_refused(body):
-    """A reply that is no object with one choice is refused."""
+    """A reply that is not an object with one choice is refused."""
     for dialect in (SGLANG, VLLM, VLLM_COMPLETIONS):
         with pytest.raises(BadReply):
             read_reply(dialect, body, SENT)
 
 
 def test_an_abort_keeps_what_was_sampled():
-    """An abort is an answer: the partial ids, their logprobs, and the engine's words about the cause."""
+    """An abort is an answer: the partial ids, their logprobs, and the engine's message about the cause."""
     reply = read_reply(SGLANG, aborted(sglang_reply()), SENT)
     assert (reply.finish, reply.abort_cause, reply.output_ids) == ("abort", "weight update", [11, 7])
     assert read_reply(VLLM, changed(vllm_reply(), (*CHOICE, "finish_reason"), "abort"), SENT).abort_cause == "abort"
 
 
 def test_an_abort_in_the_waiting_queue():
-    """An abort that was never scheduled has no prompt_tokens and nothing sampled, and is still an abort."""
+    """A generation aborted before it was scheduled has no prompt_tokens and no samples, and is still an abort."""
     waiting = aborted(sglang_reply(completion_tokens=0, output_token_logprobs=[]))
     waiting = changed(waiting, (*META, "prompt_tokens"), ...)
     waiting["usage"] = {"prompt_tokens": 0, "completion_tokens": 0}
@@ -245,13 +245,13 @@ def test_an_abort_in_the_waiting_queue():
 
 
 def test_an_abort_that_sampled_something_must_say_what():
-    """An abort that counts tokens it does not show is a bad reply: nothing sampled is guessed away."""
+    """An abort that counts tokens it does not return is a bad reply: sampled tokens are never dropped."""
     with pytest.raises(BadReply):
         read_reply(SGLANG, aborted(changed(sglang_reply(), (*META, "output_token_logprobs"), ...)), SENT)
 
 
 def test_an_aborted_turn_with_a_call_stays_aborted():
-    """A call that could be parsed from an aborted turn is kept, and so is the abort, whatever the choice says."""
+    """A call parsed from an aborted turn is kept, and the turn is still aborted, whatever the choice says."""
     body = changed(sglang_reply(), (*META, "finish_reason"), {"type": "abort", "message": "x" * 900})
     body = changed(body, (*CHOICE, "finish_reason"), "tool_calls")
     body["choices"][0]["message"]["tool_calls"] = [CALL]
@@ -260,14 +260,14 @@ def test_an_aborted_turn_with_a_call_stays_aborted():
 
 
 def test_other_ends():
-    """Length, calls and an engine's error each stay what they are."""
+    """Length, tool calls and an engine's error are kept as finish reasons."""
     for said, finish in (("length", "length"), ("tool_calls", "tool_calls"), ("error", "error")):
         body = changed(sglang_reply(), (*CHOICE, "finish_reason"), said)
         assert read_reply(SGLANG, body, SENT).finish == finish
 
 
 def test_side_payloads_are_kept():
-    """What a trainer wants besides the tokens comes with the reply."""
+    """Side payloads for the trainer come with the reply."""
     assert read_reply(SGLANG, sglang_reply(routed_experts="AAECAw=="), SENT).side_payloads == {
         "routed_experts": "AAECAw=="
     }
@@ -286,7 +286,7 @@ REQUEST = {
 
 
 def test_what_sglang_is_asked():
-    """Ids in, never a stream, logprobs and meta_info out; a client cannot put ids of its own in."""
+    """Ids in, never a stream, logprobs and meta_info out; a client cannot inject its own ids."""
     body = upstream_request(SGLANG, REQUEST, SENT)
     assert endpoint(SGLANG) == "/v1/chat/completions"
     assert (body["input_ids"], body["stream"], body["logprobs"], body["return_meta_info"]) == (SENT, False, True, True)
@@ -307,7 +307,7 @@ def test_what_vllm_is_asked():
 
 
 def test_a_continued_turn_has_fewer_tokens_left():
-    """What an aborted half sampled counts against the client's limit."""
+    """Tokens sampled before an abort count against the client's limit."""
     assert upstream_request(SGLANG, REQUEST, [*SENT, 11, 12], done=2)["max_tokens"] == 8
 
 
@@ -357,7 +357,7 @@ def test_what_cannot_be_a_turn_is_refused(request_):
 
 
 def test_json_is_read_by_the_standard():
-    """NaN and Infinity are Python's, not JSON's."""
+    """NaN and Infinity are Python, not JSON, and are refused."""
     assert load_json(b'{"a": [1, 2.5]}') == {"a": [1, 2.5]}
     for text in (b"NaN", b"[-Infinity]", b"{", json.dumps({"a": float("inf")}).encode()):
         with pytest.raises(ValueError, match=r"."):
@@ -385,7 +385,7 @@ PLACES = [
 
 @given(st.sampled_from(DIALECTS), st.lists(st.tuples(st.sampled_from(PLACES), ANYTHING), min_size=1, max_size=3))
 def test_no_reply_is_hostile_enough(dialect, changes):
-    """Whatever an engine says, it is refused as a bad reply or read into one that fits together; nothing else happens."""
+    """Any reply is either refused as a bad reply or read into a consistent one; nothing else happens."""
     body = {SGLANG: sglang_reply, VLLM: vllm_reply, VLLM_COMPLETIONS: completion_reply}[dialect]()
     for path, value in changes:
         with contextlib.suppress(KeyError, IndexError, TypeError):

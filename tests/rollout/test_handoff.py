@@ -1,4 +1,4 @@
-"""The hand-off to a trainer: frozen, read as often as it takes, acknowledged once, retired for good."""
+"""Delivery to a trainer: frozen, read as often as necessary, acknowledged once, retired for good."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_a_reader_that_crashes_gets_the_same_bytes(records, rollout):
     "options", [{"shuffle": True}, {"session": "x"}, {"merge": 1}, {"max_seq_len": "10"}, {"max_seq_len": True}]
 )
 def test_samples_are_made_with_known_options(rollout, options):
-    """Options nobody knows, or of the wrong kind, are refused and nothing is frozen."""
+    """Unknown options and options of the wrong type are refused, and nothing is frozen."""
     play(rollout, 1)
     with pytest.raises(InvalidInput):
         rollout.freeze(**options)
@@ -34,7 +34,7 @@ def test_samples_are_made_with_known_options(rollout, options):
 
 
 def test_a_frozen_rollout_takes_no_turn(rollout):
-    """After the freeze nothing is added: what the trainer reads is what there is."""
+    """After the freeze nothing can be added: the trainer reads everything there is."""
     messages = play(rollout, 1)
     late = rollout.prepare(ChatRequest(messages), LETTERS)
     rollout.freeze()
@@ -45,7 +45,7 @@ def test_a_frozen_rollout_takes_no_turn(rollout):
 
 
 def test_a_turn_under_way_is_not_frozen(rollout):
-    """Freezing waits for the turn that is under way."""
+    """Freezing is refused while a turn is running."""
     messages = play(rollout, 1)
     begin(rollout, messages)
     with pytest.raises(TurnConflict):
@@ -53,7 +53,7 @@ def test_a_turn_under_way_is_not_frozen(rollout):
 
 
 def test_only_the_right_digest_is_acknowledged(rollout):
-    """An acknowledgement names what was received; another digest, or nothing frozen, is a conflict."""
+    """An acknowledgement names the received digest; another digest, or nothing frozen, is a conflict."""
     play(rollout, 1)
     with pytest.raises(Conflict, match="not frozen"):
         rollout.acknowledge("x")
@@ -70,7 +70,7 @@ def test_only_the_right_digest_is_acknowledged(rollout):
 
 @pytest.mark.parametrize("handed_over", [True, False])
 def test_a_retired_rollout_is_over_for_good(records, rollout, handed_over):
-    """Late requests get SessionRetired, from this process and every other, reopened or not; the id is never made anew."""
+    """Late requests get SessionRetired, in this process and every other, reopened or not; the id is never reused."""
     messages = play(rollout, 1)
     late = rollout.prepare(ChatRequest(messages), LETTERS)
     if handed_over:
@@ -96,7 +96,7 @@ def test_a_retired_rollout_is_over_for_good(records, rollout, handed_over):
 
 
 def test_retiring_meets_a_turn_under_way(records, rollout):
-    """A rollout retired by another handle while a turn is under way: its late reply is refused as retired."""
+    """If another handle retires a rollout while a turn is running, the late reply is refused as retired."""
     messages = play(rollout, 1)
     intent = begin(rollout, messages)
     other = Rollout(records.get("task-17", agent="policy"))
@@ -107,7 +107,7 @@ def test_retiring_meets_a_turn_under_way(records, rollout):
 
 
 def test_an_unknown_rollout_is_not_made_unasked(records):
-    """Without `create`, a name or id nobody knows is not found, and stays so."""
+    """Without `create`, an unknown name or id is not found, and is not created."""
     for name in ("nobody", "01M7FN78N1R2TETTBW07BQKY5H"):
         with pytest.raises(SessionNotFound):
             open_rollout(records, name, create=False)
@@ -115,7 +115,7 @@ def test_an_unknown_rollout_is_not_made_unasked(records):
 
 
 def test_a_session_may_have_several_lanes(records):
-    """Two agents of one session are two trajectories; each sees its own turns alone."""
+    """Two agents of one session are two trajectories; each sees only its own turns."""
     one = open_rollout(records, "duel", agent="red")
     other = open_rollout(records, "duel", agent="blue")
     play(one, 2)

@@ -1,4 +1,4 @@
-"""Matchers: which messages of a request are the stored ones."""
+"""Matchers: which messages of a request equal the stored ones."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ Message = Mapping[str, Any]
 
 
 def same(one, other, matcher=STRICT) -> bool:
-    """Whether the matcher takes the messages for the same, whichever of them is stored."""
+    """Whether the matcher calls the messages equal, whichever of them is stored."""
     verdicts = set()
     for stored, given in ((one, other), (other, one)):
         matching = Matching(matcher)
@@ -46,7 +46,7 @@ def test_role_and_content_always_count(matcher):
 
 
 def test_strict_compares_reasoning_and_tool_calls():
-    """Strict: reasoning, names, ids and arguments count, to the letter; what else a message carries does not."""
+    """Strict: reasoning, names, ids and arguments count, to the letter; other fields of a message do not."""
     assert not same(assistant("a", reasoning_content="x"), assistant("a", reasoning_content="y"))
     assert not same(assistant("a", reasoning_content="x"), assistant("a"))
     assert same(assistant("a", reasoning="x"), assistant("a", reasoning_content="x"))
@@ -88,7 +88,7 @@ def test_numbers_that_python_calls_equal_are_kept_apart(matcher):
     ],
 )
 def test_loose_takes_equivalent_arguments_for_the_same(one, other):
-    """Loose: arguments that are the same JSON match, however they are spelled; strict tells them apart."""
+    """Loose: arguments that are the same JSON match, however they are spelled; strict distinguishes them."""
     assert same(calling(one), calling(other), LOOSE_TOOL_CALL)
     assert same(calling(one), calling(other), STRICT) == (one == other)
 
@@ -118,12 +118,12 @@ def test_loose_takes_equivalent_arguments_for_the_same(one, other):
     ],
 )
 def test_loose_keeps_different_arguments_apart(one, other):
-    """Loose: types, duplicate keys, NaN and big numbers are kept apart; nothing is rounded or overflows."""
+    """Loose: types, duplicate keys, NaN and big numbers stay distinct; nothing is rounded or overflows."""
     assert not same(calling(one), calling(other), LOOSE_TOOL_CALL)
 
 
 def test_arguments_a_thousand_brackets_deep_do_no_harm():
-    """A hostile tool call is compared or told apart; it never breaks the comparison."""
+    """A hostile tool call matches or does not match; it never breaks the comparison."""
     deep = "[" * 5_000 + "]" * 5_000
     assert same(calling(deep), calling(deep), LOOSE_TOOL_CALL)
     assert not same(calling(deep), calling(deep + " "), LOOSE_TOOL_CALL)
@@ -136,7 +136,7 @@ def test_role_content_only_ignores_the_rest():
 
 
 def test_a_given_matcher_decides_and_must_return_a_bool():
-    """A callable is asked about every pair, stored first; anything but a bool is refused and nothing changes."""
+    """A callable gets every pair, stored first; any result but a bool is refused and nothing changes."""
     pairs = []
 
     def by_role(stored, given):
@@ -157,20 +157,20 @@ def test_a_given_matcher_decides_and_must_return_a_bool():
         broken = LinearTrajectory(Policy(matcher=odd))
         say(broken, user("a"), reply=answer("b"))
         before = broken.head
-        with pytest.raises(InvalidInput, match="returns a bool"):
+        with pytest.raises(InvalidInput, match="must return a bool"):
             ask(broken, user("a"), assistant("b"), user("c"))
         assert broken.head == before
 
 
 def test_an_unknown_matcher_is_refused():
-    """A matcher's name is checked when the trajectory is made."""
+    """A matcher's name is checked when the trajectory is created."""
     with pytest.raises(InvalidInput, match="strict, loose_tool_call, role_content_only"):
         LinearTrajectory(Policy(matcher="fuzzy"))
 
 
 @pytest.mark.parametrize("matcher", [LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY])
 def test_on_a_match_the_stored_spelling_wins(matcher):
-    """A client that spells an answer differently goes on from the stored ids and messages, not from its spelling."""
+    """A client that spells an answer differently continues from the stored ids and messages, not from its spelling."""
     trajectory = LinearTrajectory(Policy(matcher=matcher))
     stored = calling('{"q": 1}')
     say(trajectory, user("find"), reply=answer("x", message=stored))
@@ -181,7 +181,7 @@ def test_on_a_match_the_stored_spelling_wins(matcher):
 
 
 def test_what_is_matched_does_not_change_under_a_clients_hands():
-    """A message that a client changes after the turn does not change what is stored, nor what matches."""
+    """If a client changes a message object after the turn, neither the stored message nor the matching changes."""
     trajectory = LinearTrajectory()
     message: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "a"}]}
     say(trajectory, message, reply=answer("b"))

@@ -1,4 +1,4 @@
-"""Turns that are given up: provisional records, failures, and replies that were lost on their way."""
+"""Turns without a commit: provisional records, failures, and replies that never reached the client."""
 
 import pytest
 
@@ -24,7 +24,7 @@ from tests.rollout.world import (
 
 
 def test_a_provisional_record_moves_nothing_but_the_version():
-    """An aborted turn stands at the tail: committed count, ids and messages are untouched, the version moves."""
+    """An aborted turn is at the tail: committed count, ids and messages are unchanged, the version is new."""
     trajectory, messages = conversation(2)
     before = (trajectory.num_assistant, trajectory.token_ids, list(trajectory.messages), trajectory.anchors)
     record = give_up(trajectory, *messages, reply=aborted("half", weight_versions=[("v7", 4)]))
@@ -36,7 +36,7 @@ def test_a_provisional_record_moves_nothing_but_the_version():
 
 
 def test_the_aborted_output_is_no_context_for_the_retry():
-    """The retry's prompt is bit for bit the prompt of the aborted turn."""
+    """The retry's prompt equals the prompt of the aborted turn, bit for bit."""
     trajectory, messages = conversation(2)
     first = ask(trajectory, *messages)
     give_up(trajectory, *messages, reply=aborted("half"))
@@ -44,7 +44,7 @@ def test_the_aborted_output_is_no_context_for_the_retry():
 
 
 def test_success_supersedes_the_abort():
-    """A commit drops what was provisional and leaves what would be there without any abort, but for the version."""
+    """A commit drops the provisional turn; except for the version, the result is the same as without any abort."""
     trajectory, messages = conversation(2)
     plain, _ = conversation(2)
     for _ in range(3):
@@ -59,7 +59,7 @@ def test_success_supersedes_the_abort():
 
 
 def test_no_record_but_the_last_is_ever_aborted():
-    """Whatever was aborted in between, a consumer sees at most one ABORTED record, and it is the last."""
+    """After any number of aborts, a consumer sees at most one ABORTED record, and it is the last."""
     trajectory = LinearTrajectory()
     messages = [user("0")]
     for number in range(6):
@@ -72,7 +72,7 @@ def test_no_record_but_the_last_is_ever_aborted():
 
 
 def test_a_retry_with_another_suffix_supersedes_it_too():
-    """The turn after an abort may ask something else; the abort is superseded all the same."""
+    """The turn after an abort may have another request; it still supersedes the abort."""
     trajectory, messages = conversation(1)
     give_up(trajectory, *messages, reply=aborted("half"))
     say(trajectory, *messages[:-1], user("something else"), reply=answer("whole"))
@@ -81,7 +81,7 @@ def test_a_retry_with_another_suffix_supersedes_it_too():
 
 
 def test_a_rollback_drops_it():
-    """Going back to an earlier turn drops a provisional record that stood on the later one."""
+    """Rolling back to an earlier turn drops a provisional record that was built on the later one."""
     trajectory, messages = conversation(2)
     give_up(trajectory, *messages, reply=aborted("half"))
     say(trajectory, *messages[:-3], user("differently"), reply=answer("x"))
@@ -89,7 +89,7 @@ def test_a_rollback_drops_it():
 
 
 def test_a_rollback_that_is_aborted_leaves_what_is_committed():
-    """A retry from an earlier turn that is aborted discards nothing; handed over, it stands on the turn it was built on."""
+    """An aborted retry from an earlier turn discards nothing; in the samples it follows the turn it was built on."""
     trajectory, messages = conversation(3)
     ids = trajectory.token_ids
     record = give_up(trajectory, *messages[:-3], user("differently"), reply=aborted("half"))
@@ -98,7 +98,7 @@ def test_a_rollback_that_is_aborted_leaves_what_is_committed():
 
 
 def test_a_commit_racing_with_an_abort_is_a_conflict():
-    """A reply prepared before the provisional record came is refused."""
+    """A reply prepared before the provisional record was added is refused."""
     trajectory, messages = conversation(1)
     prepared = ask(trajectory, *messages)
     give_up(trajectory, *messages, reply=aborted("half"))
@@ -113,7 +113,7 @@ def test_a_commit_racing_with_an_abort_is_a_conflict():
 @pytest.mark.parametrize("text", ["", None, "half"])
 @pytest.mark.parametrize("turns", [0, 2])
 def test_an_abort_may_have_no_tokens_and_may_be_the_first_turn(text, turns):
-    """Zero partial tokens, no message at all, and an abort on the first turn are records like any other."""
+    """Zero partial tokens, no message at all, and an abort on the first turn are ordinary records."""
     trajectory, messages = conversation(turns)
     record = give_up(trajectory, *messages, reply=aborted(text))
     assert (record.base, len(record.output), trajectory.num_assistant) == (turns, len(text or ""), turns)
@@ -123,7 +123,7 @@ def test_an_abort_may_have_no_tokens_and_may_be_the_first_turn(text, turns):
 
 
 def test_an_abort_keeps_its_tool_calls():
-    """An aborted reply with tool calls keeps them on record as what was said; it is aborted all the same."""
+    """An aborted reply keeps its tool calls on record and is still aborted."""
     trajectory, messages = conversation(1)
     said = calling('{"q": 1')
     record = give_up(trajectory, *messages, reply=aborted("half", message=said))
@@ -132,7 +132,7 @@ def test_an_abort_keeps_its_tool_calls():
 
 
 def test_only_aborted_records_are_provisional():
-    """A completed reply is not kept as provisional, and a record must build on what is committed."""
+    """A completed reply cannot be provisional, and a provisional record must build on committed turns."""
     trajectory, messages = conversation(1)
     prepared = ask(trajectory, *messages)
     with pytest.raises(InvalidInput):
@@ -146,7 +146,7 @@ def test_only_aborted_records_are_provisional():
 
 @pytest.mark.parametrize("status", [INFRA, INCOMPLETE])
 def test_a_failed_call_leaves_the_view_where_it_was(status):
-    """A turn that got no reply moves nothing, not even the version, and keeps an abort that stands."""
+    """A turn without a reply changes nothing, not even the version, and keeps an earlier abort."""
     trajectory, messages = conversation(2)
     for standing in (None, aborted("half")):
         if standing:
@@ -164,7 +164,7 @@ def test_a_failed_call_leaves_the_view_where_it_was(status):
 
 
 def test_a_lost_reply_is_given_again():
-    """The same request on the same base gets the committed answer, byte for byte, and nothing is to be generated."""
+    """The same request on the same base gets the committed answer, byte for byte, without a generation."""
     trajectory, messages = conversation(2)
     response = '{"id": "r",  "choices": []}\n'
     say(trajectory, *messages, reply=answer("x", response=response))
@@ -175,14 +175,14 @@ def test_a_lost_reply_is_given_again():
 
 
 def test_an_answer_without_a_body_is_its_message():
-    """Where no response body was given, the answer is the message as JSON."""
+    """Without a response body, the answer is the message as JSON."""
     trajectory = LinearTrajectory()
     say(trajectory, user("a"), reply=answer("b"))
     assert ask(trajectory, user("a")).answer == '{"content":"b","role":"assistant"}'
 
 
 def test_an_answer_that_was_built_upon_is_not_lost():
-    """Once a turn was asked upon the answer, committed or not, the same request again means another generation."""
+    """Once a turn was built on the answer, committed or not, repeating the request means another generation."""
     for build in (
         lambda trajectory, more: say(trajectory, *more, reply=answer("y")),
         lambda trajectory, more: give_up(trajectory, *more, reply=aborted("half")),
@@ -200,7 +200,7 @@ def test_an_answer_that_was_built_upon_is_not_lost():
 
 
 def test_a_lost_first_reply_is_not_a_new_start():
-    """The first prompt again, while its answer was never built upon, gets the answer; later it starts over."""
+    """The first prompt again gets its answer while nothing was built on it; later it starts over."""
     trajectory = LinearTrajectory()
     say(trajectory, user("a"), reply=answer("b", response="body"))
     assert ask(trajectory, user("a")).answer == "body"

@@ -1,4 +1,4 @@
-"""A rollout on record: durable before it is answered, the same after a restart, handed over exactly once."""
+"""A rollout on record: durable before it is answered, the same after a restart, delivered exactly once."""
 
 import json
 
@@ -35,7 +35,7 @@ from tests.rollout.world import (
 
 
 def test_the_intent_is_on_record_before_the_engine_is_called(rollout):
-    """What intend returned is in the log: base, fingerprint, new messages and new prompt ids, and nothing more of old ones."""
+    """After intend, the log has base, fingerprint, new messages and new prompt ids, and repeats no old ones."""
     messages = play(rollout, 2)
     before = rollout.session.head.position
     prepared = rollout.prepare(ChatRequest(messages), LETTERS)
@@ -52,7 +52,7 @@ def test_the_intent_is_on_record_before_the_engine_is_called(rollout):
 
 
 def test_a_restart_gives_the_identical_rollout(records, rollout):
-    """Read from the log again, lane and trajectory are equal to the live ones, and the next prompt has the same ids."""
+    """A lane and trajectory read from the log equal the live ones, and the next prompt has the same ids."""
     messages = play(rollout, 3)
     rollout.abort(begin(rollout, messages), aborted("half", weight_versions=[("v2", 4)], side_payloads={"x": [1]}))
     rollout.fail(begin(rollout, messages), "connection refused")
@@ -75,7 +75,7 @@ def test_logprobs_come_back_with_the_same_bits(rollout):
 
 
 def test_a_prompt_of_a_hundred_thousand_tokens_is_recorded(rollout):
-    """Long prompts need no special care, and search does not look into ids."""
+    """Long prompts need no special care, and search skips ids."""
     text = "x" * 100_000
     messages = play(rollout, 1, [user(text)])
     begin(rollout, messages)
@@ -114,7 +114,7 @@ def test_what_was_aborted_stays_on_record_and_is_paid_for(rollout):
 
 
 def test_a_turn_is_committed_once_though_the_outcome_was_unknown(rollout, monkeypatch):
-    """An append whose acknowledgement got lost is repeated as the same step: one commit, and the answer is there."""
+    """If the acknowledgement of an append was lost, a repeated append is the same step: one commit, one answer."""
     intent = begin(rollout, [user("a")])
     append = rollout.session.store.append
 
@@ -134,7 +134,7 @@ def test_a_turn_is_committed_once_though_the_outcome_was_unknown(rollout, monkey
 
 
 def test_refresh_finds_what_landed_unheard(rollout, monkeypatch):
-    """Instead of repeating, a process may look: the commit is there and its answer is given to the same request."""
+    """Instead of repeating, a process may refresh: it sees the commit, and the same request gets its answer."""
     intent = begin(rollout, [user("a")])
     append = rollout.session.store.append
 
@@ -150,19 +150,19 @@ def test_refresh_finds_what_landed_unheard(rollout, monkeypatch):
 
 
 def test_a_lost_reply_survives_a_restart_byte_for_byte(records, rollout):
-    """After a crash between commit and answer, the same request gets the very body, and no turn can be begun for it."""
+    """After a crash between commit and answer, the same request gets the same body, and no turn can begin for it."""
     messages = play(rollout, 2)
     body = '{"id":"r-1",  "created": 17.0, "choices":[{"message":{"content":"ü \\u00fc"}}]}\n'
     rollout.commit(begin(rollout, messages), answer("x", response=body))
     again = open_rollout(records, "task-17", takeover=True)
     prepared = again.prepare(ChatRequest(messages), LETTERS)
     assert prepared.answer == body
-    with pytest.raises(TurnConflict, match="answered before"):
+    with pytest.raises(TurnConflict, match="already has an answer"):
         again.intend(prepared)
 
 
 def test_a_turn_whose_process_died_is_incomplete(records, rollout):
-    """An intent without an end, once another process has the lane, is INCOMPLETE; the next commit supersedes it."""
+    """Once another process has the lease, an intent without an end is INCOMPLETE; the next commit supersedes it."""
     messages = play(rollout, 1)
     begin(rollout, messages)
     assert read_lane(rollout.session).standing()[-1].status == "INCOMPLETE", "its end is not on record"
@@ -174,7 +174,7 @@ def test_a_turn_whose_process_died_is_incomplete(records, rollout):
 
 
 def test_one_process_has_the_lane(records, rollout):
-    """A second opener is told who holds it; after a takeover the first can write nothing any more."""
+    """A second opener learns who holds the lease; after a takeover the first can no longer write."""
     messages = play(rollout, 1)
     intent = begin(rollout, messages)
     with pytest.raises(LeaseHeld):
@@ -192,7 +192,7 @@ def test_one_process_has_the_lane(records, rollout):
 
 
 def test_a_refused_request_writes_nothing(rollout):
-    """Validation comes before everything: what may not roll back, or has the wrong lengths, leaves no trace."""
+    """Validation comes first: a forbidden rollback or wrong lengths leave no trace."""
     messages = play(rollout, 3)
     before = rollout.session.store.head(rollout.session.id).position
     with pytest.raises(InvalidInput):
@@ -207,7 +207,7 @@ def test_a_refused_request_writes_nothing(rollout):
 
 
 def test_what_was_said_is_kept_however_odd(rollout):
-    """Calls without ids, twice the same id, results of no call, unknown roles: all is recorded and comes back as it was."""
+    """Calls without ids, a repeated id, results without a call, unknown roles: all are recorded and read back unchanged."""
     messages = [user("a"), {"role": "function", "name": "f", "content": "3"}, {"role": "tool", "content": "whose?"}]
     messages += [{"role": "tool", "content": None, "tool_call_id": 7}, {"role": "user"}]
     odd = [
@@ -226,7 +226,7 @@ def test_what_was_said_is_kept_however_odd(rollout):
 
 
 def test_the_order_inside_a_message_survives_a_restart(records, rollout):
-    """Arguments are rendered in the order the client gave them, before and after a restart, in a first try and a retry."""
+    """Arguments are rendered in the client's order, before and after a restart, in a first request and a retry."""
     shots = [
         user("a"),
         assistant(None, tool_calls=[{"id": "c", "function": {"z": 1, "a": {"y": 1, "b": 2}}}]),
@@ -244,14 +244,14 @@ def test_the_order_inside_a_message_survives_a_restart(records, rollout):
 
 
 class WholeMessages(Letters):
-    """A template that writes every message out as it is."""
+    """A template that renders every message verbatim."""
 
     def message(self, message):
         return letters(json.dumps(message))
 
 
 def test_whatever_a_template_writes_out_is_the_same_in_every_try(records, rollout):
-    """Even the order of a message's fields is the same for a first try, a retry and the next process."""
+    """Even the order of a message's fields is the same for a first request, a retry and the next process."""
     first = [{"role": "user", "name": "b", "content": "a"}, {"tool_call_id": "c", "content": "d", "role": "tool"}]
     prompt = rollout.prepare(ChatRequest(first), WholeMessages()).prompt_ids
     play(rollout, 3, first)
@@ -261,7 +261,7 @@ def test_whatever_a_template_writes_out_is_the_same_in_every_try(records, rollou
 
 
 def test_a_failed_call_on_record_leaves_the_view_where_it_was(rollout):
-    """An engine that cannot be reached moves neither version nor records; it is on record, and INFRA if nothing follows."""
+    """An unreachable engine changes neither version nor records; the failure is on record, as INFRA if nothing follows."""
     messages = play(rollout, 1)
     before = rollout.trajectory.head
     rollout.fail(begin(rollout, messages), "connection refused")
@@ -276,7 +276,7 @@ def test_a_failed_call_on_record_leaves_the_view_where_it_was(rollout):
 
 
 def test_starting_over_after_many_turns_agrees_with_the_lane(rollout):
-    """Discarding more turns than a lane lists leaves lane, transcript and trajectory in agreement."""
+    """After discarding more turns than a lane lists, lane, transcript and trajectory still agree."""
     first = [user("question")]
     play(rollout, 12, first)
     play(rollout, 2, first)
@@ -302,7 +302,7 @@ def test_a_paused_or_spent_session_takes_no_turn(records, rollout):
 
 
 def test_a_pause_ends_the_turn_under_way(rollout):
-    """Paused in the middle of a turn, the rollout goes on after the resume: the turn reads as aborted, with no tokens."""
+    """Paused in the middle of a turn, the rollout continues after the resume: the turn is aborted, with no tokens."""
     messages = play(rollout, 1)
     begin(rollout, messages)
     rollout.session.pause("weights are on their way")
@@ -316,7 +316,7 @@ def test_a_pause_ends_the_turn_under_way(rollout):
 
 
 def test_facts_of_others_do_not_disturb_a_rollout(records, rollout):
-    """Whoever adds facts to the session between the steps of a turn changes nothing about it."""
+    """Facts added to the session between the steps of a turn change nothing about the turn."""
     messages = play(rollout, 1)
     person = records.get("task-17")
     prepared = rollout.prepare(ChatRequest(messages), LETTERS)
@@ -330,7 +330,7 @@ def test_facts_of_others_do_not_disturb_a_rollout(records, rollout):
 
 
 def test_a_fork_goes_on_by_itself(records, rollout):
-    """A fork of a rollout starts from its ids, whatever becomes of the first one."""
+    """A fork of a rollout starts from its ids, whatever happens to the first one."""
     messages = play(rollout, 2)
     rollout.freeze()
     rollout.session.fork("branch", agent="policy")
@@ -342,19 +342,19 @@ def test_a_fork_goes_on_by_itself(records, rollout):
 
 
 def test_a_lane_of_plain_turns_is_no_rollout(records):
-    """Turns without token ids are told, not taken for a trajectory."""
+    """Turns without token ids are an error, not a trajectory."""
     session = records.open("plain", agent="policy")
     session.record_turn([user("a")])
-    with pytest.raises(AssemblyFailed, match="without token ids"):
+    with pytest.raises(AssemblyFailed, match="has no token ids"):
         read_lane(session)
     with records.open("begun", agent="policy") as other, other.turn() as turn:
         turn.user("a")
-    with pytest.raises(AssemblyFailed, match="without token ids"):
+    with pytest.raises(AssemblyFailed, match="has no token ids"):
         read_lane(other)
 
 
 def test_erased_ids_are_told_and_not_guessed(rollout):
-    """Where retention erased the ids of a committed turn, reading says so."""
+    """If retention erased the ids of a committed turn, reading says so."""
     play(rollout, 2)
     position = next(event.position for event in rollout.session.events(kinds=("tokens.recorded",)))
     rollout.session.erase("privacy", positions=[position])
@@ -374,7 +374,7 @@ def test_erased_ids_are_told_and_not_guessed(rollout):
     ],
 )
 def test_nonsense_on_record_is_told_as_damage(rollout, data):
-    """Ids that are cut off, of another kind or not there are told with their position; nothing is guessed."""
+    """Ids that are cut off, of another type or missing are an error with their position; nothing is guessed."""
     session = rollout.session
     session.append(
         session.draft("turn.begun", {"base": 0}),

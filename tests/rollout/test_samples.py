@@ -1,4 +1,4 @@
-"""Samples: what a trainer gets, and that the arrays say what the record says."""
+"""Samples: what a trainer gets, and that the arrays agree with the record."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def listed(sample: Sample) -> tuple[list[int], list[int], list[float], str]:
 
 
 def turns_of(trajectory: LinearTrajectory) -> list[Turn]:
-    """The turns with all ids they were given, the slow way."""
+    """The turns with all their input ids, computed the slow way."""
     found: list[Turn] = []
     ids: list[int] = []
     for record in trajectory.standing():
@@ -51,7 +51,7 @@ def turns_of(trajectory: LinearTrajectory) -> list[Turn]:
 
 
 def test_a_turn_is_input_and_output():
-    """Per record: tokens are input and output ids, the loss mask is 1 on the output alone, logprobs belong to it."""
+    """Per record: tokens are input and output ids; the loss mask is 1, with logprobs, only on the output."""
     trajectory, messages = conversation(2)
     first, second = assemble(trajectory.standing(), session="s", merge=False)
     prompt, output = whole(messages[:1]), [*letters("answer 0"), END]
@@ -71,7 +71,7 @@ def test_a_turn_is_input_and_output():
 
 @pytest.mark.parametrize("turns", [1, 2, 7])
 def test_a_merge_is_what_merging_pair_by_pair_gives(turns):
-    """Merged in one pass, bit for bit what copying turn after turn gives; observations have mask 0 and logprob 0.0."""
+    """Merging in one pass equals copying turn by turn, bit for bit; observations have mask 0 and logprob 0.0."""
     trajectory, _ = conversation(turns)
     (sample,) = assemble(trajectory.standing())
     assert listed(sample) == merged(turns_of(trajectory))
@@ -91,7 +91,7 @@ def test_how_a_turn_ended_is_its_status(finish, status):
 @pytest.mark.parametrize("text", ["", None, "half"])
 @pytest.mark.parametrize("turns", [0, 2])
 def test_retries_exhausted_leave_an_honest_aborted_sample(text, turns):
-    """Prior ids, prompt tail and partial ids; mask 1 only on what was sampled; also with none, and on the first turn."""
+    """An aborted sample has prior, prompt and partial ids, with mask 1 only on sampled ones; even none, or a first turn."""
     trajectory, messages = conversation(turns)
     for _ in range(3):
         give_up(trajectory, *messages, reply=aborted("other" if text else text))
@@ -108,7 +108,7 @@ def test_retries_exhausted_leave_an_honest_aborted_sample(text, turns):
 
 @pytest.mark.parametrize("status", [INFRA, INCOMPLETE])
 def test_a_failed_last_turn_is_neither_aborted_nor_completed(status):
-    """A turn that got no reply ends the sample with its own status and its prompt, and nothing sampled."""
+    """A turn without a reply ends the sample with its own status and its prompt, and no sampled ids."""
     trajectory, messages = conversation(2)
     trajectory.note_failure(trajectory.failed_record(ask(trajectory, *messages), status, "down"))
     (sample,) = assemble(trajectory.standing())
@@ -117,7 +117,7 @@ def test_a_failed_last_turn_is_neither_aborted_nor_completed(status):
 
 
 def test_the_merge_stops_at_and_includes_the_first_turn_that_is_not_completed():
-    """What came after a truncated turn is not merged with it."""
+    """Turns after a truncated turn are not merged with it."""
     trajectory, messages = conversation(1)
     say(trajectory, *messages, reply=answer("cut", "length"))
     more = [*messages, assistant("cut"), user("go on")]
@@ -136,7 +136,7 @@ def test_the_merge_stops_at_and_includes_the_first_turn_that_is_not_completed():
 
 
 def test_weight_versions_are_kept_as_spans():
-    """Which weights drew which tokens, also where they changed within a turn; prompts belong to none."""
+    """Samples say which weights sampled which tokens, even if they changed within a turn; prompts belong to none."""
     trajectory = LinearTrajectory()
     say(trajectory, user("a"), reply=answer("bcd", weight_versions=[("v1", 2), ("v2", 2)]))
     say(trajectory, user("a"), assistant("bcd"), user("e"), reply=answer("f", weight_versions=[("v2", 2)]))
@@ -150,7 +150,7 @@ def test_weight_versions_are_kept_as_spans():
 
 
 def test_every_token_says_where_it_comes_from():
-    """Sampled, template, injected and repaired tokens are told apart; what has mask 1 is exactly what was sampled."""
+    """Sampled, template, injected and repaired tokens are distinguished; mask 1 is exactly on the sampled ones."""
     trajectory = LinearTrajectory(Policy(appended_roles=frozenset({"user", "assistant"})))
     say(trajectory, user("a"), reply=answer("b"))
     say(trajectory, user("a"), assistant("b"), assistant("put in"), user("c"), reply=answer("d"))
@@ -164,7 +164,7 @@ def test_every_token_says_where_it_comes_from():
 
 
 def trimmed(turns: int) -> tuple[LinearTrajectory, Letters]:
-    """Turns whose last sampled id is rendered anew by the next prompt."""
+    """Turns in which the next prompt renders the last sampled id again."""
     tokenizer, trajectory = Letters(stop_is_start=True), LinearTrajectory(Policy(max_trim_tokens=1))
     messages = [user("a")]
     for _ in range(turns):
@@ -175,7 +175,7 @@ def trimmed(turns: int) -> tuple[LinearTrajectory, Letters]:
 
 
 def test_a_sampled_id_that_was_replaced_has_no_loss():
-    """Where a later prompt renders the end of a turn anew, the replaced id is in the sample once, with mask 0."""
+    """If a later prompt renders the end of a turn again, the replaced id is in the sample once, with mask 0."""
     trajectory, tokenizer = trimmed(3)
     (sample,) = assemble(trajectory.standing())
     messages = [user("a"), assistant("b"), user("c"), assistant("b"), user("c")]
@@ -188,7 +188,7 @@ def test_a_sampled_id_that_was_replaced_has_no_loss():
 
 
 def test_truncation_leaves_out_whole_turns_first():
-    """A sample that is too long ends at the last turn that fits, as TRUNCATED; a first turn too long alone is cut."""
+    """A sample that is too long ends at the last turn that fits, as TRUNCATED; a first turn that is too long is cut."""
     trajectory, _ = conversation(4)
     ends = [record.length for record in trajectory.standing()]
     for length in range(1, ends[-1] + 2):
@@ -215,7 +215,7 @@ def test_truncation_never_makes_an_aborted_turn_complete():
 
 
 def test_a_missing_side_payload_changes_no_status():
-    """Side payloads are there when every turn has them; one that is missing makes nothing COMPLETED."""
+    """Side payloads are present only if every turn has them; a missing one does not make a turn COMPLETED."""
     trajectory = LinearTrajectory()
     say(trajectory, user("a"), reply=answer("b", side_payloads={"routed_experts": "AAA="}))
     (sample,) = assemble(trajectory.standing())
@@ -242,7 +242,7 @@ def test_the_digest_sees_every_bit():
 
 
 def test_nothing_on_record_makes_no_sample():
-    """A rollout without a turn, and turns that do not go on from one another, make no sample."""
+    """A rollout without a turn, and turns that do not continue one another, make no sample."""
     with pytest.raises(AssemblyFailed):
         assemble([])
     trajectory, _ = conversation(3)

@@ -1,4 +1,4 @@
-"""Messages to ids: whole prompts, what is new of them, and the seam between sampled and rendered ids."""
+"""Messages to ids: whole prompts, new messages only, and the seam between sampled and rendered ids."""
 
 import json
 
@@ -33,7 +33,7 @@ def rendered(tokenizer, messages, tools=None):
 
 
 def gone_on(tokenizer, stored, before, appended):
-    """Stored ids, the repaired seam, and what is new."""
+    """Stored ids, the repaired seam, and the new ids."""
     suffix = tokenizer.suffix(before, appended).ids
     joint = tokenizer.repair(stored[-64:], suffix)
     assert joint.drop == 0
@@ -41,21 +41,21 @@ def gone_on(tokenizer, stored, before, appended):
 
 
 def test_a_prompt_is_rendered_by_the_template(tokenizer):
-    """The ids of a prompt are those of the text the chat template writes, ready for the assistant."""
+    """The ids of a prompt are those of the text that the chat template writes, up to the assistant's turn."""
     text = "<|im_start|>user\nWhat is 17 plus 25?<|im_end|>\n<|im_start|>assistant\n"
     assert rendered(tokenizer, [USER]) == ids_of(tokenizer, text)
     assert tokenizer.decode(rendered(tokenizer, [USER])) == text
 
 
 def test_ids_and_text_go_both_ways(tokenizer):
-    """Any text comes back from its ids, whatever is in it."""
+    """Decoding the ids of any text gives the text back."""
     for text in ("Grüße, 世界 🙂", "a\r\n\tb", "<|im_end|>", ""):
         assert tokenizer.decode(ids_of(tokenizer, text)) == text
 
 
 @pytest.mark.parametrize("sampled_end", [0, 1, 2])
 def test_what_was_sampled_goes_on_as_the_template_would(tokenizer, sampled_end):
-    """Stored ids, the repaired seam and the suffix are the very ids of the whole conversation, however the turn ended."""
+    """Stored ids, the repaired seam and the suffix equal the ids of the whole conversation, however the turn ended."""
     closing = ids_of(tokenizer, "<|im_end|>\n")
     stored = rendered(tokenizer, [USER]) + ids_of(tokenizer, "Let me add these.") + closing[:sampled_end]
     after = gone_on(tokenizer, stored, [USER, ASSISTANT], [TOOL])
@@ -63,7 +63,7 @@ def test_what_was_sampled_goes_on_as_the_template_would(tokenizer, sampled_end):
 
 
 def test_the_seam_keeps_what_was_sampled(tokenizer):
-    """Ids that were sampled in an unusual spelling stay; only what is new is tokenized."""
+    """Ids that were sampled in an unusual spelling stay; only new messages are tokenized."""
     odd = [id_ for letter in "Let me add these." for id_ in ids_of(tokenizer, letter)]
     stored = rendered(tokenizer, [USER]) + odd
     after = gone_on(tokenizer, stored, [USER, ASSISTANT], [TOOL])
@@ -73,7 +73,7 @@ def test_the_seam_keeps_what_was_sampled(tokenizer):
 
 
 def test_tools_and_calls_are_rendered(tokenizer):
-    """Tools stand in the prompt, and a call's arguments are rendered as an object, however they were spelled."""
+    """Tools are in the prompt, and a call's arguments are rendered as an object, however they were spelled."""
     tools = [{"type": "function", "function": {"name": "add"}}]
     call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a":  17}'}}
     text = tokenizer.decode(rendered(tokenizer, [USER, {"role": "assistant", "tool_calls": [call]}, TOOL], tools=tools))
@@ -84,7 +84,7 @@ def test_tools_and_calls_are_rendered(tokenizer):
 
 
 def test_what_a_client_says_for_the_assistant_is_marked(tokenizer):
-    """The ids that render an assistant's message of the client's, and only those, are marked as injected."""
+    """Exactly the ids of an assistant message that the client wrote are marked as injected."""
     shot = [USER, {"role": "assistant", "content": "It is 42 – é🙂."}, USER]
     found = tokenizer.prompt(shot)
     ((start, end),) = found.injected
@@ -93,7 +93,7 @@ def test_what_a_client_says_for_the_assistant_is_marked(tokenizer):
 
 
 def test_parts_of_text_are_text(tokenizer):
-    """Content in parts is joined; a part that is no text cannot be recorded by its ids, and is refused."""
+    """Content in parts is joined; a part that is not text has no ids to record and is refused."""
     parts = {"role": "user", "content": [{"type": "text", "text": "What is 17 "}, {"type": "text", "text": "plus 25?"}]}
     assert rendered(tokenizer, [parts]) == rendered(tokenizer, [USER])
     for content in ([{"type": "image_url", "image_url": {}}], 7):
@@ -106,10 +106,10 @@ def with_template(place, template):
 
 
 def test_a_template_that_rewrites_history_is_refused(place):
-    """Where a template says something else about earlier turns once more follow, there is no suffix: a typed error."""
+    """If a template renders earlier turns differently once more messages follow, it is refused with a typed error."""
     forgetful = "{% for m in messages %}[{{ m.role }}{% if loop.last %}!{% endif %}]{{ m.content }}{% endfor %}"
     tokenizer = with_template(place, forgetful)
-    with pytest.raises(TokenizationFailed, match="rewrites what was said before, from character") as caught:
+    with pytest.raises(TokenizationFailed, match="rewrites earlier turns from character") as caught:
         tokenizer.suffix([USER, ASSISTANT], [TOOL])
     assert caught.value.first_mismatch > 0
 
@@ -126,19 +126,19 @@ def test_a_template_may_refuse(place):
     ["{{ messages.__class__.__mro__ }}", "{{ messages.append(1) }}", "{{ nothing.at.all }}", "{{ 1 / 0 }}"],
 )
 def test_a_template_is_only_a_template(place, template):
-    """A template cannot reach the program around it nor change what it is given; what it breaks is a typed error."""
+    """A template cannot reach the program around it or change its input; if it fails, the error is typed."""
     with pytest.raises(TokenizationFailed):
         rendered(with_template(place, template), [USER])
 
 
 def test_a_template_that_hides_answers_cannot_be_closed(place):
-    """A template that does not show what an assistant says has no end of a turn."""
-    with pytest.raises(TokenizationFailed, match="does not show"):
+    """A template that does not render the assistant's messages has no end of a turn and is refused."""
+    with pytest.raises(TokenizationFailed, match="does not render the assistant's messages"):
         with_template(place, "{{ messages[0].content }}").repair([1], [])
 
 
 def test_the_sandbox_writes_json_and_no_html(place):
-    """`tojson` writes characters as they are: a prompt is no web page."""
+    """`tojson` writes characters as they are: a prompt is not a web page."""
     tokenizer = with_template(place, "{{ messages[0].content | tojson }}")
     assert tokenizer.decode(rendered(tokenizer, [{"role": "user", "content": "<é&>"}])) == '"<é&>"'
 
@@ -160,16 +160,16 @@ def test_where_a_template_may_be(place, tmp_path):
 
 @pytest.mark.parametrize("config", ["{", "[]", "{}", '{"chat_template": 7}', '{"chat_template": []}'])
 def test_a_configuration_without_a_template_is_refused(config):
-    """Without a chat template nothing can be rendered, and the error says where it belongs."""
+    """Without a chat template nothing can be rendered, and the error says where to set one."""
     with pytest.raises(InvalidInput):
         read_config(config)
 
 
 def test_files_that_are_no_tokenizer_are_refused(tmp_path, place):
-    """What is not there, or is something else, is one clear error."""
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    """A missing or wrong file is one clear error."""
+    with pytest.raises(InvalidInput, match="cannot read"):
         load_tokenizer(str(tmp_path / "nowhere"))
-    with pytest.raises(InvalidInput, match="the tokenizer cannot be read"):
+    with pytest.raises(InvalidInput, match="cannot read the tokenizer"):
         TemplateTokenizer("{}", TEMPLATE)
-    with pytest.raises(InvalidInput, match="chat template cannot be read"):
+    with pytest.raises(InvalidInput, match="cannot read the chat template"):
         with_template(place, "{% for %}")

@@ -30,7 +30,7 @@ from tests.rollout.world import (
 
 
 def test_the_first_prompt_is_rendered_whole():
-    """Before any turn is committed, the prompt is the whole request; few-shot answers in it are no checkpoints."""
+    """Before any turn is committed, the prompt is the whole request; few-shot answers in it are not turns."""
     trajectory = LinearTrajectory()
     shots = [user("1+1"), assistant("2"), user("2+2")]
     prepared = ask(trajectory, *shots)
@@ -42,7 +42,7 @@ def test_the_first_prompt_is_rendered_whole():
 
 
 def test_a_prompt_is_the_stored_ids_and_the_new_suffix():
-    """Later prompts begin with the very ids of the last answer, joined as the repair says, and equal a whole rendering."""
+    """Later prompts begin with the exact ids of the last answer, joined by the repair, and equal a whole rendering."""
     trajectory, messages = conversation(3)
     stored = trajectory.token_ids
     prepared = ask(trajectory, *messages)
@@ -52,7 +52,7 @@ def test_a_prompt_is_the_stored_ids_and_the_new_suffix():
 
 
 def test_stored_ids_win_over_what_a_tokenizer_would_make_of_the_text():
-    """Ids an engine drew are kept though another rendering of the same text has others: nothing is tokenized again."""
+    """Sampled ids are kept even if the same text would now render to others: nothing is tokenized again."""
     trajectory = LinearTrajectory()
     odd = [7_001, 7_002, END]
     say(trajectory, user("a"), reply=Reply(assistant("hello"), odd, [-1.0, -2.0, -3.0], "stop"))
@@ -61,7 +61,7 @@ def test_stored_ids_win_over_what_a_tokenizer_would_make_of_the_text():
 
 
 def test_prepare_is_pure():
-    """Preparing changes nothing, whether it succeeds, is refused or finds a lost answer; twice gives the same."""
+    """Preparing changes nothing, whether it succeeds, is refused or finds a lost answer; repeating it gives the same."""
     trajectory, messages = conversation(2)
     before = unmoved(trajectory)
     assert ask(trajectory, *messages) == ask(trajectory, *messages)
@@ -103,7 +103,7 @@ def test_exactly_the_first_prompt_again_starts_over():
 
 
 def test_a_first_prompt_of_many_messages_again_starts_over():
-    """The first prompt is all that was asked first, few-shot answers included; a part of it is another prompt."""
+    """The first prompt is the whole first request, few-shot answers included; a part of it is another prompt."""
     trajectory = LinearTrajectory()
     shots = [user("1+1"), assistant("2"), user("2+2")]
     say(trajectory, *shots, reply=answer("4"))
@@ -126,7 +126,7 @@ def test_what_is_committed_after_a_rollback_replaces_what_was_discarded():
 
 
 def test_appended_roles_must_be_allowed():
-    """After a generated turn only allowed roles may speak; the error names them and nothing changes."""
+    """After a generated turn only allowed roles may follow; the error names them and nothing changes."""
     trajectory, messages = conversation(1)
     before = unmoved(trajectory)
     for message in (assistant("injected"), {"role": "critic", "content": "x"}, {"content": "x"}, {"role": 3}):
@@ -137,11 +137,11 @@ def test_appended_roles_must_be_allowed():
     narrow, messages = conversation(1, Policy(appended_roles=frozenset({"tool"})))
     with pytest.raises(InvalidInput) as refused:
         ask(narrow, *messages)
-    assert refused.value.hint == "allowed: tool"
+    assert refused.value.hint == "allowed roles: tool"
 
 
 def test_an_injected_answer_is_history_and_no_checkpoint():
-    """Where assistants' messages may be appended, they become prompt ids, marked as injected, and count no turn."""
+    """If assistant messages may be appended, they become prompt ids marked as injected, and do not count as turns."""
     trajectory, messages = conversation(1, Policy(appended_roles=frozenset({"user", "assistant"})))
     injected = [*messages, assistant("as if I had said"), user("go on")]
     record = say(trajectory, *injected, reply=answer("fine"))
@@ -152,7 +152,7 @@ def test_an_injected_answer_is_history_and_no_checkpoint():
 
 
 def test_an_edited_answer_is_not_taken_for_ours():
-    """A client that sends an answer back changed does not get it appended in the assistant's name."""
+    """An answer that a client sends back changed is not appended in the assistant's name."""
     trajectory, messages = conversation(2)
     before = unmoved(trajectory)
     with pytest.raises(InvalidInput, match="'assistant' cannot follow"):
@@ -176,7 +176,7 @@ def test_a_request_that_ends_with_the_answer_asks_nothing():
 
 
 def test_what_cannot_be_recorded_is_refused_before_anything_happens():
-    """NaN, half a character and objects that are no JSON are refused in prepare."""
+    """NaN, half a character and objects that are not JSON are refused in prepare."""
     unrecordable: list[Any] = [float("nan"), "\ud800", [{"x": object()}], {1: 2}]
     for content in unrecordable:
         with pytest.raises(InvalidInput):
@@ -184,7 +184,7 @@ def test_what_cannot_be_recorded_is_refused_before_anything_happens():
 
 
 def test_ids_are_checked_when_they_come_in():
-    """Negative, too large or non-integer ids are refused, of a tokenizer and of an engine."""
+    """Negative, too large or non-integer ids are refused, from a tokenizer and from an engine."""
 
     class Broken(Letters):
         ids: Any
@@ -212,11 +212,11 @@ def test_tools_are_rendered_with_the_first_prompt():
     assert with_tools.fingerprint != ask(LinearTrajectory(), user("a")).fingerprint
 
 
-# Requests that say what they follow
+# Requests that name the turn they follow
 
 
 def test_a_request_may_say_which_turn_it_follows():
-    """What comes before that turn need not be repeated: the request is the same as the whole conversation."""
+    """The messages before that turn may be left out: the request means the same as the whole conversation."""
     trajectory, messages = conversation(3)
     assert trajectory.last == trajectory.records[-1]
     assert ask(trajectory, messages[-1], after=trajectory.last) == ask(trajectory, *messages)
@@ -225,7 +225,7 @@ def test_a_request_may_say_which_turn_it_follows():
 
 
 def test_a_request_that_follows_an_earlier_turn_is_a_rollback():
-    """It discards what came after, within the limit."""
+    """It discards later turns, within the limit."""
     trajectory, messages = conversation(3)
     _first, second, _third = trajectory.records
     assert ask(trajectory, user("else"), after=second) == ask(trajectory, *messages[:4], user("else"))
@@ -236,7 +236,7 @@ def test_a_request_that_follows_an_earlier_turn_is_a_rollback():
 
 
 def test_a_lost_reply_is_found_by_what_follows_too():
-    """The last request again, told by the turn before it, gets the answer it had."""
+    """The last request again, naming the turn before it, gets its recorded answer."""
     trajectory, messages = conversation(1)
     first = trajectory.last
     say(trajectory, *messages, reply=answer("lost", response="the very body"))
@@ -244,13 +244,13 @@ def test_a_lost_reply_is_found_by_what_follows_too():
 
 
 def test_what_follows_a_turn_that_is_gone_is_refused():
-    """Another turn took its place: going on from it would silently be going on from something else."""
+    """If another turn replaced it, the request is refused: it would silently continue from something else."""
     trajectory, messages = conversation(2)
     gone = trajectory.last
     say(trajectory, *messages[:2], user("else"), reply=answer("another"))
     before = unmoved(trajectory)
     for turn in (gone, conversation(3)[0].last):
-        with pytest.raises(TrajectoryMoved, match="is not committed here") as refused:
+        with pytest.raises(TrajectoryMoved, match=r"is not \(or no longer\) committed here") as refused:
             ask(trajectory, user("on"), after=turn)
         assert refused.value.head == trajectory.head
     assert unmoved(trajectory) == before
@@ -258,7 +258,7 @@ def test_what_follows_a_turn_that_is_gone_is_refused():
 
 
 def test_an_equal_turn_of_another_history_is_refused():
-    """The turn before it was replaced by one of the same length: the same reply after it is another turn all the same."""
+    """If the turn before it was replaced by one of the same length, an equal reply after it is still another turn."""
     trajectory = LinearTrajectory(Policy(max_rollback=2))
     say(trajectory, user("a"), reply=answer("one"))
     second = say(trajectory, user("a"), assistant("one"), user("b"), reply=answer("same"))
@@ -271,13 +271,13 @@ def test_an_equal_turn_of_another_history_is_refused():
 
 
 def test_what_follows_must_say_something_and_by_who_may_speak():
-    """The rules of a whole request hold for what is new in it."""
+    """The rules for whole requests apply to the new messages."""
     trajectory, _messages = conversation(2)
     with pytest.raises(InvalidInput, match="at least one message"):
         ask(trajectory, after=trajectory.last)
     with pytest.raises(InvalidInput, match="cannot follow a generated turn"):
         ask(trajectory, assistant("I go on"), after=trajectory.last)
-    with pytest.raises(InvalidInput, match="ends with an answer"):
+    with pytest.raises(InvalidInput, match="is a recorded answer; there is nothing to answer"):
         ask(trajectory, user("question 1"), assistant("answer 1"), after=trajectory.records[0])
 
 
@@ -285,7 +285,7 @@ def test_what_follows_must_say_something_and_by_who_may_speak():
 
 
 def test_a_commit_advances_everything_together():
-    """Messages, ids, anchor, record and version move with a commit, and only then."""
+    """Messages, ids, anchor, record and version change with a commit, and only then."""
     trajectory = LinearTrajectory()
     reply = answer("hi", weight_versions=[("v1", 1), ("v1", 1), ("v2", 1)], response_id="r1", side_payloads={"e": [1]})
     record = say(trajectory, user("hello"), reply=reply)
@@ -300,7 +300,7 @@ def test_a_commit_advances_everything_together():
 
 
 def test_a_commit_on_a_moved_trajectory_is_a_conflict_that_carries_the_head():
-    """A reply prepared on an older version is refused, never skipped in silence; the error says where things stand."""
+    """A reply prepared on an older version is refused, never skipped silently; the error has the present head."""
     trajectory, messages = conversation(2)
     first, second = ask(trajectory, *messages), ask(trajectory, *messages)
     trajectory.update_pretokenized_state(first, answer("mine"))
@@ -315,7 +315,7 @@ def test_a_commit_on_a_moved_trajectory_is_a_conflict_that_carries_the_head():
 
 @pytest.mark.parametrize("finish", ["abort", "error", "", "content_filter"])
 def test_only_an_answer_is_committed(finish):
-    """A reply that did not end in an answer is not committed, and neither is one without a message."""
+    """A reply that did not end with an answer is not committed, and neither is one without a message."""
     trajectory = LinearTrajectory()
     prepared = ask(trajectory, user("a"))
     with pytest.raises(InvalidInput):
@@ -329,7 +329,7 @@ def test_only_an_answer_is_committed(finish):
 
 
 def test_lengths_must_agree():
-    """As many logprobs as output ids, weight versions that cover them, and no NaN: else nothing changes."""
+    """Wrong numbers of logprobs, weight versions that do not cover the ids, and NaN are refused; nothing changes."""
     trajectory = LinearTrajectory()
     prepared = ask(trajectory, user("a"))
     for reply in (
@@ -347,7 +347,7 @@ def test_lengths_must_agree():
 
 
 def test_truncated_answers_are_committed_as_truncated():
-    """An answer cut by its length counts as a turn, with its own status."""
+    """An answer cut at the length limit counts as a turn, with its own status."""
     trajectory = LinearTrajectory()
     record = say(trajectory, user("a"), reply=answer("b", "length"))
     assert (record.status, trajectory.num_assistant) == (TRUNCATED, 1)
@@ -357,7 +357,7 @@ def test_truncated_answers_are_committed_as_truncated():
 
 
 def test_an_engine_that_rendered_the_same_prompt_changes_nothing():
-    """Prompt ids that an engine reports and that are the prepared ones leave the record as it would be without them."""
+    """If an engine reports the prepared prompt ids, the record is the same as without the report."""
     one, messages = conversation(2)
     other, _ = conversation(2)
     prepared = ask(one, *messages)
@@ -368,7 +368,7 @@ def test_an_engine_that_rendered_the_same_prompt_changes_nothing():
 
 @pytest.mark.parametrize("trim", [0, 1, 2])
 def test_stored_ids_must_be_a_prefix_up_to_the_trim(trim):
-    """An engine's prompt may replace so many trailing stored ids; one more is an error that names the first mismatch."""
+    """An engine's prompt may replace max_trim_tokens trailing ids; one more is an error with the first mismatch."""
     trajectory, messages = conversation(2, Policy(max_trim_tokens=trim))
     stored = trajectory.token_ids
     prepared = ask(trajectory, *messages)
@@ -424,7 +424,7 @@ def test_a_repair_may_leave_out_no_more_than_the_trim():
 
 
 def test_a_repair_is_shown_the_last_ids_only():
-    """However long the sequence, a repair sees its end, put together from as many turns as it takes."""
+    """However long the sequence, a repair sees its end, assembled from as many turns as necessary."""
     shown = []
 
     class Looking(Letters):
@@ -445,13 +445,13 @@ def test_a_repair_is_shown_the_last_ids_only():
 
 @pytest.mark.parametrize("policy", [Policy(max_rollback=9), Policy(max_rollback=-1), Policy(max_trim_tokens=65)])
 def test_a_policy_has_limits(policy):
-    """What a policy allows is bounded."""
+    """The values of a policy are bounded."""
     with pytest.raises(InvalidInput):
         LinearTrajectory(policy)
 
 
 def test_memory_is_the_tokens():
-    """After 200 turns at most 1.1 integers are stored per token, however long the conversation became."""
+    """After 200 turns at most 1.1 integers are stored per token, however long the conversation is."""
     trajectory, _ = conversation(200)
     stored = sum(len(record.prompt) + len(record.output) for record in trajectory.records)
     assert stored <= 1.1 * len(trajectory.token_ids)

@@ -20,8 +20,8 @@ def letters(text: str) -> list[int]:
 class Letters:
     """Renders `START role NEWLINE text END NEWLINE`. A reply ends with END; the NEWLINE after it is the template's.
 
-    With `stop_is_start`, a reply ends with the START of the next message instead, as some models' do: a suffix renders
-    it anew, and the stored one is left out.
+    With `stop_is_start`, a reply ends with the START of the next message instead, as with some models: a suffix renders
+    it again, and the stored one is dropped.
     """
 
     def __init__(self, *, stop_is_start: bool = False) -> None:
@@ -80,7 +80,7 @@ def answer(text: str, finish: str = STOP, **more: Any) -> Reply:
 
 
 def aborted(text: str | None = "", cause: str = "weights", **more: Any) -> Reply:
-    """An aborted reply; None is one that got no message at all."""
+    """An aborted reply; None means no message at all."""
     said = None if text is None else assistant(text)
     return answer(text or "", ABORT, message=more.pop("message", said), abort_cause=cause, **more)
 
@@ -103,7 +103,7 @@ def give_up(trajectory: LinearTrajectory, *messages: Message, reply: Reply) -> T
 
 
 def conversation(turns: int, policy: Policy | None = None) -> tuple[LinearTrajectory, list[Message]]:
-    """A trajectory of so many committed turns, and the messages that a client would send on with one more."""
+    """A trajectory of so many committed turns, and the messages of the client's next request."""
     trajectory = LinearTrajectory(policy)
     messages = [user("question 0")]
     for number in range(turns):
@@ -113,12 +113,12 @@ def conversation(turns: int, policy: Policy | None = None) -> tuple[LinearTrajec
 
 
 def whole(messages: Sequence[Message]) -> list[int]:
-    """What a conversation is when it is rendered at once."""
+    """The ids of a conversation rendered at once."""
     return list(LETTERS.prompt(messages, None).ids)
 
 
 def unmoved(trajectory: LinearTrajectory) -> tuple[object, ...]:
-    """Everything a trajectory is, copied: to see afterwards that a refusal changed nothing."""
+    """A copy of a trajectory's whole state, to check afterwards that a refusal changed nothing."""
     return copy.deepcopy(trajectory._state())
 
 
@@ -134,5 +134,5 @@ def play(rollout: Rollout, turns: int, messages: list[Message] | None = None) ->
 
 
 def begin(rollout: Rollout, messages: list[Message]) -> Intent:
-    """Prepare a request and put its intent on record."""
+    """Prepare a request and record its intent."""
     return rollout.intend(rollout.prepare(ChatRequest(messages), LETTERS), model="m")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import onrecord
-from onrecord.connect import open_store
+from onrecord.connection import open_store
 from onrecord.session.records import Records
 from onrecord.testing import FakeClock
 from tests.stores import EVERY, timed_store, url_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import onrecord
-from onrecord.connect import retention_policy, settings
+from onrecord.connection import retention_policy, settings
 from onrecord.errors import InvalidInput, OnrecordError
 from onrecord.session.retention import Policy
 
@@ -149,9 +149,9 @@ def test_the_retention_policy_can_be_set(tmp_path):
     "code",
     [
         "import onrecord; onrecord.connect('memory:')",
-        "import onrecord.connect; onrecord.connect('memory:')",
-        "from onrecord.connect import connect, open_store; import onrecord; onrecord.connect('memory:'); connect('memory:')",
-        "import onrecord; from onrecord import aio; import onrecord.connect; onrecord.connect('memory:', project='x')",
+        "import onrecord.connection; onrecord.connect('memory:')",
+        "from onrecord.connection import connect, open_store; import onrecord; onrecord.connect('memory:'); connect('memory:')",
+        "import onrecord; from onrecord import aio; import onrecord.connection; onrecord.connect('memory:', project='x')",
         "from onrecord import connect, Session, replay; connect('memory:').open('work')",
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onrecord.setup.installing import Place, installed_commands
+from onrecord.setup.installing import Target, installed_commands
 from onrecord.vendors.port import PROJECT_SCOPE, USER_SCOPE, VENDORS, vendor
 
 SCOPES = (PROJECT_SCOPE, USER_SCOPE)
@@ -34,7 +34,7 @@ def test_in_checked_again_and_out(setup, name, scope):
     states = setup.states(name, where)
     assert set(states.values()) <= {"changed", "added"}
     assert set(setup.states(name, where).values()) == {"unchanged"}
-    place = Place(scope, setup.project, setup.environment)
+    place = Target(scope, setup.project, setup.environment)
     assert installed_commands(vendor(name), place)
     done = setup.run("setup", name, where, "--check")
     assert "the hook answers" in done.out, done
@@ -189,7 +189,7 @@ def test_what_makes_no_sense_is_refused(setup, words):
 def test_a_name_with_spaces_in_the_path_is_quoted(setup):
     """The command is one line for a shell: every part of it stays one word."""
     setup.ok("setup", "claude")
-    place = Place(PROJECT_SCOPE, setup.project, setup.environment)
+    place = Target(PROJECT_SCOPE, setup.project, setup.environment)
     for command in installed_commands(vendor("claude"), place):
         words = shlex.split(command)
         assert Path(words[0]).is_absolute()

@@ -1,8 +1,8 @@
-"""The story runner: a few lines in plain words, carried out on a session, and what people and agents would then read.
+"""The story runner: a script in plain words, run on a session, and what people and agents would then read.
 
-A story is a text file. It opens with a sentence or two. `-- log --` is a script, one verb a line; the other sections are
-what it leads to: `note`, `brief`, `transcript`, `state`, `context`. `pytest --update-stories` writes them anew; the
-difference in git is the review.
+A story is a text file. It opens with a sentence or two. `-- log --` is a script, one verb per line; the other sections
+are the expected results: `note`, `brief`, `transcript`, `state`, `context`. `pytest --update-stories` writes them again;
+review the difference in git.
 
     open NAME as AGENT: OBJECTIVE      AGENT begins a turn             AGENT records a turn: TEXT | TEXT | ...
     AGENT comes back                   AGENT system|user|assistant: .. AGENT commits
@@ -38,7 +38,7 @@ VERBS: list[tuple[re.Pattern[str], Callable[..., object]]] = []
 
 
 def parse(text: str) -> dict[str, str]:
-    """The sections of a story; what stands before the first mark is the sentence it opens with."""
+    """The sections of a story; the text before the first mark is its introduction."""
     sections, name = {"": ""}, ""
     for line in text.splitlines():
         found = MARK.match(line)
@@ -51,12 +51,12 @@ def parse(text: str) -> dict[str, str]:
 
 
 def compose(sections: dict[str, str]) -> str:
-    """A story as it stands in its file."""
+    """Read a story from its file."""
     return sections[""] + "".join(f"\n-- {name} --\n{body}" for name, body in sections.items() if name)
 
 
 def verb(pattern: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Make a method of the story the meaning of a line."""
+    """Bind a method of the story to a form of a line."""
 
     def keep(method: Callable[..., object]) -> Callable[..., object]:
         VERBS.append((re.compile(pattern, re.DOTALL), method))
@@ -66,7 +66,7 @@ def verb(pattern: str) -> Callable[[Callable[..., object]], Callable[..., object
 
 
 def words(text: str) -> str:
-    r"""Text of a script: \n, \x1b and the like are the characters they name."""
+    r"""Text of a script, with escapes such as \n and \x1b replaced."""
     return re.sub(r"\\(n|t|x[0-9a-f]{2}|u[0-9a-f]{4})", lambda found: json_text(found[1]), text)
 
 
@@ -75,7 +75,7 @@ def json_text(code: str) -> str:
 
 
 class Story:
-    """One story being carried out."""
+    """One running story."""
 
     def __init__(self, make_store: Callable[[FakeClock], Store]) -> None:
         self.clock = FakeClock()
@@ -244,10 +244,10 @@ class Story:
         self.session.rename(name)
         self.name = name
 
-    # What is read afterwards
+    # The sections
 
     def show(self, section: str) -> str:
-        """What a section must say."""
+        """The content of a section."""
         made: dict[str, Callable[[], str]] = {
             "note": self.session.note, "brief": self.session.brief, "transcript": self.transcript, "state": self.state,
             "context": self.context,
@@ -318,7 +318,7 @@ def spoken(item: dict[str, Any]) -> str:
 
 
 def run(path: Path, make_store: Callable[[FakeClock], Store]) -> tuple[str, str]:
-    """A story as it stands in its file, and as it turns out."""
+    """A story as in its file, and as it really happens."""
     text = path.read_text(encoding="utf-8")
     sections = parse(text)
     story = Story(make_store)

@@ -1,4 +1,4 @@
-"""Every story in this directory turns out as it is told, on every store."""
+"""Every story in this directory happens as written, on every store."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ STORIES = sorted(HERE.glob("*.txt"))
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.stem)
 @pytest.mark.parametrize("kind", EVERY)
 def test_the_story_turns_out_as_it_is_told(story, kind, request, tmp_path, pytestconfig):
-    """A scenario in plain words leads to the note, transcript and state that are written under it."""
+    """A scenario in plain words leads to the note, transcript and state written below it."""
     text, shown = runner.run(story, lambda clock: timed_store(kind, request, tmp_path, clock))
     if pytestconfig.getoption("--update-stories"):
         # Put in place whole: the same story may be read on another store, by another worker, at this moment.
@@ -36,7 +36,7 @@ def test_every_story_says_what_it_is_about():
 
 
 def test_a_line_that_means_nothing_is_an_error():
-    """A script that says something the runner does not understand fails; nothing is passed over."""
+    """A script line that the runner does not understand fails; no line is skipped."""
     story = runner.Story(lambda clock: MemoryStore(clock=clock))
     for line in ("main dances", "", "open"):
         if line:

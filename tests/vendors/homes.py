@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onrecord.rules import ToolRequest
     from onrecord.vendors.hooks import HookCall
-    from onrecord.vendors.port import Place, Vendor
+    from onrecord.vendors.port import Location, Vendor
 
 DATA = Path(__file__).with_name("data")
 PAYLOADS = Path(__file__).parent.parent / "hook" / "payloads"
@@ -60,7 +60,7 @@ def processes_file(home: Path, about: dict[str, Any], **changed: Any) -> None:
     (folder / f"{whole['pid']}.json").write_text(json.dumps(whole))
 
 
-def at(of: "Vendor", vendor_id: str, env: dict[str, str]) -> "Place":
+def at(of: "Vendor", vendor_id: str, env: dict[str, str]) -> "Location":
     """Where a conversation is that must be there."""
     found = of.find(vendor_id, env)
     assert found is not None, f"{vendor_id} is not there"

@@ -9,7 +9,7 @@ import pytest
 from onrecord.machine import started
 from onrecord.testing import VendorContract
 from onrecord.vendors.endings import classify
-from onrecord.vendors.port import CRASH, FINISHED, USAGE_WINDOW, Request, vendor
+from onrecord.vendors.port import CRASH, FINISHED, USAGE_WINDOW, LaunchOptions, vendor
 from tests.vendors.homes import at, copied, lines, processes_file, recorded
 
 CLAUDE = vendor("claude")
@@ -135,7 +135,7 @@ def test_a_sound_command_has_no_warning():
 
 def test_names_are_one_line():
     """A display name is one printable line, however it was given."""
-    argv = CLAUDE.start(Request("/", KILLED, name="a\nb\x1b[31m", prompt="x")).argv
+    argv = CLAUDE.start(LaunchOptions("/", KILLED, name="a\nb\x1b[31m", prompt="x")).argv
     assert argv[argv.index("-n") + 1] == "a b [31m"
 
 

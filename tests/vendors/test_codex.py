@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onrecord.testing import VendorContract
-from onrecord.vendors.port import FINISHED, RATE_LIMIT, Request, vendor
+from onrecord.vendors.port import FINISHED, RATE_LIMIT, LaunchOptions, vendor
 from tests.vendors.homes import at, copied, recorded, wanted
 
 CODEX = vendor("codex")
@@ -69,7 +69,7 @@ def test_real_file_names_are_found(env):
     place = at(CODEX, TOOL, env)
     assert place.path.endswith(f"sessions/2026/11/15/rollout-2026-11-15T06-36-42-{TOOL}.jsonl")
     assert place.cwd == "/home/dev/codex/proj"
-    assert {one.vendor_id for one in CODEX.places(env)} == {TOOL, TORN}
+    assert {one.vendor_id for one in CODEX.locations(env)} == {TOOL, TORN}
 
 
 def test_a_cut_line_is_counted(env):
@@ -92,7 +92,7 @@ def test_a_put_back_thread_keeps_its_day_and_directory(env, tmp_path):
 
 def test_a_terminal_never_works_in_the_daemon():
     """The shared server would go on after a kill, so every start and resume is told to do without."""
-    for launch in (CODEX.start(Request("/", prompt="x")), CODEX.resume(Request("/", TOOL, prompt="x"))):
+    for launch in (CODEX.start(LaunchOptions("/", prompt="x")), CODEX.resume(LaunchOptions("/", TOOL, prompt="x"))):
         assert "--no-daemon" in launch.argv
     assert any("daemon" in said or "shared server" in said for said in CODEX.warnings(["codex"], {}))
     assert CODEX.warnings(["codex", "--no-daemon"], {}) == []
@@ -102,7 +102,7 @@ def test_a_terminal_never_works_in_the_daemon():
 
 def test_untrusted_hooks_are_warned_of(env):
     """Without a terminal, hooks nobody trusted are skipped in silence; the launch says so until one is trusted."""
-    request = Request("/", TOOL, prompt="x", headless=True, env=env)
+    request = LaunchOptions("/", TOOL, prompt="x", headless=True, env=env)
     assert any("trust" in said for said in CODEX.resume(request).warnings)
     state = '[hooks.state."hooks.json:PreToolUse:0:0"]\ntrusted_hash = "sha256:x"\n'
     Path(env["CODEX_HOME"], "config.toml").write_text(state)
@@ -127,7 +127,7 @@ def test_a_process_is_located_by_its_lock(env, tmp_path):
 @pytest.mark.parametrize(("mood", "expected"), [((), TOOL), (("chatter",), None)])
 def test_an_id_is_obtained_from_the_app_server(tmp_path, mood, expected):
     """A thread is asked for and named over JSON-RPC; the server is gone afterwards, also after nonsense."""
-    request = Request(str(tmp_path), name="n", env=os.environ, program=program(tmp_path, *mood))
+    request = LaunchOptions(str(tmp_path), name="n", env=os.environ, program=program(tmp_path, *mood))
     assert CODEX.obtain_id(request) == expected
     assert gone(tmp_path)
 
@@ -135,7 +135,7 @@ def test_an_id_is_obtained_from_the_app_server(tmp_path, mood, expected):
 def test_a_silent_app_server_does_not_hang_us(tmp_path, monkeypatch):
     """At the deadline there is no id, and no process left."""
     monkeypatch.setattr("onrecord.vendors.codex.ID_SECONDS", 2.0)
-    assert CODEX.obtain_id(Request(str(tmp_path), env=os.environ, program=program(tmp_path, "silent"))) is None
+    assert CODEX.obtain_id(LaunchOptions(str(tmp_path), env=os.environ, program=program(tmp_path, "silent"))) is None
     assert gone(tmp_path)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from onrecord.testing import VendorContract
 from onrecord.vendors.hooks import HookAnswer
-from onrecord.vendors.port import CRASH, FINISHED, Request, vendor
+from onrecord.vendors.port import CRASH, FINISHED, LaunchOptions, vendor
 from tests.vendors.homes import at, copied, lines, recorded, wanted
 
 COPILOT = vendor("copilot")
@@ -60,7 +60,7 @@ def test_two_lock_files_name_neither(home, env):
 
 def test_a_resume_never_creates():
     """--session-id would silently create what is missing; a resume says --resume."""
-    argv = COPILOT.resume(Request("/", DENIED, prompt="x", headless=True)).argv
+    argv = COPILOT.resume(LaunchOptions("/", DENIED, prompt="x", headless=True)).argv
     assert f"--resume={DENIED}" in argv
     assert not any(word.startswith(("--session-id", "--name")) for word in argv)
 

@@ -9,7 +9,7 @@ import pytest
 
 from onrecord.testing import VendorContract
 from onrecord.vendors.hooks import HookAnswer
-from onrecord.vendors.port import Request, vendor
+from onrecord.vendors.port import LaunchOptions, vendor
 from tests.vendors.homes import recorded, wanted
 
 CURSOR = vendor("cursor")
@@ -54,7 +54,7 @@ def test_an_id_is_what_create_chat_prints(tmp_path, script, expected):
     program = tmp_path / "cursor-agent"
     program.write_text(f'#!/bin/sh\n[ "$1" = create-chat ] || exit 9\n{script}\n')
     program.chmod(0o755)
-    assert CURSOR.obtain_id(Request(str(tmp_path), env=os.environ, program=str(program))) == expected
+    assert CURSOR.obtain_id(LaunchOptions(str(tmp_path), env=os.environ, program=str(program))) == expected
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ def test_permissions_are_answered_as_documented():
 
 def test_the_program_is_found_under_both_names(tmp_path):
     """A start names the agent's program, not the editor's."""
-    assert CURSOR.start(Request(str(tmp_path), prompt="x")).argv[0] == "cursor-agent"
+    assert CURSOR.start(LaunchOptions(str(tmp_path), prompt="x")).argv[0] == "cursor-agent"
     assert sys.executable
     assert Path(CURSOR.home({"HOME": "/h"})) == Path("/h/.cursor")

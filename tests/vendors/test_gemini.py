@@ -7,7 +7,7 @@ import pytest
 from onrecord.errors import InvalidInput
 from onrecord.testing import VendorContract
 from onrecord.vendors.hooks import AFTER_TOOL, OTHER, PROMPT, HookAnswer
-from onrecord.vendors.port import FINISHED, REFUSED, Request, vendor
+from onrecord.vendors.port import FINISHED, REFUSED, LaunchOptions, vendor
 from tests.vendors.homes import at, copied, lines, recorded
 
 GEMINI = vendor("gemini")
@@ -47,7 +47,7 @@ def test_real_file_names_are_found(env):
     assert place.path.endswith("tmp/p3/chats/session-2026-11-15T06-44-33333333.jsonl")
     assert place.cwd == "/home/dev/gemini/p3"
     assert GEMINI.find("33333333-bbbb-4333-8444-555555555555", env) is None
-    assert {one.vendor_id for one in GEMINI.places(env)} == {LONG, HOOKED, GLUED}
+    assert {one.vendor_id for one in GEMINI.locations(env)} == {LONG, HOOKED, GLUED}
 
 
 def test_repeated_and_patched_messages_are_said_once(env):
@@ -85,12 +85,12 @@ def test_retention_is_switched_off_before_a_resume(home, env):
 
 
 def test_settings_with_comments_are_not_rewritten(home, env):
-    """What is no plain JSON is the user's to change; nothing of it is lost."""
+    """What is not plain JSON is the user's to change; nothing of it is lost."""
     settings = home / "settings.json"
     settings.write_text('// mine\n{"theme": "x"}')
     place = at(GEMINI, LONG, env)
     hazard = next(one for one in GEMINI.hazards(place, env) if one.code == "retention")
-    with pytest.raises(InvalidInput, match="no plain JSON"):
+    with pytest.raises(InvalidInput, match="not plain JSON"):
         GEMINI.mend(hazard, place, env)
     assert settings.read_text() == '// mine\n{"theme": "x"}'
 
@@ -142,7 +142,7 @@ def test_the_brief_never_begins_a_turn():
     assert GEMINI.reply(start, HookAnswer(context="brief")).stdout == ""
     prompt = GEMINI.parse_hook({"hook_event_name": "BeforeAgent", "prompt": "p"}, {})
     assert "brief" in GEMINI.reply(prompt, HookAnswer(context="brief")).stdout
-    assert GEMINI.start(Request("/", LONG, prompt="/help me")).warnings
+    assert GEMINI.start(LaunchOptions("/", LONG, prompt="/help me")).warnings
 
 
 def test_exit_codes_are_told_by_what_is_missing():
@@ -160,7 +160,10 @@ def test_exit_codes_are_told_by_what_is_missing():
 
 def test_it_does_not_start_itself_anew():
     """The child it would start survives a kill, so that is switched off."""
-    for launch in (GEMINI.start(Request("/", LONG)), GEMINI.resume(Request("/", LONG, env={"HOME": "/nowhere"}))):
+    for launch in (
+        GEMINI.start(LaunchOptions("/", LONG)),
+        GEMINI.resume(LaunchOptions("/", LONG, env={"HOME": "/nowhere"})),
+    ):
         assert launch.env == {"GEMINI_CLI_NO_RELAUNCH": "true"}
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onrecord.vendors import jsonl
-from onrecord.vendors.port import Chunk, Entry, Mark, Place, vendor
+from onrecord.vendors.port import Chunk, Entry, Location, Mark, vendor
 from tests.laws.values import hostile_texts, json_objects
 from tests.vendors.homes import DATA
 
@@ -110,14 +110,14 @@ def test_real_transcripts_survive_cuts_and_noise(name, data):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "t.jsonl")
         path.write_bytes(body)
-        whole = {one.raw for one in of.read(Place("x", str(path), "")).entries}
+        whole = {one.raw for one in of.read(Location("x", str(path), "")).entries}
         path.write_bytes(spoiled)
-        chunk = of.read(Place("x", str(path), ""))
+        chunk = of.read(Location("x", str(path), ""))
         read_again = {one.raw for one in chunk.entries}
         untouched = {line.decode() for line in body[:start].split(b"\n")[:-1] if line.decode() in whole}
         assert untouched <= read_again
         of.items(chunk.entries)
-        of.hazards(Place("x", str(path), ""), {"HOME": folder})
+        of.hazards(Location("x", str(path), ""), {"HOME": folder})
 
 
 def test_a_line_without_end_is_bounded(tmp_path, monkeypatch):
@@ -184,5 +184,5 @@ def test_deep_nesting_is_kept(tmp_path):
     path = tmp_path / "t.jsonl"
     deep = '{"a":' * 100_000 + "1" + "}" * 100_000
     path.write_text(deep + "\n")
-    chunk = vendor("claude").read(Place("x", str(path), ""))
+    chunk = vendor("claude").read(Location("x", str(path), ""))
     assert [(one.raw, one.known) for one in chunk.entries] == [(deep, False)]

@@ -10,7 +10,7 @@ import pytest
 from onrecord.errors import Conflict, InvalidInput, NotFound
 from onrecord.testing import VendorContract
 from onrecord.vendors.hooks import HookAnswer
-from onrecord.vendors.port import CRASH, FINISHED, Mark, Request, vendor
+from onrecord.vendors.port import CRASH, FINISHED, LaunchOptions, Mark, vendor
 from tests.vendors.homes import DATA, at, opencode_database, put_row, recorded, wanted
 
 OPENCODE = vendor("opencode")
@@ -127,7 +127,7 @@ def test_another_form_of_the_database_is_refused(env, tmp_path):
         OPENCODE.put_back(place, iter(raws), there, str(tmp_path))
     assert database.execute("SELECT count(*) FROM session").fetchone() == (0,)
     database.close()
-    with pytest.raises(NotFound, match="not there"):
+    with pytest.raises(NotFound, match="does not exist"):
         OPENCODE.put_back(place, iter(raws), {"XDG_DATA_HOME": str(tmp_path / "none")}, str(tmp_path))
 
 
@@ -145,7 +145,7 @@ def test_rows_of_another_conversation_are_refused(env, tmp_path):
 
 def test_it_resumes_in_its_own_directory(env):
     """From another directory it would never return, so it is always told its own."""
-    launch = OPENCODE.resume(Request("/elsewhere", LONG, prompt="two words", headless=True, env=env))
+    launch = OPENCODE.resume(LaunchOptions("/elsewhere", LONG, prompt="two words", headless=True, env=env))
     assert launch.argv[launch.argv.index("--dir") + 1] == launch.cwd == "/home/dev/opencode/proj"
     assert launch.stdin == "two words", "in the arguments it would arrive in quotes"
     assert launch.warnings == []
@@ -156,7 +156,9 @@ def test_an_id_is_obtained_from_the_server(tmp_path):
     program = tmp_path / "opencode"
     program.write_text(f"#!{sys.executable}\n{SERVER}")
     program.chmod(0o755)
-    assert OPENCODE.obtain_id(Request(str(tmp_path), name="n", env=os.environ, program=str(program))) == "ses_made1"
+    assert (
+        OPENCODE.obtain_id(LaunchOptions(str(tmp_path), name="n", env=os.environ, program=str(program))) == "ses_made1"
+    )
     assert not Path(f"/proc/{(tmp_path / 'seen').read_text()}").exists()
 
 
@@ -166,12 +168,12 @@ def test_a_program_that_says_nothing_gives_no_id(tmp_path, monkeypatch):
     program = tmp_path / "opencode"
     program.write_text("#!/bin/sh\nsleep 600\n")
     program.chmod(0o755)
-    assert OPENCODE.obtain_id(Request(str(tmp_path), env=os.environ, program=str(program))) is None
+    assert OPENCODE.obtain_id(LaunchOptions(str(tmp_path), env=os.environ, program=str(program))) is None
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o000)
     env = {**os.environ, "PATH": os.pathsep.join([str(closed / "bin"), os.environ["PATH"]])}
     with pytest.raises(NotFound, match="not on PATH"):
-        OPENCODE.obtain_id(Request(str(tmp_path), env=env, program="no-such-opencode"))
+        OPENCODE.obtain_id(LaunchOptions(str(tmp_path), env=env, program="no-such-opencode"))
 
 
 PLAY = """

@@ -7,7 +7,7 @@ import pytest
 from onrecord.machine import boot_id, started
 from onrecord.testing import VendorContract
 from onrecord.vendors.hooks import OTHER, PROMPT
-from onrecord.vendors.port import Request, vendor
+from onrecord.vendors.port import LaunchOptions, vendor
 from tests.vendors.homes import at, copied, processes_file, recorded
 
 QWEN = vendor("qwen")
@@ -86,7 +86,7 @@ def test_a_process_is_located_by_its_own_file(home, env):
 def test_it_resumes_where_it_began(env, tmp_path):
     """It is not found from another directory, so it is run in its own; put back elsewhere, its records move along (T06)."""
     place = at(QWEN, TOOLS, env)
-    launch = QWEN.resume(Request(str(tmp_path), TOOLS, prompt="x", env=env))
+    launch = QWEN.resume(LaunchOptions(str(tmp_path), TOOLS, prompt="x", env=env))
     assert (launch.cwd, launch.env) == ("/home/dev/qwen/proj", {"QWEN_CODE_NO_RELAUNCH": "true"})
     raws = [one.raw for one in QWEN.read(place).entries]
     put = QWEN.put_back(place, iter(raws), {"QWEN_HOME": str(tmp_path / "new")}, str(tmp_path))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.agents.fencing import ABOUT, fence
-from onrecord.agents.mirroring import kept
+from onrecord.agents.mirroring import kept, mirror_all
 from onrecord.log.text import text_of
 from onrecord.vendors.port import vendor
 from onrecord.views.render import clip, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from onrecord.log.items import Item
     from onrecord.session.handle import Session
@@ -60,6 +61,23 @@ def _told(item: Item) -> str:
 
 def _brief(value: Any) -> str:
     return clip(" ".join(text_of(value).split()), ITEM_CHARACTERS)
+
+
+class Handed(NamedTuple):
+    """What the next agent is given, and where it works."""
+
+    text: str
+    cwd: str
+
+
+def hand_over(session: Session, task: str, env: Mapping[str, str], here: str) -> Handed:
+    """Mirror the conversation that was seen last, and put its end, the note and the task into one prompt."""
+    links = [link for one in session.views.roster.agents.values() for link in one["links"]]
+    last = max(links, key=lambda link: link["seen_at"], default=None)
+    if last is not None:
+        mirror_all(session, env, agent=last["agent"])
+    cwd = str((last["first"] | last["last"]).get("cwd") or "") if last else ""
+    return Handed(handover(session, last, task), cwd if Path(cwd or "?").is_dir() else here)
 
 
 def handover(session: Session, link: dict[str, Any] | None, task: str) -> str:

@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onrecord import machine
 from onrecord.errors import IdReused, InvalidInput, NotFound
-from onrecord.log.codec import ID_LIMIT, open_record
+from onrecord.log.codec import ID_LIMIT
 from onrecord.log.head import LIVE
-from onrecord.vendors.port import Mark, Place, vendor
+from onrecord.vendors.port import Location, Mark, vendor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,6 +28,8 @@ CHUNK_BYTES = 1024 * 1024
 """About how much of a transcript one event keeps, and one step of mirroring has in memory."""
 PIECE_CHARACTERS = 8 * 1024 * 1024
 """A single record longer than this is kept in pieces of this length."""
+FOLLOW_SECONDS = 2.0
+"""How often a running conversation is mirrored while it is followed."""
 MIRROR_PREFIX = "mirror/"
 _PAGE = 200
 _GLIMPSE = 16_384
@@ -70,31 +73,31 @@ class Kept(NamedTuple):
     position: int
 
 
-def place_of(link: dict[str, Any], env: Mapping[str, str]) -> Place | None:
+def location_of(link: dict[str, Any], env: Mapping[str, str]) -> Location | None:
     """Where a conversation of the record is on this machine: by its recorded path, else by its id."""
     about, of = link["first"] | link["last"], vendor(link["vendor"])
     path = about.get("transcript")
     if isinstance(path, str) and path and Path(path).is_file():
-        place = Place(link["id"], path, str(about.get("home") or ""), str(about.get("cwd") or ""))
-        if _holds(of, place, env):
-            return place
+        location = Location(link["id"], path, str(about.get("home") or ""), str(about.get("cwd") or ""))
+        if _holds(of, location, env):
+            return location
     return of.find(link["id"], env)
 
 
-def _holds(of: Vendor, place: Place, env: Mapping[str, str]) -> bool:
+def _holds(of: Vendor, location: Location, env: Mapping[str, str]) -> bool:
     """Whether a recorded path really is the conversation's: the record may come from elsewhere, the file be another."""
-    path = Path(place.path)
-    if place.vendor_id in path.parts[-2:] or path.stem == place.vendor_id:
-        return path.resolve().is_relative_to(of.home(env).resolve()) or _speaks_of(of, place)
-    return _speaks_of(of, place)
+    path = Path(location.path)
+    if location.vendor_id in path.parts[-2:] or path.stem == location.vendor_id:
+        return path.resolve().is_relative_to(of.home(env).resolve()) or _speaks_of(of, location)
+    return _speaks_of(of, location)
 
 
-def _speaks_of(of: Vendor, place: Place) -> bool:
-    return any(place.vendor_id in entry.raw for entry in of.read(place, limit=_GLIMPSE).entries)
+def _speaks_of(of: Vendor, location: Location) -> bool:
+    return any(location.vendor_id in entry.raw for entry in of.read(location, limit=_GLIMPSE).entries)
 
 
 def mirror(
-    session: Session, vendor_name: str, vendor_id: str, env: Mapping[str, str], *, place: Place | None = None,
+    session: Session, vendor_name: str, vendor_id: str, env: Mapping[str, str], *, location: Location | None = None,
     seconds: float | None = None,
 ) -> Mirrored:  # fmt: skip
     """Take in what a conversation of this session has more than the record; at most for about `seconds`.
@@ -109,19 +112,19 @@ def mirror(
     done = Mirrored(vendor_name, vendor_id, "")
     if session.head.status not in LIVE:
         return done._replace(why_not=f"the session is {session.head.status}")
-    place = place or place_of(link, env)
-    if place is None or not Path(place.path).exists():
+    location = location or location_of(link, env)
+    if location is None or not Path(location.path).exists():
         return done._replace(why_not="the vendor's file is not there")
     deadline = None if seconds is None else time.monotonic() + seconds
-    return _follow(session, vendor(vendor_name), place, done._replace(path=place.path), deadline)
+    return _follow(session, vendor(vendor_name), location, done._replace(path=location.path), deadline)
 
 
-def _follow(session: Session, of: Vendor, place: Place, done: Mirrored, deadline: float | None) -> Mirrored:
-    stand, tries = standing(session, of.name, place.vendor_id), 0
+def _follow(session: Session, of: Vendor, location: Location, done: Mirrored, deadline: float | None) -> Mirrored:
+    stand, tries = standing(session, of.name, location.vendor_id), 0
     if stand.erased:
-        stand = _begin_after_erasure(session, of, place, stand)
+        stand = _begin_after_erasure(session, of, location, stand)
     while True:
-        chunk = of.read(place, stand.mark, limit=CHUNK_BYTES)
+        chunk = of.read(location, stand.mark, limit=CHUNK_BYTES)
         rewritten = chunk.rewritten and stand.mark is not None
         done = done._replace(rewritten=done.rewritten or rewritten)
         if not chunk.entries and not chunk.torn and not rewritten:
@@ -129,10 +132,10 @@ def _follow(session: Session, of: Vendor, place: Place, done: Mirrored, deadline
         if rewritten:
             stand = stand._replace(generation=stand.generation + 1, mark=None)
         try:
-            position, new = _keep(session, of.name, place, stand, chunk)
+            position, new = _keep(session, of.name, location, stand, chunk)
         except IdReused:
-            # Another process began at the same place and had more or less of it: go on from where that one stands.
-            stand, tries = standing(session, of.name, place.vendor_id), tries + 1
+            # Another process began at the same offset and recorded more or less: continue after what it recorded.
+            stand, tries = standing(session, of.name, location.vendor_id), tries + 1
             if tries > _TRIES:
                 return done._replace(complete=False)
             continue
@@ -144,14 +147,14 @@ def _follow(session: Session, of: Vendor, place: Place, done: Mirrored, deadline
 
 
 def _keep(
-    session: Session, vendor_name: str, place: Place, stand: Stand, chunk: Chunk, **about: Any
+    session: Session, vendor_name: str, location: Location, stand: Stand, chunk: Chunk, **about: Any
 ) -> tuple[int, bool]:
     """Append one chunk, all of it or nothing; a long record becomes several events in the same commit."""
     before = stand.mark or Mark()
-    id_ = _id(vendor_name, place.vendor_id, stand.generation, before.offset)
+    id_ = _id(vendor_name, location.vendor_id, stand.generation, before.offset)
     shared = {
-        "vendor": vendor_name, "vendor_id": place.vendor_id, "generation": stand.generation,
-        "source": {"path": place.path, "home": place.home, "cwd": place.cwd}, **about,
+        "vendor": vendor_name, "vendor_id": location.vendor_id, "generation": stand.generation,
+        "source": {"path": location.path, "home": location.home, "cwd": location.cwd}, **about,
     }  # fmt: skip
     pieces = list(_pieces([entry.raw for entry in chunk.entries])) or [([], False)]
     drafts = []
@@ -199,29 +202,24 @@ def _prefix(vendor_name: str, vendor_id: str) -> str:
 
 def standing(session: Session, vendor_name: str, vendor_id: str) -> Stand:
     """How far a conversation is on record: what its newest part says."""
-    prefix, upto = _prefix(vendor_name, vendor_id), None
-    while page := session.store.read(
-        session.id, upto=upto, kinds=("payload.kept",), bodies=(), limit=_PAGE, backwards=True
-    ):
-        for record in page:
-            if record.id.startswith(prefix):
-                generation = int(record.id.removeprefix(prefix).partition("/")[0])
-                (whole,) = session.store.read(session.id, after=record.position - 1, upto=record.position)
-                data = open_record(whole).data
-                if data is None:
-                    return Stand(None, generation, record.position, erased=True)
-                return Stand(Mark(*data["mark_after"]), generation, record.position)
-        upto = page[-1].position - 1
+    prefix = _prefix(vendor_name, vendor_id)
+    for header in session.log.newest(("payload.kept",), headers=True, page=_PAGE):
+        if header.id.startswith(prefix):
+            generation = int(header.id.removeprefix(prefix).partition("/")[0])
+            data = session.event(header.position).data
+            if data is None:
+                return Stand(None, generation, header.position, erased=True)
+            return Stand(Mark(*data["mark_after"]), generation, header.position)
     return Stand(None, 0, 0)
 
 
-def _begin_after_erasure(session: Session, of: Vendor, place: Place, stand: Stand) -> Stand:
+def _begin_after_erasure(session: Session, of: Vendor, location: Location, stand: Stand) -> Stand:
     """What was erased is not brought back: the mirror goes on with what is written from here on."""
     mark: Mark | None = None
-    while (chunk := of.read(place, mark, limit=CHUNK_BYTES)).entries or chunk.torn:
+    while (chunk := of.read(location, mark, limit=CHUNK_BYTES)).entries or chunk.torn:
         mark = chunk.mark
     after = chunk._replace(entries=[], torn=0, mark=mark or chunk.mark)
-    position, _new = _keep(session, of.name, place, Stand(None, stand.generation + 1, 0), after, left_out=True)
+    position, _new = _keep(session, of.name, location, Stand(None, stand.generation + 1, 0), after, left_out=True)
     return Stand(after.mark, stand.generation + 1, position)
 
 
@@ -233,6 +231,26 @@ def mirror_all(
         mirror(session, link["vendor"], link["id"], env, seconds=seconds)
         for link in links_of(session, agent)
     ]  # fmt: skip
+
+
+def mirror_until_ended(
+    session: Session, env: Mapping[str, str], done: list[Mirrored], *, agent: str | None = None
+) -> Iterator[list[Mirrored]]:
+    """Mirror again and again, until every process that has one of the conversations is gone; the sums so far."""
+    while any(_is_running(link) for link in links_of(session, agent)):
+        time.sleep(FOLLOW_SECONDS)
+        more = mirror_all(session, env, agent=agent)
+        done = [
+            new._replace(records=new.records + old.records, torn=new.torn + old.torn)
+            for old, new in zip(done, more, strict=False)
+        ] + more[len(done) :]
+        yield done
+
+
+def _is_running(link: dict[str, Any]) -> bool:
+    process = (link["first"] | link["last"]).get("process")
+    here = machine.identity()
+    return isinstance(process, dict) and process.get("host") == here["host"] and not machine.is_gone(process)
 
 
 def links_of(session: Session, agent: str | None = None) -> list[dict[str, Any]]:
@@ -258,13 +276,9 @@ def kept(session: Session, vendor_name: str, vendor_id: str) -> Iterator[Kept]:
 
 def _parts(session: Session, prefix: str) -> Iterator[Event]:
     """The events of one generation in order, one in memory at a time."""
-    after = 0
-    while page := session.store.read(session.id, after=after, kinds=("payload.kept",), bodies=(), limit=_PAGE):
-        for record in page:
-            if record.id.startswith(prefix):
-                (whole,) = session.store.read(session.id, after=record.position - 1, upto=record.position)
-                yield open_record(whole)
-        after = page[-1].position
+    for header in session.log.headers(("payload.kept",), page=_PAGE):
+        if header.id.startswith(prefix):
+            yield session.event(header.position)
 
 
 def has_gaps(session: Session, vendor_name: str, vendor_id: str) -> bool:

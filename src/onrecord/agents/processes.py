@@ -1,4 +1,4 @@
-"""Which processes belong to an agent, and which one has a conversation: asked of /proc, never guessed by age or place.
+"""Which processes belong to an agent, and which one has a conversation open. Asked of /proc, never guessed from age.
 
 Everything an agent starts inherits the token of its start (`ONRECORD_SPAWN`), also what it puts into sessions and
 groups of its own: by it, what is left of a killed agent is found.
@@ -7,23 +7,19 @@ groups of its own: by it, what is left of a killed agent is found.
 from __future__ import annotations
 
 import os
-import signal
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onrecord.environment import SPAWN_VARIABLE
 from onrecord.machine import started
+from onrecord.machine.ending import GRACE_SECONDS, KILL_SECONDS, end_processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from onrecord.vendors.port import Vendor
 
-SPAWN_VARIABLE = "ONRECORD_SPAWN"
-END_SECONDS = 5.0
-"""How long processes have between being asked to end and being killed."""
-_LOOK = 0.05
 _LEADING_WORDS = 3
 """A program is named by one of the first words of its command line: itself, or after an interpreter and its option."""
 
@@ -58,25 +54,11 @@ def spawned(token: str) -> list[int]:
     return [pid for pid in processes() if wanted in _read(pid, "environ").split(b"\0") and started(pid) is not None]
 
 
-def end_spawned(token: str, *, grace: float = END_SECONDS) -> list[int]:
-    """End everything that came from one start: asked first, killed when it stays. Returns what there was."""
+def end_spawned(token: str) -> list[int]:
+    """End everything that came from one start: ask first, then kill what is left. Returns what there was."""
     found = spawned(token)
-    _signal(found, signal.SIGTERM)
-    deadline = time.monotonic() + (grace if found else 0)
-    while time.monotonic() < deadline and spawned(token):
-        time.sleep(_LOOK)
-    deadline = time.monotonic() + END_SECONDS  # what hangs in the kernel cannot be waited for
-    while (rest := spawned(token)) and time.monotonic() < deadline:  # what was started in the meantime, too
-        found += [pid for pid in rest if pid not in found]
-        _signal(rest, signal.SIGKILL)
-        time.sleep(_LOOK)
-    return found
-
-
-def _signal(pids: list[int], number: int) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+    killed = end_processes(found, lambda: spawned(token), grace=GRACE_SECONDS if found else 0, patience=KILL_SECONDS)
+    return [*found, *(pid for pid in killed if pid not in found)]
 
 
 def is_program_of(of: Vendor, words: list[str]) -> bool:

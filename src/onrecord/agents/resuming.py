@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
 from onrecord.agents import processes
-from onrecord.agents.mirroring import has_gaps, kept, mirror, place_of, standing
+from onrecord.agents.mirroring import has_gaps, kept, location_of, mirror, standing
 from onrecord.agents.running import program_of
 from onrecord.agents.starting import join, opening, start
+from onrecord.agents.surroundings import environment_for, survey
 from onrecord.agents.wrapping import VIA, record_prompt, wrap
-from onrecord.errors import ConversationHeld, NotFound, NotRestored, OnrecordError
+from onrecord.errors import ConversationInUse, NotFound, NotRestored, OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.vendors.hooks import RESUMED
 from onrecord.vendors.port import (
@@ -28,11 +29,12 @@ from onrecord.vendors.port import (
     USAGE_WINDOW,
     USER,
     Hazard,
-    Place,
-    Request,
+    LaunchOptions,
+    Location,
     vendor,
 )
 from onrecord.views.facts import TEXT_LIMIT
+from onrecord.work.project import worktree_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,8 +53,8 @@ LIMITS = (RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD)
 RESTORED, FRESH = "resumed", "fresh"
 
 
-class Ways(NamedTuple):
-    """How far resuming may go, and whom it asks and tells."""
+class Terms(NamedTuple):
+    """How far resuming may go, how consent is asked for, and where a message goes."""
 
     policy: str
     consent: Callable[[Hazard], bool]
@@ -68,7 +70,7 @@ class Plan(NamedTuple):
     of: Vendor
     env: dict[str, str]
     cwd: str
-    place: Place | None
+    location: Location | None
     """Where the conversation is; None: not on this machine."""
     put_back: bool = False
     """The record's copy is written back first."""
@@ -106,14 +108,16 @@ def plan(session: Session, agent: str, env: Mapping[str, str], here: str) -> Pla
     notes: list[str] = []
     whole = _at_home(of, dict(env), about, notes)
     cwd = _directory(about, here, notes)
-    place = place_of(link, whole)
-    drafted = Plan(agent, link, of, whole, cwd, place, notes=notes)
+    location = location_of(link, whole)
+    drafted = Plan(agent, link, of, whole, cwd, location, notes=notes)
     moved = bool(about.get("cwd")) and not _same(cwd, str(about["cwd"]))
-    if place is not None and (not moved or of.capabilities.resumes_elsewhere):
-        return drafted._replace(hazards=of.hazards(place, whole))
-    missing = "its directory is another one, and this program looks for it there" if place else "its transcript is gone"
+    if location is not None and (not moved or of.capabilities.resumes_elsewhere):
+        return drafted._replace(hazards=of.hazards(location, whole))
+    missing = (
+        "its directory is another one, and this program looks for it there" if location else "its transcript is gone"
+    )
     if not standing(session, of.name, link["id"]).position:
-        never = place is None and not about.get("transcript")
+        never = location is None and not about.get("transcript")
         return drafted._replace(
             lost="no transcript of it was ever seen" if never else f"{missing}, and the record has no copy"
         )
@@ -121,6 +125,12 @@ def plan(session: Session, agent: str, env: Mapping[str, str], here: str) -> Pla
         return drafted._replace(lost=f"{missing}, and the record's copy is not whole: some of it was erased")
     notes.append(f"{missing}; the record's copy is put back first")
     return drafted._replace(put_back=True)
+
+
+def plan_here(session: Session, agent: str) -> Plan:
+    """How an agent's present conversation would be resumed by this process, in the project's worktree."""
+    here = worktree_for(session.head.project, os.curdir)
+    return plan(session, agent, environment_for(session, here), here)
 
 
 def _at_home(of: Vendor, env: dict[str, str], about: dict[str, Any], notes: list[str]) -> dict[str, str]:
@@ -146,7 +156,7 @@ def _same(one: str, other: str) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def holders(planned: Plan) -> list[int]:
+def users_of(planned: Plan) -> list[int]:
     """The living processes that have the conversation. A second writer would mix two into one."""
     found = processes.writers(planned.of, planned.vendor_id, planned.env)
     process = (planned.link["first"] | planned.link["last"]).get("process")
@@ -158,9 +168,9 @@ def holders(planned: Plan) -> list[int]:
 
 def refuse_second_writer(planned: Plan) -> None:
     """Refuse while another process has the conversation."""
-    pids = holders(planned)
+    pids = users_of(planned)
     if pids:
-        raise ConversationHeld(
+        raise ConversationInUse(
             f"process {pids[0]} has the conversation of {planned.agent!r}: two writers would mix it up",
             hint="end it, or wait until it has ended, then resume again", pids=pids,
         )  # fmt: skip
@@ -168,47 +178,47 @@ def refuse_second_writer(planned: Plan) -> None:
 
 def command(planned: Plan, ask: Ask) -> Launch:
     """The command that resumes it."""
-    wanted = Request(planned.cwd, planned.vendor_id, prompt=ask.prompt, headless=ask.headless, extra=ask.extra)
+    wanted = LaunchOptions(planned.cwd, planned.vendor_id, prompt=ask.prompt, headless=ask.headless, extra=ask.extra)
     return planned.of.resume(wanted._replace(env=planned.env))
 
 
-def put_back(session: Session, planned: Plan, cwd: str | None = None) -> Place:
+def put_back(session: Session, planned: Plan, cwd: str | None = None) -> Location:
     """Write the record's copy where the vendor's program can resume it; never over another one."""
     about = planned.link["first"] | planned.link["last"]
-    old = Place(planned.vendor_id, *(str(about.get(name) or "") for name in ("transcript", "home", "cwd")))
+    old = Location(planned.vendor_id, *(str(about.get(name) or "") for name in ("transcript", "home", "cwd")))
     lines = (one.raw for one in kept(session, planned.of.name, planned.vendor_id))
     return planned.of.put_back(old, lines, planned.env, cwd or planned.cwd)
 
 
 def prepare(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) -> tuple[Plan, list[str]]:
     """Mirror what is there, put back what is not, mend what would harm it; the plan as it stands then."""
-    if planned.place is not None:
-        mirror(session, planned.of.name, planned.vendor_id, planned.env, place=planned.place)
+    if planned.location is not None:
+        mirror(session, planned.of.name, planned.vendor_id, planned.env, location=planned.location)
     if planned.put_back:
-        place = _put_where_it_is_looked_for(session, planned, consent)
-        planned = planned._replace(place=place, put_back=False, hazards=planned.of.hazards(place, planned.env))
+        location = _put_where_it_is_looked_for(session, planned, consent)
+        planned = planned._replace(location=location, put_back=False, hazards=planned.of.hazards(location, planned.env))
     mended = []
     for hazard in planned.hazards:
         if hazard.code == IN_USE:
-            raise ConversationHeld(hazard.message, hint=hazard.fix, pids=[])
+            raise ConversationInUse(hazard.message, hint=hazard.fix, pids=[])
         if not hazard.touches or consent(hazard):
-            if planned.place is not None:
-                planned.of.mend(hazard, planned.place, planned.env)
+            if planned.location is not None:
+                planned.of.mend(hazard, planned.location, planned.env)
             mended.append(hazard.fix)
         elif hazard.fatal:
-            raise NotRestored(f"not restored, because {hazard.message}", hint=f"--yes agrees to this: {hazard.fix}")
+            raise _refusal(hazard.message, f"--yes agrees to this: {hazard.fix}")
     return planned, mended
 
 
-def _put_where_it_is_looked_for(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) -> Place:
+def _put_where_it_is_looked_for(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) -> Location:
     """Write the copy for the directory of the plan; what is there for another one steps aside, if it may."""
-    if planned.place is None:
+    if planned.location is None:
         return put_back(session, planned)
-    old = Path(planned.place.path)
+    old = Path(planned.location.path)
     message = f"{planned.of.title} would look for the conversation in {planned.cwd} only"
     hazard = Hazard("elsewhere", message, f"move {old} aside, and write it for {planned.cwd}", (str(old),), fatal=True)
     if not consent(hazard):
-        raise NotRestored(f"not restored, because {message}", hint=f"--yes agrees to this: {hazard.fix}")
+        raise _refusal(message, f"--yes agrees to this: {hazard.fix}")
     aside = old.with_name(f"{old.name}.onrecord-moved")
     old.rename(aside)
     try:
@@ -218,33 +228,33 @@ def _put_where_it_is_looked_for(session: Session, planned: Plan, consent: Callab
         raise
 
 
-def resume(run: Wrapped, planned: Plan, ask: Ask, ways: Ways) -> Resumed:
+def resume(run: Wrapped, planned: Plan, ask: Ask, terms: Terms) -> Resumed:
     """Resume as planned, or as the policy has it. The session must not be joined yet."""
     run = run._replace(env=planned.env, of=planned.of)
-    if ways.policy == NEVER:
+    if terms.policy == NEVER:
         return _fresh(run, planned, "the policy is never", ask)
     refuse_second_writer(planned)
     if planned.lost:
-        return _not_restored(run, planned, planned.lost, ask, ways)
+        return _not_restored(run, planned, planned.lost, ask, terms)
     program_of(command(planned, ask), planned.env, planned.of.title)
     joined = join(run, resumes=planned.vendor_id)
     try:
-        found = _try(joined, planned, ask, ways)
+        found = _try(joined, planned, ask, terms)
     finally:
         run.session.leave()
-    return found if isinstance(found, Resumed) else _not_restored(run, planned, found, ask, ways)
+    return found if isinstance(found, Resumed) else _not_restored(run, planned, found, ask, terms)
 
 
-def _try(run: Wrapped, planned: Plan, ask: Ask, ways: Ways) -> Resumed | str:
+def _try(run: Wrapped, planned: Plan, ask: Ask, terms: Terms) -> Resumed | str:
     """The resumed conversation, or why it is not restored."""
     try:
-        planned, mended = prepare(run.session, planned, ways.consent)
-    except ConversationHeld:
+        planned, mended = prepare(run.session, planned, terms.consent)
+    except ConversationInUse:
         raise
     except NotRestored as refusal:
-        if ways.policy == MUST:
+        if terms.policy == MUST:
             raise
-        return refusal.message.removeprefix("not restored, because ")
+        return refusal.reason
     except OnrecordError as problem:
         return problem.message
     outcome = _run(run, planned, ask)
@@ -253,9 +263,9 @@ def _try(run: Wrapped, planned: Plan, ask: Ask, ways: Ways) -> Resumed | str:
 
 def _run(run: Wrapped, planned: Plan, ask: Ask) -> Outcome:
     """The prompt alone goes in: what the conversation was told when it began, it still knows."""
-    session, place = run.session, planned.place
-    where = {"home": place.home, "transcript": place.path} if place else {}
-    about = {"reason": RESUMED, "cwd": planned.cwd, "via": VIA, **where, **run.survey(planned.cwd)}
+    session, location = run.session, planned.location
+    where = {"home": location.home, "transcript": location.path} if location else {}
+    about = {"reason": RESUMED, "cwd": planned.cwd, "via": VIA, **where, **survey(planned.cwd)}
     session.locate(run.of.name, planned.vendor_id, **about)
     launch = command(planned._replace(env=dict(run.env)), ask)
     prompted = record_prompt(session, ask)
@@ -284,18 +294,23 @@ def _restored(run: Wrapped, planned: Plan, outcome: Outcome, mended: list[str]) 
     return Resumed(planned.agent, RESTORED, verified, "" if verified else f"{seen}, and {grown}", outcome, mended)
 
 
-def _not_restored(run: Wrapped, planned: Plan, why: str, ask: Ask, ways: Ways) -> Resumed:
-    told = f"not restored, because {why}"
-    run.session.record("worklog.written", {"text": f"{planned.agent}: {told}"[:TEXT_LIMIT]})
-    if ways.policy == MUST:
-        raise NotRestored(told, hint="--policy allow begins anew from the note; onrecord show has it")
-    ways.tell(f"{told}; a fresh conversation begins from the note")
-    return _fresh(run, planned, why, ask)
+def _not_restored(run: Wrapped, planned: Plan, why: str, ask: Ask, terms: Terms) -> Resumed:
+    refusal = _refusal(why, "--policy allow begins anew from the note; onrecord show has it")
+    run.session.record("worklog.written", {"text": f"{planned.agent}: {refusal.message}"[:TEXT_LIMIT]})
+    if terms.policy == MUST:
+        raise refusal
+    terms.tell(f"{refusal.message}; a fresh conversation begins from the note")
+    return _fresh(run, planned, why, ask, lost=why[:TEXT_LIMIT])
 
 
-def _fresh(run: Wrapped, planned: Plan, why: str, ask: Ask) -> Resumed:
+def _refusal(reason: str, hint: str) -> NotRestored:
+    return NotRestored(f"not restored, because {reason}", hint=hint, reason=reason)
+
+
+def _fresh(run: Wrapped, planned: Plan, why: str, ask: Ask, **about: str) -> Resumed:
+    """Begin anew from the note. `about` goes on record with the run: `lost` says why the old conversation did not."""
     session = run.session
-    joined = join(run)
+    joined = join(run, **about)
     ask = ask._replace(prompt=ask.anew, id=None) if ask.anew else ask
     try:
         outcome = start(joined, planned.cwd, ask, text=opening(session.note(), ask.prompt))

@@ -7,7 +7,6 @@ wait. Headless it has a session of its own and is ended as a whole.
 from __future__ import annotations
 
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -17,8 +16,9 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from onrecord.agents.processes import END_SECONDS
 from onrecord.errors import NotFound
+from onrecord.machine.ending import GRACE_SECONDS, signal_group
+from onrecord.machine.pump import Pump
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,9 +30,6 @@ TAIL_LINES = 200
 LINE_BYTES = 1024 * 1024
 """A longer line of a stream is looked at up to here; what is passed on is whole."""
 TICK_SECONDS = 0.2
-_READ = 65_536
-_WRITE = 4_096
-"""A pipe that is ready to be written takes this much without blocking."""
 # Leave the alternate screen, show the cursor, no bracketed paste, no mouse, plain colours.
 _PLAIN_SCREEN = b"\x1b[?1049l\x1b[?25h\x1b[?2004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[0m"
 
@@ -107,7 +104,7 @@ def run_on_terminal(launch: Launch, env: Mapping[str, str], watch: Watch) -> Ran
             if not ended_by_us and (stops.signal or watch.tick()):
                 ended_by_us = True
                 child.send_signal(stops.signal or signal.SIGTERM)
-                deadline = time.monotonic() + END_SECONDS
+                deadline = time.monotonic() + GRACE_SECONDS
             elif ended_by_us and (time.monotonic() > deadline or stops.count > 1):
                 child.kill()
             _stop_with(child)
@@ -176,7 +173,7 @@ def run_headless(launch: Launch, env: Mapping[str, str], watch: Watch, *, show: 
             ended_by_us = stream.run(stops)
         finally:
             if child.poll() is None:
-                _signal_group(child, signal.SIGKILL)
+                signal_group(child.pid, signal.SIGKILL)
             child.wait()
             for pipe in (child.stdin, child.stdout, child.stderr):
                 if pipe is not None:
@@ -185,40 +182,30 @@ def run_headless(launch: Launch, env: Mapping[str, str], watch: Watch, *, show: 
     return Ran(child.returncode, list(stream.tail), stops.signal, ended_by_us)
 
 
-def _signal_group(child: subprocess.Popen[bytes], number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, number)
-
-
 class _Stream:
-    """What a headless agent reads and prints, whoever is slow."""
+    """What a headless agent prints: passed on, cut into lines and looked at, however slow its reader is."""
 
     def __init__(self, child: subprocess.Popen[bytes], watch: Watch, stdin: str | None, *, show: bool) -> None:
         self.child = child
         self.watch = watch
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self._input = (stdin or "").encode("utf-8", "surrogateescape")
-        self._show = show
-        self._waiting: list[tuple[int, bytes]] = []
-        """Output whose reader has not taken it yet."""
         outputs = [pipe.fileno() for pipe in (child.stdout, child.stderr) if pipe is not None]
-        self._sources = dict(zip(outputs, (1, 2), strict=True))
-        self._lines = {source: bytearray() for source in self._sources}
-        for source in self._sources:
-            os.set_blocking(source, False)
-        if child.stdin is not None:
-            os.set_blocking(child.stdin.fileno(), False)
+        feed = (stdin or "").encode("utf-8", "surrogateescape")
+        self._pump = Pump(
+            dict(zip(outputs, (1, 2), strict=True)), self._split, show=show, stdin=child.stdin, feed=feed
+        )  # fmt: skip
+        self._lines = {1: bytearray(), 2: bytearray()}
 
     def run(self, stops: Stops) -> bool:
         """Until the agent has ended; True when it was we who ended it."""
         asked_at = quiet_since = next_tick = 0.0
         while True:
             now, over = time.monotonic(), self.child.poll() is not None
-            if over and not self._sources:
+            if over and not self._pump.is_open and not self._pump.unshown:
                 break
-            moved = self._move(TICK_SECONDS)
+            moved = self._pump.move(TICK_SECONDS)
             if over and not moved:
-                # A descendant may hold the pipe open; what the agent itself printed has been read by now.
+                # A descendant may keep the pipe open; everything the agent itself printed has been read by now.
                 quiet_since = quiet_since or now
                 if now - quiet_since > 2 * TICK_SECONDS:
                     break
@@ -227,81 +214,26 @@ class _Stream:
                 wrong = self.watch.tick()
                 if not asked_at and (stops.signal or wrong) and not over:
                     asked_at = now
-                    _signal_group(self.child, stops.signal or signal.SIGTERM)
-            if asked_at and not over and (now - asked_at > END_SECONDS or stops.count > 1):
-                _signal_group(self.child, signal.SIGKILL)
-        for source in self._lines:
-            self._end_line(source)
+                    signal_group(self.child.pid, stops.signal or signal.SIGTERM)
+            if asked_at and not over and (now - asked_at > GRACE_SECONDS or stops.count > 1):
+                signal_group(self.child.pid, signal.SIGKILL)
+        for target in self._lines:
+            self._end_line(target)
         self.watch.tick()
         return bool(asked_at)
 
-    def _move(self, patience: float) -> bool:
-        poll = select.poll()
-        if not self._waiting:
-            for source in self._sources:
-                poll.register(source, select.POLLIN)
-        else:
-            poll.register(self._waiting[0][0], select.POLLOUT)
-        feeding = self.child.stdin if self.child.stdin is not None and not self.child.stdin.closed else None
-        if feeding is not None:
-            poll.register(feeding.fileno(), select.POLLOUT)
-        ready = [file for file, _event in poll.poll(patience * 1000)]
-        if feeding is not None and feeding.fileno() in ready:
-            self._feed()
-        for file in ready:
-            if file in self._sources:
-                self._take(file)
-            elif self._waiting and file == self._waiting[0][0]:
-                self._pass_on()
-        return bool(ready)
-
-    def _feed(self) -> None:
-        pipe = self.child.stdin
-        if pipe is None:
-            return
-        try:
-            self._input = self._input[os.write(pipe.fileno(), self._input[:_READ]) :] if self._input else b""
-        except BlockingIOError:
-            return
-        except OSError:
-            self._input = b""  # it does not want to read
-        if not self._input:
-            with suppress(OSError):
-                pipe.close()
-
-    def _take(self, source: int) -> None:
-        try:
-            part = os.read(source, _READ)
-        except BlockingIOError:
-            return
-        if not part:
-            del self._sources[source]
-            return
-        if self._show:
-            self._waiting.append((self._sources[source], part))
-        held = self._lines[source]
+    def _split(self, target: int, part: bytes) -> None:
+        begun = self._lines[target]
         *whole, rest = part.split(b"\n")
         for piece in whole:
-            held += piece[: LINE_BYTES - len(held)]
-            self._end_line(source)
-        held += rest[: LINE_BYTES - len(held)]
+            begun += piece[: LINE_BYTES - len(begun)]
+            self._end_line(target)
+        begun += rest[: LINE_BYTES - len(begun)]
 
-    def _end_line(self, source: int) -> None:
-        held = self._lines[source]
-        if held:
-            text = held.decode(errors="replace")
+    def _end_line(self, target: int) -> None:
+        begun = self._lines[target]
+        if begun:
+            text = begun.decode(errors="replace")
             self.tail.append(text)
             self.watch.line(text)
-            held.clear()
-
-    def _pass_on(self) -> None:
-        target, part = self._waiting.pop(0)
-        try:
-            count = os.write(target, part[:_WRITE])
-        except BlockingIOError:
-            count = 0
-        except OSError:
-            self._show, self._waiting = False, []  # nobody reads any more; the agent goes on
-            return
-        if count < len(part):
-            self._waiting.insert(0, (target, part[count:]))
+            begun.clear()

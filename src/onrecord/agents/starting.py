@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.agents.fencing import fence
 from onrecord.agents.running import program_of
+from onrecord.agents.surroundings import survey
 from onrecord.agents.wrapping import VIA, environment, record_prompt, token, wrap
 from onrecord.errors import OnrecordError
 from onrecord.vendors.hooks import STARTUP
-from onrecord.vendors.port import Request
+from onrecord.vendors.port import LaunchOptions
 
 if TYPE_CHECKING:
     from onrecord.agents.wrapping import Ask, Outcome, Wrapped
@@ -33,34 +34,32 @@ def start(run: Wrapped, cwd: str, ask: Ask, *, text: str | None = None, **about:
     `text` is what the agent is given where that is more than the prompt; `about` is kept with the prompt.
     """
     said = ask.prompt if text is None else text
-    request = Request(
+    options = LaunchOptions(
         cwd, name=run.session.name, prompt=said, headless=ask.headless, extra=ask.extra, env=run.env
     )  # fmt: skip
-    check_installed(run.of, request)
-    request = request._replace(vendor_id=_chosen(run.of, request))
-    launch = run.of.start(request)
+    check_installed(run.of, options)
+    options = options._replace(vendor_id=_chosen(run.of, options))
+    launch = run.of.start(options)
     prompted = record_prompt(run.session, ask, **about)
-    if request.vendor_id:
+    if options.vendor_id:
         home = str(run.of.home({**run.env, **launch.env}))
-        run.session.locate(
-            run.of.name, request.vendor_id, reason=STARTUP, cwd=cwd, home=home, via=VIA, **run.survey(cwd)
-        )
-    return wrap(run, launch, vendor_id=request.vendor_id, headless=ask.headless, prompted=prompted)
+        run.session.locate(run.of.name, options.vendor_id, reason=STARTUP, cwd=cwd, home=home, via=VIA, **survey(cwd))
+    return wrap(run, launch, vendor_id=options.vendor_id, headless=ask.headless, prompted=prompted)
 
 
-def check_installed(of: Vendor, request: Request) -> None:
+def check_installed(of: Vendor, options: LaunchOptions) -> None:
     """One clear error before anything is on record, where the program is missing."""
     chosen = str(uuid.uuid4()) if of.capabilities.chooses_id else None
-    probe = request._replace(vendor_id=request.vendor_id or chosen)
-    program_of(of.start(probe), request.env, of.title)
+    probe = options._replace(vendor_id=options.vendor_id or chosen)
+    program_of(of.start(probe), options.env, of.title)
 
 
-def _chosen(of: Vendor, request: Request) -> str | None:
+def _chosen(of: Vendor, options: LaunchOptions) -> str | None:
     if of.capabilities.chooses_id:
         return str(uuid.uuid4())
     if of.capabilities.obtains_id:
         try:
-            return of.obtain_id(request)
+            return of.obtain_id(options)
         except OnrecordError:
             return None  # then the stream, a hook or a lock file tells it
     return None

@@ -15,7 +15,6 @@ from onrecord import machine
 from onrecord.agents.mirroring import kept, links_of, mirror_all
 from onrecord.agents.wrapping import Ask
 from onrecord.errors import IllegalTransition
-from onrecord.log.codec import open_records
 from onrecord.log.head import LIVE, PAUSED
 from onrecord.vendors.port import OVERLOAD, RATE_LIMIT, USAGE_WINDOW
 from onrecord.views.render import iso
@@ -71,10 +70,7 @@ def _went_on(session: Session, agent: str, stop: Event) -> bool:
 
 def _events_of(session: Session, agent: str, kind: str) -> Iterator[Event]:
     """An agent's events of one kind, the newest first."""
-    upto = None
-    while page := session.store.read(session.id, upto=upto, kinds=(kind,), limit=50, backwards=True):
-        yield from (event for event in open_records(page) if event.by == agent)
-        upto = page[-1].position - 1
+    return (event for event in session.log.newest((kind,)) if event.by == agent)
 
 
 def _until(session: Session, agent: str, event: Event) -> float | None:
@@ -114,7 +110,7 @@ def _id(event: Event) -> str:
 def park(session: Session, stop: Stop) -> bool:
     """Pause the session until the limit ends, unless other agents work on; False: they do."""
     session.refresh()
-    working = [one for one in session.store.leases(session.id) if not machine.is_gone(one.holder)]
+    working = [one for one in session.log.leases() if not machine.is_gone(one.holder)]
     if session.status == PAUSED or any(one.lane != session.agent for one in working):
         return session.status == PAUSED
     until = f" until {iso(int(stop.until * 1e6))}" if stop.until else ""

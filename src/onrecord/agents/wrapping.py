@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
 from onrecord.agents import processes
-from onrecord.agents.mirroring import mirror, place_of, standing
+from onrecord.agents.mirroring import location_of, mirror, standing
 from onrecord.agents.running import run_headless, run_on_terminal
+from onrecord.agents.surroundings import survey
+from onrecord.environment import AGENT_VARIABLE, FAILURE_VARIABLE, SESSION_VARIABLE, SPAWN_VARIABLE
 from onrecord.errors import LeaseLost, OnrecordError
 from onrecord.log.names import make_ulid
 from onrecord.vendors.hooks import CLEARED, STARTUP
@@ -25,9 +27,8 @@ if TYPE_CHECKING:
     from onrecord.agents.running import Ran
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
-    from onrecord.vendors.port import Launch, Mark, Place, Vendor
+    from onrecord.vendors.port import Launch, Location, Mark, Vendor
 
-SESSION_VARIABLE, AGENT_VARIABLE = "ONRECORD_SESSION", "ONRECORD_AGENT"
 LOOK_SECONDS = 1.0
 """How often a run's lock files, and what its hooks recorded, are looked at."""
 EAGER_SECONDS = 20.0
@@ -51,8 +52,6 @@ class Wrapped(NamedTuple):
     of: Vendor
     env: Mapping[str, str]
     """The environment it will run in, a whole one."""
-    survey: Callable[[str], dict[str, Any]]
-    """Worktree, branch and revision of a directory."""
     show: bool = True
     """Whether a headless agent's output is passed on."""
 
@@ -101,10 +100,10 @@ def token() -> str:
 
 
 def environment(base: Mapping[str, str], session: Session, spawn: str) -> dict[str, str]:
-    """What an agent's hooks and commands know it by; nobody has to guess whose they are."""
-    return {
-        **base, SESSION_VARIABLE: session.id, AGENT_VARIABLE: session.agent, processes.SPAWN_VARIABLE: spawn,
-    }  # fmt: skip
+    """The environment that tells an agent's hooks and commands which session and agent they belong to."""
+    env = {**base, SESSION_VARIABLE: session.id, AGENT_VARIABLE: session.agent, SPAWN_VARIABLE: spawn}
+    env.pop(FAILURE_VARIABLE, None)  # it is for the command that wraps the agent, not for those that the agent runs
+    return env
 
 
 def record_prompt(session: Session, ask: Ask, **about: Any) -> int | None:
@@ -128,7 +127,7 @@ def wrap(
     ran = run_headless(launch, whole, watch, show=run.show) if headless else run_on_terminal(launch, whole, watch)
     watch.finish()
     why = _judge(run.of, ran, watch)
-    orphans = processes.end_spawned(run.env[processes.SPAWN_VARIABLE]) if why.cause not in (FINISHED, UNKNOWN) else []
+    orphans = processes.end_spawned(run.env[SPAWN_VARIABLE]) if why.cause not in (FINISHED, UNKNOWN) else []
     event = None if why.cause == FINISHED else watch.recording(lambda: _interrupt(run, watch, why, ran, prompted))
     return Outcome(
         ran.status, why, watch.current, watch.came_up, watch.grew(), watch.rewritten, event, orphans, watch.problems
@@ -175,7 +174,7 @@ class _Looking:
         self._pid = 0
         self._began = self._looked = self._mirrored = self._renewed = time.monotonic()
         self._since = run.session.views.position
-        self._place: Place | None = None
+        self._location: Location | None = None
         self._mark: Mark | None = None
         if self.expected is not None:
             self._note_beginning(self.expected)
@@ -184,9 +183,9 @@ class _Looking:
         """What the conversation holds before the run; mirrored first, so that nothing of it can be lost."""
         run = self.run
         link = run.session.views.roster.link(run.of.name, vendor_id)
-        self._place = place_of(link, run.env) if link else None
-        if self._place is not None:
-            self.recording(lambda: mirror(run.session, run.of.name, vendor_id, run.env, place=self._place))
+        self._location = location_of(link, run.env) if link else None
+        if self._location is not None:
+            self.recording(lambda: mirror(run.session, run.of.name, vendor_id, run.env, location=self._location))
             self._mark = standing(run.session, run.of.name, vendor_id).mark
 
     # What the runner tells
@@ -249,7 +248,7 @@ class _Looking:
                 return
         if seen != self.current and not linked:
             about: dict[str, Any] = {"process": machine.identity_of(self._pid)} if self._pid else {}
-            about |= {"reason": CLEARED if self.current else STARTUP, "via": VIA, **self.run.survey(self.launch.cwd)}
+            about |= {"reason": CLEARED if self.current else STARTUP, "via": VIA, **survey(self.launch.cwd)}
             self._locate(seen, cwd=self.launch.cwd, home=self._home(), **about)
         self.current = seen
         if seen not in self._had:
@@ -279,12 +278,11 @@ class _Looking:
 
     def _renew(self) -> None:
         session = self.run.session
-        if session.lease is not None:
-            try:
-                session.lease = session.store.renew(session.lease)
-            except LeaseLost:
-                session.lease = None
-                raise
+        try:
+            session.renew()
+        except LeaseLost:
+            session.lease = None
+            raise
 
     def finish(self) -> None:
         """After its end: the rest of what it wrote, and how the worktree stands now."""
@@ -292,19 +290,19 @@ class _Looking:
         self.recording(lambda: self._mirror(None))
         if self.current:
             about = self.recording(lambda: self._where(self.current or "")) or {}
-            self._locate(self.current, **about, **self.run.survey(self.launch.cwd))
+            self._locate(self.current, **about, **survey(self.launch.cwd))
 
     def _where(self, vendor_id: str) -> dict[str, str]:
         link = self.run.session.views.roster.link(self.run.of.name, vendor_id)
-        place = place_of(link, self.run.env) if link else None
-        return {"transcript": place.path} if place else {}
+        location = location_of(link, self.run.env) if link else None
+        return {"transcript": location.path} if location else {}
 
     def grew(self) -> bool:
         """Whether the expected conversation has more, in the same file, than when the run began."""
-        if self._place is None or self.rewritten or not Path(self._place.path).exists():
+        if self._location is None or self.rewritten or not Path(self._location.path).exists():
             return False
         try:
-            chunk = self.run.of.read(self._place, self._mark, limit=_GLIMPSE)
+            chunk = self.run.of.read(self._location, self._mark, limit=_GLIMPSE)
         except OnrecordError:
             return False
         return bool(chunk.entries) and not chunk.rewritten

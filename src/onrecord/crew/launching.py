@@ -1,6 +1,6 @@
-"""`python -m onrecord.crew.launching FILE`: become the command that a file describes, which is removed first.
+"""`python -m onrecord.crew.launching FILE`: become the command that a file describes; the file is removed first.
 
-A terminal multiplexer takes short command lines only, and everybody can read them; prompts are long, and an environment
+tmux takes only short command lines, and every user of the machine can read them; prompts are long, and an environment
 has secrets.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onrecord.crew.places import Spawn
+    from onrecord.crew.hosts import Spawn
 
 
 def describe(spawn: Spawn, file: Path) -> list[str]:

@@ -1,7 +1,7 @@
-"""Agents in tmux: a server of its own for each team, so that a person's tmux is left alone; a window for each agent.
+"""Agents in tmux: each team has its own server, so that the user's tmux is left alone; each agent has a window.
 
-Groups with a layout share a window. tmux is told ids of panes and literal arguments only. A pane stays when its program
-ends, so that what it said last can be read; a restart takes the same pane.
+Groups with a layout share a window. tmux gets only ids of panes and literal arguments. A pane stays when its program
+ends, so that its last output can be read; a restart uses the same pane.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from libtmux import Server, Session
 
-    from onrecord.crew.places import Spawn
+    from onrecord.crew.hosts import Spawn
 
 HISTORY_LINES = 2_000
 """How many lines of a pane are shown as its output."""
@@ -30,9 +30,9 @@ WIDTH, HEIGHT = 200, 50
 WINDOWS = "windows"
 """The layout in which each agent has a window of its own."""
 LOOK_SECONDS = 0.3
-"""How old what tmux said of its panes may be, in seconds."""
+"""For how long a list of the panes is used again, in seconds."""
 SETTINGS = "source-file -q ~/.tmux.conf\nset -g remain-on-exit on\nset -g history-limit {lines}\n"
-"""A person's own settings, and that a pane stays when its program ends."""
+"""The user's own settings; and a pane stays when its program ends."""
 _AGENT = "@onrecord-agent"
 _FORM = "\t".join(("#{pane_id}", "#{window_id}", "#{pane_pid}", "#{pane_dead}", f"#{{{_AGENT}}}"))
 _COLUMNS = 5
@@ -50,12 +50,12 @@ class Pane(NamedTuple):
     id: str
     window: str
     pid: int
-    """0 when its program has ended and tmux tells no process any more, as newer ones do (3.8)."""
+    """0 when its program has ended and tmux names no process any more, as newer versions do (3.8)."""
     dead: bool
 
 
-class Panes:
-    """Panes of one tmux server."""
+class TmuxHost:
+    """The panes of one team's tmux server."""
 
     def __init__(self, session: str, name: str, folder: Path) -> None:
         try:
@@ -73,7 +73,7 @@ class Panes:
         self.server: Server = Server(socket_name=socket_of(session), config_file=str(self._settings))
 
     def attach_command(self, agent: str | None = None) -> list[str] | None:
-        """The command that shows the team, or one agent, to a person; None when it is not there."""
+        """The command that shows the team, or one agent, to a person; None when it has no pane."""
         session, pane = self._session(), self._pane(agent) if agent else None
         if session is None or (agent and pane is None):
             return None
@@ -81,7 +81,7 @@ class Panes:
         return ["tmux", "-L", str(self.server.socket_name), *show, "attach-session", "-t", f"={session.session_name}:"]
 
     def start(self, spawn: Spawn) -> None:
-        """Run it in the agent's pane, made if it is missing."""
+        """Run it in the agent's pane, which is created if it is missing."""
         command = shlex.join(describe(spawn, self.folder / f"{spawn.agent}.spawn.json"))
         pane = self._pane(spawn.agent)
         self._seen = (0.0, {})
@@ -114,7 +114,7 @@ class Panes:
         return str(pane.pane_id)
 
     def pid(self, agent: str) -> int | None:
-        """The process in the agent's pane, while it is there."""
+        """The process in the agent's pane, while it runs."""
         pane = self._pane(agent)
         return pane.pid if pane is not None and not pane.dead and started(pane.pid) is not None else None
 
@@ -138,7 +138,7 @@ class Panes:
             self._do("kill-pane", "-t", pane.id)
 
     def close(self) -> None:
-        """End the server of the team; whoever ran in it has been ended before."""
+        """End the team's server, after its agents have ended."""
         self._do("kill-server")
         self._settings.unlink(missing_ok=True)
         for file in self.folder.glob("*.spawn.json"):  # of a pane that never came up; an environment has secrets
@@ -148,7 +148,7 @@ class Panes:
         return self.server.cmd(*words).stdout
 
     def _session(self) -> Session | None:
-        """The only session of the server: it keeps the name it was made with."""
+        """The only session of the server: it keeps the name it was created with."""
         return next(iter(self.server.sessions), None)
 
     def _pane(self, agent: str | None) -> Pane | None:

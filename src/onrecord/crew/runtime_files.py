@@ -8,10 +8,10 @@ runtime/state.json                   everybody's state
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
+from onrecord.machine.files import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,13 +85,5 @@ def _trouble_of(path: Path, *, known: bool) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put a whole file in the place of the old one; whoever reads sees one or the other."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.unlink(missing_ok=True)
-    try:
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(file, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    """Not synced: a rendering can be written again at any time."""
+    write_file(path, [text.encode()], durable=False)

@@ -1,1 +1,1 @@
-"""Tokens: what a policy in training was given and what it answered, id by id, and the samples made of it."""
+"""Tokens: the prompts and answers of a policy in training, id by id, and the samples made from them."""

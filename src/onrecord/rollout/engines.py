@@ -1,10 +1,10 @@
-"""Engines: how SGLang and vLLM are asked for a turn by its token ids, and what their replies say, in one form.
+"""Engines: how to ask SGLang and vLLM for a turn by token ids, and how to read their replies in one form.
 
     client's request ──> `upstream_request` ──> engine ──> `read_reply` ──> Reply ──> the trajectory
 
-A reply counts only when every sampled token has its id and its logprob. One that lacks them is refused as a whole
-(`BadReply`): a guessed token poisons training. An abort is no bad reply: it is an answer with finish `abort`, whatever
-it carries besides, also a call that could be parsed and also nothing at all.
+A reply counts only if every sampled token has its id and its logprob. One that lacks them is refused as a whole
+(`BadReply`): a guessed token poisons training. An abort is not a bad reply: it is an answer with finish `abort`, even
+if it contains a parsed call or nothing at all.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
 
 SGLANG, VLLM, VLLM_COMPLETIONS = "sglang", "vllm", "vllm-completions"
 DIALECTS = (SGLANG, VLLM, VLLM_COMPLETIONS)
-"""`vllm` asks the chat endpoint: the engine parses tool calls, and must take `prompt_token_ids` (what it took is
-checked). `vllm-completions` asks the completions endpoint, which takes ids in every version; calls are parsed here."""
+"""`vllm` uses the chat endpoint: the engine parses tool calls and must accept `prompt_token_ids`, and its reply is
+checked. `vllm-completions` uses the completions endpoint, which accepts ids in every version; calls are parsed here."""
 
 FINISHES = {
     "stop": STOP, "tool_calls": TOOL_CALLS, "function_call": TOOL_CALLS, "length": LENGTH, "abort": ABORT,
     "error": ERROR, "content_filter": ERROR,
 }  # fmt: skip
 TOKEN_ID_LIMIT = 2**31 - 1
-"""Token ids fit into the int32 arrays of a sample."""
+"""The largest token id: samples have int32 arrays."""
 CAUSE_LIMIT = 500
-"""How much of an engine's words about an abort is kept, in characters."""
+"""The longest recorded cause of an abort, in characters."""
 SIDE_PAYLOADS = ("routed_experts",)
-"""What an engine may say about a turn besides its tokens, and a trainer wants with them."""
+"""Other data about a turn that an engine may return and a trainer needs with the tokens."""
 _PROXY_ONLY = ("stream", "stream_options", "input_ids", "prompt_token_ids", "n")
 _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 _TOKEN_ID = re.compile(r"token_id:(\d{1,10})\Z")
 
 
 def endpoint(dialect: str) -> str:
-    """The path of the engine that takes this dialect's requests."""
+    """The engine's path for requests of this dialect."""
     return "/v1/completions" if dialect == VLLM_COMPLETIONS else "/v1/chat/completions"
 
 
 def upstream_request(dialect: str, request: dict[str, Any], prompt_ids: Sequence[int], done: int = 0) -> dict[str, Any]:
-    """The engine's request for a client's: never streamed, one choice, ids in, ids and logprobs out.
+    """The request to the engine for a client's request: not streamed, one choice, ids in, ids and logprobs out.
 
-    `done` is how many tokens of the answer are the end of the prompt already; the token limit counts them.
+    `done` is how many tokens of the answer are already at the end of the prompt; the token limit counts them.
     """
     body = {name: value for name, value in request.items() if name not in _PROXY_ONLY}
     body["stream"] = False
@@ -71,34 +71,34 @@ def upstream_request(dialect: str, request: dict[str, Any], prompt_ids: Sequence
 
 
 def token_limit(request: dict[str, Any]) -> int | None:
-    """How many tokens the client lets one answer have."""
+    """The client's limit of tokens for one answer."""
     limits = [request.get(name) for name in ("max_completion_tokens", "max_tokens")]
     return next((limit for limit in limits if isinstance(limit, int) and not isinstance(limit, bool)), None)
 
 
 def check_request(request: Any) -> dict[str, Any]:
-    """A client's request if it can be a turn: an object with messages, for one answer."""
+    """A client's request if it is a valid turn: an object with messages, for one answer."""
     if not isinstance(request, dict):
-        raise InvalidInput("a chat request is a JSON object")
+        raise InvalidInput("a chat request must be a JSON object")
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise InvalidInput("a chat request has a list of messages, and at least one")
-    for place, message in enumerate(messages):
+        raise InvalidInput("a chat request needs a list of at least one message")
+    for index, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise InvalidInput(f"message {place} is no object with a role")
+            raise InvalidInput(f"message {index} is not an object with a role")
     if request.get("n", 1) not in (1, None) or isinstance(request.get("n"), bool):
-        raise InvalidInput("a turn has one answer; n is 1", hint="open a session for each sample")
+        raise InvalidInput("n must be 1: a turn has one answer", hint="open a session for each sample")
     tools = request.get("tools")
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
-        raise InvalidInput("tools is a list of objects")
+        raise InvalidInput("tools must be a list of objects")
     limit = token_limit(request)
     if limit is not None and limit < 1:
-        raise InvalidInput("an answer may have at least one token")
+        raise InvalidInput("max_tokens must be at least 1")
     return request
 
 
 def load_json(text: bytes) -> Any:
-    """JSON as the standard has it, or `ValueError`: no NaN, no Infinity, nothing nested without end."""
+    """Standard JSON, or `ValueError`: no NaN, no Infinity, no excessive nesting."""
 
     def refuse(word: str) -> None:
         raise ValueError(f"{word} is not JSON")
@@ -106,11 +106,11 @@ def load_json(text: bytes) -> Any:
     try:
         return json.loads(text, parse_constant=refuse)
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("it is nested too deeply") from None
 
 
 def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None) -> Reply:
-    """The reply in one form, or `BadReply` saying what is wrong with it. `sent` are the ids the engine was given."""
+    """The reply in one form, or `BadReply` with the reason. `sent` are the ids that the engine got."""
     choice = _only_choice(body)
     meta = choice.get("meta_info")
     meta = meta if isinstance(meta, dict) else {}
@@ -124,9 +124,9 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None) -> Re
     _check_length("completion_tokens", output_ids, meta, usage)
     prompt_ids = _prompt_ids(body, choice)
     if prompt_ids is None and finish != ABORT and dialect != SGLANG:
-        raise BadReply("the engine did not say which ids it read", hint="it must know return_token_ids")
+        raise BadReply("the engine did not return the ids it read", hint="the engine must support return_token_ids")
     if finish != ABORT or "prompt_tokens" in meta or prompt_ids is not None:
-        # An abort in the waiting queue has read nothing yet, and says so by leaving the count out.
+        # An abort in the waiting queue has read nothing yet, and omits the count.
         read = prompt_ids if prompt_ids is not None else sent
         if read is not None:
             _check_length("prompt_tokens", read, meta, {} if finish == ABORT else usage)
@@ -143,7 +143,7 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None) -> Re
 
 
 def joined(first: Reply, then: Reply) -> Reply:
-    """One reply of two: the second was given the ids of the first behind the prompt, and went on from there."""
+    """Two replies as one: the second continued from the prompt and the ids of the first."""
     heard, said = first.message or {}, then.message or {}
     message = {"role": "assistant", **said}
     for name in ("content", "reasoning_content"):
@@ -154,12 +154,12 @@ def joined(first: Reply, then: Reply) -> Reply:
     if calls:
         message["tool_calls"] = calls
     elif isinstance(message.get("content"), str):
-        message = with_calls(message)  # the engine saw each half of a call, and neither is one
+        message = with_calls(message)  # the engine saw each half of a call, and neither parses alone
     prompt_ids, done = then.prompt_ids, list(first.output_ids)
     if prompt_ids is not None:
         before = len(prompt_ids) - len(done)
         if list(prompt_ids[before:]) != done:
-            raise BadReply("the engine did not go on from the ids it was given")
+            raise BadReply("the engine did not continue from the ids it got")
         prompt_ids = prompt_ids[:before]
     return then._replace(
         message=message,
@@ -168,19 +168,19 @@ def joined(first: Reply, then: Reply) -> Reply:
         logprobs=[*first.logprobs, *then.logprobs],
         finish=TOOL_CALLS if message.get("tool_calls") and then.finish == STOP else then.finish,
         weight_versions=_versions(first, then),
-        side_payloads={},  # each half covers its own tokens only: better none than one that is too short
+        side_payloads={},  # each half covers only its own tokens: better none than one that is too short
     )
 
 
 def _versions(*halves: Reply) -> list[Span]:
-    """The weights that drew each half; where an engine tells for one half only, the other's have no name."""
+    """The weights that sampled each half; if the engine names them for one half only, the other's name is empty."""
     if not any(half.weight_versions for half in halves):
         return []
     return [span for half in halves for span in half.weight_versions or (("", len(half.output_ids)),)]
 
 
 def with_calls(message: dict[str, Any]) -> dict[str, Any]:
-    """The message with the calls its text holds between `<tool_call>` marks, if every one of them is well formed."""
+    """The message with the calls between `<tool_call>` marks in its text, if all of them are well formed."""
     text = message["content"]
     calls = []
     for number, found in enumerate(_CALL.findall(text)):
@@ -200,16 +200,16 @@ def with_calls(message: dict[str, Any]) -> dict[str, Any]:
 
 def _only_choice(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
-        raise BadReply("the engine's reply is no JSON object")
+        raise BadReply("the engine's reply is not a JSON object")
     choices = body.get("choices")
     if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
-        raise BadReply("the engine's reply has not exactly one choice")
+        raise BadReply("the engine's reply must have exactly one choice")
     choice: dict[str, Any] = choices[0]
     return choice
 
 
 def _finish(choice: dict[str, Any], meta: dict[str, Any]) -> tuple[str, str]:
-    """How the generation ended. An abort is one even where a parsed call made the choice say `tool_calls`."""
+    """How the generation ended. An abort remains an abort even if a parsed call made the choice say `tool_calls`."""
     told = meta.get("finish_reason")
     said = [choice.get("finish_reason"), told.get("type") if isinstance(told, dict) else told]
     if ABORT in said:
@@ -217,7 +217,7 @@ def _finish(choice: dict[str, Any], meta: dict[str, Any]) -> tuple[str, str]:
         return ABORT, str(words)[:CAUSE_LIMIT] if words else "abort"
     finish = FINISHES.get(said[0]) if isinstance(said[0], str) else None
     if finish is None:
-        raise BadReply(f"the engine ended with {said[0]!r:.80}, which is no known reason")
+        raise BadReply(f"the engine ended with the unknown reason {said[0]!r:.80}")
     return finish, ""
 
 
@@ -226,10 +226,12 @@ def _sglang_output(meta: dict[str, Any], finish: str) -> tuple[list[int], list[f
     if rows is None and finish == ABORT and not meta.get("completion_tokens"):
         return [], []
     if not isinstance(rows, list):
-        raise BadReply("the reply has no meta_info.output_token_logprobs", hint="the engine must know return_meta_info")
-    for place, row in enumerate(rows):
+        raise BadReply(
+            "the reply has no meta_info.output_token_logprobs", hint="the engine must support return_meta_info"
+        )
+    for index, row in enumerate(rows):
         if not isinstance(row, list) or not row[1:]:
-            raise BadReply(f"output_token_logprobs[{place}] is no [logprob, id, text]")
+            raise BadReply(f"output_token_logprobs[{index}] is not [logprob, id, text]")
     return _ids([row[1] for row in rows], "output"), _logprobs([row[0] for row in rows])
 
 
@@ -251,7 +253,7 @@ def _vllm_output(choice: dict[str, Any], finish: str) -> tuple[list[int], list[f
     if not ids and not scores and finish == ABORT:
         return [], []
     if not isinstance(ids, list):
-        raise BadReply("the choice has no token_ids", hint="the engine must know return_token_ids")
+        raise BadReply("the choice has no token_ids", hint="the engine must support return_token_ids")
     if not isinstance(scores, list):
         raise BadReply("the choice has no logprobs")
     if len(ids) != len(scores):
@@ -262,7 +264,7 @@ def _vllm_output(choice: dict[str, Any], finish: str) -> tuple[list[int], list[f
 def _message(choice: dict[str, Any], finish: str) -> dict[str, Any] | None:
     message = choice.get("message")
     if message is None and finish == ABORT:
-        return None  # it was cut off before there was one
+        return None  # aborted before the first token
     if not isinstance(message, dict):
         raise BadReply("the choice has no message")
     kept = {name: value for name, value in message.items() if value is not None or name == "content"}
@@ -282,24 +284,24 @@ def _prompt_ids(body: dict[str, Any], choice: dict[str, Any]) -> list[int] | Non
     return None
 
 
-def _check_length(name: str, ids: Sequence[int], *places: dict[str, Any]) -> None:
-    for place in places:
-        count = place.get(name)
+def _check_length(name: str, ids: Sequence[int], *counts: dict[str, Any]) -> None:
+    for counted in counts:
+        count = counted.get(name)
         if count is not None and (isinstance(count, bool) or count != len(ids)):
-            raise BadReply(f"the engine counted {count!r:.40} {name}; the reply has {len(ids)} of them")
+            raise BadReply(f"the engine counted {count!r:.40} {name}, but the reply has {len(ids)}")
 
 
 def _ids(values: Any, what: str) -> list[int]:
     if not isinstance(values, list):
-        raise BadReply(f"the {what} ids are no list")
-    for place, value in enumerate(values):
+        raise BadReply(f"the {what} ids are not a list")
+    for index, value in enumerate(values):
         if type(value) is not int or not 0 <= value <= TOKEN_ID_LIMIT:
-            raise BadReply(f"{what} id {place} is {value!r:.40}, which is no token id")
+            raise BadReply(f"{what} id {index} is {value!r:.40}, which is not a token id")
     return values
 
 
 def _logprobs(values: list[Any]) -> list[float]:
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise BadReply(f"logprob {place} is {value!r:.40}, which is no number")
+            raise BadReply(f"logprob {index} is {value!r:.40}, which is not a finite number")
     return [float(value) for value in values]

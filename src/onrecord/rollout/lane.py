@@ -2,7 +2,7 @@
 
 A turn is `turn.begun`, an `item.added` per new message and `tokens.recorded` of its prompt, in one durable step before
 the engine is called; then the reply's `item.added`, `tokens.recorded` of the output and `turn.committed` or
-`turn.aborted` in another. Live steps and replayed ones go through `apply`, so that a restart changes nothing.
+`turn.aborted` in another. Live and replayed steps both go through `apply`, so a restart changes nothing.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ LANE_KINDS = (
     "session.forked", "agent.joined", "agent.left", "turn.begun", "item.added", "tokens.recorded", "turn.committed",
     "turn.aborted", "turn.recorded", "samples.frozen", "samples.acknowledged", "rollout.retired",
 )  # fmt: skip
-"""What the fold looks at."""
+"""The kinds that the fold reads."""
 
 
 class Frozen(NamedTuple):
-    """The samples of a lane, fixed for a trainer."""
+    """The samples of a lane, frozen for a trainer."""
 
     position: int
     digest: str
     options: dict[str, Any]
-    """How they were made: the same options on the same log make the same bytes."""
+    """The options they were made with: the same options on the same log give the same bytes."""
     samples: int
 
 
 @dataclass(slots=True)
 class OpenTurn:
-    """A turn that was begun and has not ended."""
+    """A turn that began and has not ended."""
 
     id: str
     position: int
@@ -63,13 +63,13 @@ class OpenTurn:
 
 
 class Lane:
-    """One agent's line of turns with their ids: a trajectory, where it stands in the log, and the hand-off."""
+    """One agent's turns with their ids: the trajectory, its position in the log, and the state of the samples."""
 
     def __init__(self, agent: str, policy: Policy | None = None) -> None:
         self.agent = agent
         self.trajectory = LinearTrajectory(policy)
         self.position = 0
-        """The last event that is folded in."""
+        """The position of the last folded event."""
         self.commits: list[int] = []
         """The position that committed each turn of the trajectory."""
         self.turns = 0
@@ -77,28 +77,28 @@ class Lane:
         self.frozen: Frozen | None = None
         self.acknowledged: int = 0
         self.retired: str | None = None
-        """Why the rollout is over, once it is."""
+        """The reason, once the rollout is retired."""
 
     def __eq__(self, other: object) -> bool:
-        """Whether two folds mean the same; how far they have read is not part of it."""
+        """Whether two folds mean the same; how far they have read does not count."""
         return isinstance(other, Lane) and vars(self) | {"position": 0} == vars(other) | {"position": 0}
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def fold(self, events: Iterable[Event]) -> Lane:
-        """Fold events in, in order; those of other lanes are passed over."""
+        """Fold events, in order; events of other lanes are skipped."""
         for event in events:
             self.apply(event)
         return self
 
     def apply(self, event: Event) -> None:
-        """Fold one event in."""
+        """Fold one event."""
         if event.position <= self.position:
             return
         self.position = event.position
         kind, data = event.kind, event.data if isinstance(event.data, dict) else {}
         if kind == "session.forked":
-            # What came before is the parent's history; handing it over was the parent's affair.
+            # Earlier events are the parent's history, and so are its samples.
             self.frozen, self.acknowledged, self.retired = None, 0, None
         elif kind == "rollout.retired":
             self.retired = str(data.get("reason", ""))
@@ -106,11 +106,11 @@ class Lane:
             try:
                 self._step(kind, event, data)
             except (KeyError, TypeError, ValueError, AttributeError):
-                raise DamagedLog(f"position {event.position} is no step of a rollout: {kind} says nonsense") from None
+                raise DamagedLog(f"the {kind} at position {event.position} is not a valid step of a rollout") from None
 
     def _step(self, kind: str, event: Event, data: dict[str, Any]) -> None:
         if kind == "turn.begun":
-            self._interrupt("another turn was begun")
+            self._interrupt("another turn was begun")  # part of a frozen digest, like the other causes: never reworded
             self.turns += 1
             self.open = OpenTurn(event.id, event.position, self._base(data), str(data.get("fingerprint", "")))
         elif kind == "samples.frozen":
@@ -119,21 +119,21 @@ class Lane:
         elif kind == "samples.acknowledged":
             self.acknowledged = event.position
         elif kind == "turn.recorded":
-            raise AssemblyFailed(f"position {event.position} of {self.agent!r} is a turn without token ids")
+            raise AssemblyFailed(f"the turn of {self.agent!r} at position {event.position} has no token ids")
         elif kind in ("agent.joined", "agent.left"):
             self._interrupt("its process ended")
         elif self.open is not None:
-            self._go_on(kind, self.open, event, data)
+            self._continue(kind, self.open, event, data)
 
     def _base(self, data: dict[str, Any]) -> int:
-        """How many committed turns stand up to the position a turn builds on."""
+        """How many turns were committed up to the position that a turn builds on."""
         position = data.get("base", self.commits[-1] if self.commits else 0)
         count = len(self.commits)
         while count and self.commits[count - 1] > position:
             count -= 1
         return count
 
-    def _go_on(self, kind: str, turn: OpenTurn, event: Event, data: dict[str, Any]) -> None:
+    def _continue(self, kind: str, turn: OpenTurn, event: Event, data: dict[str, Any]) -> None:
         if event.data is None:
             turn.erased = True
         elif kind == "item.added":
@@ -155,7 +155,7 @@ class Lane:
         if turn.erased:
             raise PayloadErased(f"the token ids of the turn committed at position {event.position} were erased")
         if turn.prompt is None or turn.output is None or turn.message is None:
-            raise AssemblyFailed(f"position {event.position} of {self.agent!r} commits a turn without token ids")
+            raise AssemblyFailed(f"the turn of {self.agent!r} committed at position {event.position} has no token ids")
         kept = self.trajectory.anchors[turn.base - 1] if turn.base else 0
         record = _record(turn, turn.output, "")
         self.trajectory.advance(record, kept, turn.appended, turn.output.get("response", ""))
@@ -166,7 +166,7 @@ class Lane:
     def _give_up(self, turn: OpenTurn, data: dict[str, Any]) -> None:
         reason = str(data.get("reason", ""))
         if data.get("withdrawn"):
-            pass  # it came to nothing, and nothing of it stands
+            pass  # the engine never took it, so no record of it remains
         elif data.get("failed"):
             self.trajectory.note_failure(_record(turn, {"status": INFRA}, reason))
         else:
@@ -179,7 +179,7 @@ class Lane:
             self.open = None
 
     def standing(self) -> list[TurnRecord]:
-        """The turns as they would be handed over; one that is still open has no end on record."""
+        """The turns as samples would be made from them now; one that is still open is INCOMPLETE."""
         if self.open is None or self.trajectory.provisional is not None:
             return self.trajectory.standing()
         last = _record(self.open, {"status": INCOMPLETE}, "its end is not on record")
@@ -187,7 +187,7 @@ class Lane:
 
 
 def _record(turn: OpenTurn, output: dict[str, Any], cause: str) -> TurnRecord:
-    """The record of a turn, as its payloads say."""
+    """The record of a turn, from its payloads."""
     prompt = output.get("prompt") or turn.prompt or _EMPTY_PROMPT
     finish = output.get("finish", "")
     return TurnRecord(
@@ -216,12 +216,12 @@ def _pairs(listed: Sequence[Any]) -> tuple[Span, ...]:
 
 
 def prompt_payload(prepared: Prepared) -> dict[str, Any]:
-    """The ids of a prompt that are new, on record before the engine sees them."""
+    """The new ids of a prompt, recorded before the engine sees them."""
     return {"part": PROMPT} | _prompt(prepared.keep, prepared.tail, prepared.origins)
 
 
 def output_payload(prepared: Prepared, record: TurnRecord, reply: Reply) -> dict[str, Any]:
-    """What a reply adds; the prompt again only where the engine saw another one than was prepared."""
+    """What a reply adds; with the prompt again only if the engine saw a different one than was prepared."""
     payload = {
         "part": OUTPUT,
         "ids": pack_integers(record.output),
@@ -245,14 +245,14 @@ def _prompt(keep: int, ids: array[int], origins: Sequence[Span]) -> dict[str, An
 
 
 def item_of(message: Message) -> Item:
-    """A message as an item of the transcript. What models and clients say is kept however odd it is."""
+    """A message as an item of the transcript. Unusual messages of models and clients are kept too."""
     plain = dict(message)
     if isinstance(plain.get("content"), str):
         if plain.keys() == {"role", "content"} and plain["role"] in ("system", "user", "assistant"):
             return plain
         known = plain.keys() == {"role", "content", "tool_call_id"} and isinstance(plain["tool_call_id"], str)
         if known and plain["role"] == "tool":
-            # Without a second copy of what may be long; `message_of` puts it back together.
+            # Without a second copy of text that may be long; `message_of` rebuilds the message.
             return {"role": "tool", "call": plain["tool_call_id"], "content": plain["content"]}
     try:
         (item,) = to_items(plain, "openai")
@@ -263,13 +263,13 @@ def item_of(message: Message) -> Item:
         if role == "tool":
             item["call"] = str(plain.get("tool_call_id") or "")
     if not all(map(_is_sorted, plain.values())):
-        # A payload's keys are sorted; the order in which a template would write them is kept as text.
+        # A payload's keys are sorted; the text keeps the order in which a template would write them.
         item["verbatim"]["spelled"] = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
     return item
 
 
 def message_of(item: Item) -> dict[str, Any]:
-    """The message an item was made of, as it was stored."""
+    """The message that an item was made from, as it was stored."""
     kept = item.get("verbatim")
     if isinstance(kept, dict):
         message: dict[str, Any] = json.loads(kept["spelled"]) if "spelled" in kept else dict(kept["message"])

@@ -1,7 +1,7 @@
-"""Matching: whether a message of a request is the one that is stored, though it may be spelled differently.
+"""Matching: whether a message of a request equals the stored one, even if it is spelled differently.
 
-A matcher is one of the names below, or a callable that is given both messages and returns a bool. On a match the
-stored spelling wins, so how loose a matcher is decides only what counts as the same conversation.
+A matcher is one of the names below, or a callable that takes both messages and returns a bool. On a match the stored
+message is used, so a loose matcher only widens what counts as the same conversation.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ STRICT, LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY = "strict", "loose_tool_call", "role_
 
 
 class Matching:
-    """The messages that are stored, and one way to tell whether a request begins with them.
+    """The stored messages, and a check whether a request begins with them.
 
-    Comparing costs next to nothing where a message is spelled as it is stored; what a matcher takes from a stored
-    message that is spelled differently is worked out once.
+    Comparing costs almost nothing if a message is spelled as stored. For other spellings, the matcher's key of a stored
+    message is computed once.
     """
 
     def __init__(self, matcher: str | Matcher = STRICT) -> None:
         if not callable(matcher) and matcher not in _KEYS:
-            raise InvalidInput(f"a matcher is a callable or one of {', '.join(_KEYS)}, not {matcher!r}")
+            raise InvalidInput(f"a matcher must be a callable or one of {', '.join(_KEYS)}, not {matcher!r}")
         self._matcher = matcher
         self._stored: list[Message] = []
         self._inexact: list[int] = []
-        """Which of them `==` alone does not tell from all others, in order."""
+        """The indexes, in order, of messages for which `==` alone is not exact."""
         self._keys: list[Key | None] = []
 
     def replace(self, start: int, messages: Sequence[Message]) -> None:
-        """Store these messages in place of all from `start` on."""
+        """Replace all messages from `start` with these."""
         self._stored[start:] = messages
         del self._inexact[bisect_left(self._inexact, start) :]
         self._inexact += [index for index, message in enumerate(messages, start) if not _is_exact(message)]
         self._keys[start:] = [None] * len(messages)
 
     def length(self, given: Sequence[Message], start: int = 0) -> int:
-        """How many messages at the beginning of a request are the stored ones, from `start` on."""
+        """How many messages at the beginning of a request equal the stored ones from `start`."""
         stored = self._stored[start:] if start else self._stored
         shared = min(len(stored), len(given))
         equal: list[bool] = [False] * shared
         if not callable(self._matcher):
-            # Most of a request is what it was the last time: this finds out without a step of Python per message,
-            # and at the cost of a glance where the messages are the stored ones themselves.
+            # Most of a request repeats the last one. This comparison needs no Python step per message, and only
+            # compares pointers if the messages are the stored objects themselves.
             inexact = self._inexact[bisect_left(self._inexact, start) : bisect_left(self._inexact, start + shared)]
             if stored[:shared] == given[:shared] and not inexact:
                 return shared
@@ -73,7 +73,7 @@ class Matching:
         if callable(self._matcher):
             verdict = self._matcher(stored, given)
             if verdict is not True and verdict is not False:
-                raise InvalidInput(f"a matcher returns a bool, not {type(verdict).__name__}")
+                raise InvalidInput(f"a matcher must return a bool, not {type(verdict).__name__}")
             return verdict
         if same_json(stored, given):
             return True
@@ -83,11 +83,11 @@ class Matching:
         try:
             return key == _KEYS[self._matcher](given)
         except RecursionError:
-            return False  # brackets a thousand deep, spelled differently: nobody is served by finding out
+            return False  # brackets a thousand deep, spelled differently: not worth comparing
 
 
 def _is_exact(value: Any) -> bool:
-    """Whether `==` alone tells this value from every other: no number is in it, so no 1 that equals 1.0 and true."""
+    """Whether `==` alone is exact for this value: it has no number, so no 1 that equals 1.0 and true."""
     if isinstance(value, dict):
         return all(map(_is_exact, value.values()))
     if isinstance(value, list):
@@ -96,10 +96,10 @@ def _is_exact(value: Any) -> bool:
 
 
 def as_stored(message: Message) -> dict[str, Any]:
-    """A copy that nobody else changes. Its fields are in order; inside them the order is the client's.
+    """A private copy. Its fields are sorted; inside them the order is the client's.
 
-    A template may write out what is inside a message, arguments of a call for instance, so their order is part of the
-    prompt: the same for the first try, a retry and a process that starts again.
+    A template may render the inside of a message, arguments of a call for instance, so their order is part of the
+    prompt: it must be the same for the first request, a retry and a process that restarts.
     """
     return {name: _copied(message[name]) for name in sorted(message, key=str)}
 
@@ -128,7 +128,7 @@ def canonical(value: Any) -> str:
     try:
         return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as problem:
-        raise InvalidInput(f"a message is JSON: {problem}") from None
+        raise InvalidInput(f"a message must be JSON: {problem}") from None
 
 
 def _strict_key(message: Message) -> Key:
@@ -161,7 +161,7 @@ _KEYS: dict[str, Callable[[Message], Key]] = {
 
 
 def _filled(value: Any) -> str | None:
-    """A value as text that can be compared; None, "" and [] all say nothing."""
+    """A value as text that can be compared; None, "" and [] all count as empty."""
     return None if value is None or value in ("", []) else canonical(value)
 
 
@@ -179,7 +179,7 @@ def _without_index(call: Any) -> Any:
 
 
 def _meaning(arguments: Any) -> Any:
-    """What arguments say, whatever their spelling; text that is no JSON means itself."""
+    """The meaning of arguments, whatever their spelling; text that is not JSON means itself."""
     text = arguments if isinstance(arguments, str) else canonical(arguments)
     try:
         return _read(text)
@@ -195,14 +195,14 @@ def _read(text: str) -> Any:
 
 
 def _tagged(value: Any) -> Any:
-    """A value that equals only what has the same type too."""
+    """A value that equals only values of the same type."""
     if isinstance(value, list):
         return "list", tuple(_tagged(part) for part in value)
     return value if isinstance(value, tuple) else (type(value).__name__, value)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Any:
-    # The sort is stable: a name that is given twice keeps both values, in their order.
+    # The sort is stable: a name that occurs twice keeps both values, in their order.
     return "object", tuple((name, _tagged(value)) for name, value in sorted(pairs, key=lambda pair: pair[0]))
 
 

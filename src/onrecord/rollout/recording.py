@@ -1,12 +1,12 @@
-"""Recording: a rollout on a session. Each step is durable before it is answered, and folded as a restart folds it.
+"""Recording: a rollout on a session. Each step is durable before it returns, and folds exactly as after a restart.
 
     rollout = open_rollout(records, "task-17")
-    prepared = rollout.prepare(request, tokenizer)      # looks, changes nothing
+    prepared = rollout.prepare(request, tokenizer)      # only reads
     intent = rollout.intend(prepared)                   # on disk before the engine is called
     rollout.commit(intent, reply)                       # or abort(intent, reply), or fail(intent, why)
 
-One thread at a time uses a `Rollout`. Between processes the lane's lease decides: after another one took it, every step
-here raises `LeaseLost` and changes nothing.
+Use a `Rollout` from one thread at a time. Between processes the lane's lease decides: once another process has taken
+it, every step here raises `LeaseLost` and changes nothing.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from onrecord.session.records import Records
 
 POLICY_AGENT = "policy"
-"""The lane of a rollout where nobody names another."""
+"""The default lane of a rollout."""
 REASON_LIMIT = 2_000
-"""How much of the reason of a failure is recorded, in characters."""
+"""The longest recorded reason of a failure, in characters."""
 
 
 class Intent(NamedTuple):
-    """A turn that is on record as begun: what it was prepared as, and the id its further events derive from."""
+    """A turn that is on record as begun: its prepared request, and the id from which its later event ids derive."""
 
     prepared: Prepared
     id: str
@@ -54,7 +54,7 @@ class Intent(NamedTuple):
 
 
 def read_lane(session: Session, agent: str = POLICY_AGENT, policy: Policy | None = None) -> Lane:
-    """The lane as it stands in the log, read in pages; takes no lease."""
+    """The lane from the log, read in pages; takes no lease."""
     return Lane(agent, policy).fold(session.events(kinds=LANE_KINDS))
 
 
@@ -69,9 +69,9 @@ def open_rollout(
     takeover: bool = False,
     lease_seconds: float = LEASE_SECONDS,
 ) -> Rollout:
-    """Open a rollout for work: a new one, or the one of this name or id exactly as its last process left it.
+    """Open a rollout for work: a new one, or the one with this name or id, exactly as its last process left it.
 
-    `SessionRetired` when it is over, for good; `SessionNotFound` when there is none and it is not to be made.
+    Raises `SessionRetired` if it was retired, and `SessionNotFound` if it does not exist and `create` is false.
     """
     known = _known(records, name)
     if known is not None:
@@ -85,18 +85,18 @@ def open_rollout(
 
 
 def refuse_retired(session: Session) -> None:
-    """`SessionRetired` if this rollout was retired."""
+    """Raise `SessionRetired` if this rollout was retired."""
     for event in session.events(kinds=("rollout.retired", "session.forked")):
         if event.kind == "rollout.retired" and event.session == session.id:
             raise _retired(session, str((event.data or {}).get("reason", "")))
 
 
 def _known(records: Records, name: str) -> str | None:
-    """The id of the session that has exactly this name or id: a beginning could be another rollout's."""
+    """The id of the session with exactly this name or id: a prefix could belong to another rollout."""
     if is_ulid(name.upper()):
         return records.store.head(name.upper()).session
-    found = records.store.heads(project=records.project, name=name, limit=1)
-    return found[0].session if found else None
+    found = records.named(name)
+    return found.session if found else None
 
 
 def _retired(session: Session, reason: str) -> SessionRetired:
@@ -104,7 +104,7 @@ def _retired(session: Session, reason: str) -> SessionRetired:
 
 
 class Rollout:
-    """One session's lane as a trajectory, and the steps that put it on record. The session holds the lane's lease."""
+    """One session's lane as a trajectory, and the steps that record it. The session holds the lane's lease."""
 
     def __init__(self, session: Session, policy: Policy | None = None) -> None:
         self.session = session
@@ -119,7 +119,7 @@ class Rollout:
         return self.lane.trajectory
 
     def refresh(self) -> Rollout:
-        """Fold in what is on record and not known here yet, for instance after an append whose outcome was unknown."""
+        """Fold new events from the log, for instance after an append with an unknown outcome."""
         self.lane.fold(self.session.events(after=self.lane.position, kinds=LANE_KINDS))
         return self
 
@@ -132,16 +132,16 @@ class Rollout:
         return self.trajectory.prepare(request, tokenizer)
 
     def intend(self, prepared: Prepared, *, model: str = "") -> Intent:
-        """Put the intent of a turn on record before the engine is called: base, fingerprint, messages, prompt ids."""
+        """Record the intent of a turn before the engine is called: base, fingerprint, messages, prompt ids."""
         self._catch_up()
         self._refuse_ended()
         self.trajectory.check_version(prepared.expected_version)
         if prepared.answer is not None:
-            raise TurnConflict("this request was answered before; nothing is to be generated", hint="use its answer")
+            raise TurnConflict("this request already has an answer; no turn begins", hint="use prepared.answer")
         if self.lane.open is not None:
             raise TurnConflict(
-                f"a turn of this rollout is under way since position {self.lane.open.position}",
-                hint="wait for its end, then prepare again",
+                f"a turn of this rollout has been running since position {self.lane.open.position}",
+                hint="wait until it ends, then prepare again",
             )
         session, commits = self.session, self.lane.commits
         refuse_exhausted(session)
@@ -158,7 +158,7 @@ class Rollout:
         return Intent(prepared, begun.id, first.position, model)
 
     def commit(self, intent: Intent, reply: Reply) -> TurnRecord:
-        """Commit a reply. Calling it again after a doubtful outcome commits it once."""
+        """Commit a reply. A second call after an unknown outcome does not commit it twice."""
         record = self.trajectory.committed_record(intent.prepared, reply)
         self._end(intent, record, reply, "turn.committed", {})
         return self.trajectory.records[-1]
@@ -170,15 +170,15 @@ class Rollout:
         return self.trajectory.records[-1]
 
     def fail(self, intent: Intent, reason: str) -> None:
-        """Put on record that the engine or the way to it failed; the trajectory stays where it was."""
+        """Record that the engine, or the connection to it, failed; the trajectory does not change."""
         self._must_be_open(intent)
         data = {"reason": reason[:REASON_LIMIT], "failed": True}
         self._append([self._draft(intent, "turn.aborted", data, "end")])
 
     def withdraw(self, intent: Intent, reason: str) -> None:
-        """Take an intent back that came to nothing, for instance because the engine refused the request as it is.
+        """Withdraw an intent, for instance because the engine refused the request.
 
-        No turn was given up, so none stands at the end of the samples: it is as if it had never been asked for.
+        No turn was aborted, so the samples end as if the request had never been made.
         """
         self._must_be_open(intent)
         data = {"reason": reason[:REASON_LIMIT], "withdrawn": True}
@@ -190,14 +190,14 @@ class Rollout:
         if record.message is not None:
             drafts.append(self._draft(intent, "item.added", {"item": item_of(record.message)}, "reply"))
         drafts.append(self._draft(intent, "tokens.recorded", output_payload(intent.prepared, record, reply), "output"))
-        # What an aborted turn used is used all the same.
+        # An aborted turn used its tokens too.
         used = usage_of(intent.model or None, record.keep + len(record.prompt), len(record.output))
         drafts.append(self._draft(intent, "usage.recorded", used, "usage"))
         drafts.append(self._draft(intent, kind, data, "end"))
         self._append(drafts)
 
     def _draft(self, intent: Intent, kind: str, data: Any, part: str) -> Draft:
-        """An event whose id follows from the turn's, so that a repeated step is the same step."""
+        """An event with an id derived from the turn's, so that a repeated step is the same step."""
         return self.session.draft(kind, data, id=f"{intent.id}/{part}", because=intent.position)
 
     def _append(self, drafts: Sequence[Draft]) -> list[Event]:
@@ -211,7 +211,7 @@ class Rollout:
         return events
 
     def _catch_up(self) -> None:
-        """Know what the session knows: a pause ends a turn, and whoever retires a rollout need not hold its lane."""
+        """Fold new events: a pause ends a turn, and a process without the lease may retire a rollout."""
         if self.session.behind:
             self.session.refresh()
         if self.session.head.position > self.lane.position:
@@ -220,29 +220,29 @@ class Rollout:
 
     def _must_be_open(self, intent: Intent) -> None:
         if self.lane.open is None or self.lane.open.id != intent.id:
-            raise TurnConflict(f"the turn begun at position {intent.position} is not open any more")
+            raise TurnConflict(f"the turn that began at position {intent.position} is no longer open")
 
     def _refuse_ended(self) -> None:
         if self.lane.retired is not None:
             raise _retired(self.session, self.lane.retired)
         if self.lane.frozen is not None:
-            raise SessionFrozen(f"the samples of rollout {self.session.name!r} are frozen; it takes no more turns")
+            raise SessionFrozen(f"the samples of rollout {self.session.name!r} are frozen; it accepts no more turns")
 
-    # Hand-off
+    # Samples
 
     def freeze(self, **options: Any) -> Frozen:
-        """Fix the samples for the trainer: from here on every reader gets the same bytes.
+        """Freeze the samples for the trainer: from now on every reader gets the same bytes.
 
         Options are `merge` and `max_seq_len` of `samples.assemble`, and are recorded. Freezing again changes nothing.
         """
         if not options.keys() <= {"merge", "max_seq_len"}:
-            raise InvalidInput(f"samples are made with merge and max_seq_len, not {', '.join(sorted(options))}")
+            raise InvalidInput(f"the options of samples are merge and max_seq_len, not {', '.join(sorted(options))}")
         if self.lane.retired is not None:
             raise _retired(self.session, self.lane.retired)
         if self.lane.frozen is None:
             if self.lane.open is not None:
                 raise TurnConflict(
-                    "a turn of this rollout is under way", hint="wait for its end, or record its failure"
+                    "a turn of this rollout is running", hint="wait until it ends, or record its failure"
                 )
             from onrecord.rollout.samples import assemble, digest_of
 
@@ -252,12 +252,12 @@ class Rollout:
         return self._frozen()
 
     def samples(self) -> list[Sample]:
-        """The frozen samples, made from the log again: the same bytes for every reader, until they are retired."""
+        """The frozen samples, computed from the log: the same bytes for every reader, until the rollout is retired."""
         self._frozen()
         return lane_samples(self.session, self.lane)
 
     def acknowledge(self, digest: str) -> None:
-        """The trainer has the samples of this digest, durably. Acknowledging again changes nothing."""
+        """Record that the trainer has the samples with this digest. Acknowledging again changes nothing."""
         frozen = self._frozen()
         if digest != frozen.digest:
             raise Conflict(f"the frozen samples have the digest {frozen.digest}, not {digest!r:.100}")
@@ -265,12 +265,12 @@ class Rollout:
             self._append([self.session.draft("samples.acknowledged", {"digest": digest}, because=frozen.position)])
 
     def retire(self, reason: str = "", *, unacknowledged: bool = False) -> None:
-        """End the rollout for good; its record is kept. Without an acknowledgement only if that is said."""
+        """End the rollout for good; its record is kept. `unacknowledged=True` allows it without an acknowledgement."""
         if self.lane.retired is not None:
             return
         if not self.lane.acknowledged and not unacknowledged:
             raise Conflict(
-                f"nobody has acknowledged the samples of rollout {self.session.name!r}",
+                f"the samples of rollout {self.session.name!r} are not acknowledged",
                 hint="acknowledge their digest first, or retire it with unacknowledged=True to give it up",
             )
         data = {"reason": reason, "acknowledged": bool(self.lane.acknowledged)}
@@ -278,24 +278,23 @@ class Rollout:
         self.refresh()
 
     def renew(self, seconds: float = LEASE_SECONDS) -> None:
-        """Keep the lane through a long generation; every step renews it too."""
-        if self.session.lease is not None:
-            self.session.lease = self.session.store.renew(self.session.lease, seconds)
+        """Renew the lease during a long generation; every step renews it too."""
+        self.session.renew(seconds)
 
     def leave(self) -> None:
-        """Give the lane back, for another process to go on with."""
+        """Release the lease, so that another process can continue."""
         self.session.leave()
 
     def _frozen(self) -> Frozen:
         if self.lane.retired is not None:
             raise _retired(self.session, self.lane.retired)
         if self.lane.frozen is None:
-            raise Conflict(f"the samples of rollout {self.session.name!r} are not frozen", hint="freeze() first")
+            raise Conflict(f"the samples of rollout {self.session.name!r} are not frozen", hint="freeze them first")
         return self.lane.frozen
 
 
 def lane_samples(session: Session, lane: Lane, **options: Any) -> list[Sample]:
-    """The samples of a lane as it stands on record: the frozen ones if it was frozen, whatever the options say then."""
+    """The samples of a lane. If it was frozen, these are the frozen ones, and `options` are ignored."""
     from onrecord.rollout.samples import assemble, check_digest
 
     if lane.frozen is None:

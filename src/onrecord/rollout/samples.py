@@ -1,8 +1,8 @@
-"""Samples: what a trainer gets of a trajectory. Arrays in one pass over the turns, however many there are.
+"""Samples: what a trainer gets from a trajectory. The arrays are built in one pass over the turns.
 
-A sample's tokens are input and output ids; the loss mask is 1 on what was sampled and 0 elsewhere; logprobs are 0.0
-where nothing was sampled. Merged, each turn goes on from the ids of the one before, and the merge stops at and
-includes the first turn that is not COMPLETED: its status is the sample's. Nothing else decides a status.
+A sample's tokens are input and output ids; the loss mask is 1 on sampled ids and 0 elsewhere; logprobs are 0.0 where
+nothing was sampled. In a merged sample each turn continues the ids of the one before, and the merge ends with the first
+turn that is not COMPLETED: its status is the sample's. Nothing else decides a status.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Sample:
     finish: str
     cause: str
     weight_versions: list[tuple[str, int, int]] = field(default_factory=list)
-    """(version, start, end) of the tokens those weights drew."""
+    """(version, start, end) of the tokens that those weights sampled."""
     side_payloads: dict[str, list[Any] | None] = field(default_factory=dict)
-    """Of each name, one per turn; None where a turn lacks it."""
+    """By name, one value per turn; None if a turn lacks it."""
 
     @property
     def prompt_length(self) -> int:
-        """How many tokens stand before the first sampled one (all of them if none was sampled)."""
+        """How many tokens come before the first sampled one (all of them if none was sampled)."""
         return int(self.loss_mask.argmax()) if self.loss_mask.any() else len(self.tokens)
 
     def about(self) -> dict[str, Any]:
@@ -69,14 +69,14 @@ def assemble(
 ) -> list[Sample]:
     """The samples of a line of turns: merged into one, or one per turn.
 
-    `max_seq_len` leaves out whole turns from the end first; a first turn that is too long by itself is cut.
+    `max_seq_len` leaves out whole turns from the end first; if the first turn alone is too long, it is cut.
     """
     if max_seq_len is not None and (type(max_seq_len) is not int or max_seq_len < 1):
-        raise InvalidInput(f"max_seq_len is a whole number from 1 up, not {max_seq_len!r:.80}")
+        raise InvalidInput(f"max_seq_len must be a positive integer, not {max_seq_len!r:.80}")
     if type(merge) is not bool:
-        raise InvalidInput(f"merge is true or false, not {merge!r:.80}")
+        raise InvalidInput(f"merge must be true or false, not {merge!r:.80}")
     if not records:
-        raise AssemblyFailed("there is no turn on record to make a sample of")
+        raise AssemblyFailed("there is no recorded turn to make a sample from")
     _check_line(records)
     if merge:
         return [_merged(_until_unfinished(records), session, max_seq_len)]
@@ -87,12 +87,12 @@ def _check_line(records: Sequence[TurnRecord]) -> None:
     length = 0
     for number, record in enumerate(records):
         if record.base != number or record.keep > length:
-            raise AssemblyFailed(f"turn {number} does not go on from the one before")
+            raise AssemblyFailed(f"turn {number} does not continue the one before")
         length = record.length
 
 
 def _until_unfinished(records: Sequence[TurnRecord]) -> Sequence[TurnRecord]:
-    """The turns up to and including the first that was not completed."""
+    """The turns up to and including the first that is not COMPLETED."""
     for number, record in enumerate(records):
         if record.status != COMPLETED:
             return records[: number + 1]
@@ -109,7 +109,7 @@ def _merged(records: Sequence[TurnRecord], session: str, max_seq_len: int | None
 
 
 def _single(records: Sequence[TurnRecord], number: int, session: str, max_seq_len: int | None) -> Sample:
-    """One turn by itself: everything before its output is its prompt, drawn by no weights that count here."""
+    """One turn alone: everything before its output is its prompt and counts as not sampled."""
     line = records[: number + 1]
     sample = _sample(line, _Arrays(line, first_sampled=number), session, number, cut=False)
     sample.turn_ends = sample.turn_ends[-1:]
@@ -126,7 +126,7 @@ def _sample(records: Sequence[TurnRecord], arrays: _Arrays, session: str, index:
 
 
 class _Arrays:
-    """The ids of a line of turns put together: room is made once, and each id is copied once."""
+    """The assembled ids of a line of turns: memory is allocated once, and each id is copied once."""
 
     def __init__(self, records: Sequence[TurnRecord], first_sampled: int) -> None:
         self.first_sampled = first_sampled
@@ -164,7 +164,7 @@ class _Arrays:
         self.turn_ends.append(end)
 
     def _trim(self, start: int) -> None:
-        """Ids from here on are replaced by a later turn: nothing of them stays, and no turn ends behind them."""
+        """A later turn replaces the ids from `start`: clear their marks, and let no earlier turn end behind them."""
         behind = self.turn_ends[-1] - start
         self._mask[start : start + behind] = bytes(behind)
         self._logprobs[start : start + behind] = array("f", bytes(4 * behind))
@@ -190,7 +190,7 @@ def _side_payloads(records: Iterable[TurnRecord]) -> dict[str, list[Any] | None]
 
 
 def _cut(sample: Sample, length: int) -> Sample:
-    """A sample that is one turn and too long by itself."""
+    """Cut a sample of one turn that is too long."""
     if len(sample.tokens) <= length:
         return sample
     sample.tokens, sample.loss_mask = sample.tokens[:length], sample.loss_mask[:length]
@@ -204,7 +204,7 @@ def _cut(sample: Sample, length: int) -> Sample:
 
 
 def digest_of(samples: Sequence[Sample]) -> str:
-    """What identifies samples, whatever file they travel in: every bit of every array, and all that is said of them."""
+    """The identity of samples in any file format: every bit of every array, and all metadata."""
     digest = sha256(b"onrecord/samples/1\0")
     for sample in samples:
         about = json.dumps(sample.about(), sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
@@ -217,10 +217,10 @@ def digest_of(samples: Sequence[Sample]) -> str:
 
 
 def check_digest(samples: Sequence[Sample], digest: str) -> None:
-    """Refuse to hand out anything but what was frozen."""
+    """Refuse to deliver anything but the frozen samples."""
     found = digest_of(samples)
     if found != digest:
         raise AssemblyFailed(
-            f"the samples made now have the digest {found}, not the frozen {digest}",
-            hint="onrecord verify tells whether the log is damaged",
+            f"the samples have the digest {found} now, not the frozen {digest}",
+            hint="the log may be damaged; verify the session",
         )

@@ -1,9 +1,9 @@
-"""Tokens: the tokenizer a trajectory is given, made of a Hugging Face tokenizer and its chat template.
+"""Tokens: a tokenizer for trajectories, built from a Hugging Face tokenizer and its chat template.
 
-Whole conversations are rendered once, for the first prompt. After that only what is new is tokenized, and put behind
-the ids that were really sampled: `suffix` is what the template says after a known beginning, and `repair` closes the
-turn that was sampled the way the template would have closed it. Where a template says something else about the
-beginning once more messages follow, there is no such suffix: that is an error (`TokenizationFailed`), never a guess.
+A whole conversation is rendered once, for the first prompt. After that only new messages are tokenized, and follow the
+ids that were really sampled: `suffix` is what the template adds after a known beginning, and `repair` closes the
+sampled turn as the template would have closed it. If a template renders the beginning differently once more messages
+follow, there is no such suffix: that is an error (`TokenizationFailed`), never a guess.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Tools = Sequence[Mapping[str, Any]] | None
 
 _MARK = "\u241fonrecord\u241f"
-"""A text no template writes by itself: what follows it is how the template ends a turn."""
+"""A text that no template contains: the text after it is the template's end of a turn."""
 
 
 class TemplateTokenizer:
@@ -38,13 +38,13 @@ class TemplateTokenizer:
             from tokenizers import Tokenizer as Encoder
         except ImportError as problem:
             raise InvalidInput(
-                f"tokenizers need a package that is not installed: {problem.name}",
+                f"the tokenizer needs a package that is not installed: {problem.name}",
                 hint='pip install "onrecord[rollout]"',
             ) from None
         try:
             self._encoder = Encoder.from_str(tokenizer_json)
         except Exception as problem:  # noqa: BLE001  # the library raises plain Exception for a file it cannot read
-            raise InvalidInput(f"the tokenizer cannot be read: {problem}", hint="it is a tokenizer.json") from None
+            raise InvalidInput(f"cannot read the tokenizer: {problem}", hint="a tokenizer.json is needed") from None
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _refuse
@@ -53,32 +53,32 @@ class TemplateTokenizer:
         try:
             self._template = environment.from_string(chat_template)
         except TemplateError as problem:
-            raise InvalidInput(f"the chat template cannot be read: {problem}", hint="it is a Jinja template") from None
+            raise InvalidInput(f"cannot read the chat template: {problem}", hint="a Jinja template is needed") from None
         self._closing = lru_cache(maxsize=1)(self._find_closing)
 
     def prompt(self, messages: Sequence[Message], tools: Tools = None) -> Tokenized:
-        """The whole first prompt, ready for the assistant to speak."""
+        """The ids of the whole first prompt, up to where the assistant's turn begins."""
         text = self._text(messages, tools, ready=True)
         return self._tokenized(text, self._injected(text, messages, tools))
 
     def suffix(self, before: Sequence[Message], appended: Sequence[Message], tools: Tools = None) -> Tokenized:
-        """What the template adds for `appended`, behind a conversation that ends with a generated turn."""
+        """The ids that the template adds for `appended` after a conversation that ends with a generated turn."""
         known = self._text(before, tools, ready=False)
         whole = self._text([*before, *appended], tools, ready=True)
         if not whole.startswith(known):
-            place = next(
+            start = next(
                 (at for at, (old, new) in enumerate(zip(known, whole, strict=False)) if old != new), len(whole)
             )
             raise TokenizationFailed(
-                f"the chat template rewrites what was said before, from character {place} on: "
-                f"{known[place : place + 40]!r} becomes {whole[place : place + 40]!r}",
-                hint="use a template whose earlier turns stay as they are when messages are added",
-                first_mismatch=place,
+                f"the chat template rewrites earlier turns from character {start}: "
+                f"{known[start : start + 40]!r} becomes {whole[start : start + 40]!r}",
+                hint="use a template that leaves earlier turns unchanged when messages are added",
+                first_mismatch=start,
             )
         return self._tokenized(whole[len(known) :], [])
 
     def repair(self, tail: Sequence[int], suffix: Sequence[int]) -> Joint:
-        """The rest of the turn's end, as the template writes it: what was sampled of it is not repeated."""
+        """The rest of the template's end of a turn, without the part that was sampled."""
         closing = self._closing()
         there = next(
             length
@@ -99,12 +99,12 @@ class TemplateTokenizer:
         )
 
     def _injected(self, text: str, messages: Sequence[Message], tools: Tools) -> list[tuple[int, int]]:
-        """Where in the text of a prompt the client speaks in the assistant's name, as far as the template shows it."""
+        """Where in a prompt's text the client writes in the assistant's name, as far as the template shows it."""
         found = []
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             if message.get("role") == "assistant":
-                before = self._text(messages[:place], tools, ready=True)
-                after = self._text(messages[: place + 1], tools, ready=False)
+                before = self._text(messages[:index], tools, ready=True)
+                after = self._text(messages[: index + 1], tools, ready=False)
                 if text.startswith(after) and after.startswith(before):
                     found.append((len(before), len(after)))
         return found
@@ -114,30 +114,30 @@ class TemplateTokenizer:
         try:
             return str(self._template.render(messages=plain, tools=tools, add_generation_prompt=ready, **self._special))
         except (self._template_error, TypeError, ValueError, ArithmeticError, LookupError) as problem:
-            raise TokenizationFailed(f"the chat template does not take these messages: {problem}") from None
+            raise TokenizationFailed(f"the chat template cannot render these messages: {problem}") from None
 
     def _find_closing(self) -> list[int]:
         turn = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK}]
         _before, mark, closing = self._text(turn, None, ready=False).rpartition(_MARK)
         if not mark:
-            raise TokenizationFailed("the chat template does not show what an assistant says")
+            raise TokenizationFailed("the chat template does not render the assistant's messages")
         return list(self._tokenized(closing, []).ids)
 
 
 def read_config(text: str, template: str | None = None) -> tuple[str, dict[str, str]]:
-    """Chat template and special tokens of a `tokenizer_config.json`; `template` is one that is kept beside it."""
+    """Chat template and special tokens of a `tokenizer_config.json`; `template` is one from a separate file."""
     try:
         config = json.loads(text)
     except ValueError as problem:
-        raise InvalidInput(f"the tokenizer's configuration is no JSON: {problem}") from None
+        raise InvalidInput(f"the tokenizer's configuration is not JSON: {problem}") from None
     if not isinstance(config, dict):
-        raise InvalidInput("the tokenizer's configuration is no JSON object")
+        raise InvalidInput("the tokenizer's configuration is not a JSON object")
     found = config.get("chat_template") if template is None else template
     if isinstance(found, list):
         named = {entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)}
         found = named.get("default")
     if not isinstance(found, str):
-        raise InvalidInput("the tokenizer has no chat template", hint="chat_template in tokenizer_config.json")
+        raise InvalidInput("the tokenizer has no chat template", hint="set chat_template in tokenizer_config.json")
     special = {}
     for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
         token = config.get(name)
@@ -154,15 +154,17 @@ def _plain(message: Message) -> dict[str, Any]:
         content = ""
     elif isinstance(content, list):
         if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
-            raise InvalidInput("a message's parts are text here", hint="images and audio have no token ids to record")
+            raise InvalidInput(
+                "the parts of a message must be text", hint="images and audio have no token ids to record"
+            )
         content = "".join(part["text"] for part in content)
     elif not isinstance(content, str):
-        raise InvalidInput("a message's content is text")
+        raise InvalidInput("the content of a message must be text")
     calls = message.get("tool_calls")
     if not calls:
         return {**message, "content": content}
     if not isinstance(calls, list):
-        raise InvalidInput("tool_calls is a list")
+        raise InvalidInput("tool_calls must be a list")
     return {**message, "content": content, "tool_calls": [_plain_call(call) for call in calls]}
 
 
@@ -179,7 +181,7 @@ def _plain_call(call: Any) -> Any:
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:
-    # Jinja's own filter escapes for HTML; a prompt wants the characters themselves.
+    # Jinja's own filter escapes for HTML; a prompt needs the characters themselves.
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 

@@ -1,12 +1,11 @@
-"""The trajectory: the token-level view of one lane, and the three steps it can make.
+"""The trajectory: the token-level view of one lane, and its three steps.
 
-`prepare` looks and changes nothing. `update_pretokenized_state` commits a reply. `append_provisional_record` keeps an
-aborted one at the tail, outside everything that is committed: the next commit supersedes it, and if none comes it
-stands as the honest last turn.
+`prepare` only reads. `update_pretokenized_state` commits a reply. `append_provisional_record` keeps an aborted reply at
+the tail, outside the committed state: the next commit supersedes it, and without one it remains the honest last turn.
 
-Each turn is kept as what it adds, so that memory grows with the tokens and never with the square of the turns. Ids at
-a committed turn are the ids of its base, cut to `keep`, followed by its prompt and its output. Integers in, integers
-out: the tokenizer is given, and nothing here knows an engine, a clock or a file.
+Each turn is stored as a delta, so memory grows with the tokens and not with the square of the turns. The ids at a
+committed turn are the ids of its base, cut to `keep`, followed by its prompt and its output. Integers in, integers out:
+the caller supplies the tokenizer, and this module knows no engine, clock or file.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from onrecord.rollout.turns import ChatRequest, Reply, Span, Tokenized, Tokenizer
 
 REPAIR_WINDOW = 64
-"""How many of the last stored ids a boundary repair is shown."""
+"""How many of the last stored ids a boundary repair gets."""
 TRIM_LIMIT = 64
 """The most trailing ids that `max_trim_tokens` may allow to be replaced."""
 _CHUNK = 4_096
@@ -55,43 +54,43 @@ class Policy(NamedTuple):
 
     matcher: str | Matcher = STRICT
     max_rollback: int = 1
-    """How many generated turns a request may discard (all of them when it is exactly the first prompt again)."""
+    """How many generated turns a request may discard (all of them if it is exactly the first prompt again)."""
     appended_roles: frozenset[str] = frozenset({"system", "developer", "user", "tool"})
-    """Who may speak after a generated turn. Only the first prompt may have an assistant speak who is not here."""
+    """The roles allowed after a generated turn. Other roles, such as assistant, may occur only in the first prompt."""
     max_trim_tokens: int = 0
-    """How many trailing ids on record a new sequence may replace, where a template renders the end of a turn anew."""
+    """How many trailing stored ids a new sequence may replace, if a template renders the end of a turn differently."""
 
     def checked(self) -> Policy:
-        """This policy if it is within bounds."""
+        """This policy, or an error if a value is out of bounds."""
         if not 0 <= self.max_rollback <= ROLLBACK_LIMIT:
-            raise InvalidInput(f"max_rollback is 0 to {ROLLBACK_LIMIT}, not {self.max_rollback}")
+            raise InvalidInput(f"max_rollback must be 0 to {ROLLBACK_LIMIT}, not {self.max_rollback}")
         if not 0 <= self.max_trim_tokens <= TRIM_LIMIT:
-            raise InvalidInput(f"max_trim_tokens is 0 to {TRIM_LIMIT}, not {self.max_trim_tokens}")
+            raise InvalidInput(f"max_trim_tokens must be 0 to {TRIM_LIMIT}, not {self.max_trim_tokens}")
         return self
 
 
 @dataclass(slots=True)
 class Prepared:
-    """A request that fits the trajectory, as prompt ids. Good for one step, on this version."""
+    """A request that continues the trajectory, as prompt ids. Valid for one step, on this version."""
 
     expected_version: int
     base: int
     """How many committed turns it builds on."""
     kept_messages: int
     appended: list[dict[str, Any]]
-    """The messages after those, in the spelling that will be stored."""
+    """The messages after those, as they will be stored."""
     keep: int
     tail: array[int]
-    """What follows the first `keep` ids of the base."""
+    """The ids after the first `keep` ids of the base."""
     origins: tuple[Span, ...]
     fingerprint: str
     answer: str | None = None
-    """The answer this very request got before, when nothing was built upon it: return it and call no engine."""
+    """The recorded answer to this request, if nothing was built on it: return it and call no engine."""
     _stored: Sequence[TurnRecord] = ()
 
     @property
     def prompt_ids(self) -> array[int]:
-        """The whole prompt: the stored ids and what is new."""
+        """The whole prompt: the stored ids and the new ones."""
         ids = sequence(self._stored, self.keep)
         ids.extend(self.tail)
         return ids
@@ -127,7 +126,7 @@ class LinearTrajectory:
 
     @property
     def last(self) -> TurnRecord | None:
-        """The last committed turn: what a request may say it comes after."""
+        """The last committed turn; a request may name it as `after`."""
         return self._committed[-1] if self._committed else None
 
     @property
@@ -137,7 +136,7 @@ class LinearTrajectory:
 
     @property
     def records(self) -> list[TurnRecord]:
-        """The committed turns, and the provisional one if there is one."""
+        """The committed turns, then the provisional one, if any."""
         return [*self._committed, *([self.provisional] if self.provisional else [])]
 
     @property
@@ -147,7 +146,7 @@ class LinearTrajectory:
 
     @property
     def head(self) -> dict[str, object]:
-        """Where it stands, in few words."""
+        """A short summary."""
         return {
             "version": self.version,
             "num_assistant": self.num_assistant,
@@ -162,7 +161,7 @@ class LinearTrajectory:
         return self._committed[-1].length if self._committed else 0
 
     def standing(self) -> list[TurnRecord]:
-        """The turns as they would be handed over now: what was given up last stands on the turns it was built on."""
+        """The turns as samples would be made from them now: the last aborted or failed turn follows its base."""
         last = self.provisional or self.failure
         return [*self._committed[: last.base], last] if last else self._committed[:]
 
@@ -184,12 +183,12 @@ class LinearTrajectory:
         given, start = request.messages, self._messages_at(request.after)
         same = self._matching.length(given, start)
         if not given or not all(isinstance(message, dict) for message in given[same:]):
-            raise InvalidInput("a request has at least one message, and messages are JSON objects")
+            raise InvalidInput("a request needs at least one message, and every message must be a JSON object")
         matched = start + same
         base = bisect_right(self._anchors, matched)
         kept = self._anchors[base - 1] if base else 0
         self._check_appended(base, given[kept - start :])
-        # On a match the stored spelling wins.
+        # On a match, the stored message is used.
         appended = [*self.messages[kept:matched], *map(as_stored, given[same:])]
         fingerprint = _fingerprint(appended, request)
         answer = self._lost_answer(base, fingerprint)
@@ -205,43 +204,43 @@ class LinearTrajectory:
         )  # fmt: skip
 
     def _messages_at(self, turn: TurnRecord | None) -> int:
-        """How many messages there are at a committed turn; `TrajectoryMoved` if it is not one of this trajectory.
+        """How many messages there are at a committed turn; `TrajectoryMoved` if this trajectory does not have it.
 
-        It must be the very record: an equal one may follow other turns than those that are committed here.
+        It must be the same object: an equal record may follow other turns than those committed here.
         """
         if turn is None:
             return 0
         if not any(turn is one for one in self._committed[turn.base : turn.base + 1]):
             raise TrajectoryMoved(
-                f"the turn that this request follows, number {turn.base + 1}, is not committed here (any more)",
+                f"turn {turn.base + 1}, which this request follows, is not (or no longer) committed here",
                 head=self.head,
             )
         return self._anchors[turn.base]
 
     def _check_rollback(self, base: int, matched: int, asked: int) -> None:
-        """Refuse a request that agrees with too little of what there is."""
+        """Refuse a request that would discard too many turns."""
         discarded = len(self._anchors) - base
         first_prompt_again = bool(self._anchors) and matched == asked == self._anchors[0] - 1
         if discarded > self.policy.max_rollback and not first_prompt_again:
             raise InvalidInput(
-                f"this request agrees with the first {matched} of {len(self.messages)} messages and would discard "
-                f"{discarded} generated turns; {self.policy.max_rollback} may be discarded",
-                hint="send the conversation as it was answered; or exactly the first prompt, to start over",
+                f"this request matches the first {matched} of {len(self.messages)} messages and would discard "
+                f"{discarded} generated turns; at most {self.policy.max_rollback} may be discarded",
+                hint="send the conversation as it was answered, or exactly the first prompt to start over",
                 matched=matched,
                 discarded=discarded,
             )
 
     def _check_appended(self, base: int, appended: Sequence[Message]) -> None:
         if not appended:
-            raise InvalidInput("the request ends with an answer that was given; there is nothing to answer")
+            raise InvalidInput("the last message of the request is a recorded answer; there is nothing to answer")
         for message in appended:
             role = message.get("role")
             if not isinstance(role, str):
-                raise InvalidInput(f"a message has a role, not {role!r:.80}")
+                raise InvalidInput(f"a message needs a role, not {role!r:.80}")
             if base and role not in self.policy.appended_roles:
                 raise InvalidInput(
                     f"a message of role {role!r:.80} cannot follow a generated turn",
-                    hint=f"allowed: {', '.join(sorted(self.policy.appended_roles))}",
+                    hint=f"allowed roles: {', '.join(sorted(self.policy.appended_roles))}",
                 )
 
     def _joined(
@@ -258,8 +257,8 @@ class LinearTrajectory:
         length = records[-1].length
         if not 0 <= joint.drop <= min(self.policy.max_trim_tokens, length):
             raise TokenMismatch(
-                f"the boundary repair wants to leave out {joint.drop} stored ids; "
-                f"{self.policy.max_trim_tokens} may be replaced",
+                f"the boundary repair would drop {joint.drop} stored ids; "
+                f"at most {self.policy.max_trim_tokens} may be replaced",
                 index=length - joint.drop,
             )
         between = integers(joint.ids, "the ids of a repair")
@@ -267,7 +266,7 @@ class LinearTrajectory:
         return length - joint.drop, tail, spans(((REPAIRED, len(between)), *origins), len(tail), "origins")
 
     def _lost_answer(self, base: int, fingerprint: str) -> str | None:
-        """The answer to the last committed turn, if this is the request it answered and nothing was built upon it."""
+        """The answer to the last committed turn, if this request is the same and nothing was built on the answer."""
         last = self.last
         if last is None or self._answer is None or (last.base, last.fingerprint) != (base, fingerprint):
             return None
@@ -277,25 +276,25 @@ class LinearTrajectory:
     # Commit
 
     def update_pretokenized_state(self, prepared: Prepared, reply: Reply) -> TurnRecord:
-        """Commit a reply: messages, ids, anchor and record advance together, and what was provisional is superseded."""
+        """Commit a reply: messages, ids, anchor and record advance together, and the provisional turn is superseded."""
         record = self.committed_record(prepared, reply)
         self.advance(record, prepared.kept_messages, prepared.appended, reply.response)
         return record
 
     def committed_record(self, prepared: Prepared, reply: Reply) -> TurnRecord:
-        """The record a reply would be committed as; every check is made here and nothing changes."""
+        """The record that a commit of this reply would add. Makes every check and changes nothing."""
         self.check_version(prepared.expected_version)
         if reply.finish not in STATUS_OF or reply.finish in (ABORT, ERROR):
             raise InvalidInput(
-                f"a reply that ended with {reply.finish!r} is not committed",
-                hint="an abort is kept with append_provisional_record",
+                f"a reply that ended with {reply.finish!r} cannot be committed",
+                hint="keep an abort with append_provisional_record",
             )
         if reply.message is None:
-            raise InvalidInput("a reply has a message")
+            raise InvalidInput("a reply needs a message")
         return _record(prepared, reply, self.policy.max_trim_tokens)
 
     def advance(self, record: TurnRecord, kept_messages: int, appended: Iterable[dict[str, Any]], answer: str) -> None:
-        """Take a checked record in: the one step by which anything becomes committed, live or replayed."""
+        """Add a checked record: the only step that commits anything, live or replayed."""
         message = record.message or {}
         del self._committed[record.base :], self._anchors[record.base :]
         new = [*appended, message]
@@ -307,27 +306,27 @@ class LinearTrajectory:
         self._answer = answer or canonical(message)
         self.version += 1
 
-    # Turns that are given up
+    # Aborted and failed turns
 
     def provisional_record(self, prepared: Prepared, reply: Reply) -> TurnRecord:
         """The record of an aborted reply, checked; nothing changes."""
         self.check_version(prepared.expected_version)
         if reply.finish != ABORT:
-            raise InvalidInput(f"a reply that ended with {reply.finish!r} is not provisional")
+            raise InvalidInput(f"a reply that ended with {reply.finish!r} cannot be provisional")
         return _record(prepared, reply, self.policy.max_trim_tokens)
 
     def append_provisional_record(self, record: TurnRecord) -> None:
-        """Keep an aborted turn at the tail, in place of an earlier one; nothing that is committed moves."""
+        """Keep an aborted turn at the tail and replace an earlier one; committed state does not change."""
         if record.status != ABORTED or not 0 <= record.base <= self.num_assistant:
-            raise InvalidInput(f"a provisional record is ABORTED and builds on a committed turn, not {record.status}")
+            raise InvalidInput(f"a provisional record must be ABORTED, on a committed turn, not {record.status}")
         self._drop_provisional_records()
         self.provisional = record
         self.version += 1
 
     def note_failure(self, record: TurnRecord) -> None:
-        """Remember a turn that got no reply. The view stays where it was: version, records and all."""
+        """Remember a turn that got no reply. Version and records do not change."""
         if record.status not in (INFRA, INCOMPLETE) or not 0 <= record.base <= self.num_assistant:
-            raise InvalidInput(f"a failure is INFRA or INCOMPLETE, not {record.status}")
+            raise InvalidInput(f"a failure must be INFRA or INCOMPLETE, not {record.status}")
         self.failure = record
 
     def failed_record(self, prepared: Prepared, status: str, cause: str) -> TurnRecord:
@@ -339,14 +338,14 @@ class LinearTrajectory:
         )  # fmt: skip
 
     def _drop_provisional_records(self) -> None:
-        """Discard everything past the committed count, from this view; the log keeps all of it."""
+        """Discard everything after the committed turns from this view; the log keeps it."""
         self.provisional = self.failure = None
 
     def check_version(self, expected: int) -> None:
-        """`TrajectoryMoved`, with the head, unless this is the present version."""
+        """Raise `TrajectoryMoved`, with the head, unless this is the present version."""
         if expected != self.version:
             raise TrajectoryMoved(
-                f"the trajectory is at version {self.version}; this was prepared on version {expected}",
+                f"the trajectory is at version {self.version}, but this was prepared on version {expected}",
                 head=self.head,
                 expected=expected,
             )
@@ -365,14 +364,14 @@ def sequence(records: Sequence[TurnRecord], keep: int | None = None) -> array[in
 
 
 def _last_ids(records: Sequence[TurnRecord], count: int) -> array[int]:
-    """The last ids after these turns, without putting all of them together."""
+    """The last ids after these turns, without assembling all of them."""
     first = len(records)
     below = 0
     while first and below < count:
         first -= 1
         below = records[-1].length - records[first].keep
-    # From a turn in the middle on, `keep` counts ids that are not here: shift by what stands before it. No turn after
-    # it keeps less than that, or the search above would have gone on.
+    # From a turn in the middle, `keep` counts ids that are not here: subtract the ids before it. No later turn keeps
+    # fewer than that, or the search above would have continued.
     start = records[first].keep if first < len(records) else 0
     ids: array[int] = array("i")
     for record in records[first:]:
@@ -388,14 +387,14 @@ def _marked(tokenized: Tokenized) -> tuple[array[int], tuple[Span, ...]]:
     end = 0
     for start, stop in tokenized.injected:
         if not end <= start <= stop <= len(ids):
-            raise InvalidInput(f"injected spans lie in order within {len(ids)} ids; one is {(start, stop)}")
+            raise InvalidInput(f"injected spans must be in order within {len(ids)} ids, but one is {(start, stop)}")
         marked += [(TEMPLATE, start - end), (INJECTED, stop - start)]
         end = stop
     return ids, spans([*marked, (TEMPLATE, len(ids) - end)], len(ids), "origins")
 
 
 def _record(prepared: Prepared, reply: Reply, max_trim: int) -> TurnRecord:
-    """A reply as what it adds to its base, with every length and id checked."""
+    """A reply as a delta to its base, with every length and id checked."""
     output = integers(reply.output_ids, "output ids")
     logprobs = floats(reply.logprobs, "logprobs")
     if len(output) != len(logprobs):
@@ -404,7 +403,7 @@ def _record(prepared: Prepared, reply: Reply, max_trim: int) -> TurnRecord:
     if reply.prompt_ids is not None:
         keep, prompt, origins = _as_seen(prepared, reply.prompt_ids, max_trim)
     if not isinstance(reply.message, dict | None):
-        raise InvalidInput(f"a reply's message is a JSON object, not {type(reply.message).__name__}")
+        raise InvalidInput(f"a reply's message must be a JSON object, not {type(reply.message).__name__}")
     message = None if reply.message is None else as_stored(reply.message)
     side = as_read([message, dict(reply.side_payloads)])[1]
     return TurnRecord(
@@ -415,21 +414,21 @@ def _record(prepared: Prepared, reply: Reply, max_trim: int) -> TurnRecord:
 
 
 def _as_seen(prepared: Prepared, prompt_ids: Sequence[int], max_trim: int) -> tuple[int, array[int], tuple[Span, ...]]:
-    """What an engine that rendered the prompt itself made of it, if it goes on from what is stored."""
+    """The prompt of an engine that rendered it itself, if it continues the stored ids."""
     expected = prepared.prompt_ids
     try:
         seen = prompt_ids if isinstance(prompt_ids, array) and prompt_ids.typecode == "i" else array("i", prompt_ids)
     except (TypeError, OverflowError):
-        raise InvalidInput("prompt ids are integers from 0 to 2,147,483,647") from None
+        raise InvalidInput("prompt ids must be integers from 0 to 2,147,483,647") from None
     if seen == expected:
         return prepared.keep, prepared.tail, prepared.origins
     stored = sequence(prepared._stored)  # noqa: SLF001 - its own module
     keep = _first_difference(stored, seen)
     if len(stored) - keep > max_trim:
         raise TokenMismatch(
-            f"the engine's prompt leaves the stored ids at index {keep} of {len(stored)}: "
-            f"{seen[keep] if keep < len(seen) else 'the end'} stands where {stored[keep]} was; "
-            f"{max_trim} trailing ids may be replaced",
+            f"the engine's prompt differs from the stored ids at index {keep} of {len(stored)}: "
+            f"found {seen[keep] if keep < len(seen) else 'the end'}, expected {stored[keep]}; "
+            f"at most {max_trim} trailing ids may be replaced",
             index=keep,
         )
     prompt = integers(seen[keep:], "prompt ids")
@@ -438,7 +437,7 @@ def _as_seen(prepared: Prepared, prompt_ids: Sequence[int], max_trim: int) -> tu
 
 
 def _first_difference(one: array[int], other: array[int]) -> int:
-    """The first index where two lists of ids differ; the shorter one's length when it begins the other."""
+    """The first index where two lists of ids differ; the shorter length if one is a prefix of the other."""
     shared = min(len(one), len(other))
     for start in range(0, shared, _CHUNK):
         stop = min(start + _CHUNK, shared)
@@ -448,7 +447,7 @@ def _first_difference(one: array[int], other: array[int]) -> int:
 
 
 def _fingerprint(appended: Sequence[Message], request: ChatRequest) -> str:
-    """What makes a request this one, given its base."""
+    """What identifies a request, given its base."""
     tools = None if request.tools is None else list(request.tools)
     asked = {"messages": appended, "tools": tools, "options": dict(request.options)}
     return sha256(encode_payload(asked)).hexdigest()

@@ -1,4 +1,4 @@
-"""What goes into a trajectory and what stands in it: requests, replies, records, and the tokenizer it is given."""
+"""The values of a trajectory: requests, replies, turn records, and the tokenizer protocol."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ if TYPE_CHECKING:
 STOP, TOOL_CALLS, LENGTH, ABORT, ERROR = "stop", "tool_calls", "length", "abort", "error"
 COMPLETED, TRUNCATED, ABORTED, INCOMPLETE, INFRA = "COMPLETED", "TRUNCATED", "ABORTED", "INCOMPLETE", "INFRA"
 STATUS_OF = {STOP: COMPLETED, TOOL_CALLS: COMPLETED, LENGTH: TRUNCATED, ABORT: ABORTED, ERROR: INFRA}
-"""What a turn is worth, by how its generation ended. INCOMPLETE is a turn whose process died before anybody knew."""
+"""The status of a turn, by how its generation ended. INCOMPLETE: its process died before the end was recorded."""
 
 TEMPLATE, INJECTED, REPAIRED, SAMPLED = "template", "injected", "repaired", "sampled"
 ORIGINS = (TEMPLATE, INJECTED, REPAIRED, SAMPLED)
-"""Where an id comes from: rendered from the request, rendered from an assistant's message that the client wrote, put in
-where two renderings meet, or drawn from the policy. In this order they are numbered 0 to 3."""
+"""Where an id comes from: rendered from the request, rendered from an assistant message that the client wrote, inserted
+where two renderings meet, or sampled from the policy. The origins are numbered 0 to 3 in this order."""
 
 Span = tuple[str, int]
-"""A mark and how many ids it holds for."""
+"""A mark and the number of ids that it covers."""
 
 
 class ChatRequest(NamedTuple):
-    """What a client asks for."""
+    """A client's chat request."""
 
     messages: Sequence[Message]
-    """The whole conversation; or what comes after a turn, when `after` says which."""
+    """The whole conversation; with `after`, only the messages that follow that turn."""
     tools: Sequence[Mapping[str, Any]] | None = None
     options: Mapping[str, Any] = {}
-    """Whatever else makes it this request: model, sampling parameters. Part of the fingerprint, and not looked at."""
+    """Everything else that identifies the request: model, sampling parameters. Only the fingerprint uses it."""
     after: TurnRecord | None = None
-    """The committed turn that `messages` follow: what `commit` returned, or `trajectory.last`. All before it is taken
-    as it is on record and need not be repeated, so such a request costs what is new in it."""
+    """The committed turn that `messages` follow: what `commit` returned, or `trajectory.last`. The messages before it
+    come from the record and are not repeated, so only the new messages cost anything."""
 
 
 class Reply(NamedTuple):
-    """What an engine answered, whichever engine it was."""
+    """An engine's answer, in one form for all engines."""
 
     message: Message | None
-    """The assistant's message as the client will see it; None when an abort left none."""
+    """The assistant's message as the client will see it; None if an abort left none."""
     output_ids: Sequence[int]
     logprobs: Sequence[float]
     finish: str
     """stop, tool_calls, length, abort or error."""
     prompt_ids: Sequence[int] | None = None
-    """The prompt as the engine saw it; None when it took the prepared ids."""
+    """The prompt as the engine saw it; None if it used the prepared ids."""
     weight_versions: Sequence[Span] = ()
-    """Which weights drew the output ids, in order: (version, how many ids)."""
+    """Which weights sampled the output ids, in order: (version, number of ids)."""
     abort_cause: str = ""
     response_id: str = ""
     response: str = ""
-    """The body that is acknowledged to the client: a retry whose reply was lost gets these very characters."""
+    """The response body for the client: after a lost reply, the retry gets exactly these characters."""
     side_payloads: Mapping[str, Any] = {}
-    """What else belongs to the ids, as JSON: routed experts, for instance."""
+    """Other data that belongs to the ids, as JSON: routed experts, for instance."""
 
 
 class Tokenized(NamedTuple):
@@ -67,39 +67,39 @@ class Tokenized(NamedTuple):
 
     ids: Sequence[int]
     injected: Sequence[tuple[int, int]] = ()
-    """(start, end) of ids that render what the client wrote in the assistant's name."""
+    """(start, end) of ids that render text which the client wrote in the assistant's name."""
 
 
 class Joint(NamedTuple):
-    """How stored ids and a new suffix are joined: leave out the last `drop` stored ids, put `ids` between."""
+    """How stored ids and a new suffix are joined: drop the last `drop` stored ids, insert `ids` between."""
 
     drop: int = 0
     ids: Sequence[int] = ()
 
 
 class Tokenizer(Protocol):
-    """How messages become ids. Given to `prepare`; must be a function of its arguments."""
+    """Turns messages into ids. `prepare` takes one; its methods must be pure functions."""
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None) -> Tokenized:
-        """The whole first prompt, ready for the assistant to speak."""
+        """The ids of the whole first prompt, up to where the assistant's turn begins."""
 
     def suffix(
         self, before: Sequence[Message], appended: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None
     ) -> Tokenized:
-        """What `appended` adds after the reply that ends `before`, ready for the assistant to speak again."""
+        """The ids that `appended` adds after the reply that ends `before`, up to the next assistant turn."""
 
     def repair(self, tail: Sequence[int], suffix: Sequence[int]) -> Joint:
-        """How the last stored ids (`tail` shows at most REPAIR_WINDOW of them) and the suffix are joined."""
+        """How to join the last stored ids (`tail` has at most REPAIR_WINDOW of them) and the suffix."""
 
 
 @dataclass(slots=True)
 class TurnRecord:
-    """One generated turn, as what it adds to the turns it builds on."""
+    """One generated turn, as a delta to the turns it builds on."""
 
     base: int
     """How many committed turns it builds on."""
     keep: int
-    """How many ids of that base go on to stand before its prompt."""
+    """How many ids of that base remain before its prompt."""
     prompt: array[int]
     """The ids between those and the output."""
     output: array[int]
@@ -115,47 +115,47 @@ class TurnRecord:
     response_id: str = ""
     side_payloads: dict[str, Any] = field(default_factory=dict)
     length: int = field(init=False, compare=False, repr=False)
-    """How many ids the sequence has with this turn. Asked for every turn whenever ids are put together."""
+    """How many ids the sequence has with this turn; read for every turn whenever ids are assembled."""
 
     def __post_init__(self) -> None:
         self.length = self.keep + len(self.prompt) + len(self.output)
 
 
 def integers(values: Sequence[int], what: str) -> array[int]:
-    """Ids as they are kept, or one clear error."""
+    """Ids as an array of int32, or one clear error."""
     if isinstance(values, array) and values.typecode == "i":
         ids = values
     else:
         try:
             ids = array("i", values)
         except (TypeError, OverflowError):
-            raise InvalidInput(f"{what} are integers from 0 to 2,147,483,647") from None
+            raise InvalidInput(f"{what} must be integers from 0 to 2,147,483,647") from None
     if ids and min(ids) < 0:
-        raise InvalidInput(f"{what} are integers from 0 up; one is {min(ids)}")
+        raise InvalidInput(f"{what} must not be negative, but one is {min(ids)}")
     return ids
 
 
 def floats(values: Sequence[float], what: str) -> array[float]:
-    """Numbers as they are kept (single precision), or one clear error."""
+    """Numbers as an array of float32, or one clear error."""
     try:
         kept = values if isinstance(values, array) and values.typecode == "f" else array("f", values)
     except (TypeError, OverflowError):
-        raise InvalidInput(f"{what} are numbers") from None
+        raise InvalidInput(f"{what} must be numbers") from None
     if isnan(sum(kept)) and any(map(isnan, kept)):
-        raise InvalidInput(f"{what} are numbers; one is NaN")
+        raise InvalidInput(f"{what} must be numbers, but one is NaN")
     return kept
 
 
 def spans(marked: Sequence[Span], count: int, what: str) -> tuple[Span, ...]:
-    """Marks that cover `count` ids, neighbours with the same mark joined; none at all is fine."""
+    """Marks that cover `count` ids; adjacent spans with the same mark are merged. An empty list is valid."""
     joined: list[Span] = []
     for mark, length in marked:
         if not isinstance(length, int) or isinstance(length, bool) or length < 0:
-            raise InvalidInput(f"{what} are pairs of a mark and a count, not {(mark, length)!r:.100}")
+            raise InvalidInput(f"{what} must be pairs of a mark and a count, not {(mark, length)!r:.100}")
         if joined and joined[-1][0] == str(mark):
             joined[-1] = (joined[-1][0], joined[-1][1] + length)
         elif length:
             joined.append((str(mark), length))
     if joined and sum(length for _mark, length in joined) != count:
-        raise InvalidInput(f"{what} cover {sum(length for _, length in joined):,} ids of {count:,}")
+        raise InvalidInput(f"{what} cover {sum(length for _, length in joined):,} of {count:,} ids")
     return tuple(joined)

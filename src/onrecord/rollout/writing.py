@@ -1,7 +1,7 @@
-"""Writing: samples of many sessions as one file, in pieces: Parquet, safetensors or NumPy's own form.
+"""Writing: samples of many sessions as one file, in pieces: Parquet, safetensors or NumPy's own format.
 
-The bytes follow from the samples alone. Parquet has a row per sample. The other two have each array of all samples end
-to end, `offsets` that say where each sample begins, and all that is said about them as JSON.
+The bytes depend only on the samples. Parquet has a row per sample. The other two concatenate each array of all samples,
+and add `offsets` (where each sample begins) and the metadata as JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onrecord.rollout.samples import Sample
 
 ROWS_PER_GROUP = 64
-"""How many samples of a Parquet file are held in memory at a time."""
+"""How many samples of a Parquet file are in memory at a time."""
 
 
 def pieces(samples: Iterable[Sample], suffix: str) -> Iterator[bytes]:
@@ -27,12 +27,12 @@ def pieces(samples: Iterable[Sample], suffix: str) -> Iterator[bytes]:
 
 
 def writer(suffix: str) -> Callable[[Iterable[Sample]], Iterator[bytes]]:
-    """What writes files of this kind; asked for before anything is read, so that a wrong name costs nothing."""
+    """The writer for this suffix. Callers get it before they read anything, so a wrong name fails early."""
     found = _WRITERS.get(suffix)
     if found is None:
         raise InvalidInput(
-            f"samples are written as {', '.join(_WRITERS)}, not {suffix or 'a file without a suffix'}",
-            hint="name the file after one of these",
+            f"samples can be written as {', '.join(_WRITERS)}, not as {suffix or 'a file without a suffix'}",
+            hint="give the file one of these suffixes",
         )
     needed, write = found
     for name in needed:
@@ -41,7 +41,7 @@ def writer(suffix: str) -> Callable[[Iterable[Sample]], Iterator[bytes]]:
 
 
 def need_extra(name: str) -> ModuleType:
-    """A module of the extra `rollout`, or one clear error where it is not installed."""
+    """A module of the extra `rollout`, or one clear error if it is not installed."""
     from importlib import import_module
 
     try:
@@ -53,7 +53,7 @@ def need_extra(name: str) -> ModuleType:
 
 
 class _Drain:
-    """A file to write to whose bytes are taken away piece by piece."""
+    """A writable file; the caller takes its bytes piece by piece."""
 
     closed = False
 
@@ -62,25 +62,25 @@ class _Drain:
         self._length = 0
 
     def write(self, part: Any) -> int:
-        """Take bytes in."""
+        """Buffer bytes."""
         piece = bytes(part)
         self._parts.append(piece)
         self._length += len(piece)
         return len(piece)
 
     def read(self, _count: int = -1) -> bytes:
-        """Nothing: NumPy takes for a file only what can be asked."""
+        """Return nothing: NumPy accepts only objects with this method as files."""
         return b""
 
     def tell(self) -> int:
-        """How many bytes were written so far."""
+        """The number of bytes written so far."""
         return self._length
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing; there is nothing to flush."""
 
     def close(self) -> None:
-        """The writer is done; what it wrote can still be taken."""
+        """Do nothing; buffered bytes can still be taken."""
 
     def readable(self) -> bool:
         """It is for writing."""
@@ -91,11 +91,11 @@ class _Drain:
         return True
 
     def seekable(self) -> bool:
-        """What was taken away cannot be written over."""
+        """Bytes that were taken cannot be overwritten."""
         return False
 
     def take(self) -> bytes:
-        """What was written since the last time."""
+        """The bytes written since the last call."""
         taken, self._parts = b"".join(self._parts), []
         return taken
 
@@ -135,7 +135,7 @@ def _safetensors(samples: Iterable[Sample]) -> Iterator[bytes]:
     from safetensors.numpy import save
 
     arrays, about = _end_to_end(samples)
-    # One entry of metadata: more than one would be written in an order of their own.
+    # One entry of metadata: the library would write several in no fixed order.
     yield save(arrays, metadata={"samples": about})
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.verify import Report
     from onrecord.session.compaction import Coverage
+    from onrecord.session.log_access import Log
     from onrecord.session.moment import Moment
     from onrecord.session.turns import Turn
     from onrecord.views.context import Context
@@ -224,6 +225,15 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         self.refresh()
         self.lease = lease
 
+    def renew(self, seconds: float = LEASE_SECONDS) -> None:
+        """Extend the lease on this agent's lane; `LeaseLost` if another process has the lane now.
+
+        Every fenced append renews the lease too: only a holder that is silent for minutes needs this. Without a lease
+        it does nothing.
+        """
+        if self.lease is not None:
+            self.lease = self.store.renew(self.lease, seconds)
+
     def take_up(self) -> None:
         """Hold the lane for work; where the lifecycle allows no work, refuse before anything moves."""
         if self.lease is None:
@@ -350,6 +360,13 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         return self._record("session.released", {"reason": reason})
 
     # Reading
+
+    @property
+    def log(self) -> Log:
+        """The log itself: single events, the newest first, headers only, leases, erasure."""
+        from onrecord.session.log_access import Log
+
+        return Log(self)
 
     def events(self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None) -> Iterator[Event]:
         """The log, in order: position, id, kind, at, by, run, data, hash."""

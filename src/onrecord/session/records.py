@@ -11,8 +11,8 @@ from onrecord.log import head as heads
 from onrecord.log.codec import encode_payload, open_record, seal
 from onrecord.log.events import NEW_RUN, Event
 from onrecord.log.head import Head
-from onrecord.log.names import check_name, is_ulid, make_event_id, make_ulid
-from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Store
+from onrecord.log.names import check_name, is_ulid, link_id, make_event_id, make_ulid
+from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Lease, Store
 from onrecord.log.text import text_of, words_of
 from onrecord.session.facts import check_budget
 from onrecord.session.handle import DEFAULT_ACTOR, Session
@@ -55,6 +55,11 @@ class Records:
     def close(self) -> None:
         """Let go of files and connections."""
         self.store.close()
+
+    @property
+    def url(self) -> str:
+        """The address of the store, as `connect` takes it."""
+        return self.store.url
 
     def open(
         self, name: str, *, agent: str = "main", objective: str | None = None, metadata: dict[str, Any] | None = None,
@@ -128,6 +133,19 @@ class Records:
             options = ", ".join(f"{head.name} ({head.session})" for head in near)
             raise AmbiguousName(f"{name!r} fits more than one session: {options}")
         return near[0]
+
+    def named(self, name: str) -> Head | None:
+        """The session of this project with exactly this name, if there is one."""
+        found = self.store.heads(project=self.project, name=name, limit=1)
+        return found[0] if found else None
+
+    def linked(self, vendor: str, vendor_id: str) -> list[str]:
+        """The ids of the sessions that have this vendor conversation on record, the newest event first."""
+        return self.store.linked(link_id(vendor, vendor_id))
+
+    def leases(self, session: str) -> list[Lease]:
+        """The leases on the lanes of a session, given by its id."""
+        return self.store.leases(session)
 
     def sessions(
         self, *, project: str | None = None, status: str | Collection[str] | None = None, limit: int = 50,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import Conflict, InvalidInput, OnrecordError
+from onrecord.machine.files import PRIVATE_MODE, write_file
 from onrecord.setup import jsontext
 from onrecord.vendors.port import USER_SCOPE, VENDORS, vendor
 from onrecord.views import instructions
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 16 * 1024 * 1024
 """A larger file is not one that people keep settings in."""
-PRIVATE_MODE = 0o600
+PUBLIC_MODE = 0o666
 _PLUGIN = re.compile(r"// onrecord:plugin (\d+) ([0-9a-f]{8})\n(.*)", re.DOTALL)
 PLUGIN_VERSION = 1
 MANAGED = ("hooks", "plugin", "instructions")
@@ -49,7 +50,7 @@ class Change(NamedTuple):
         return self.before != self.after and not self.problem
 
 
-class Place(NamedTuple):
+class Target(NamedTuple):
     """Where our part is to be: a scope, the project's root, and the environment that homes are told by."""
 
     scope: str
@@ -57,7 +58,7 @@ class Place(NamedTuple):
     env: Mapping[str, str]
 
 
-def plan(of: Vendor, place: Place, command: Sequence[str], block: str, *, force: bool = False) -> list[Change]:
+def plan(of: Vendor, target: Target, command: Sequence[str], block: str, *, force: bool = False) -> list[Change]:
     """What setting up would change."""
     wanted = of.hook_settings(command)
 
@@ -72,10 +73,10 @@ def plan(of: Vendor, place: Place, command: Sequence[str], block: str, *, force:
             return _plugin(wanted)
         return jsontext.created(wanted) if text is None else jsontext.merged(text, wanted, is_ours(of.name))
 
-    return [_change(of, file, place, step) for file in _files(of, place)]
+    return [_change(of, file, target, step) for file in _files(of, target)]
 
 
-def plan_removal(of: Vendor, place: Place, command: Sequence[str], *, force: bool = False) -> list[Change]:
+def plan_removal(of: Vendor, target: Target, command: Sequence[str], *, force: bool = False) -> list[Change]:
     """What taking our part out would change. A block that another vendor set up here reads too stays."""
     wanted = of.hook_settings(command)
 
@@ -83,7 +84,7 @@ def plan_removal(of: Vendor, place: Place, command: Sequence[str], *, force: boo
         if text is None:
             return None
         if file.what == "instructions":
-            if not instructions.has_block(text) or shared_with(of, place, file.path):
+            if not instructions.has_block(text) or shared_with(of, target, file.path):
                 return text
             if instructions.is_changed(text) and not force:
                 raise Conflict("somebody changed the block of instructions", hint="--force takes it out all the same")
@@ -97,28 +98,29 @@ def plan_removal(of: Vendor, place: Place, command: Sequence[str], *, force: boo
             return text
         return None if jsontext.is_created(text, wanted, ours) else jsontext.without(text, ours)
 
-    return [_change(of, file, place, step) for file in _files(of, place)]
+    return [_change(of, file, target, step) for file in _files(of, target)]
 
 
-def shared_with(of: Vendor, place: Place, path: Path) -> list[str]:
+def shared_with(of: Vendor, target: Target, path: Path) -> list[str]:
     """Other vendors that are set up here and read the same file of instructions."""
     return [
         name
         for name in VENDORS
-        if name != of.name and any(file.path == path for file in vendor(name).files(place.scope, place.root, place.env))
-        and is_set_up(vendor(name), place)
+        if name != of.name
+        and any(file.path == path for file in vendor(name).files(target.scope, target.root, target.env))
+        and is_set_up(vendor(name), target)
     ]  # fmt: skip
 
 
-def is_set_up(of: Vendor, place: Place) -> bool:
+def is_set_up(of: Vendor, target: Target) -> bool:
     """Whether our hooks are in the vendor's files."""
-    return bool(installed_commands(of, place))
+    return bool(installed_commands(of, target))
 
 
-def installed_commands(of: Vendor, place: Place) -> list[str]:
+def installed_commands(of: Vendor, target: Target) -> list[str]:
     """The commands of ours that the vendor's files run."""
     found: list[str] = []
-    for file in of.files(place.scope, place.root, place.env):
+    for file in of.files(target.scope, target.root, target.env):
         try:
             text = _text(_content(file.path))
             if text is None or file.what not in ("hooks", "plugin"):
@@ -132,12 +134,12 @@ def installed_commands(of: Vendor, place: Place) -> list[str]:
     return found
 
 
-def doubts(of: Vendor, place: Place) -> list[str]:
+def doubts(of: Vendor, target: Target) -> list[str]:
     """What keeps hooks that are set up here from being called."""
-    if not is_set_up(of, place):
+    if not is_set_up(of, target):
         return []
-    hooks = [file.path for file in _files(of, place) if file.what in ("hooks", "plugin")]
-    return [line for path in hooks for line in of.setup_warnings(path, place.env)]
+    hooks = [file.path for file in _files(of, target) if file.what in ("hooks", "plugin")]
+    return [line for path in hooks for line in of.setup_warnings(path, target.env)]
 
 
 def is_ours(name: str) -> Callable[[Any], bool]:
@@ -161,27 +163,17 @@ def apply(change: Change) -> None:
         target.unlink(missing_ok=True)
         return
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if change.private else 0o777)
-    part = target.with_name(f".{target.name}.onrecord-{os.getpid()}")
-    mode = target.stat().st_mode & 0o7777 if change.before is not None else None
-    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE if change.private else 0o666)
-    try:
-        with os.fdopen(file, "wb") as stream:
-            if mode is not None:
-                os.fchmod(stream.fileno(), mode)
-            stream.write(change.after)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    mode = PRIVATE_MODE if change.private else PUBLIC_MODE
+    before = target.stat().st_mode & 0o7777 if change.before is not None else None
+    write_file(target, [change.after], mode=mode, exact_mode=before)
 
 
-def _files(of: Vendor, place: Place) -> list[HookFile]:
-    return [file for file in of.files(place.scope, place.root, place.env) if file.what in MANAGED]
+def _files(of: Vendor, target: Target) -> list[HookFile]:
+    return [file for file in of.files(target.scope, target.root, target.env) if file.what in MANAGED]
 
 
-def _change(of: Vendor, file: HookFile, place: Place, step: Callable[[HookFile, str | None], str | None]) -> Change:
-    private = place.scope == USER_SCOPE
+def _change(of: Vendor, file: HookFile, target: Target, step: Callable[[HookFile, str | None], str | None]) -> Change:
+    private = target.scope == USER_SCOPE
     before: bytes | None = None
     try:
         before = _content(file.path)

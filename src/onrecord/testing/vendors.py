@@ -26,12 +26,12 @@ from onrecord.log.items import check_item
 from onrecord.testing.tools import raises
 from onrecord.vendors import hooks, port
 from onrecord.vendors.hooks import HookAnswer, HookCall
-from onrecord.vendors.port import Mark, Request
+from onrecord.vendors.port import LaunchOptions, Mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from onrecord.vendors.port import Chunk, Entry, Place, Vendor
+    from onrecord.vendors.port import Chunk, Entry, Location, Vendor
 
 HOSTILE_IDS = (
     "", ".", "..", "*", "?", "-rf", "--help", "../../etc/passwd", "a/b", "x\0y", "x\n", "[!x]*", "ses_*", "latest",
@@ -94,21 +94,21 @@ class VendorWorkbench:
         """Leave nothing behind."""
         self._folder.cleanup()
 
-    def place(self) -> Place:
+    def place(self) -> Location:
         """Where the conversation is."""
         found = self.vendor.find(self.conversation, self.env)
         assert found is not None, f"{self.conversation} is not found in the home of the test"
         return found
 
-    def request(self, vendor_id: str | None, **about: Any) -> Request:
+    def request(self, vendor_id: str | None, **about: Any) -> LaunchOptions:
         """A run that is wanted, in the test's own directory."""
-        return Request(str(self.root), vendor_id, env=self.env, **about)
+        return LaunchOptions(str(self.root), vendor_id, env=self.env, **about)
 
     def start_id(self) -> str | None:
         """An id a start may be given: a new one, where the vendor chooses none."""
         return self.conversation
 
-    def in_steps(self, place: Place, limit: int) -> tuple[list[Entry], int]:
+    def in_steps(self, place: Location, limit: int) -> tuple[list[Entry], int]:
         """Read a conversation in small steps, the marks going through JSON as they do in a record."""
         entries: list[Entry] = []
         mark: Mark | None = None
@@ -188,7 +188,7 @@ class RunContract(VendorWorkbench):
                 self.vendor.start(self.request(bad, prompt="go"))
             assert self.vendor.find(bad, self.env) is None
             with raises(InvalidInput):
-                self.vendor.put_back(port.Place(bad, "x", "x"), iter(["{}"]), self.env, str(self.root))
+                self.vendor.put_back(port.Location(bad, "x", "x"), iter(["{}"]), self.env, str(self.root))
         assert self.tree(self.root) == before
 
     def test_an_id_is_read_from_its_stream(self) -> None:
@@ -228,12 +228,12 @@ class TranscriptContract(VendorWorkbench):
         place = self.place()
         assert place.vendor_id == self.conversation
         assert Path(place.path).is_file()
-        listed = [one.vendor_id for one in self.vendor.places(self.env)]
+        listed = [one.vendor_id for one in self.vendor.locations(self.env)]
         assert self.conversation in listed
         assert len(listed) == len(set(listed))
         empty = {"HOME": str(self.root / "nobody")}
         assert self.vendor.find(self.conversation, empty) is None
-        assert list(self.vendor.places(empty)) == []
+        assert list(self.vendor.locations(empty)) == []
 
     def test_what_was_said_is_read(self) -> None:
         """Every record becomes an entry, kept word for word, and the conversation's words are among its items."""
@@ -270,7 +270,7 @@ class TranscriptContract(VendorWorkbench):
         """Finding, reading and examining a conversation leaves every file as it is."""
         before = self.tree(self.root)
         place = self.place()
-        list(self.vendor.places(self.env))
+        list(self.vendor.locations(self.env))
         self.in_steps(place, 4_000)
         self.vendor.hazards(place, self.env)
         self.vendor.expires_at(place, self.env)
@@ -324,7 +324,7 @@ class TranscriptContract(VendorWorkbench):
         again = self.vendor.read(put).entries
         assert [one for _, one in self.vendor.items(again)] == [one for _, one in self.vendor.items(entries)]
         if not self.vendor.capabilities.resumes_elsewhere:
-            assert self.vendor.resume(Request("/", self.conversation, prompt="go", env=env)).cwd == str(here)
+            assert self.vendor.resume(LaunchOptions("/", self.conversation, prompt="go", env=env)).cwd == str(here)
         with raises(Conflict):
             self.vendor.put_back(place, iter([one.raw for one in entries]), env, str(here))
         assert [one.raw for one in self.vendor.read(put).entries] == [one.raw for one in again]

@@ -1,6 +1,6 @@
-"""What vendors have in common: ids checked before they become part of a path, arguments, JSON-line transcripts.
+"""What vendors share: id checks before an id becomes part of a path, arguments, JSON-line transcripts.
 
-The hook path loads this module, so everything heavier is imported where it is used.
+The hook loads this module, so heavier modules are imported where they are used.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, Mark, Place, Request
+    from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, LaunchOptions, Location, Mark
 
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 SAFE_CONTEXT = 8_000
-"""How many bytes of context are injected where a vendor states no limit."""
+"""How many bytes of context to inject if a vendor states no limit."""
 HOOK_SECONDS = 10
-"""How long a vendor waits for our hook before it goes on without it; the hook itself is done much earlier."""
+"""How long a vendor waits for our hook before it continues without it; the hook itself ends much earlier."""
 NAME_LIMIT = 128
-"""The longest display name we pass on, in characters."""
+"""The longest display name that we pass on, in characters."""
 
 
 class Base:
-    """The methods of the port that most vendors do alike; each module says the rest."""
+    """The methods of the port that most vendors share; each module adds the rest."""
 
     name = ""
     title = ""
@@ -42,40 +42,40 @@ class Base:
     prompt_patterns: Sequence[str] = ()
     id_form = UUID
     home_variable = ""
-    """What overrides its config home; empty: nothing does."""
+    """The variable that overrides its config home; empty: none."""
     home_below = ""
-    """Where below the overriding directory the home is."""
+    """The path of the home below the overriding directory."""
     own_flags: Sequence[str] = ()
-    """Flags that choose the conversation: these are ours to give, not the user's."""
+    """Flags that choose the conversation: onrecord sets these, not the user."""
 
     def is_id(self, vendor_id: object) -> bool:
-        """Whether this can be an id of the vendor's: nothing else ever becomes part of a path or an argument."""
+        """Whether this can be an id of the vendor: only such a text ever becomes part of a path or an argument."""
         return isinstance(vendor_id, str) and re.fullmatch(self.id_form, vendor_id) is not None
 
     def checked_id(self, vendor_id: object) -> str:
         """The id, or a clear error."""
         if not isinstance(vendor_id, str) or not self.is_id(vendor_id):
             raise InvalidInput(
-                f"{vendor_id!r:.80} is no id of a {self.title} conversation", hint="it is the vendor's own session id"
+                f"{vendor_id!r:.80} is not an id of a {self.title} conversation", hint="use the vendor's own session id"
             )
         return vendor_id
 
-    def checked_extra(self, request: Request) -> list[str]:
-        """The user's arguments, unless they choose a conversation themselves."""
-        for word in request.extra:
+    def checked_extra(self, options: LaunchOptions) -> list[str]:
+        """The user's arguments; an error if they choose a conversation."""
+        for word in options.extra:
             flag = word.partition("=")[0]
             if flag in self.own_flags:
                 raise InvalidInput(
-                    f"{flag} chooses the conversation, which onrecord does itself",
-                    hint="leave it out; onrecord start begins one, onrecord resume goes on with one",
+                    f"{flag} chooses the conversation, but onrecord does that itself",
+                    hint=f"leave out {flag}; `onrecord start` starts a conversation, `onrecord resume` resumes one",
                 )
-        return list(request.extra)
+        return list(options.extra)
 
-    def program(self, request: Request) -> str:
+    def program(self, options: LaunchOptions) -> str:
         """What is run."""
-        return request.program or self.programs[0]
+        return options.program or self.programs[0]
 
-    def obtain_id(self, request: Request) -> str | None:
+    def obtain_id(self, options: LaunchOptions) -> str | None:
         """No id can be had before the start, or the start itself takes ours."""
         return None
 
@@ -93,47 +93,47 @@ class Base:
         return "PreToolUse", {"session_id": vendor_id, "hook_event_name": "PreToolUse", **about}
 
     def home_env(self, home: str) -> dict[str, str]:
-        """The variable that leads to this home."""
+        """The variable that selects this home."""
         whole = home.removesuffix(f"/{self.home_below}") if self.home_below else home
         return {self.home_variable: whole} if self.home_variable else {}
 
-    def place_at(self, path: Path, env: Mapping[str, str]) -> Place | None:
-        """By its path, where it is in this home; else by what its first records say."""
-        from onrecord.vendors.port import Place
+    def location_at(self, path: Path, env: Mapping[str, str]) -> Location | None:
+        """By its path, if it is in this home; if not, by its first records."""
+        from onrecord.vendors.port import Location
 
         real = path.resolve()
-        for place in self.places(env):
-            if _resolved(place.path) == real:
-                return place
+        for location in self.locations(env):
+            if _resolved(location.path) == real:
+                return location
         if not path.is_file():
             return None
         from onrecord.vendors.jsonl import first_record
 
         first = first_record(str(path), lambda record: self.is_whole(record) and self.is_id(_id_in(record)))
-        return None if first is None else Place(str(_id_in(first)), str(path), "", _cwd_in(first))
+        return None if first is None else Location(str(_id_in(first)), str(path), "", _cwd_in(first))
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation in this home."""
         raise NotImplementedError
 
     # Transcripts of JSON lines
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
-        """One record as an entry."""
+        """Translate one record."""
         raise NotImplementedError
 
     def is_whole(self, record: dict[str, Any]) -> bool:
-        """Whether this is a record of its own and not a piece of one."""
+        """Whether this is a whole record and not a piece of one."""
         return "type" in record
 
-    def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
-        """What was added to a file of JSON lines."""
+    def read(self, location: Location, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
+        """The records added to a file of JSON lines."""
         from onrecord.vendors import jsonl
 
-        return jsonl.read(place.path, mark, limit, self._translate, self.is_whole)
+        return jsonl.read(location.path, mark, limit, self._translate, self.is_whole)
 
     def parse(self, raw: str) -> Entry:
-        """A line that was kept, read again."""
+        """Parse a kept line again."""
         from onrecord.vendors.jsonl import Found, records_of
 
         found, _torn = records_of(raw.encode(), self.is_whole)
@@ -150,45 +150,45 @@ class Base:
             for item in entry.items:
                 check_item(item)
         except (TypeError, ValueError, AttributeError, KeyError, LookupError, RecursionError, InvalidInput):
-            # A record in a form nobody has seen: it is kept word for word, and says nothing we could vouch for.
+            # A record in an unknown form: it is kept word for word, without items.
             return Entry(found.raw, text(found.record.get("type")), known=False)
         return entry
 
     def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
-        """A later record with the id of an earlier one says it more fully, in the earlier one's place."""
+        """A later record with the id of an earlier one is more complete and replaces it."""
         said: dict[str, tuple[int, Sequence[Item]]] = {}
         for number, entry in enumerate(entries):
             said[entry.id or f"#{number}"] = number, entry.items
         return answered_once(said.values())
 
-    def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
-        """Another process that holds the conversation."""
+    def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
+        """Another process that uses the conversation."""
         from onrecord.vendors.port import Hazard
 
         return [
             Hazard(
-                "in_use", f"process {pid} has {place.vendor_id} open; two writers would mix their turns",
+                "in_use", f"process {pid} is using {location.vendor_id}; two writers would mix their turns",
                 "end that process, or attach to it", (), fatal=True,
             )
-            for pid in self.holders(place, env)
+            for pid in self.holders(location, env)
         ]  # fmt: skip
 
-    def holders(self, place: Place, env: Mapping[str, str]) -> Iterable[int]:
-        """Which processes have the conversation open, as far as files tell."""
+    def holders(self, location: Location, env: Mapping[str, str]) -> Iterable[int]:
+        """The processes that use the conversation, as far as files show."""
         return ()
 
-    def mend(self, hazard: Hazard, place: Place, env: Mapping[str, str]) -> None:
-        """Another process is its owner's to end."""
-        raise InvalidInput(f"{hazard.code} is not ours to mend", hint=hazard.fix)
+    def mend(self, hazard: Hazard, location: Location, env: Mapping[str, str]) -> None:
+        """Other processes are not ours to end."""
+        raise InvalidInput(f"onrecord cannot fix {hazard.code}", hint=hazard.fix)
 
-    def expires_at(self, place: Place, env: Mapping[str, str]) -> float | None:
+    def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
         """No retention is documented."""
         return None
 
     # Streams
 
     def ending(self, record: dict[str, Any]) -> End:
-        """What a record of the JSON stream says about the end of the run."""
+        """What a record of the JSON stream says about the end of a run."""
         raise NotImplementedError
 
     def classify(self, lines: Sequence[str], status: int | None) -> Interruption:
@@ -198,7 +198,7 @@ class Base:
         return classify(lines, status, self.ending)
 
     def stream_id(self, line: str) -> str | None:
-        """The id in a line of the JSON stream, under the names vendors use."""
+        """The id in a line of the JSON stream, under any of the vendors' names for it."""
         from onrecord.vendors.endings import record_in
 
         record = record_in(line) or {}
@@ -207,21 +207,21 @@ class Base:
         )
         return found if self.is_id(found) else None
 
-    def absent(self, place: Place, env: Mapping[str, str]) -> None:
-        """Refuse to put a conversation where one of its id is kept already."""
+    def absent(self, location: Location, env: Mapping[str, str]) -> None:
+        """Refuse to restore a conversation if one with its id exists."""
         from onrecord.errors import Conflict
 
-        if there := self.find(place.vendor_id, env):
-            raise Conflict(f"{self.title} has the conversation {place.vendor_id} already, in {there.path}",
-                           hint="nothing was replaced; resume it as it is")  # fmt: skip
+        if there := self.find(location.vendor_id, env):
+            raise Conflict(f"{self.title} already has the conversation {location.vendor_id}, in {there.path}",
+                           hint="nothing was replaced; resume the existing one")  # fmt: skip
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
-        """Where a conversation is kept."""
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
+        """The location of a conversation."""
         raise NotImplementedError
 
 
 def home_of(env: Mapping[str, str], override: str, below: str) -> Path:
-    """A config home: where the override says, or below the user's."""
+    """A config home: the override, or a directory below the user's home."""
     from pathlib import Path
 
     if chosen := env.get(override, ""):
@@ -230,7 +230,7 @@ def home_of(env: Mapping[str, str], override: str, below: str) -> Path:
 
 
 def user_home(env: Mapping[str, str]) -> Path:
-    """The user's own directory."""
+    """The user's home directory."""
     from pathlib import Path
 
     return Path(env["HOME"]) if env.get("HOME") else Path.home()
@@ -243,7 +243,7 @@ def _resolved(path: str) -> Path:
 
 
 def _id_in(record: dict[str, Any]) -> object:
-    """The conversation's id under the names vendors use in their first records."""
+    """The conversation's id, under any of the names that vendors use in their first records."""
     inner = [one for name in ("payload", "data") if isinstance(one := record.get(name), dict)]
     for about in (record, *inner):
         for name in ("sessionId", "session_id", "sessionID"):
@@ -258,22 +258,22 @@ def _cwd_in(record: dict[str, Any]) -> str:
 
 
 def dashed(path: str) -> str:
-    """A directory as Claude Code and Qwen Code write it into a name: whatever is no letter or digit is a dash."""
+    """A directory as Claude Code and Qwen Code write it into a name: every other character is a dash."""
     return re.sub(r"[^A-Za-z0-9]", "-", path)
 
 
 def _flags(words: Sequence[str]) -> Sequence[str]:
-    """The words that may be flags: those before the dashes that end them."""
+    """The words that may be flags: those before `--`."""
     return words[: list(words).index("--")] if "--" in words else words
 
 
 def has(words: Sequence[str], *flags: str) -> bool:
-    """Whether a command line has one of these flags, with or without a value behind an equals sign."""
+    """Whether a command line has one of these flags, with or without `=value`."""
     return any(word.partition("=")[0] in flags for word in _flags(words))
 
 
 def valued(words: Sequence[str], *flags: str) -> str | None:
-    """The value of a flag; an empty text where it stands without one, None where it is not there."""
+    """The value of a flag; an empty text if it has no value, None if the flag is missing."""
     words = _flags(words)
     for index, word in enumerate(words):
         flag, equals, value = word.partition("=")
@@ -291,12 +291,12 @@ def named(name: str) -> str:
 
 
 def text(value: object) -> str:
-    """A field that should be a text."""
+    """The value if it is a text, or an empty text."""
     return value if isinstance(value, str) else ""
 
 
 def settings_at(path: Path) -> dict[str, Any]:
-    """A vendor's settings; nothing where they are missing or no JSON (some vendors allow comments in theirs)."""
+    """A vendor's settings; empty if they are missing or not JSON (some vendors allow comments)."""
     import json
 
     try:
@@ -307,7 +307,7 @@ def settings_at(path: Path) -> dict[str, Any]:
 
 
 def answered_once(said: Iterable[tuple[int, Sequence[Item]]]) -> list[tuple[int, Item]]:
-    """Items without second answers to a call: some vendors write a result twice, in two places."""
+    """Items without second answers to a call: some vendors write a result twice."""
     answered: set[object] = set()
     kept = []
     for number, items in said:
@@ -321,5 +321,5 @@ def answered_once(said: Iterable[tuple[int, Sequence[Item]]]) -> list[tuple[int,
 
 
 def prompted(prompt: str, flag: str, long: str) -> list[str]:
-    """A prompt as the value of a flag; one that looks like a flag itself is tied to it."""
+    """A prompt as the value of a flag; one that looks like a flag is attached with `=`."""
     return [f"{long}={prompt}"] if prompt.startswith("-") else [flag, prompt]

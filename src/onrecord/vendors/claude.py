@@ -1,7 +1,7 @@
 """Claude Code: ids of ours at the start, resume by id from anywhere, one JSON-line file per conversation.
 
-It lets two processes write one conversation, so we look for the other one first. Its picker waits for a person when a
-name is unknown, so names are never used to resume.
+It lets two processes write one conversation, so we look for another process first. If a name is unknown, its picker
+waits for a person, so we never resume by name.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, Place, Request, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
     "PreCompact": None, "Stop": None, "SessionEnd": None, "Notification": None,
 }  # fmt: skip
 CONTEXT_LIMIT = 10_000
-"""Longer hook output is put into a file and only previewed."""
+"""Claude Code puts longer hook output into a file and shows only a preview."""
 CONTROL = frozenset({
     "custom-title", "agent-name", "last-prompt", "mode", "permission-mode", "queue-operation", "api-request",
     "api-request-shape", "api-request-blob", "cost-state", "file-history-snapshot", "atis-latch", "tools-used",
     "ai-title", "summary", "progress", "pr-link", "tag", "content-replacement", "worktree-state",
 })  # fmt: skip
 CLEANUP_DAYS = 30
-"""`cleanupPeriodDays` where no settings say otherwise."""
+"""The default of `cleanupPeriodDays`."""
 LONGEST_NAME = 200
-"""Longer directory names are cut and hashed."""
+"""Claude Code cuts and hashes longer directory names."""
 
 
 class Claude(ByProject):
@@ -57,7 +57,7 @@ class Claude(ByProject):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Everything but a guard against a second writer."""
+        """Everything except a guard against a second writer."""
         from onrecord.vendors.port import Capabilities
 
         return Capabilities(
@@ -70,25 +70,25 @@ class Claude(ByProject):
         """Its config home."""
         return home_of(env, "CLAUDE_CONFIG_DIR", ".claude")
 
-    def start(self, request: Request) -> Launch:
-        """Begin under our id."""
-        chosen = ["--session-id", self.checked_id(request.vendor_id)] if request.vendor_id is not None else []
-        if name := named(request.name):
+    def start(self, options: LaunchOptions) -> Launch:
+        """Start with our id."""
+        chosen = ["--session-id", self.checked_id(options.vendor_id)] if options.vendor_id is not None else []
+        if name := named(options.name):
             chosen += ["-n", name]
-        return self._launch(request, chosen)
+        return self._launch(options, chosen)
 
-    def resume(self, request: Request) -> Launch:
-        """Go on by id; a missing id ends with status 1, also in the terminal."""
-        return self._launch(request, ["--resume", self.checked_id(request.vendor_id)])
+    def resume(self, options: LaunchOptions) -> Launch:
+        """Resume by id; a missing id ends with status 1, even on a terminal."""
+        return self._launch(options, ["--resume", self.checked_id(options.vendor_id)])
 
-    def _launch(self, request: Request, chosen: list[str]) -> Launch:
+    def _launch(self, options: LaunchOptions, chosen: list[str]) -> Launch:
         from onrecord.vendors.port import Launch
 
-        extra = self.checked_extra(request)
-        argv = [self.program(request)]
-        if not request.headless:
-            # Flags of the user's may take any number of values; the dashes keep the prompt from becoming one.
-            prompt = ["--", request.prompt] if request.prompt else []
+        extra = self.checked_extra(options)
+        argv = [self.program(options)]
+        if not options.headless:
+            # The user's flags may take any number of values; `--` keeps the prompt from becoming one.
+            prompt = ["--", options.prompt] if options.prompt else []
             argv += [*chosen, *extra, *prompt]
         else:
             argv += ["-p", *chosen]
@@ -96,12 +96,12 @@ class Claude(ByProject):
                 argv += ["--output-format", "stream-json", "--verbose"]
             argv += extra
         return Launch(
-            argv, {}, request.cwd, stdin=request.prompt if request.headless else None,
-            warnings=self.warnings(argv, request.env),
+            argv, {}, options.cwd, stdin=options.prompt if options.headless else None,
+            warnings=self.warnings(argv, options.env),
         )  # fmt: skip
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Flags that wait for a person or begin something else than was meant."""
+        """Flags that wait for a person or start another conversation than intended."""
         said = []
         headless = has(command, "-p", "--print")
         resumed = valued(command, "--resume", "-r")
@@ -116,7 +116,7 @@ class Claude(ByProject):
             said.append("claude --dangerously-skip-permissions asks once for consent before it starts")
         return said
 
-    # What conversations say
+    # Transcripts
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """Conversation records have items; control records have none."""
@@ -138,35 +138,35 @@ class Claude(ByProject):
             known,
         )  # fmt: skip
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
-        """Into the project directory of `cwd`; records stay as they were, the program itself says where it is now."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """Into the project directory of `cwd`; records do not change: the program itself records its directory."""
         import os
 
         from onrecord.vendors.jsonl import write_new
 
-        self.checked_id(place.vendor_id)
-        self.absent(place, env)
+        self.checked_id(location.vendor_id)
+        self.absent(location, env)
         home = self.home(env)
         folder = dashed(os.path.realpath(cwd))[:LONGEST_NAME]
-        path = home / "projects" / folder / f"{place.vendor_id}.jsonl"
+        path = home / "projects" / folder / f"{location.vendor_id}.jsonl"
         write_new(path, entries)
-        return self._place(path, home)
+        return self._location(path, home)
 
-    def expires_at(self, place: Place, env: Mapping[str, str]) -> float | None:
-        """Some days after its last change, at some later start of the program."""
+    def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
+        """At the first start of the program some days after the last change."""
         from pathlib import Path
 
         days: object = CLEANUP_DAYS
-        project = [Path(place.cwd) / ".claude" / name for name in ("settings.json", "settings.local.json")]
-        for path in [self.home(env) / "settings.json", *(project if place.cwd else ())]:
+        project = [Path(location.cwd) / ".claude" / name for name in ("settings.json", "settings.local.json")]
+        for path in [self.home(env) / "settings.json", *(project if location.cwd else ())]:
             days = settings_at(path).get("cleanupPeriodDays", days)
         try:
-            return Path(place.path).stat().st_mtime + float(days) * 86_400 if isinstance(days, int | float) else None
+            return Path(location.path).stat().st_mtime + float(days) * 86_400 if isinstance(days, int | float) else None
         except OSError:
             return None
 
     def ending(self, record: dict[str, Any]) -> End:
-        """The result record, and what an interrupted request leaves."""
+        """The result record, and the records of an interrupted request."""
         from onrecord.vendors.endings import End, text_in
 
         if record.get("type") == "result":
@@ -183,7 +183,7 @@ class Claude(ByProject):
     # Hooks
 
     def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
-        """Project hooks name a program of this machine, so they go where Claude Code keeps what is not shared."""
+        """Project hooks name a program of this machine, so they go into the settings file that is not shared."""
         from onrecord.vendors.port import USER_SCOPE, HookFile
 
         if scope == USER_SCOPE:
@@ -195,7 +195,7 @@ class Claude(ByProject):
                 HookFile(root / "CLAUDE.md", "instructions"), HookFile(root / ".mcp.json", "mcp")]  # fmt: skip
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """What is merged into its settings."""
+        """The hooks to merge into its settings."""
         return {"hooks": hook_entries(command, self.name, EVENTS, HOOK_SECONDS)}
 
 
@@ -212,7 +212,7 @@ def _message(record: dict[str, Any]) -> list[Item]:
 
 
 def _attached(record: dict[str, Any]) -> list[Item]:
-    """What was shown to the model beside a prompt."""
+    """Text that the model got beside a prompt."""
     rendered = record.get("rendered")
     shown = (
         [text(one.get("content")) for one in rendered if isinstance(one, dict)] if isinstance(rendered, list) else []

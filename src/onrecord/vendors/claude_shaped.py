@@ -1,7 +1,7 @@
-"""The hook dialect Claude Code began and others took over: how its payloads are read and answered.
+"""The hook dialect that Claude Code introduced and others adopted: reading its payloads and writing answers.
 
-Each vendor says where it differs in a `Dialect`. This is on the path of every tool call: it imports nothing it can do
-without, and whatever a payload holds, it never fails.
+A `Dialect` describes how a vendor differs. This module is loaded at every tool call: it imports as little as possible,
+and never fails, whatever a payload contains.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ SOURCES = {
     "startup": STARTUP, "new": STARTUP, "resume": RESUMED, "clear": CLEARED, "compact": COMPACTED, "fork": FORKED,
 }  # fmt: skip
 NO_REASON = "refused by onrecord"
-"""Some vendors take a refusal without a reason for a mistake, and go on."""
+"""Some vendors treat a refusal without a reason as an error and continue."""
 GOES_ON = frozenset({"clear", "resume"})
-"""Why a conversation ends although its process stays."""
+"""The reasons for which a conversation ends while its process stays."""
 NO_ATTENTION = frozenset({"auth_success"})
-"""Notices that nobody has to answer."""
+"""Notices that need no answer from a person."""
 OUTPUT_LIMIT = 64 * 1024
-"""How much of a tool's output a hook call carries, in characters; the end tells how it went."""
+"""How many characters of a tool's output a hook call keeps: the end, which shows the result."""
 EXIT_CODE = r"(?i)(?:exit(?:ed)?(?: with)?(?: exit)?[ _-]?(?:code|status)|status code)\D{0,3}?(-?\d{1,9})\b"
 PATCHED = r"(?m)^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$"
 SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
@@ -61,7 +61,7 @@ SHELL_TOOLS = frozenset({"bash", "shell", "run_shell_command", "exec_command", "
 
 
 class Dialect:
-    """Where a vendor differs from the shape."""
+    """How a vendor differs from the common dialect."""
 
     __slots__ = ("asks", "context_in", "id_env", "moments", "pid_env", "vendor")
 
@@ -71,18 +71,18 @@ class Dialect:
     ) -> None:  # fmt: skip
         self.vendor = vendor
         self.moments = moments
-        """The vendor's words for the moments."""
+        """The vendor's names for the moments."""
         self.id_env = id_env
-        """The variable that has the conversation's id where a payload lacks it."""
+        """The variable with the conversation's id, for payloads without one."""
         self.pid_env = pid_env
         self.asks = asks
-        """Whether a hook may hand the question to a person; where not, "ask" becomes "deny", never "allow"."""
+        """Whether a hook may ask a person; if not, "ask" becomes "deny", never "allow"."""
         self.context_in = context_in
-        """The moments at which text for the model is taken."""
+        """The moments at which the vendor accepts text for the model."""
 
 
 def parse(dialect: Dialect, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-    """A payload in our words; what is missing or of another type is empty."""
+    """A payload as a `HookCall`; missing fields and fields of another type are empty."""
     event = word(payload, "hook_event_name")
     moment = dialect.moments.get(event, OTHER)
     if moment == NOTICE and word(payload, "notification_type") in NO_ATTENTION:
@@ -110,7 +110,7 @@ def parse(dialect: Dialect, payload: dict[str, Any], env: Mapping[str, str]) -> 
 
 
 def about(moment: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """What else there is to say at a stop, an end or a notice."""
+    """Further fields at a stop, an end or a notice."""
     if moment == STOP:
         return {"nudged": payload.get("stop_hook_active") is True}
     if moment == END:
@@ -119,7 +119,7 @@ def about(moment: str, payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def reply(dialect: Dialect, call: HookCall, answer: HookAnswer) -> Reply:
-    """An answer in the shape; an empty one is no output at all."""
+    """An answer in this dialect; an empty one prints nothing."""
     said: dict[str, Any] = {}
     own: dict[str, Any] = {}
     if answer.context and call.moment in dialect.context_in:
@@ -137,12 +137,12 @@ def reply(dialect: Dialect, call: HookCall, answer: HookAnswer) -> Reply:
 
 
 def decision_of(dialect: Dialect, answer: HookAnswer) -> str:
-    """The decision, in words this vendor knows."""
+    """The decision, in a word that this vendor knows."""
     return "ask" if answer.decision == "ask" and dialect.asks else "deny"
 
 
 def tool_request(call: HookCall, agent: str) -> ToolRequest | None:
-    """What the tool is about to do, or did. Paths are absolute (from the call's directory)."""
+    """What the tool is about to do, or did. Paths are absolute (relative ones start at the call's directory)."""
     if call.moment not in (BEFORE_TOOL, AFTER_TOOL) or not call.tool:
         return None
     from onrecord.rules import EDIT, ToolRequest, act_of
@@ -162,7 +162,7 @@ def tool_request(call: HookCall, agent: str) -> ToolRequest | None:
 
 
 def commands_in(call: HookCall) -> list[tuple[str, ...]]:
-    """The simple commands a shell tool is given, as text or as an argument list."""
+    """The simple commands of a shell tool, from text or an argument list."""
     from onrecord.rules import commands_of
 
     given = next((call.tool_input[name] for name in ("command", "cmd", "script") if name in call.tool_input), None)
@@ -176,18 +176,18 @@ def commands_in(call: HookCall) -> list[tuple[str, ...]]:
 
 
 def patched_paths(tool_input: dict[str, Any]) -> list[str]:
-    """The files a patch in Codex's form changes."""
+    """The files that a patch in Codex's form changes."""
     texts = [one for one in tool_input.values() if isinstance(one, str) and "*** " in one]
     return [path for text in texts for path in re.findall(PATCHED, text)]
 
 
 def absolute(path: str, cwd: str) -> str:
-    """A path as an absolute one, without dots on the way."""
+    """A path as an absolute one, without `.` and `..`."""
     return os.path.normpath(os.path.join(cwd, path)) if cwd else path
 
 
 def outcome(tool: str, payload: dict[str, Any], *, failed: bool = False) -> tuple[int | None, str]:
-    """How a command ended and what it wrote, as far as the payload tells."""
+    """The exit code and the output of a command, as far as the payload has them."""
     response = next((payload[name] for name in ("tool_response", "tool_result", "error") if name in payload), None)
     text = said_by(response)
     if tool.casefold() not in SHELL_TOOLS:
@@ -196,13 +196,13 @@ def outcome(tool: str, payload: dict[str, Any], *, failed: bool = False) -> tupl
     if code is None and (found := re.search(EXIT_CODE, text)):
         code = int(found[1])
     if code is None and not failed and isinstance(response, dict) and "stdout" in response:
-        # Claude Code calls this hook only for commands that succeeded, except where it reads the status its own way.
+        # Claude Code calls this hook only for commands that succeeded, by its own reading of the status.
         code = None if response.get("interrupted") or response.get("returnCodeInterpretation") else 0
     return code, text
 
 
 def stated_code(response: object) -> int | None:
-    """An exit code that stands in a field of its own."""
+    """An exit code in a separate field."""
     if not isinstance(response, dict):
         return None
     for name in ("exit_code", "exitCode"):
@@ -224,7 +224,7 @@ def said_by(response: object) -> str:
 
 
 def reason_of(moment: str, payload: dict[str, Any]) -> str:
-    """Why a conversation is there, or why it ended."""
+    """Why a conversation started or ended."""
     if moment == START:
         return SOURCES.get(word(payload, "source"), STARTUP)
     return word(payload, "reason") if moment == END else ""
@@ -236,7 +236,7 @@ def word(payload: dict[str, Any], *names: str) -> str:
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """A tool's input as a dict; some send it as JSON text."""
+    """A tool's input as a dict; some vendors send it as JSON text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -253,7 +253,7 @@ def number(text: str) -> int | None:
 def hook_entries(
     command: Sequence[str], vendor: str, events: Mapping[str, str | None], timeout: int | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """Our entry under each event: matcher groups with one command, as the shape has them."""
+    """Our entry under each event: matcher groups with one command."""
     import shlex
 
     entries = {}
@@ -266,16 +266,16 @@ def hook_entries(
 
 
 class Shaped(Base):
-    """A vendor whose hooks have the shape."""
+    """A vendor with hooks in this dialect."""
 
     dialect: Dialect
 
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-        """A payload in our words."""
+        """A payload as a `HookCall`."""
         return parse(self.dialect, payload, env)
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
-        """Our answer in the shape."""
+        """Our answer in this dialect."""
         return reply(self.dialect, call, answer)
 
     def tool_request(self, call: HookCall, agent: str) -> ToolRequest | None:

@@ -1,7 +1,7 @@
 """OpenAI Codex: an id from its app server before the start, resume by id from anywhere, one rollout file per thread.
 
-Without `--no-daemon` the terminal program hands its work to a shared server that goes on after a kill; we always give
-the flag. `exec` silently skips hooks it was not told to trust, and silently begins anew when a *name* is unknown.
+Without `--no-daemon` the terminal program delegates its work to a shared server that survives a kill; we always pass
+the flag. `exec` silently skips hooks that are not trusted, and silently starts a new thread if a *name* is unknown.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, Place, Request, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": None, "PostToolUse": None, "PreCompact": None,
     "Stop": None, "SessionEnd": None,
 }  # fmt: skip
 ID_SECONDS = 60.0
-"""How long the app server may take to give an id."""
+"""The timeout of the app server for an id."""
 LINES_KNOWN = frozenset({
     "session_meta", "event_msg", "turn_context", "world_state", "token_usage_record", "compacted", "ghost_snapshot",
 })  # fmt: skip
@@ -50,7 +50,7 @@ class Codex(Shaped):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Ids by its app server; it keeps a second writer off itself."""
+        """Ids from its app server; it refuses a second writer itself."""
         from onrecord.vendors.port import Capabilities
 
         return Capabilities(
@@ -63,24 +63,24 @@ class Codex(Shaped):
         """Its config home."""
         return home_of(env, "CODEX_HOME", ".codex")
 
-    def start(self, request: Request) -> Launch:
-        """Begin; a thread that was obtained is begun by resuming it."""
-        return self._launch(request, request.vendor_id)
+    def start(self, options: LaunchOptions) -> Launch:
+        """Start; an obtained thread starts by resuming it."""
+        return self._launch(options, options.vendor_id)
 
-    def resume(self, request: Request) -> Launch:
-        """Go on by id; a missing id ends with status 1."""
-        return self._launch(request, self.checked_id(request.vendor_id))
+    def resume(self, options: LaunchOptions) -> Launch:
+        """Resume by id; a missing id ends with status 1."""
+        return self._launch(options, self.checked_id(options.vendor_id))
 
-    def _launch(self, request: Request, vendor_id: str | None) -> Launch:
+    def _launch(self, options: LaunchOptions, vendor_id: str | None) -> Launch:
         from onrecord.vendors.port import Launch
 
-        extra = self.checked_extra(request)
+        extra = self.checked_extra(options)
         chosen = ["resume"] if vendor_id is not None else []
         thread = [self.checked_id(vendor_id)] if vendor_id is not None else []
-        program = self.program(request)
-        if not request.headless:
-            prompt = [request.prompt] if request.prompt else []
-            dashes = ["--"] if request.prompt.startswith("-") else []
+        program = self.program(options)
+        if not options.headless:
+            prompt = [options.prompt] if options.prompt else []
+            dashes = ["--"] if options.prompt.startswith("-") else []
             argv = [
                 program,
                 *([] if has(extra, "--no-daemon") else ["--no-daemon"]),
@@ -90,29 +90,29 @@ class Codex(Shaped):
                 *thread,
                 *prompt,
             ]
-            return Launch(argv, {}, request.cwd, warnings=self.warnings(argv, request.env))
+            return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
         argv = [program, "exec", *chosen]
         if not has(extra, "--json"):
             argv.append("--json")
-        if not has(extra, "--skip-git-repo-check") and not _in_repository(request.cwd):
+        if not has(extra, "--skip-git-repo-check") and not _in_repository(options.cwd):
             argv.append("--skip-git-repo-check")
         argv += [*extra, *thread, "-"]  # the dash: the prompt comes on standard input, whatever it begins with
-        said = self.warnings(argv, request.env)
-        if not has(argv, "--dangerously-bypass-hook-trust") and not self.trusts_hooks(request.env):
+        said = self.warnings(argv, options.env)
+        if not has(argv, "--dangerously-bypass-hook-trust") and not self.trusts_hooks(options.env):
             said.append(
                 "codex exec skips hooks it was not told to trust, silently: start codex once and accept them, "
                 "or pass --dangerously-bypass-hook-trust"
             )
-        return Launch(argv, {}, request.cwd, stdin=request.prompt, warnings=said)
+        return Launch(argv, {}, options.cwd, stdin=options.prompt, warnings=said)
 
     def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
-        """Hooks that nobody accepted are skipped without a word."""
+        """Codex silently skips hooks that the user has not accepted."""
         if self.trusts_hooks(env, path):
             return []
         return [f"codex does not trust the hooks in {path} yet and skips them: start codex once and accept them"]
 
     def trusts_hooks(self, env: Mapping[str, str], path: Path | None = None) -> bool:
-        """Whether its settings hold the trust in some hook, or in one of this file."""
+        """Whether its settings trust any hook, or one of this file."""
         import tomllib
 
         try:
@@ -123,7 +123,7 @@ class Codex(Shaped):
             return False
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """A shared server, and resumes that begin anew."""
+        """A shared server, and resumes that start a new thread."""
         said = []
         headless = bool({"exec", "e"} & set(command[1:3]))
         if not headless and not has(command, "--no-daemon"):
@@ -136,17 +136,17 @@ class Codex(Shaped):
                 said.append("codex resume by name takes the newest namesake, or begins anew; resume by id")
         return said
 
-    def obtain_id(self, request: Request) -> str | None:
-        """Ask its app server for a thread and name it, which writes it down; None if that cannot be done in time."""
+    def obtain_id(self, options: LaunchOptions) -> str | None:
+        """Ask its app server for a thread and name it, which saves it; None if that does not succeed in time."""
         import json
         import time
 
         from onrecord.vendors.processes import helper, read_line
 
-        name = named(request.name) or "onrecord"
+        name = named(options.name) or "onrecord"
         deadline = time.monotonic() + ID_SECONDS
         try:
-            with helper([self.program(request), "app-server"], request.env, request.cwd) as server:
+            with helper([self.program(options), "app-server"], options.env, options.cwd) as server:
 
                 def ask(number: int, method: str, **params: Any) -> dict[str, Any]:
                     tell({"id": number, "method": method, "params": params})
@@ -164,16 +164,16 @@ class Codex(Shaped):
 
                 ask(1, "initialize", clientInfo={"name": "onrecord", "title": "onrecord", "version": "1"})
                 tell({"method": "initialized"})
-                thread = ask(2, "thread/start", cwd=request.cwd)["thread"]["id"]
+                thread = ask(2, "thread/start", cwd=options.cwd)["thread"]["id"]
                 ask(3, "thread/name/set", threadId=thread, name=name)
         except (OSError, ValueError, KeyError, TypeError, EOFError):  # also TimeoutError, and an error for an answer
             return None
         return thread if self.is_id(thread) else None
 
-    # Where conversations are
+    # Conversations
 
     def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
-        """By the lock a process holds on its thread; several locks (after /new) tell nothing for certain."""
+        """By the lock that a process holds on its thread; several locks (after /new) are ambiguous."""
         from onrecord.vendors.processes import family, lock_holders
 
         pids = set(family(pid))
@@ -184,16 +184,16 @@ class Codex(Shaped):
         ]
         return held[0] if len(held) == 1 else None
 
-    def holders(self, place: Place, env: Mapping[str, str]) -> Sequence[int]:
-        """Who holds the thread's lock."""
+    def holders(self, location: Location, env: Mapping[str, str]) -> Sequence[int]:
+        """The processes that hold the thread's lock."""
         from onrecord.vendors.processes import lock_holders
 
-        if not self.is_id(place.vendor_id):
+        if not self.is_id(location.vendor_id):
             return ()
-        return lock_holders(self.home(env) / "thread-writer-locks" / f"{place.vendor_id}.lock")
+        return lock_holders(self.home(env) / "thread-writer-locks" / f"{location.vendor_id}.lock")
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
-        """Under the day it was begun, or among the archived."""
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
+        """Under the day it started, or among the archived ones."""
         if not self.is_id(vendor_id):
             return None
         home = self.home(env)
@@ -202,30 +202,30 @@ class Codex(Shaped):
             f"archived_sessions/rollout-*-{vendor_id}.jsonl",
         ):
             if found := sorted(home.glob(pattern)):
-                return self._place(found[0], vendor_id, home)
+                return self._location(found[0], vendor_id, home)
         return None
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every thread of every day."""
         home = self.home(env)
         for path in sorted(home.glob("sessions/*/*/*/rollout-*.jsonl")):
             if self.is_id(vendor_id := path.stem[-36:]):
-                yield self._place(path, vendor_id, home)
+                yield self._location(path, vendor_id, home)
 
-    def _place(self, path: Path, vendor_id: str, home: Path) -> Place:
+    def _location(self, path: Path, vendor_id: str, home: Path) -> Location:
         from onrecord.vendors.jsonl import first_record
-        from onrecord.vendors.port import Place
+        from onrecord.vendors.port import Location
 
         first = first_record(str(path), lambda record: record.get("type") == "session_meta") or {}
         about = first.get("payload")
-        return Place(vendor_id, str(path), str(home), text(about.get("cwd")) if isinstance(about, dict) else "")
+        return Location(vendor_id, str(path), str(home), text(about.get("cwd")) if isinstance(about, dict) else "")
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """A line has a type and a payload."""
         return isinstance(record.get("type"), str) and "payload" in record
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
-        """Response items are what the model saw and said; events repeat it for the screen."""
+        """Response items have the model's input and output; events repeat them for the screen."""
         from onrecord.vendors.port import Entry
 
         kind = text(record.get("type"))
@@ -244,8 +244,8 @@ class Codex(Shaped):
             raw, kind, text(payload.get("id")) if items else "", "", text(record.get("timestamp")), items, known
         )
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
-        """Under the day it was begun, word for word: it resumes from any directory."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """Under the day it started, word for word: it resumes from any directory."""
         import json
         import re
         from itertools import chain
@@ -254,9 +254,9 @@ class Codex(Shaped):
         from onrecord.errors import InvalidInput
         from onrecord.vendors.jsonl import write_new
 
-        vendor_id = self.checked_id(place.vendor_id)
-        self.absent(place, env)
-        name = Path(place.path).name
+        vendor_id = self.checked_id(location.vendor_id)
+        self.absent(location, env)
+        name = Path(location.path).name
         day = re.fullmatch(f"{ROLLOUT}{vendor_id}\\.jsonl", name)
         if day is None:
             first = next(entries, "{}")
@@ -265,10 +265,10 @@ class Codex(Shaped):
             name = f"rollout-{at}-{vendor_id}.jsonl"
             day = re.fullmatch(f"{ROLLOUT}{vendor_id}\\.jsonl", name)
         if day is None:
-            raise InvalidInput("the mirrored thread does not begin with its time", hint="import it again")
+            raise InvalidInput("the mirrored thread has no start time in its first record", hint="import it again")
         path = self.home(env) / "sessions" / day[1] / day[2] / day[3] / name
         write_new(path, entries)
-        return self._place(path, vendor_id, self.home(env))
+        return self._location(path, vendor_id, self.home(env))
 
     def ending(self, record: dict[str, Any]) -> End:
         """The end of a turn, or its failure."""
@@ -284,7 +284,7 @@ class Codex(Shaped):
     # Hooks
 
     def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
-        """Hooks are JSON; servers stand in its TOML."""
+        """Hooks are in a JSON file; servers are in its TOML file."""
         from onrecord.vendors.port import USER_SCOPE, HookFile
 
         home = self.home(env) if scope == USER_SCOPE else root / ".codex"
@@ -293,7 +293,7 @@ class Codex(Shaped):
                 HookFile(home / "config.toml", "mcp")]  # fmt: skip
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """What is merged into hooks.json."""
+        """The hooks to merge into hooks.json."""
         return {"hooks": hook_entries(command, self.name, EVENTS)}
 
 
@@ -305,7 +305,7 @@ def _in_repository(cwd: str) -> bool:
 
 
 def _response(payload: dict[str, Any]) -> tuple[list[Item], bool]:
-    """What one response item says, and whether its type is known."""
+    """The items of one response item, and whether its type is known."""
     kind = payload.get("type")
     call = text(payload.get("call_id")) or text(payload.get("id"))
     if kind == "message":

@@ -1,6 +1,6 @@
 """GitHub Copilot CLI: ids of ours at the start, resume by id from anywhere, one folder of events per conversation.
 
-It lets two processes write one conversation, so we look at its lock files first. Its hooks answer at the top level.
+It lets two processes write one conversation, so we check its lock files first. Its hooks answer at the top level.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from onrecord.rules import ToolRequest
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, Place, Request, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
 
 MOMENTS_OF = {
     "sessionStart": START, "userPromptSubmitted": PROMPT, "preToolUse": BEFORE_TOOL, "postToolUse": AFTER_TOOL,
@@ -50,13 +50,13 @@ MOMENTS_OF = {
     "SessionStart": START, "UserPromptSubmit": PROMPT, "PreToolUse": BEFORE_TOOL, "PostToolUse": AFTER_TOOL,
     "Stop": STOP, "SessionEnd": END, "PreCompact": COMPACT, "Notification": NOTICE,
 }  # fmt: skip
-"""It calls hooks under its own words with its own payload, and under Claude's words with Claude's."""
+"""It calls hooks by its own event names with its own payload, and by Claude's names with Claude's payload."""
 EVENTS = ("sessionStart", "userPromptSubmitted", "preToolUse", "postToolUse", "agentStop", "sessionEnd", "preCompact")
 SHAPES = (
     ("toolResult", "postToolUse"), ("toolName", "preToolUse"), ("stopReason", "agentStop"), ("source", "sessionStart"),
     ("prompt", "userPromptSubmitted"), ("reason", "sessionEnd"),
 )  # fmt: skip
-"""Its own payloads do not name their event; these fields tell."""
+"""Its own payloads do not name their event; these fields identify it."""
 SILENT = frozenset({
     "session.start", "session.resume", "session.shutdown", "session.usage_record", "session.idle", "session.error",
     "session.info", "session.warning", "session.model_change", "session.truncation", "session.compaction_start",
@@ -86,7 +86,7 @@ class Copilot(Base):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Ids of ours, from anywhere; no guard against a second writer."""
+        """Our ids, from any directory; no guard against a second writer."""
         from onrecord.vendors.port import Capabilities
 
         return Capabilities(
@@ -99,31 +99,31 @@ class Copilot(Base):
         """Its config home."""
         return home_of(env, "COPILOT_HOME", ".copilot")
 
-    def start(self, request: Request) -> Launch:
-        """Begin under our id."""
-        chosen = [f"--session-id={self.checked_id(request.vendor_id)}"] if request.vendor_id is not None else []
-        if name := named(request.name):
+    def start(self, options: LaunchOptions) -> Launch:
+        """Start with our id."""
+        chosen = [f"--session-id={self.checked_id(options.vendor_id)}"] if options.vendor_id is not None else []
+        if name := named(options.name):
             chosen.append(f"--name={name}")
-        return self._launch(request, chosen)
+        return self._launch(options, chosen)
 
-    def resume(self, request: Request) -> Launch:
-        """Go on by id; unlike --session-id, a missing one ends with status 1."""
-        return self._launch(request, [f"--resume={self.checked_id(request.vendor_id)}"])
+    def resume(self, options: LaunchOptions) -> Launch:
+        """Resume by id; unlike --session-id, a missing one ends with status 1."""
+        return self._launch(options, [f"--resume={self.checked_id(options.vendor_id)}"])
 
-    def _launch(self, request: Request, chosen: list[str]) -> Launch:
+    def _launch(self, options: LaunchOptions, chosen: list[str]) -> Launch:
         from onrecord.vendors.port import Launch
 
-        extra = self.checked_extra(request)
-        argv = [self.program(request), *chosen]
-        if request.headless and not has(extra, "--output-format"):
+        extra = self.checked_extra(options)
+        argv = [self.program(options), *chosen]
+        if options.headless and not has(extra, "--output-format"):
             argv += ["--output-format", "json"]
         argv += extra
-        if request.headless or request.prompt:
-            argv += prompted(request.prompt, *(("-p", "--prompt") if request.headless else ("-i", "--interactive")))
-        return Launch(argv, {}, request.cwd, warnings=self.warnings(argv, request.env))
+        if options.headless or options.prompt:
+            argv += prompted(options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--interactive")))
+        return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Flags that wait for a person or take another conversation than was meant."""
+        """Flags that wait for a person or use another conversation than intended."""
         said = []
         free = has(command, "--allow-all-tools", "--allow-all", "--yolo", "--allow-tool") or env.get(
             "COPILOT_ALLOW_ALL"
@@ -137,10 +137,10 @@ class Copilot(Base):
             said.append("copilot --resume without a whole id opens a picker or takes a namesake; resume by id")
         return said
 
-    # Where conversations are
+    # Conversations
 
     def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
-        """By the lock file a process keeps in the folder of its conversation."""
+        """By the lock file that a process keeps in its conversation's folder."""
         from onrecord.vendors.processes import family
 
         folder = self.home(env) / "session-state"
@@ -152,41 +152,43 @@ class Copilot(Base):
         }
         return held.pop() if len(held) == 1 else None
 
-    def holders(self, place: Place, env: Mapping[str, str]) -> Iterator[int]:
-        """Running processes with a lock file in its folder."""
-        if not self.is_id(place.vendor_id):
+    def holders(self, location: Location, env: Mapping[str, str]) -> Iterator[int]:
+        """The running processes with a lock file in its folder."""
+        if not self.is_id(location.vendor_id):
             return
-        for path in sorted((self.home(env) / "session-state" / place.vendor_id).glob("inuse.*.lock")):
+        for path in sorted((self.home(env) / "session-state" / location.vendor_id).glob("inuse.*.lock")):
             pid = path.name.split(".")[1]
             if pid.isdigit() and _is_held(path, int(pid)):
                 yield int(pid)
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
-        """In the folder of its id."""
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
+        """In the folder named after its id."""
         if not self.is_id(vendor_id):
             return None
         home = self.home(env)
         path = home / "session-state" / vendor_id / "events.jsonl"
-        return self._place(path, home) if path.is_file() else None
+        return self._location(path, home) if path.is_file() else None
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation with events."""
         home = self.home(env)
         for path in sorted((home / "session-state").glob("*/events.jsonl")):
             if self.is_id(path.parent.name):
-                yield self._place(path, home)
+                yield self._location(path, home)
 
-    def _place(self, path: Path, home: Path) -> Place:
-        from onrecord.vendors.port import Place
+    def _location(self, path: Path, home: Path) -> Location:
+        from onrecord.vendors.port import Location
 
-        return Place(path.parent.name, str(path), str(home), _workspace(path.parent / "workspace.yaml").get("cwd", ""))
+        return Location(
+            path.parent.name, str(path), str(home), _workspace(path.parent / "workspace.yaml").get("cwd", "")
+        )
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """An event has a type, data and an id."""
         return {"type", "data", "id"} <= record.keys()
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
-        """Messages and results have items; the rest is bookkeeping."""
+        """Messages and results have items; other events have none."""
         from onrecord.vendors.port import Entry
 
         kind = text(record.get("type"))
@@ -198,15 +200,15 @@ class Copilot(Base):
             bool(items) or kind in SILENT or kind in SPOKEN,
         )  # fmt: skip
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
-        """A folder of its id with the events and the little file that says where it belongs."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """A folder named after its id, with the events and the small file that names its directory."""
         import os
         from itertools import chain
 
         from onrecord.vendors.jsonl import write_new
 
-        vendor_id = self.checked_id(place.vendor_id)
-        self.absent(place, env)
+        vendor_id = self.checked_id(location.vendor_id)
+        self.absent(location, env)
         first = next(entries, "{}")
         begun = self.parse(first).at
         path = self.home(env) / "session-state" / vendor_id / "events.jsonl"
@@ -216,10 +218,10 @@ class Copilot(Base):
                 "id": vendor_id, "cwd": os.path.realpath(cwd), "client_name": "github/cli", "user_named": False,
                 "summary_count": 0, "fork_count": 0, "created_at": begun, "updated_at": begun,
             }  # fmt: skip
-            # A JSON text is a YAML text as well.
+            # JSON is valid YAML.
             write_new(workspace, [f"{name}: {json.dumps(value)}" for name, value in about.items()])
         write_new(path, chain([first], entries))  # last: a conversation without its events is none
-        return self._place(path, self.home(env))
+        return self._location(path, self.home(env))
 
     def ending(self, record: dict[str, Any]) -> End:
         """The result record, and errors on the way."""
@@ -249,7 +251,7 @@ class Copilot(Base):
                 HookFile(root / "AGENTS.md", "instructions")]  # fmt: skip
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """The whole of our hook file."""
+        """Our whole hook file."""
         import shlex
 
         return {
@@ -262,11 +264,11 @@ class Copilot(Base):
         }  # fmt: skip
 
     def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
-        """An edit, in its words: the event stands in the command only."""
+        """An edit, in its form: only the command names the event."""
         return "preToolUse", {"sessionId": vendor_id, "toolName": "create", "toolArgs": {"path": "a.txt"}}
 
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-        """A payload of either kind in our words."""
+        """A payload of either form as a `HookCall`."""
         event = word(payload, "hook_event_name") or next((event for name, event in SHAPES if name in payload), "")
         moment = MOMENTS_OF.get(event, OTHER)
         tool = word(payload, "toolName", "tool_name")
@@ -291,7 +293,7 @@ class Copilot(Base):
         )
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
-        """Everything at the top level: nested context is not injected."""
+        """All fields are at the top level: Copilot does not inject nested context."""
         said: dict[str, Any] = {}
         if answer.context and call.moment in (START, PROMPT, BEFORE_TOOL, AFTER_TOOL):
             said["additionalContext"] = answer.context
@@ -334,7 +336,7 @@ def _items(kind: str, data: dict[str, Any]) -> list[Item]:
 
 
 def _is_held(lock: Path, pid: int) -> bool:
-    """Whether the process that made a lock file is still there: one that began later has only inherited the number."""
+    """Whether the process that made a lock file is still alive: one that started later only has the same pid."""
     from onrecord.vendors.processes import began_at, is_alive
 
     began = began_at(pid) if is_alive(pid) else None
@@ -345,7 +347,7 @@ def _is_held(lock: Path, pid: int) -> bool:
 
 
 def _workspace(path: Path) -> dict[str, str]:
-    """The plain lines of its YAML: one name and one value each."""
+    """The plain lines of its YAML file: one name and one value each."""
     about = {}
     try:
         for line in path.read_text(encoding="utf-8").splitlines():

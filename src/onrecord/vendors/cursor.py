@@ -1,7 +1,7 @@
-"""Cursor's command line: built from its documents and from what others report; it cannot be run here.
+"""Cursor's command line: built from its documentation and from reports of others; not tested with the real program.
 
-A chat's id is had from `create-chat`; what resumes a chat is a database of Cursor's own form, so a mirrored transcript
-can be read but not put back.
+`create-chat` gives a chat's id. Cursor resumes a chat from a database in its own format, so a mirrored transcript can
+be read but not restored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer, HookCall
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, Place, Request, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
 
 MOMENTS_OF = {
     "sessionStart": START, "beforeSubmitPrompt": PROMPT, "preToolUse": BEFORE_TOOL, "postToolUse": AFTER_TOOL,
@@ -42,7 +42,7 @@ EVENTS = (
     "afterFileEdit", "preCompact", "stop", "sessionEnd",
 )  # fmt: skip
 ID_SECONDS = 60.0
-"""How long `create-chat` may take."""
+"""The timeout of `create-chat`."""
 
 
 class Cursor(Shaped):
@@ -72,31 +72,31 @@ class Cursor(Shaped):
         """Its config home."""
         return user_home(env) / ".cursor"
 
-    def start(self, request: Request) -> Launch:
-        """Begin, in a chat that was obtained if there is one."""
-        chosen = ["--resume", self.checked_id(request.vendor_id)] if request.vendor_id is not None else []
-        return self._launch(request, chosen)
+    def start(self, options: LaunchOptions) -> Launch:
+        """Start, in an obtained chat if there is one."""
+        chosen = ["--resume", self.checked_id(options.vendor_id)] if options.vendor_id is not None else []
+        return self._launch(options, chosen)
 
-    def resume(self, request: Request) -> Launch:
-        """Go on by id."""
-        return self._launch(request, ["--resume", self.checked_id(request.vendor_id)])
+    def resume(self, options: LaunchOptions) -> Launch:
+        """Resume by id."""
+        return self._launch(options, ["--resume", self.checked_id(options.vendor_id)])
 
-    def _launch(self, request: Request, chosen: list[str]) -> Launch:
+    def _launch(self, options: LaunchOptions, chosen: list[str]) -> Launch:
         from onrecord.vendors.port import Launch
 
-        extra = self.checked_extra(request)
-        argv = [self.program(request), *chosen]
-        if request.headless:
+        extra = self.checked_extra(options)
+        argv = [self.program(options), *chosen]
+        if options.headless:
             argv.append("-p")
             if not has(extra, "--output-format"):
                 argv += ["--output-format", "stream-json"]
         argv += extra
-        if request.prompt:
-            argv += ["--", request.prompt] if request.prompt.startswith("-") else [request.prompt]
-        return Launch(argv, {}, request.cwd, warnings=self.warnings(argv, request.env))
+        if options.prompt:
+            argv += ["--", options.prompt] if options.prompt.startswith("-") else [options.prompt]
+        return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """What opens the editor, stops, or takes another chat."""
+        """Flags that open the editor, stop, or use another chat."""
         said = []
         if command and command[0].rpartition("/")[2] == "cursor" and "agent" not in command[1:2]:
             said.append("cursor without `agent` opens the editor; use cursor-agent (or cursor agent)")
@@ -107,15 +107,15 @@ class Cursor(Shaped):
             said.append("cursor-agent resumes another chat than meant without an id; resume by id")
         return said
 
-    def obtain_id(self, request: Request) -> str | None:
-        """What `create-chat` prints; None if that cannot be done in time."""
+    def obtain_id(self, options: LaunchOptions) -> str | None:
+        """The id that `create-chat` prints; None if that does not succeed in time."""
         import time
 
         from onrecord.vendors.processes import helper, read_line
 
         deadline = time.monotonic() + ID_SECONDS
         try:
-            with helper([self.program(request), "create-chat"], request.env, request.cwd) as process:
+            with helper([self.program(options), "create-chat"], options.env, options.cwd) as process:
                 while line := read_line(process, deadline):
                     if self.is_id(found := line.decode(errors="replace").strip()):
                         return found
@@ -123,27 +123,27 @@ class Cursor(Shaped):
             return None
         return None
 
-    # Where conversations are
+    # Conversations
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
-        """The transcript in whichever project it is."""
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
+        """The transcript, in any project."""
         if not self.is_id(vendor_id):
             return None
         home = self.home(env)
         found = sorted(home.glob(f"projects/*/agent-transcripts/{vendor_id}/{vendor_id}.jsonl"))
-        return self._place(found[0], home) if found else None
+        return self._location(found[0], home) if found else None
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every transcript of every project."""
         home = self.home(env)
         for path in sorted(home.glob("projects/*/agent-transcripts/*/*.jsonl")):
             if self.is_id(path.stem):
-                yield self._place(path, home)
+                yield self._location(path, home)
 
-    def _place(self, path: Path, home: Path) -> Place:
-        from onrecord.vendors.port import Place
+    def _location(self, path: Path, home: Path) -> Location:
+        from onrecord.vendors.port import Location
 
-        return Place(path.stem, str(path), str(home))
+        return Location(path.stem, str(path), str(home))
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """A line has a role and a message."""
@@ -162,14 +162,14 @@ class Cursor(Shaped):
                 item.pop("verbatim", None)
         return Entry(raw, role, items=items, known=bool(items))
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
-        """Not possible: its chats are kept in a form that only it writes."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """Not possible: Cursor keeps chats in a format that only it writes."""
         from onrecord.errors import InvalidInput
 
-        self.checked_id(place.vendor_id)
+        self.checked_id(location.vendor_id)
         raise InvalidInput(
-            "a Cursor chat cannot be put back: it resumes from a database in its own form",
-            hint="onrecord handoff goes on from the note and an extract",
+            "a Cursor chat cannot be restored: Cursor resumes from a database in its own format",
+            hint="`onrecord handoff` continues from the note and the end of the conversation",
         )
 
     def ending(self, record: dict[str, Any]) -> End:
@@ -184,7 +184,7 @@ class Cursor(Shaped):
     # Hooks
 
     def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
-        """Hooks and servers have a file each; rules of the user are kept by Cursor itself."""
+        """Hooks and servers have a file each; Cursor itself keeps the user's rules."""
         from onrecord.vendors.port import USER_SCOPE, HookFile
 
         home = self.home(env) if scope == USER_SCOPE else root / ".cursor"
@@ -192,7 +192,7 @@ class Cursor(Shaped):
         return [HookFile(home / "hooks.json", "hooks"), *told, HookFile(home / "mcp.json", "mcp")]
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """What is merged into hooks.json."""
+        """The hooks to merge into hooks.json."""
         import shlex
 
         return {
@@ -201,7 +201,7 @@ class Cursor(Shaped):
         }
 
     def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
-        """An edit, in its words."""
+        """An edit, in its form."""
         about = {"tool_name": "Write", "tool_input": {"file_path": "a.txt"}, "tool_use_id": "check"}
         return "preToolUse", {"conversation_id": vendor_id, "hook_event_name": "preToolUse", **about}
 
@@ -233,7 +233,7 @@ class Cursor(Shaped):
         return call
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
-        """Permissions by that name, context at the start, one more message at the stop."""
+        """A permission for tools, context at the start, a further message at the stop."""
         said: dict[str, Any] = {}
         if answer.decision and call.moment == BEFORE_TOOL:
             reason = answer.reason or NO_REASON

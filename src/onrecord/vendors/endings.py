@@ -1,7 +1,7 @@
-"""Why a run stopped: what vendors print when a limit is reached, a server is overloaded or a signal ends them.
+"""Why a run stopped: what vendors print when they reach a limit, a server is overloaded or a signal ends them.
 
-Only a run whose end its own stream confirms (or, without a stream, exit status 0) is finished. What an assistant said
-is never searched for words of failure; errors are.
+A run is finished only if its own stream confirms the end (or, without a stream, with exit status 0). Only errors are
+searched for words of failure, never what an assistant said.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MESSAGE_LIMIT = 2_000
-"""How much of an error's text is kept, in characters."""
+"""The longest kept text of an error, in characters."""
 USER_SIGNALS = frozenset({2})
 CRASH_SIGNALS = frozenset({3, 4, 5, 6, 7, 8, 11, 31})
 SIGNALLED = 128
@@ -59,7 +59,7 @@ WORDS = {
         r"|no session, task, or name matched|already in use|already exists|active writer|permission denied"
     ),
 }
-"""What vendors print, by cause; the first that fits counts."""
+"""What vendors print, by cause; the first match counts."""
 EPOCH = re.compile(r"limit reached\|(\d{10})(\d{3})?\b", re.IGNORECASE)
 RETRY = re.compile(r"retry[-_ ]?after\W{0,4}(\d+(?:\.\d+)?)\s*(ms|m|h|s)?", re.IGNORECASE)
 WAIT = re.compile(
@@ -83,7 +83,7 @@ class End(NamedTuple):
     """What one line of a JSON stream says about the end of the run."""
 
     ok: bool | None = None
-    """True: done as asked; False: failed; None: nothing about the end."""
+    """True: finished; False: failed; None: nothing about the end."""
     error: str = ""
 
 
@@ -98,7 +98,7 @@ def classify(
     text = "\n".join(errors)[-MESSAGE_LIMIT:]
     by_words = next((cause for cause, words in WORDS.items() if re.search(words, text, re.IGNORECASE)), None)
     by_status = _by_signal(status)
-    # A limit explains a kill (a supervisor may have ended what hung on it); other words do not.
+    # A limit explains a kill (a supervisor may have ended a run that waited for it); other messages do not.
     cause = by_words if by_words and (by_status is None or by_words in (USAGE_WINDOW, RATE_LIMIT)) else by_status
     if cause is None:
         cause = CRASH if status or ok is False else UNKNOWN
@@ -139,7 +139,7 @@ def record_in(line: str) -> dict[str, Any] | None:
 
 
 def text_in(value: object) -> str:
-    """The words of an error, whatever its form."""
+    """The text of an error, whatever its form."""
     if isinstance(value, dict):
         words = [
             text_in(value.get(name))
@@ -159,7 +159,7 @@ def _by_signal(status: int | None) -> str | None:
 
 
 def retry_after(text: str) -> float | None:
-    """How many seconds to wait, where a message says so."""
+    """How many seconds to wait, if a message says so."""
     if found := RETRY.search(text):
         unit = (found[2] or "s").lower()
         return float(found[1]) * (0.001 if unit == "ms" else SECONDS[unit])
@@ -171,7 +171,7 @@ def retry_after(text: str) -> float | None:
 
 
 def resets_at(text: str, now: float) -> float | None:
-    """When a limit ends, from the forms vendors print: an epoch, a time of day, a date, or so many hours from now."""
+    """When a limit ends, in any form that vendors print: an epoch, a time of day, a date, or hours from now."""
     if found := EPOCH.search(text):
         return float(found[1])
     wait = WAIT.search(text)

@@ -1,12 +1,12 @@
 """Gemini CLI: ids of ours at the start, resume by id in the same directory only, one growing file per conversation.
 
-Three of its habits harm conversations, and are dealt with here:
+Three of its habits harm conversations, and this module prevents them:
 
-- A resume leaves a stub file; the next start of another conversation takes the stub for a broken one and deletes every
-  file of that id. So retention is switched off (with consent) and stubs are moved aside before a resume.
-- Context given at SessionStart is put in front of the prompt, and turns that begin with such context are left out of
-  the history on resume. So the brief is given at BeforeAgent, where it follows the prompt as a part of its own.
-- It starts itself anew in a child that survives a kill of the parent. So that is switched off.
+- A resume leaves a stub file. The next start of another conversation treats the stub as a broken conversation and
+  deletes every file with that id. So we disable retention (with consent) and move stubs away before a resume.
+- Context from SessionStart goes in front of the prompt, and a resume drops turns that begin with such context from the
+  history. So we inject the brief at BeforeAgent, where it follows the prompt as a separate part.
+- It restarts itself in a child process that survives a kill of the parent. So we disable that.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer, HookCall
-    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, Place, Request, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Vendor
 
 MOMENTS_OF = {
     "SessionStart": START, "BeforeAgent": PROMPT, "BeforeTool": BEFORE_TOOL, "AfterTool": AFTER_TOOL,
     "AfterAgent": STOP, "SessionEnd": END, "Notification": NOTICE,
 }  # fmt: skip
-"""PreCompress is none of them: it is called before every request, whether anything is compressed or not."""
+"""PreCompress is missing on purpose: Gemini calls it before every request, even if it compresses nothing."""
 EVENTS = {
     "SessionStart": None, "BeforeAgent": None, "BeforeTool": "*", "AfterTool": "*", "AfterAgent": None,
     "SessionEnd": None, "Notification": None,
 }  # fmt: skip
 HOOK_MILLISECONDS = 10_000
 LEFT_OUT = ("<hook_context>", "<session_context>", "/", "?")
-"""User turns that begin so are left out of the history on resume."""
+"""On resume, Gemini drops user turns that begin with one of these from the history."""
 MESSAGES = {"user": "user", "gemini": "assistant"}
 NOTES = frozenset({"info", "error", "warning"})
 RETENTION_DAYS = 30
 UNITS = {"h": 3_600, "d": 86_400, "w": 604_800, "m": 2_592_000}
 PROMPT_LIMIT = 100_000
-"""A longer prompt goes over standard input: an argument cannot be much longer."""
+"""A longer prompt goes through standard input: an argument cannot be much longer."""
 
 
 class Gemini(Shaped):
@@ -86,7 +86,7 @@ class Gemini(Shaped):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Ids of ours; one directory."""
+        """Our ids; resume in the same directory only."""
         from onrecord.vendors.port import Capabilities
 
         return Capabilities(
@@ -96,44 +96,44 @@ class Gemini(Shaped):
         )  # fmt: skip
 
     def home(self, env: Mapping[str, str]) -> Path:
-        """Its config home, below the one the override names."""
+        """Its config home, below the overriding directory."""
         from pathlib import Path
 
         return (Path(env["GEMINI_CLI_HOME"]) if env.get("GEMINI_CLI_HOME") else user_home(env)) / ".gemini"
 
-    def start(self, request: Request) -> Launch:
-        """Begin under our id."""
-        chosen = ["--session-id", self.checked_id(request.vendor_id)] if request.vendor_id is not None else []
-        return self._launch(request, chosen, request.cwd)
+    def start(self, options: LaunchOptions) -> Launch:
+        """Start with our id."""
+        chosen = ["--session-id", self.checked_id(options.vendor_id)] if options.vendor_id is not None else []
+        return self._launch(options, chosen, options.cwd)
 
-    def resume(self, request: Request) -> Launch:
-        """Go on by id, where it began: elsewhere it is not found."""
-        vendor_id = self.checked_id(request.vendor_id)
-        place = self.find(vendor_id, request.env)
-        return self._launch(request, ["-r", vendor_id], (place and place.cwd) or request.cwd)
+    def resume(self, options: LaunchOptions) -> Launch:
+        """Resume by id in the directory where it started: Gemini does not find it elsewhere."""
+        vendor_id = self.checked_id(options.vendor_id)
+        location = self.find(vendor_id, options.env)
+        return self._launch(options, ["-r", vendor_id], (location and location.cwd) or options.cwd)
 
-    def _launch(self, request: Request, chosen: list[str], cwd: str) -> Launch:
+    def _launch(self, options: LaunchOptions, chosen: list[str], cwd: str) -> Launch:
         from onrecord.vendors.port import Launch
 
-        extra = self.checked_extra(request)
-        argv = [self.program(request), *chosen]
-        if request.headless and not has(extra, "-o", "--output-format"):
+        extra = self.checked_extra(options)
+        argv = [self.program(options), *chosen]
+        if options.headless and not has(extra, "-o", "--output-format"):
             argv += ["-o", "stream-json"]
         argv += extra
-        said = self.warnings([*argv, "-p"] if request.headless else argv, request.env)
-        if request.prompt.lstrip().startswith(LEFT_OUT):
-            said.append("gemini leaves a turn that begins like this prompt out of its history when it resumes")
+        said = self.warnings([*argv, "-p"] if options.headless else argv, options.env)
+        if options.prompt.lstrip().startswith(LEFT_OUT):
+            said.append("when gemini resumes, it drops a turn that begins like this prompt from its history")
         stdin = None
-        if request.headless and len(request.prompt.encode("utf-8", "surrogatepass")) > PROMPT_LIMIT:
-            stdin = request.prompt
-        elif request.prompt:
+        if options.headless and len(options.prompt.encode("utf-8", "surrogatepass")) > PROMPT_LIMIT:
+            stdin = options.prompt
+        elif options.prompt:
             argv += prompted(
-                request.prompt, *(("-p", "--prompt") if request.headless else ("-i", "--prompt-interactive"))
+                options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--prompt-interactive"))
             )
         return Launch(argv, {"GEMINI_CLI_NO_RELAUNCH": "true"}, cwd, stdin=stdin, warnings=said)
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Flags that wait for a person, or begin something else than was meant."""
+        """Flags that wait for a person, or start another conversation than intended."""
         said = []
         if not has(command, "-y", "--yolo", "--approval-mode"):
             headless = has(command, "-p", "--prompt")
@@ -146,19 +146,19 @@ class Gemini(Shaped):
             said.append("gemini --resume latest (or an index) takes another conversation than meant, or begins anew")
         return said
 
-    # Where conversations are
+    # Conversations
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
-        """Names have eight letters of the id only, so the head of each is asked; a stub is not the conversation."""
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
+        """File names have only eight letters of the id, so the head of each file is read; a stub does not count."""
         if not self.is_id(vendor_id):
             return None
         home = self.home(env)
         paths = sorted((home / "tmp").glob(f"*/chats/session-*-{vendor_id[:8]}.jsonl"))
         found = [path for path in paths if _id_of(path) == vendor_id]
         real = [path for path in found if not _is_stub(path)] or found
-        return self._place(real[0], vendor_id, home) if real else None
+        return self._location(real[0], vendor_id, home) if real else None
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation of every project, once."""
         home = self.home(env)
         seen = set()
@@ -166,11 +166,11 @@ class Gemini(Shaped):
             vendor_id = _id_of(path)
             if self.is_id(vendor_id) and vendor_id not in seen:
                 seen.add(vendor_id)
-                if place := self.find(vendor_id, env):
-                    yield place
+                if location := self.find(vendor_id, env):
+                    yield location
 
-    def _place(self, path: Path, vendor_id: str, home: Path) -> Place:
-        from onrecord.vendors.port import Place
+    def _location(self, path: Path, vendor_id: str, home: Path) -> Location:
+        from onrecord.vendors.port import Location
 
         folder = path.parent.parent
         try:
@@ -179,7 +179,7 @@ class Gemini(Shaped):
             projects = settings_at(home / "projects.json").get("projects")
             slugs = projects if isinstance(projects, dict) else {}
             cwd = next((text(root) for root, slug in slugs.items() if slug == folder.name), "")
-        return Place(vendor_id, str(path), str(home), cwd)
+        return Location(vendor_id, str(path), str(home), cwd)
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """A head, a message, or a patch."""
@@ -200,9 +200,9 @@ class Gemini(Shaped):
         )  # fmt: skip
 
     def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
-        """Repeated messages count once, the fullest; a patch adds what was not said before and takes nothing back.
+        """Repeated messages count once, in their most complete form; a patch adds new messages and removes nothing.
 
-        A resume patches the history with what is left of it; what was said before is on record all the same.
+        A resume patches the history with the remaining turns; the dropped ones stay on record.
         """
         from onrecord.vendors.base import answered_once
 
@@ -215,46 +215,45 @@ class Gemini(Shaped):
                 said[entry.id or f"#{number}"] = number, entry.items
         return answered_once(said.values())
 
-    def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
-        """Retention, stubs, half a line, turns it will leave out."""
+    def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
+        """Retention, stubs, an unfinished line, turns that a resume drops."""
         from onrecord.vendors import jsonl
         from onrecord.vendors.port import Hazard
 
-        found = super().hazards(place, env)
+        found = super().hazards(location, env)
         settings = self.home(env) / "settings.json"
         if _retention(settings).get("enabled") is not False:
             found.append(Hazard(
                 "retention", "after a resume, the next start of another conversation may delete this one",
                 f"set general.sessionRetention.enabled to false in {settings}", (str(settings),),
             ))  # fmt: skip
-        real = self.find(place.vendor_id, env) or place
+        real = self.find(location.vendor_id, env) or location
         found += [
-            Hazard("stub", f"{stub} would make gemini delete the conversation", "move the stub aside", (stub,))
+            Hazard("stub", f"{stub} would make gemini delete the conversation", "move the stub away", (stub,))
             for stub in self._stubs(real)
         ]
         if _exists(real.path) and jsonl.unfinished_tail(real.path):
             found.append(Hazard(
-                "torn_tail", "the last line is unfinished; the next record would be glued to it and lost",
-                "take the unfinished line off (it is kept beside the file)", (real.path,),
+                "torn_tail", "the last line is unfinished; the next record would be appended to it and lost",
+                "remove the unfinished line (a copy is kept beside the file)", (real.path,),
             ))  # fmt: skip
         if _exists(real.path) and (dropped := _left_out(real.path)):
             found.append(Hazard(
-                "turns_left_out", f"gemini will leave {dropped} turns out of the history: they begin with hook context",
-                "nothing to do to the file; give what matters with the next prompt", (),
+                "turns_left_out", f"gemini will drop {dropped} turns from the history: they begin with hook context",
+                "no file needs a change; repeat what matters in the next prompt", (),
             ))  # fmt: skip
         return found
 
-    def _stubs(self, place: Place) -> list[str]:
+    def _stubs(self, location: Location) -> list[str]:
         from pathlib import Path
 
-        real = Path(place.path)
-        beside = (
-            sorted(real.parent.glob(f"session-*-{place.vendor_id[:8]}.jsonl")) if self.is_id(place.vendor_id) else []
-        )
-        return [str(path) for path in beside if path != real and _id_of(path) == place.vendor_id and _is_stub(path)]
+        real = Path(location.path)
+        vendor_id = location.vendor_id
+        beside = sorted(real.parent.glob(f"session-*-{vendor_id[:8]}.jsonl")) if self.is_id(vendor_id) else []
+        return [str(path) for path in beside if path != real and _id_of(path) == vendor_id and _is_stub(path)]
 
-    def mend(self, hazard: Hazard, place: Place, env: Mapping[str, str]) -> None:
-        """Only what the hazard names."""
+    def mend(self, hazard: Hazard, location: Location, env: Mapping[str, str]) -> None:
+        """Fix only what the hazard names."""
         from pathlib import Path
 
         from onrecord.vendors import jsonl
@@ -262,39 +261,39 @@ class Gemini(Shaped):
         if hazard.code == "retention":
             _switch_retention_off(self.home(env) / "settings.json")
         elif hazard.code == "stub":
-            for stub in set(hazard.touches) & set(self._stubs(self.find(place.vendor_id, env) or place)):
+            for stub in set(hazard.touches) & set(self._stubs(self.find(location.vendor_id, env) or location)):
                 Path(stub).rename(f"{stub}.onrecord-stub")
         elif hazard.code == "torn_tail":
-            jsonl.cut_tail((self.find(place.vendor_id, env) or place).path)
+            jsonl.cut_tail((self.find(location.vendor_id, env) or location).path)
         elif hazard.code != "turns_left_out":
-            super().mend(hazard, place, env)
+            super().mend(hazard, location, env)
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
-        """Into the folder of `cwd`, which is entered into its list of projects where it is not yet."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """Into the folder of `cwd`, which is added to its list of projects if necessary."""
         import os
 
         from onrecord.vendors.gemini_projects import folder_for, in_project, name_of
 
-        vendor_id = self.checked_id(place.vendor_id)
-        self.absent(place, env)
+        vendor_id = self.checked_id(location.vendor_id)
+        self.absent(location, env)
         from onrecord.vendors.jsonl import write_new
 
         home, here = self.home(env), os.path.realpath(cwd)
-        name, entries = name_of(place.path, vendor_id, entries)
+        name, entries = name_of(location.path, vendor_id, entries)
         path = folder_for(here, home) / "chats" / name
-        write_new(path, (in_project(raw, here, moved=here != place.cwd) for raw in entries))
-        return self._place(path, vendor_id, home)
+        write_new(path, (in_project(raw, here, moved=here != location.cwd) for raw in entries))
+        return self._location(path, vendor_id, home)
 
-    def expires_at(self, place: Place, env: Mapping[str, str]) -> float | None:
-        """By the retention its settings say, or the documented one."""
+    def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
+        """By the retention in its settings, or the documented default."""
         import re
         from pathlib import Path
 
         retention = _retention(self.home(env) / "settings.json")
         age = re.fullmatch(r"(\d+)([hdwm])", str(retention.get("maxAge", f"{RETENTION_DAYS}d")))
-        if retention.get("enabled") is False or age is None or not _exists(place.path):
+        if retention.get("enabled") is False or age is None or not _exists(location.path):
             return None
-        return Path(place.path).stat().st_mtime + int(age[1]) * UNITS[age[2]]
+        return Path(location.path).stat().st_mtime + int(age[1]) * UNITS[age[2]]
 
     def ending(self, record: dict[str, Any]) -> End:
         """The result record, or errors on the way."""
@@ -321,16 +320,16 @@ class Gemini(Shaped):
                 HookFile(home / "settings.json", "mcp")]  # fmt: skip
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """What is merged into its settings; its timeouts are milliseconds."""
+        """The hooks to merge into its settings; its timeouts are in milliseconds."""
         return {"hooks": hook_entries(command, self.name, EVENTS, HOOK_MILLISECONDS)}
 
     def sample_hook(self, vendor_id: str) -> tuple[str, dict[str, Any]]:
-        """An edit, in its words."""
+        """An edit, in its form."""
         about = {"tool_name": "write_file", "tool_input": {"file_path": "a.txt", "content": "a"}}
         return "BeforeTool", {"session_id": vendor_id, "hook_event_name": "BeforeTool", **about}
 
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-        """A command that succeeded is told by what is missing: its response names an exit code only if it failed."""
+        """A successful command has no exit code in its response: only a failed one has."""
         call = super().parse_hook(payload, env)
         if call.moment == AFTER_TOOL and call.tool == "run_shell_command" and call.exit_code is None:
             told = "Process Group PGID:" in call.output and "Signal:" not in call.output
@@ -338,7 +337,7 @@ class Gemini(Shaped):
         return call
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
-        """Refusals stand at the top level here; there is no "ask", so a question refuses and says why."""
+        """Refusals are at the top level here; there is no "ask", so a question becomes a refusal with its reason."""
         if answer.decision and call.moment in (BEFORE_TOOL, STOP):
             said = {"decision": "deny", "reason": answer.reason or NO_REASON}
             return Reply(json.dumps(said | ({"systemMessage": answer.notice} if answer.notice else {})))
@@ -365,14 +364,14 @@ def _is_whole(record: dict[str, Any]) -> bool:
 
 
 def _lines(path: str, containing: bytes = b"") -> Iterator[dict[str, Any]]:
-    """The records of a file, one after the other."""
+    """The records of a file, in order."""
     from onrecord.vendors.jsonl import records_in
 
     return records_in(path, _is_whole, containing)
 
 
 def _is_stub(path: Path) -> bool:
-    """A file with a head and context, and not one message of its own."""
+    """Whether a file has a head and context, but no message."""
     return not any(record.get("type") in MESSAGES for record in _lines(str(path)))
 
 
@@ -428,7 +427,7 @@ def _switch_retention_off(path: Path) -> None:
 
     settings = settings_at(path)
     if path.exists() and not settings and path.read_text(encoding="utf-8").strip() not in ("", "{}"):
-        raise InvalidInput(f"{path} is no plain JSON", hint="set general.sessionRetention.enabled to false by hand")
+        raise InvalidInput(f"{path} is not plain JSON", hint="set general.sessionRetention.enabled to false by hand")
     general = settings.get("general") if isinstance(settings.get("general"), dict) else {}
     settings["general"] = {**(general or {}), "sessionRetention": {**_retention(path), "enabled": False}}
     write_over(path, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")

@@ -21,7 +21,7 @@ FILE_NAME = r"session-\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-{}\.jsonl"
 
 
 def folder_for(cwd: str, home: Path) -> Path:
-    """The folder of a directory: the one it has, or a new one under a free name."""
+    """The folder of a directory: the existing one, or a new one with a free name."""
     listed = settings_at(home / "projects.json")
     projects = listed.get("projects") if isinstance(listed.get("projects"), dict) else {}
     slugs: dict[str, str] = {root: slug for root, slug in (projects or {}).items() if isinstance(slug, str)}
@@ -40,7 +40,7 @@ def folder_for(cwd: str, home: Path) -> Path:
 
 
 def name_of(path: str, vendor_id: str, entries: Iterator[str]) -> tuple[str, Iterator[str]]:
-    """The file name a conversation had, or has by the time in its head; and its lines, untouched."""
+    """The file name of a conversation, original or made from the time in its head; and its unchanged lines."""
     pattern = FILE_NAME.replace("{}", re.escape(vendor_id[:8]))
     if re.fullmatch(pattern, name := os.path.basename(path)):  # noqa: PTH119 - a name of another machine, not a path here
         return name, entries
@@ -48,12 +48,12 @@ def name_of(path: str, vendor_id: str, entries: Iterator[str]) -> tuple[str, Ite
     begun = text(json.loads(first).get("startTime"))[:16].replace(":", "-")
     name = f"session-{begun}-{vendor_id[:8]}.jsonl"
     if not re.fullmatch(pattern, name):
-        raise InvalidInput("the mirrored conversation does not begin with its head", hint="import it again")
+        raise InvalidInput("the mirrored conversation does not begin with a head record", hint="import it again")
     return name, chain([first], entries)
 
 
 def in_project(raw: str, cwd: str, *, moved: bool) -> str:
-    """A line as it belongs into the project of `cwd`: a head names the project by a digest of its directory."""
+    """A line for the project of `cwd`: a head names the project by a digest of its directory."""
     if not moved or '"projectHash"' not in raw:
         return raw
     record = json.loads(raw)

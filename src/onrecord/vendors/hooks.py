@@ -1,8 +1,8 @@
-"""What an agent's hook says and what it is answered, in no vendor's words.
+"""Calls and answers of an agent's hook, in a form that is the same for all vendors.
 
-A vendor module has two functions for its own dialect: `parse_hook(payload, env)` makes a `HookCall`, and
-`reply(call, answer)` makes a `Reply`. This is on the path of every tool call of every agent: it imports nothing it can
-do without.
+A vendor module translates its own dialect with two functions: `parse_hook(payload, env)` makes a `HookCall`, and
+`reply(call, answer)` makes a `Reply`. This module is loaded at every tool call of every agent: it imports as little as
+possible.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+DEADLINE_SECONDS = 5.0
+"""After so many seconds a hook answers with what it has."""
 START, PROMPT, BEFORE_TOOL, AFTER_TOOL, COMPACT, STOP, END, NOTICE, OTHER = (
     "start", "prompt", "before_tool", "after_tool", "compact", "stop", "end", "notice", "other",
 )  # fmt: skip
 MOMENTS = (START, PROMPT, BEFORE_TOOL, AFTER_TOOL, COMPACT, STOP, END, NOTICE, OTHER)
-"""The moments of an agent's life at which it calls us."""
+"""The moments at which an agent calls its hook."""
 
 STARTUP, RESUMED, CLEARED, COMPACTED, FORKED, ADOPTED, IMPORTED = (
     "startup", "resumed", "cleared", "compacted", "forked", "adopted", "imported",
 )  # fmt: skip
 REASONS = (STARTUP, RESUMED, CLEARED, COMPACTED, FORKED, ADOPTED, IMPORTED)
-"""Why a conversation is there under its id."""
+"""How a conversation came to have its id."""
 
 
 class HookCall:
@@ -44,50 +46,50 @@ class HookCall:
         self.vendor_id = vendor_id
         """The vendor's id of the conversation."""
         self.event = event
-        """The moment in the vendor's own word; the reply may have to repeat it."""
+        """The vendor's name for the moment; the reply may have to repeat it."""
         self.cwd = cwd
         self.transcript = transcript
-        """Where the vendor keeps the conversation, if the payload says so."""
+        """The path of the vendor's transcript, if the payload has it."""
         self.reason = reason
-        """At a start: one of REASONS. At an end: the vendor's word."""
+        """At a start: one of REASONS. At an end: the vendor's own word."""
         self.prompt = prompt
         self.tool = tool
         self.tool_input = tool_input or {}
         self.call = call
         """The vendor's id of the tool call."""
         self.exit_code = exit_code
-        """After a command ran, if the payload tells."""
+        """After a command, if the payload has it."""
         self.output = output
         self.pid = pid
-        """The agent's process, if payload or environment tell."""
+        """The agent's process, if the payload or the environment has it."""
         self.message = message
-        """At a notice: what the agent wants of a person."""
+        """At a notice: what the agent needs from a person."""
         self.nudged = nudged
-        """At a stop: it went on only because a hook asked for it."""
+        """At a stop: the agent continued only because a hook asked it to."""
         self.stays = stays
-        """At an end: the agent's process goes on, with another conversation."""
+        """At an end: the agent's process continues with another conversation."""
         self.payload = payload or {}
-        """What the vendor sent, as it came."""
+        """The vendor's payload, unchanged."""
 
 
 class HookAnswer:
-    """What we have to say. An empty one lets the agent go on unchanged."""
+    """Our answer. An empty one changes nothing for the agent."""
 
     __slots__ = ("context", "decision", "notice", "reason")
 
     def __init__(self, *, context: str = "", decision: str = "", reason: str = "", notice: str = "") -> None:
         self.context = context
-        """Text for the model, fenced as data by the caller and within `CONTEXT_LIMIT` of the vendor."""
+        """Text for the model, fenced as data by the caller and within the vendor's limit."""
         self.decision = decision
-        """At BEFORE_TOOL "", "ask" or "deny"; at STOP "" or "deny": go on, do not stop yet."""
+        """At BEFORE_TOOL "", "ask" or "deny"; at STOP "" or "deny" (do not stop yet)."""
         self.reason = reason
-        """Why, and the one command that clears it."""
+        """The reason, and the one command that clears it."""
         self.notice = notice
-        """A line for the person at the terminal, where the vendor can show one."""
+        """A line for the person at the terminal, if the vendor can show one."""
 
 
 class Reply:
-    """What the hook process does: write, and exit with a status."""
+    """What the hook process writes, and its exit status."""
 
     __slots__ = ("status", "stderr", "stdout")
 
@@ -100,5 +102,5 @@ class Reply:
 def paths_of(
     tool_input: dict[str, Any], names: Sequence[str] = ("file_path", "path", "filePath", "notebook_path")
 ) -> list[str]:
-    """The files a tool is given, by the names vendors use."""
+    """The file arguments of a tool, under the names that vendors use."""
     return [value for name in names if isinstance(value := tool_input.get(name), str) and value]

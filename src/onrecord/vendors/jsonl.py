@@ -1,8 +1,8 @@
-"""Transcripts that are files of JSON lines: read as they grow, in bounded memory, and written back whole.
+"""Transcripts in files of JSON lines: read as they grow, in bounded memory, and written back whole.
 
-Vendors append while we read, are killed in the middle of a line, glue their next record to half a line, and replace
-whole files. So: whole records only; a line that is cut off is counted and never rewritten; what is glued to it is
-still found; and a mark carries digests, so that a file that is not the one it was made on is noticed.
+Vendors append while we read, are killed in the middle of a line, append their next record to half a line, and replace
+whole files. So we read whole records only, count a cut-off line and never rewrite it, and still find a record that
+follows on the same line. A mark carries digests, so that a replaced file is noticed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from onrecord.errors import Conflict, NotFound
+from onrecord.machine.files import write_file
 from onrecord.vendors.port import Chunk, Entry, Mark
 
 if TYPE_CHECKING:
@@ -22,33 +23,33 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
 PROBE = 4096
-"""How many bytes at the beginning, and before the mark, tell whether a file is still the same."""
+"""How many bytes at the beginning, and before the mark, identify a file."""
 HEAD = 256 * 1024
-"""How far into a file its head is looked for, in bytes."""
+"""How far into a file its head may be, in bytes."""
 LINE_LIMIT = 64 * 1024 * 1024
-"""The longest line that is taken for a record, in bytes; a longer one counts as torn."""
+"""The longest record, in bytes; a longer line counts as torn."""
 RECORD_START = re.compile(r'\{"')
 HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 SALVAGE_TRIES = 5_000
-"""In how many places of a torn line a whole record is looked for."""
+"""At how many positions of a torn line a whole record is searched."""
 
 Record = dict[str, Any]
 
 
 class Found(NamedTuple):
-    """A record of a line, and its own text."""
+    """A record of a line, and its text."""
 
     raw: str
     record: Record | None
-    """None: JSON of another kind than an object, or nested too deeply to be understood."""
+    """None: JSON but not an object, or nested too deeply."""
 
 
 def read(
     path: str, mark: Mark | None, limit: int, translate: Callable[[Found], Entry], whole: Callable[[Record], bool]
 ) -> Chunk:
-    """What was added to a file since the mark. `whole` knows a record of this vendor from a piece of one."""
+    """The records added to a file since the mark. `whole` says whether JSON is a whole record of this vendor."""
     if not Path(path).is_file():
-        raise NotFound(f"the transcript {path} is not there", hint="onrecord restore puts a mirrored one back")
+        raise NotFound(f"the transcript {path} does not exist", hint="`onrecord restore` restores a mirrored one")
     with Path(path).open("rb") as file:
         offset, rewritten = _begin(file, mark)
         file.seek(offset)
@@ -85,7 +86,7 @@ def _mark(file: BufferedReader, offset: int) -> Mark:
 
 
 def _lines(file: BufferedReader) -> Iterator[tuple[bytes, bool]]:
-    """Lines with their ends, and whether they have one. One that is too long comes in pieces, none of them a record."""
+    """Lines with their ends, and whether they have one. A line that is too long comes in pieces, none a record."""
     end = os.fstat(file.fileno()).st_size  # what is appended meanwhile is read next time
     position = file.tell()
     while position < end:
@@ -97,7 +98,7 @@ def _lines(file: BufferedReader) -> Iterator[tuple[bytes, bool]]:
 
 
 def _complete(line: bytes) -> bool:
-    """Whether a last line without an end is a whole record all the same: no object is the beginning of another."""
+    """Whether a last line without a line end is still a whole record: no object is a prefix of another."""
     stripped = line.strip()
     if not stripped.startswith(b"{") or not stripped.endswith(b"}"):
         return False
@@ -108,7 +109,7 @@ def _complete(line: bytes) -> bool:
 
 
 def records_of(line: bytes, whole: Callable[[Record], bool]) -> tuple[list[Found], int]:
-    """The whole records of a line, and how many pieces of it are none."""
+    """The whole records of a line, and the number of its torn pieces."""
     text = line.decode("utf-8", "surrogateescape").strip("\r\n\t ")
     if not text:
         return [], 0
@@ -154,7 +155,7 @@ def _record_at(text: str, position: int) -> tuple[Record, int] | None:
 
 
 def _glued(text: str, position: int, whole: Callable[[Record], bool]) -> int:
-    """Where a whole record goes on after a torn piece; the end if there is none."""
+    """Where a whole record begins after a torn piece; the end if there is none."""
     for tried, start in enumerate(RECORD_START.finditer(text, position)):
         if tried >= SALVAGE_TRIES:
             break
@@ -172,7 +173,7 @@ _DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 
 def loads(text: str) -> Any:
-    """JSON as the standard has it: no NaN, no infinity."""
+    """Standard JSON: no NaN, no infinity."""
     return _DECODER.decode(text)
 
 
@@ -185,7 +186,7 @@ def _is_text(text: str) -> bool:
 
 
 def _clean(value: Any) -> Any:
-    """Half of a surrogate pair may stand escaped in JSON; a text of ours cannot hold it."""
+    """Replace halves of surrogate pairs: JSON may contain them escaped, our texts may not."""
     if isinstance(value, str):
         return value if _is_text(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
@@ -196,7 +197,7 @@ def _clean(value: Any) -> Any:
 
 
 def first_record(path: str, whole: Callable[[Record], bool] = bool) -> Record | None:
-    """The first record of a file that `whole` accepts, among its first lines."""
+    """The first record among the first lines of a file that `whole` accepts."""
     try:
         with Path(path).open("rb") as file:
             for line, _ended in _lines(file):
@@ -219,7 +220,7 @@ def records_in(path: str, whole: Callable[[Record], bool], containing: bytes = b
 
 
 def unfinished_tail(path: str) -> int:
-    """How many bytes come after the last line end of a file; 0: the next record gets a line of its own."""
+    """How many bytes follow the last line end of a file; 0: the next record gets its own line."""
     with Path(path).open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         position = size
@@ -236,7 +237,7 @@ def unfinished_tail(path: str) -> int:
 
 
 def cut_tail(path: str) -> None:
-    """Take the unfinished last line off a file, keeping it beside the file; a whole record only gets its line end."""
+    """Remove the unfinished last line of a file and keep it beside the file; a whole record only gets its line end."""
     length = unfinished_tail(path)
     if not length:
         return
@@ -254,7 +255,7 @@ def cut_tail(path: str) -> None:
 
 
 def glued_lines(path: str, whole: Callable[[Record], bool], start: bytes) -> int:
-    """How many lines hold a whole record behind a torn one; a record of this vendor begins with `start`."""
+    """How many lines have a whole record after a torn one; a record of this vendor begins with `start`."""
     with Path(path).open("rb") as file:
         return sum(
             1
@@ -264,7 +265,7 @@ def glued_lines(path: str, whole: Callable[[Record], bool], start: bytes) -> int
 
 
 def repair(path: str, whole: Callable[[Record], bool]) -> None:
-    """Write a file anew with every whole record on a line of its own, keeping the old file beside it."""
+    """Rewrite a file with every whole record on its own line, and keep the old file beside it."""
     target = Path(path)
     kept = target.with_name(f"{target.name}.onrecord-before-repair")
     kept.unlink(missing_ok=True)
@@ -275,7 +276,7 @@ def repair(path: str, whole: Callable[[Record], bool]) -> None:
 
 
 def write_new(path: Path, lines: Iterable[str]) -> None:
-    """Write a transcript that is not there yet, all or nothing; `Conflict` if it is."""
+    """Write a new transcript, all or nothing; `Conflict` if the file exists."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     _write(path, (line.encode() + b"\n" for line in lines), replace=False)
 
@@ -287,18 +288,7 @@ def write_over(path: Path, text: str) -> None:
 
 
 def _write(path: Path, pieces: Iterator[bytes], *, replace: bool) -> None:
-    scratch = path.with_name(f"{path.name}.onrecord-{os.getpid()}")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.writelines(pieces)
-            file.flush()
-            os.fsync(file.fileno())
-        if replace:
-            scratch.replace(path)
-        else:
-            path.hardlink_to(scratch)  # fails if the file is there, which a rename would not
+        write_file(path, pieces, replace=replace)
     except FileExistsError:
         raise Conflict(f"{path} is there already", hint="nothing was replaced; resume it as it is") from None
-    finally:
-        scratch.unlink(missing_ok=True)

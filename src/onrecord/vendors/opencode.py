@@ -1,7 +1,7 @@
 """opencode: an id from its server before the start, resume by id in its own directory, conversations in SQLite.
 
-A resume from another directory runs the turn and never returns, so it is always told the conversation's own. Its hooks
-are a plugin; the one we write hands every event to our hook and acts on the answer.
+A resume from another directory runs the turn and never returns, so we always pass the conversation's own directory. Its
+hooks are a plugin; ours sends every event to our hook and acts on the answer.
 """
 
 from __future__ import annotations
@@ -21,15 +21,25 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer, HookCall
-    from onrecord.vendors.port import Capabilities, Chunk, Entry, HookFile, Launch, Mark, Place, Request, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Chunk,
+        Entry,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Mark,
+        Vendor,
+    )
 
 MOMENTS_OF = {
     "session.start": START, "chat.message": PROMPT, "tool.execute.before": BEFORE_TOOL,
     "tool.execute.after": AFTER_TOOL, "session.idle": STOP, "session.compacted": COMPACT,
 }  # fmt: skip
-"""The words of our own plugin, after opencode's."""
+"""The event names of our plugin, modelled on opencode's."""
 ID_SECONDS = 90.0
-"""How long its server may take to start and give an id."""
+"""The timeout of its server for an id."""
 SILENT_PARTS = frozenset({
     "step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction", "subtask", "reasoning", "file",
 })  # fmt: skip
@@ -51,7 +61,7 @@ class Opencode(Shaped):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Ids by its server; one directory."""
+        """Ids from its server; resume in the same directory only."""
         from onrecord.vendors.port import Capabilities
 
         return Capabilities(
@@ -71,35 +81,35 @@ class Opencode(Shaped):
         folder = _base(env, "XDG_DATA_HOME", ".local/share") / "opencode"
         return folder / Path(env["OPENCODE_DB"]) if env.get("OPENCODE_DB") else folder / "opencode.db"
 
-    def start(self, request: Request) -> Launch:
-        """Begin, in a conversation that was obtained if there is one."""
-        return self._launch(request, request.vendor_id, request.cwd)
+    def start(self, options: LaunchOptions) -> Launch:
+        """Start, in an obtained conversation if there is one."""
+        return self._launch(options, options.vendor_id, options.cwd)
 
-    def resume(self, request: Request) -> Launch:
-        """Go on by id, in its own directory."""
-        vendor_id = self.checked_id(request.vendor_id)
-        place = self.find(vendor_id, request.env)
-        return self._launch(request, vendor_id, (place and place.cwd) or request.cwd)
+    def resume(self, options: LaunchOptions) -> Launch:
+        """Resume by id, in its own directory."""
+        vendor_id = self.checked_id(options.vendor_id)
+        location = self.find(vendor_id, options.env)
+        return self._launch(options, vendor_id, (location and location.cwd) or options.cwd)
 
-    def _launch(self, request: Request, vendor_id: str | None, cwd: str) -> Launch:
+    def _launch(self, options: LaunchOptions, vendor_id: str | None, cwd: str) -> Launch:
         from onrecord.vendors.port import Launch
 
-        extra = self.checked_extra(request)
+        extra = self.checked_extra(options)
         chosen = ["-s", self.checked_id(vendor_id)] if vendor_id is not None else []
-        argv = [self.program(request)]
-        if not request.headless:
-            argv += [*chosen, *extra, *(prompted(request.prompt, "--prompt", "--prompt") if request.prompt else ())]
-            return Launch(argv, {}, cwd, warnings=self.warnings(argv, request.env))
+        argv = [self.program(options)]
+        if not options.headless:
+            argv += [*chosen, *extra, *(prompted(options.prompt, "--prompt", "--prompt") if options.prompt else ())]
+            return Launch(argv, {}, cwd, warnings=self.warnings(argv, options.env))
         argv += ["run", *chosen, "--dir", cwd]
         if not has(extra, "--format"):
             argv += ["--format", "json"]
-        if vendor_id is None and (name := named(request.name)):
+        if vendor_id is None and (name := named(options.name)):
             argv += ["--title", name]
-        # A prompt in the arguments would arrive in quotes.
-        return Launch([*argv, *extra], {}, cwd, stdin=request.prompt, warnings=self.warnings(argv, request.env))
+        # opencode would put quotes around a prompt in the arguments.
+        return Launch([*argv, *extra], {}, cwd, stdin=options.prompt, warnings=self.warnings(argv, options.env))
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """What begins another conversation, or changes the prompt."""
+        """Flags that start another conversation, or change the prompt."""
         said = []
         if has(command, "-c", "--continue"):
             said.append("opencode --continue begins a new conversation where there is none; resume by id")
@@ -109,8 +119,8 @@ class Opencode(Shaped):
             said.append("opencode run -s from another directory never returns; pass --dir with the conversation's own")
         return said
 
-    def obtain_id(self, request: Request) -> str | None:
-        """Ask its server for a conversation; None if that cannot be done in time. The server is gone afterwards."""
+    def obtain_id(self, options: LaunchOptions) -> str | None:
+        """Ask its server for a conversation; None if that does not succeed in time. The server is ended afterwards."""
         import time
 
         from onrecord.machine import entropy
@@ -118,54 +128,54 @@ class Opencode(Shaped):
 
         deadline = time.monotonic() + ID_SECONDS
         secret = entropy(16).hex()
-        env = {**request.env, "OPENCODE_SERVER_PASSWORD": secret, "OPENCODE_SERVER_USERNAME": "onrecord"}
-        argv = [self.program(request), "serve", "--hostname", "127.0.0.1", "--port", "0"]
+        env = {**options.env, "OPENCODE_SERVER_PASSWORD": secret, "OPENCODE_SERVER_USERNAME": "onrecord"}
+        argv = [self.program(options), "serve", "--hostname", "127.0.0.1", "--port", "0"]
         try:
-            with helper(argv, env, request.cwd) as server:
+            with helper(argv, env, options.cwd) as server:
                 url = ""
                 while not url and (line := read_line(server, deadline)):
                     found = line.decode(errors="replace").partition("http://127.0.0.1:")[2].split()
                     url = f"http://127.0.0.1:{int(found[0].rstrip('/'))}/session" if found else ""
-                made = _post(url, {"title": named(request.name)} if request.name else {}, secret, deadline)
+                made = _post(url, {"title": named(options.name)} if options.name else {}, secret, deadline)
         except (OSError, ValueError):  # also TimeoutError
             return None
         return made if isinstance(made, str) and self.is_id(made) else None
 
-    # Where conversations are
+    # Conversations
 
-    def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
+    def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
         """Among the rows of its database."""
         from onrecord.vendors.opencode_rows import directory_of
-        from onrecord.vendors.port import Place
+        from onrecord.vendors.port import Location
 
         if not self.is_id(vendor_id):
             return None
         path = self.database(env)
         cwd = directory_of(str(path), vendor_id)
-        return None if cwd is None else Place(vendor_id, str(path), str(self.home(env)), cwd)
+        return None if cwd is None else Location(vendor_id, str(path), str(self.home(env)), cwd)
 
-    def places(self, env: Mapping[str, str]) -> Iterator[Place]:
+    def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation of its database."""
         from onrecord.vendors.opencode_rows import directories
-        from onrecord.vendors.port import Place
+        from onrecord.vendors.port import Location
 
         path, home = str(self.database(env)), str(self.home(env))
         for vendor_id, cwd in directories(path):
             if self.is_id(vendor_id):
-                yield Place(vendor_id, path, home, cwd)
+                yield Location(vendor_id, path, home, cwd)
 
-    def read(self, place: Place, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
+    def read(self, location: Location, mark: Mark | None = None, *, limit: int = 4 * 1024 * 1024) -> Chunk:
         """Rows that are new or changed."""
         from onrecord.vendors.opencode_rows import read
 
-        return read(place.path, self.checked_id(place.vendor_id), mark, limit, self.parse)
+        return read(location.path, self.checked_id(location.vendor_id), mark, limit, self.parse)
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """A row of ours."""
         return {"table", "row"} <= record.keys()
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
-        """A part says something; messages and conversations are its frame."""
+        """Parts have items; messages and conversations have none."""
         from onrecord.vendors.port import Entry
 
         table, row = text(record.get("table")), record["row"]
@@ -179,7 +189,7 @@ class Opencode(Shaped):
         return Entry(raw, f"part/{kind}", text(row.get("id")), text(row.get("message_id")), at, items, known)
 
     def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
-        """Parts in the order of their ids, which rise with time; the last form of each."""
+        """Parts in the order of their ids, which grow with time; each in its last form."""
         from onrecord.vendors.base import answered_once
 
         latest = {
@@ -189,18 +199,18 @@ class Opencode(Shaped):
         }
         return answered_once(latest[key] for key in sorted(latest))
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
-        """Insert its rows, if the database here has the very same form."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """Insert its rows, if the database here has exactly the same columns."""
         import os
 
         from onrecord.vendors.opencode_rows import put_back
-        from onrecord.vendors.port import Place
+        from onrecord.vendors.port import Location
 
-        vendor_id = self.checked_id(place.vendor_id)
+        vendor_id = self.checked_id(location.vendor_id)
         path, here = self.database(env), os.path.realpath(cwd)
-        self.absent(place, env)
+        self.absent(location, env)
         put_back(str(path), vendor_id, entries, here)
-        return Place(vendor_id, str(path), str(self.home(env)), here)
+        return Location(vendor_id, str(path), str(self.home(env)), here)
 
     def ending(self, record: dict[str, Any]) -> End:
         """The last step, or an error."""
@@ -246,7 +256,7 @@ class Opencode(Shaped):
         return call
 
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
-        """What our plugin takes: there is no "ask", so a question refuses and says why."""
+        """The answer for our plugin: there is no "ask", so a question becomes a refusal with its reason."""
         said = {}
         if answer.context and call.moment in (START, PROMPT, BEFORE_TOOL, AFTER_TOOL):
             said["context"] = answer.context

@@ -44,7 +44,7 @@ export const Onrecord = async ({ directory }) => {
   const advice = new Map()
   const settled = new Set()
 
-  // A subagent works in a session of its own, on behalf of the one a person sees.
+  // A subagent works in its own opencode session, on behalf of the one that a person sees.
   const top = (id) => {
     const seen = new Set()
     while (parents.has(id) && !seen.has(id)) {
@@ -103,7 +103,7 @@ export const Onrecord = async ({ directory }) => {
       if (answer.context) advice.set(input.sessionID, answer.context)
     },
     "experimental.chat.system.transform": async (input, output) => {
-      // A system prompt is made anew for every request and kept nowhere, so the brief is given with each.
+      // opencode builds the system prompt for every request and keeps it nowhere, so we add the brief each time.
       if (!input.sessionID || parents.has(input.sessionID)) return
       await begin(input.sessionID)
       for (const text of [brief.get(input.sessionID), advice.get(input.sessionID)]) if (text) output.system.push(text)

@@ -1,4 +1,4 @@
-"""opencode's database: a conversation's rows read as records, told apart by what changed, and put back."""
+"""opencode's database: reading a conversation's rows as records, finding changed rows, and restoring them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TABLES = ("project", "session", "message", "part")
 OVERLAP = 2_000
-"""Milliseconds by which a row may seem older than one that was committed before it."""
+"""By how many milliseconds a row may seem older than one that was committed before it."""
 BUSY_SECONDS = 5.0
 
 Row = dict[str, Any]
@@ -38,16 +38,16 @@ QUERIES = _queries()
 
 @contextmanager
 def opened(path: str, mode: str = "ro") -> Iterator[sqlite3.Connection]:
-    """A connection to the database; its own failures become ours."""
+    """A connection to the database; its errors become ours."""
     if not Path(path).is_file():
-        raise NotFound(f"opencode's database {path} is not there", hint="start opencode once; it makes it")
+        raise NotFound(f"opencode's database {path} does not exist", hint="start opencode once to create it")
     try:
         with closing(sqlite3.connect(f"file:{quote(path)}?mode={mode}", uri=True, timeout=BUSY_SECONDS)) as connection:
             connection.row_factory = sqlite3.Row
             yield connection
     except sqlite3.Error as error:
         raise InvalidInput(
-            f"opencode's database {path} cannot be used: {error}", hint="is it of another version?"
+            f"cannot use opencode's database {path}: {error}", hint="it may belong to another version of opencode"
         ) from None
 
 
@@ -59,7 +59,7 @@ def directories(path: str) -> Iterator[tuple[str, str]]:
 
 
 def directory_of(path: str, vendor_id: str) -> str | None:
-    """Where a conversation began; None if it is not there."""
+    """The directory of a conversation; None if there is no such conversation."""
     if not Path(path).is_file():
         return None
     with opened(path) as connection:
@@ -68,7 +68,7 @@ def directory_of(path: str, vendor_id: str) -> str | None:
 
 
 def read(path: str, vendor_id: str, mark: Mark | None, limit: int, translate: Callable[[str], Entry]) -> Chunk:
-    """The rows that are new or changed since the mark. A row that changed comes again; the last form of it counts."""
+    """The rows that are new or changed since the mark. A changed row is read again; its last form counts."""
     since = mark.offset if mark else 0
     seen: dict[str, str] = dict(mark.extra) if mark and isinstance(mark.extra, dict) else {}
     entries: list[Entry] = []
@@ -88,7 +88,7 @@ def read(path: str, vendor_id: str, mark: Mark | None, limit: int, translate: Ca
             size += len(raw)
             if table != "project":
                 last = max(last, at)
-    # Older rows do not come up again unless they change; the conversation's own row always does.
+    # Older rows are not read again unless they change; the conversation's own row always is.
     kept = {
         key: value
         for key, value in seen.items()
@@ -111,7 +111,7 @@ def _changed(connection: sqlite3.Connection, vendor_id: str, since: int, *, firs
 
 
 def put_back(path: str, vendor_id: str, raws: Iterator[str], cwd: str) -> None:
-    """Insert a conversation's rows, all or none, into a database of the very same form."""
+    """Insert a conversation's rows, all or none, into a database with exactly the same columns."""
     with opened(path, "rw") as connection:
         columns = {
             table: {str(row["name"]) for row in connection.execute(QUERIES["columns"], (table,))} for table in TABLES
@@ -126,20 +126,20 @@ def put_back(path: str, vendor_id: str, raws: Iterator[str], cwd: str) -> None:
                     row["worktree"] = cwd
                 connection.execute(QUERIES[f"put_{table}"], row)
             if connection.execute(QUERIES["session"], (vendor_id,)).fetchone() is None:
-                raise Conflict("the mirrored rows have no conversation among them", hint="import it again")
+                raise Conflict("the mirrored rows contain no conversation", hint="import it again")
 
 
 def _row(raw: str, vendor_id: str, columns: dict[str, set[str]]) -> tuple[str, Row]:
     record = json.loads(raw)
     table, row = (record.get("table"), record.get("row")) if isinstance(record, dict) else (None, None)
     if table not in TABLES or not isinstance(row, dict):
-        raise InvalidInput("a mirrored record is no row of opencode's", hint="import it again")
+        raise InvalidInput("a mirrored record is not a row of opencode's database", hint="import it again")
     row.pop("role", None)
     if set(row) != columns[table]:
         differing = ", ".join(sorted(set(row) ^ columns[table]))
         raise Conflict(
-            f"opencode's table {table} has another form here ({differing}); nothing was put back",
-            hint="use the version of opencode the conversation was mirrored from",
+            f"opencode's table {table} has different columns here ({differing}); nothing was restored",
+            hint="use the version of opencode that the conversation comes from",
         )
     if row.get("session_id" if table in ("message", "part") else "id") != vendor_id and table != "project":
         raise InvalidInput("a mirrored row belongs to another conversation", hint="import it again")

@@ -28,7 +28,7 @@ def items_of(role: str, parts: object) -> list[Item]:
 
 
 def calls_of(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Tool calls; one without an id gets its place as one."""
+    """Tool calls; one without an id gets its index as id."""
     made = {}
     for index, call in enumerate(calls):
         name = text(call.get("name"))

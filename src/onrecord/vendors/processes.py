@@ -1,11 +1,10 @@
-"""Processes of this machine: descendants, who holds a lock, and running a vendor's program within a deadline."""
+"""Processes of this machine: descendants, lock holders, and running a vendor's program within a deadline."""
 
 from __future__ import annotations
 
 import os
 import select
 import shutil
-import signal
 import subprocess
 import time
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from onrecord.errors import NotFound
 from onrecord.machine import boot_id, started
+from onrecord.machine.ending import end_group, end_processes
 from onrecord.vendors.base import settings_at
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ GRACE_SECONDS = 3.0
 
 
 def family(pid: int) -> list[int]:
-    """A process and its descendants: some agents start themselves anew and the child holds the conversation."""
+    """A process and its descendants: some agents restart themselves, and the child uses the conversation."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
         if entry.name.isdigit():
@@ -45,7 +45,7 @@ def _parent(entry: Path) -> int | None:
 
 
 def is_alive(pid: object, start: object = None) -> bool:
-    """Whether a process is there, and is the one that began at `start` (as /proc has it, perhaps after a boot id)."""
+    """Whether a process is alive and started at `start` (the value in /proc, perhaps with a boot id before it)."""
     if not isinstance(pid, int) or isinstance(pid, bool) or pid <= 0:
         return False
     began = started(pid)
@@ -56,7 +56,7 @@ def is_alive(pid: object, start: object = None) -> bool:
 
 
 def began_at(pid: int) -> float | None:
-    """When a process began, in seconds since 1970."""
+    """When a process started, in seconds since 1970."""
     ticks = started(pid)
     try:
         lines = Path("/proc/stat").read_text().splitlines()
@@ -83,7 +83,7 @@ def lock_holders(path: Path) -> list[int]:
 
 
 def conversation_of(pid: int, folder: Path) -> str | None:
-    """The conversation that the file `<pid>.json` of a process or of a descendant names; stale files do not count."""
+    """The conversation named in `<pid>.json` of a process or a descendant; stale files do not count."""
     for one in family(pid):
         about = settings_at(folder / f"{one}.json")
         found = about.get("sessionId")
@@ -93,7 +93,7 @@ def conversation_of(pid: int, folder: Path) -> str | None:
 
 
 def holders_of(vendor_id: str, folder: Path) -> Iterator[int]:
-    """The running processes whose files name a conversation."""
+    """The running processes with files that name a conversation."""
     for path in sorted(folder.glob("*.json")):
         about = settings_at(path)
         if about.get("sessionId") == vendor_id and is_alive(about.get("pid"), about.get("procStart")):
@@ -104,8 +104,8 @@ def holders_of(vendor_id: str, folder: Path) -> Iterator[int]:
 def helper(
     argv: Sequence[str], env: Mapping[str, str], cwd: str, *, stderr: int = subprocess.DEVNULL
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a vendor's program for a moment; whatever happens, it and its children are gone afterwards."""
-    # Looked for here: where a directory of PATH is closed to us, the system says that, and not that nothing is there.
+    """Run a vendor's program for a moment; whatever happens, it and its children are ended afterwards."""
+    # Searched here: if a directory of PATH is not readable, the system would report that and not a missing program.
     program = shutil.which(argv[0], path=env.get("PATH"))
     if program is None:
         raise NotFound(f"{argv[0]} is not on PATH", hint="install it, or name the program")
@@ -128,22 +128,15 @@ def _close(pipe: IO[bytes] | None) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    relatives = [(pid, started(pid)) for pid in family(process.pid)[1:]]
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, sign)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE_SECONDS)
-            break
-    for pid, began in relatives:  # those that left the group
-        if is_alive(pid, began):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+    relatives = {pid: started(pid) for pid in family(process.pid)[1:]}
+    end_group(process.pid, lambda: process.poll() is not None, grace=GRACE_SECONDS)
     process.wait()
+    # Descendants that left the group.
+    end_processes((), lambda: [pid for pid, began in relatives.items() if is_alive(pid, began)], patience=GRACE_SECONDS)
 
 
 def read_line(process: subprocess.Popen[bytes], deadline: float) -> bytes:
-    """One line of a program's output; empty when it ended, `TimeoutError` at the deadline (of the monotonic clock)."""
+    """One line of a program's output; empty at its end, `TimeoutError` at the deadline (of the monotonic clock)."""
     if process.stdout is None:
         return b""
     line = bytearray()

@@ -1,7 +1,7 @@
 """Qwen Code: ids of ours at the start, resume by id in the project's directory only, hooks in Claude's shape.
 
-After a kill in the middle of a line it glues its next record to the half line, and the resume after that silently
-begins with less history; so the tail is repaired before a resume.
+After a kill in the middle of a line it appends its next record to the half line, and the resume after that silently
+starts with less history. So we repair the tail before a resume.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookCall
-    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, Place, Request, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Vendor
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -53,7 +53,7 @@ class Qwen(ByProject):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Ids of ours; one directory."""
+        """Our ids; resume in the same directory only."""
         from onrecord.vendors.port import Capabilities
 
         return Capabilities(
@@ -66,33 +66,33 @@ class Qwen(ByProject):
         """Its config home."""
         return home_of(env, "QWEN_HOME", ".qwen")
 
-    def start(self, request: Request) -> Launch:
-        """Begin under our id."""
-        chosen = ["--session-id", self.checked_id(request.vendor_id)] if request.vendor_id is not None else []
-        return self._launch(request, chosen, request.cwd)
+    def start(self, options: LaunchOptions) -> Launch:
+        """Start with our id."""
+        chosen = ["--session-id", self.checked_id(options.vendor_id)] if options.vendor_id is not None else []
+        return self._launch(options, chosen, options.cwd)
 
-    def resume(self, request: Request) -> Launch:
-        """Go on by id, where it began: elsewhere it is not found."""
-        vendor_id = self.checked_id(request.vendor_id)
-        place = self.find(vendor_id, request.env)
-        return self._launch(request, ["-r", vendor_id], (place and place.cwd) or request.cwd)
+    def resume(self, options: LaunchOptions) -> Launch:
+        """Resume by id in the directory where it started: Qwen Code does not find it elsewhere."""
+        vendor_id = self.checked_id(options.vendor_id)
+        location = self.find(vendor_id, options.env)
+        return self._launch(options, ["-r", vendor_id], (location and location.cwd) or options.cwd)
 
-    def _launch(self, request: Request, chosen: list[str], cwd: str) -> Launch:
+    def _launch(self, options: LaunchOptions, chosen: list[str], cwd: str) -> Launch:
         from onrecord.vendors.port import Launch
 
-        extra = self.checked_extra(request)
-        argv = [self.program(request), *chosen]
-        if request.headless and not has(extra, "-o", "--output-format"):
+        extra = self.checked_extra(options)
+        argv = [self.program(options), *chosen]
+        if options.headless and not has(extra, "-o", "--output-format"):
             argv += ["-o", "stream-json"]
         argv += extra
-        if request.prompt:
+        if options.prompt:
             argv += prompted(
-                request.prompt, *(("-p", "--prompt") if request.headless else ("-i", "--prompt-interactive"))
+                options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--prompt-interactive"))
             )
-        return Launch(argv, {"QWEN_CODE_NO_RELAUNCH": "true"}, cwd, warnings=self.warnings(argv, request.env))
+        return Launch(argv, {"QWEN_CODE_NO_RELAUNCH": "true"}, cwd, warnings=self.warnings(argv, options.env))
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Flags that wait for a person or begin something else than was meant."""
+        """Flags that wait for a person or start another conversation than intended."""
         said = []
         if not has(command, "-y", "--yolo", "--approval-mode"):
             said.append("qwen without --yolo or --approval-mode stops for permissions")
@@ -100,7 +100,7 @@ class Qwen(ByProject):
             said.append("qwen --continue begins a new conversation where there is none; resume by id")
         return said
 
-    # What conversations say
+    # Transcripts
 
     def is_whole(self, record: dict[str, Any]) -> bool:
         """A record names itself and its conversation."""
@@ -121,53 +121,53 @@ class Qwen(ByProject):
             items_of(role, parts) if role else (), known,
         )  # fmt: skip
 
-    def hazards(self, place: Place, env: Mapping[str, str]) -> list[Hazard]:
-        """A second writer; half a line; a record glued to half a line."""
+    def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
+        """A second writer, an unfinished line, a record that follows an unfinished one on its line."""
         from pathlib import Path
 
         from onrecord.vendors import jsonl
         from onrecord.vendors.port import Hazard
 
-        found = super().hazards(place, env)
-        if not Path(place.path).is_file():
+        found = super().hazards(location, env)
+        if not Path(location.path).is_file():
             return found
-        if jsonl.unfinished_tail(place.path):
+        if jsonl.unfinished_tail(location.path):
             found.append(Hazard(
-                "torn_tail", "the last line is unfinished; the next record would be glued to it and history lost later",
-                "take the unfinished line off (it is kept beside the file)", (place.path,), fatal=True,
+                "torn_tail", "the last line is unfinished; the next record would be appended to it and lose history",
+                "remove the unfinished line (a copy is kept beside the file)", (location.path,), fatal=True,
             ))  # fmt: skip
-        if jsonl.glued_lines(place.path, self.is_whole, RECORD_START):
+        if jsonl.glued_lines(location.path, self.is_whole, RECORD_START):
             found.append(Hazard(
-                "glued", "a record is glued to an unfinished one; everything before it would be missing after a resume",
-                "write every whole record on a line of its own (the old file is kept beside it)", (place.path,),
+                "glued", "a record follows an unfinished one on its line; a resume would lose everything before it",
+                "write every whole record on its own line (the old file is kept beside it)", (location.path,),
                 fatal=True,
             ))  # fmt: skip
         return found
 
-    def mend(self, hazard: Hazard, place: Place, env: Mapping[str, str]) -> None:
-        """Repair lines; never end somebody's process."""
+    def mend(self, hazard: Hazard, location: Location, env: Mapping[str, str]) -> None:
+        """Repair lines; never end another process."""
         from onrecord.vendors import jsonl
 
         if hazard.code == "torn_tail":
-            jsonl.cut_tail(place.path)
+            jsonl.cut_tail(location.path)
         elif hazard.code == "glued":
-            jsonl.repair(place.path, self.is_whole)
+            jsonl.repair(location.path, self.is_whole)
         else:
-            super().mend(hazard, place, env)
+            super().mend(hazard, location, env)
 
-    def put_back(self, place: Place, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Place:
-        """Into the project of `cwd`. It refuses records of another directory, so theirs becomes the new one."""
+    def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
+        """Into the project of `cwd`. Qwen Code refuses records of another directory, so they get the new one."""
         import os
 
         from onrecord.vendors.jsonl import write_new
 
-        self.checked_id(place.vendor_id)
-        self.absent(place, env)
+        self.checked_id(location.vendor_id)
+        self.absent(location, env)
         home = self.home(env)
         here = os.path.realpath(cwd)
-        path = home / "projects" / dashed(here) / "chats" / f"{place.vendor_id}.jsonl"
-        write_new(path, (_moved(raw, place.cwd, here) for raw in entries))
-        return self._place(path, home)
+        path = home / "projects" / dashed(here) / "chats" / f"{location.vendor_id}.jsonl"
+        write_new(path, (_moved(raw, location.cwd, here) for raw in entries))
+        return self._location(path, home)
 
     def ending(self, record: dict[str, Any]) -> End:
         """The result record."""
@@ -190,11 +190,11 @@ class Qwen(ByProject):
                 HookFile(home / "settings.json", "mcp")]  # fmt: skip
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
-        """What is merged into its settings. No timeout: its unit is not documented, and our hook has its own."""
+        """The hooks to merge into its settings. No timeout: its unit is not documented, and our hook has its own."""
         return {"hooks": hook_entries(command, self.name, EVENTS)}
 
     def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
-        """It calls the prompt's hook after tools as well, with nothing in it; that is no prompt."""
+        """Qwen Code also calls the prompt hook after tools, without a prompt; that is not a prompt."""
         call = super().parse_hook(payload, env)
         call.prompt = text(payload.get("submitted_prompt")) or call.prompt
         if call.moment == PROMPT and not call.prompt:

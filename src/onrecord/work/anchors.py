@@ -1,7 +1,7 @@
-"""Anchors: places in the code a finding rests on, and their fingerprints.
+"""Anchors: the code that a finding rests on, and its fingerprints.
 
-An anchor is written `path`, `path:10-20` or `path::Class.method`. A fingerprint covers what stands there, not where:
-lines that only moved, because something was inserted above them, still have it.
+An anchor is written `path`, `path:10-20` or `path::Class.method`. A fingerprint covers the content, not its line
+numbers: lines that moved because something was inserted above them keep their fingerprint.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def parse_anchor(text: str) -> dict[str, Any]:
-    """An anchor from how people write it."""
+    """Parse an anchor as people write it."""
     path, is_symbol, symbol = text.partition("::")
     if is_symbol:
         if not symbol or not all(part.isidentifier() for part in symbol.split(".")):
             raise InvalidInput(f"{text!r} names no symbol", hint="like src/auth.py::Invite.accept")
         if not path.endswith((".py", ".pyi")):
-            raise InvalidInput(f"symbols are found in Python files, not in {path!r}", hint="name lines: path:10-20")
+            raise InvalidInput(f"symbols work only in Python files, not in {path!r}", hint="name lines: path:10-20")
         return {"path": _checked(path), "symbol": symbol}
     path, has_lines, lines = text.rpartition(":")
     first, _dash, last = lines.partition("-")
@@ -42,23 +42,24 @@ def parse_anchor(text: str) -> dict[str, Any]:
 
 
 def anchored(root: Path, text: str, here: Path | None = None) -> dict[str, Any]:
-    """An anchor with the fingerprint it has now; an error if nothing stands there.
+    """An anchor with its present fingerprint; an error if there is no such code.
 
-    The path is taken from `here` if there is such a file, else from the root; it is kept relative to the root.
+    The path is relative to `here` if that file exists, and to the root if not. The anchor's path is relative to the
+    root.
     """
     anchor = parse_anchor(_from_root(root, here, text) if here else text)
     if _size(root, anchor) > ANCHOR_BYTES:
-        raise InvalidInput(f"{anchor['path']} is too large to rest a finding on", hint="name a smaller file")
+        raise InvalidInput(f"{anchor['path']} is too large for a finding to rest on", hint="name a smaller file")
     found = fingerprint(root, anchor)
     if found is None:
         raise InvalidInput(
-            f"nothing stands at {text!r}", hint="path, path:10-20 or path::Class.method, below the project"
+            f"there is no code at {text!r}", hint="path, path:10-20 or path::Class.method, below the project"
         )
     return anchor | {"fingerprint": found}
 
 
 def reanchored(root: Path, anchors: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same anchors on the present code; lines that moved are named where they stand now, gone ones are left out."""
+    """The same anchors on the present code: moved lines get their new numbers, and missing code is left out."""
     found = []
     for anchor in anchors:
         where = anchor
@@ -72,10 +73,10 @@ def reanchored(root: Path, anchors: list[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def fingerprint(root: Path, anchor: dict[str, Any], known: str | None = None) -> str | None:
-    """The fingerprint of what stands at an anchor; None when nothing does. `known` is recognised where it moved to."""
+    """The fingerprint of the code at an anchor; None if there is none. Moved lines still have the `known` one."""
     size = _size(root, anchor)
     if size > ANCHOR_BYTES:
-        return f"{size} bytes"  # it has grown beyond what is looked at: different, and that is all that matters
+        return f"{size} bytes"  # too large to read: it differs, and that is all that matters
     content = _content(root, anchor)
     if content is None:
         return None
@@ -89,7 +90,7 @@ def fingerprint(root: Path, anchor: dict[str, Any], known: str | None = None) ->
 
 
 def excerpt(root: Path, anchor: dict[str, Any]) -> str:
-    """The text an anchor stands for."""
+    """The text of an anchor."""
     content = _content(root, anchor) or b""
     if anchor.get("symbol"):
         return _source_of(content, anchor["symbol"]) or ""
@@ -118,7 +119,7 @@ def _of_lines(lines: list[bytes], first: int, last: int) -> str | None:
 
 
 def _moved_to(content: bytes, span: list[int], known: str) -> list[int] | None:
-    """Where the lines with a known fingerprint stand now; their old place is looked at first."""
+    """The present line numbers of the code with a known fingerprint; the old ones are tried first."""
     lines = content.splitlines()
     if _of_lines(lines, *span) == known:
         return span
@@ -133,7 +134,7 @@ def _of_symbol(content: bytes, symbol: str) -> str | None:
 
 
 def _source_of(content: bytes, symbol: str) -> str | None:
-    """The source of a symbol, all its definitions, without the indentation: a Python of any version agrees on it."""
+    """The source of all definitions of a symbol, without indentation, so that every Python version agrees."""
     try:
         body: list[ast.stmt] = ast.parse(content).body
     except (SyntaxError, ValueError):
@@ -155,7 +156,7 @@ def _text_of(part: ast.stmt, lines: list[str]) -> str:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a body, also those below `if`, `try` and `with`."""
+    """The statements of a body, including those below `if`, `try` and `with`."""
     for part in body:
         yield part
         if not isinstance(part, _DEFINITIONS):
@@ -186,12 +187,12 @@ def _from_root(root: Path, here: Path, text: str) -> str:
     if not Path(path).is_absolute() and not local.exists():
         return text
     if not local.is_relative_to(root):
-        raise InvalidInput(f"{path!r} is not below the project {root}", hint="findings rest on files of the project")
+        raise InvalidInput(f"{path!r} is not in the project {root}", hint="a finding rests on files of the project")
     return f"{local.relative_to(root).as_posix()}{mark}{rest}"
 
 
 def _checked(path: str) -> str:
     parts = Path(path).parts
     if not path or Path(path).is_absolute() or ".." in parts:
-        raise InvalidInput(f"{path!r} is no path below the project", hint="give it relative to the project's root")
+        raise InvalidInput(f"{path!r} is not a path in the project", hint="give a path relative to the project's root")
     return Path(path).as_posix()

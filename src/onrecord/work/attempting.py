@@ -1,4 +1,4 @@
-"""Running a command as an attempt: RUNNING is durable before it starts, and how it ended is recorded right after."""
+"""Running a command as an attempt: RUNNING is durable before it starts, and its outcome is recorded right after."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 
     from onrecord.session.handle import Session
     from onrecord.views.attempts import Attempt
-    from onrecord.work.running import Ran
+    from onrecord.work.ran import Ran
 
 _SHOWN = 300
 
 
 class Wanted(NamedTuple):
-    """What a run is expected to bring, besides ending well."""
+    """What a run must produce, besides exit code 0."""
 
     metrics: tuple[tuple[str, float], ...] = ()
     metrics_file: str | None = None
     patterns: tuple[tuple[str, str], ...] = ()
-    """Names of metrics and the regular expressions that find them in the output."""
+    """Names of metrics, and the regular expressions that find them in the output."""
     files: tuple[str, ...] = ()
-    """Files that must be there afterwards, relative to where the command runs."""
+    """Files that must exist afterwards, relative to the command's directory."""
     allow_traceback: bool = False
 
 
 class Finished(NamedTuple):
-    """An attempt that onrecord ran, and how it is on record."""
+    """An attempt that onrecord ran, and its outcome on record."""
 
     number: int
     position: int
-    """Where the outcome is on record."""
+    """The position of the outcome."""
     status: str
     error: str | None
     metrics: dict[str, Any]
@@ -54,7 +54,7 @@ class Finished(NamedTuple):
     known: Attempt | None
     """An earlier attempt that failed with the same error on the same code."""
     exit_code: int
-    """What to pass on: the command's own, or 1 when it ended with 0 and failed all the same."""
+    """The exit code to pass on: the command's own, or 1 if it exited with 0 but failed."""
 
 
 class _Brought(NamedTuple):
@@ -68,18 +68,18 @@ def run_attempt(
     timeout: float | None = None, strict: bool = False, fix: str | None = None, show: bool = True,
     warn: Callable[[str], None] = lambda _line: None,
 ) -> Finished:  # fmt: skip
-    """Run a command as an attempt. A failure that is foreseen is told to `warn`; with `strict`, it is refused."""
+    """Run a command as an attempt. If it failed before on this code, `warn` gets that; with `strict` it is refused."""
     if not command:
-        raise InvalidInput("there is no command to run", hint="onrecord run -- COMMAND")
+        raise InvalidInput("there is no command to run")
     wanted = wanted or Wanted()
     patterns = [(name, compiled(name, pattern)) for name, pattern in wanted.patterns]
     revision = revision_of(root)
-    fixed = _tell_fix(session, command, fix)
+    fixed = _record_fix(session, command, fix)
     foreseen = session.foreseen_failure(command, revision)
-    # A fix that was just told may lie outside the code, so the same code is worth another run.
+    # A fix that was just recorded may be outside the code, so the same code is worth another run.
     if foreseen and foreseen["number"] != fixed:
         if strict:
-            hint = "change the code, tell what you fixed with --fix, or leave --strict out"
+            hint = "change the code, say what you fixed with --fix, or leave out --strict"
             raise Conflict(retold(foreseen), hint=hint)
         warn(retold(foreseen))
     began = time.time()
@@ -106,15 +106,15 @@ def compiled(name: str, pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern, re.MULTILINE)
     except re.error as problem:
-        raise InvalidInput(f"the pattern of {name} is no regular expression: {problem}") from None
+        raise InvalidInput(f"the pattern of {name} is not a regular expression: {problem}") from None
 
 
-def _tell_fix(session: Session, command: Sequence[str], fix: str | None) -> int | None:
+def _record_fix(session: Session, command: Sequence[str], fix: str | None) -> int | None:
     if fix is None:
         return None
     failed = last_failure(session, command)
     if failed is None:
-        raise InvalidInput("no attempt failed that this fix could be for", hint="leave --fix out")
+        raise InvalidInput("no failed attempt of this command needs a fix", hint="leave out --fix")
     if failed.get("fix") != fix:
         session.correct_attempt(failed["number"], fix=fix)
     return int(failed["number"])
@@ -124,12 +124,12 @@ def _judge(
     ran: Ran, wanted: Wanted, patterns: list[tuple[str, re.Pattern[str]]], *, root: Path, cwd: Path, began: float,
     timeout: float | None,
 ) -> _Brought:  # fmt: skip
-    """The failure rule: non-zero exit, traceback, a metric or file that is missing, a number that is none."""
+    """The failure rule: non-zero exit, traceback, a missing metric or file, a number that is not finite."""
     problems = [failure_of(ran, timeout=timeout, allow_traceback=wanted.allow_traceback)]
     metrics: dict[str, float] = dict(wanted.metrics)
     try:
         if wanted.metrics_file:
-            # Clocks of file systems are coarser than ours.
+            # File system clocks are coarser than ours.
             metrics |= metrics_of_file(cwd / wanted.metrics_file, began - 1)
     except InvalidInput as problem:
         problems.append(problem.message)
@@ -164,7 +164,7 @@ def _settle(
             revision_after=after,
         ).position  # fmt: skip
     except Conflict:
-        # Somebody settled it while it ran. That stands; what really came out is on record as evidence.
+        # Another process settled it while it ran. That outcome is final; the captured output is on record as evidence.
         other = session.views.attempts.get(number)
         if other is None or "settled" not in other:
             raise

@@ -1,4 +1,4 @@
-"""Evidence that onrecord saw itself: a command's output, a piece of a file. And running captured evidence again."""
+"""Evidence that onrecord captures itself: a command's output, a part of a file. And running captured evidence again."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onrecord.session.handle import Session
-    from onrecord.work.running import Ran
+    from onrecord.work.ran import Ran
 
 
 class Captured(NamedTuple):
-    """A command that ran, and the evidence it left."""
+    """A command that ran, and its evidence."""
 
     evidence: str
     position: int
@@ -32,7 +32,7 @@ class Captured(NamedTuple):
 
 
 class Recheck(NamedTuple):
-    """What came out when the captured evidence of a finding was run again."""
+    """The result of running the captured evidence of a finding again."""
 
     again: Captured
     before: str
@@ -46,7 +46,7 @@ def capture_run(
     session: Session, command: Sequence[str], *, root: Path, cwd: Path, id: str | None = None,
     timeout: float | None = None, show: bool = True,
 ) -> Captured:  # fmt: skip
-    """Run a command and record what came out as evidence, however it ended."""
+    """Run a command and record its output as evidence, however it ended."""
     if not command:
         raise InvalidInput("there is no command to run")
     revision = revision_of(root)
@@ -80,7 +80,7 @@ def record_run(
 
 
 def capture_file(session: Session, text: str, *, root: Path, here: Path, id: str | None = None) -> dict[str, Any]:
-    """Record what stands at `path`, `path:10-20` or `path::symbol` now, with its fingerprint."""
+    """Record the present text of `path`, `path:10-20` or `path::symbol`, with its fingerprint."""
     anchor = anchored(root, text, here)
     shown = excerpt(root, anchor)
     event = session.record_evidence(
@@ -90,7 +90,7 @@ def capture_file(session: Session, text: str, *, root: Path, here: Path, id: str
 
 
 def full_output(session: Session, evidence: dict[str, Any]) -> str:
-    """All that was kept of a captured output; an error when retention erased it."""
+    """The whole kept output of captured evidence; an error if retention erased it."""
     if evidence.get("kept_at") is None:
         return str(evidence.get("output") or evidence.get("excerpt") or "")
     data = session.event(evidence["kept_at"]).data
@@ -100,7 +100,7 @@ def full_output(session: Session, evidence: dict[str, Any]) -> str:
 
 
 def recheck(session: Session, finding: str, *, root: Path, timeout: float | None = None, show: bool = True) -> Recheck:
-    """Run the newest captured command of a finding again, and propose the label that follows. Sets no label."""
+    """Run the newest captured command of a finding again, and propose a label. Sets no label."""
     view = session.views.findings
     known = view.findings.get(finding)
     if known is None:
@@ -108,13 +108,13 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
     runs = [view.evidence[one] for one in known["evidence"] if view.evidence.get(one, {}).get("argv")]
     if not runs:
         raise InvalidInput(
-            f"{finding} rests on no captured command, so nothing can be run again",
+            f"{finding} has no captured command as evidence, so there is nothing to run again",
             hint=f"onrecord evidence run -- COMMAND, then onrecord finding relabel {finding} LABEL --evidence ID",
         )
     was = runs[-1]
     cwd = root / was["cwd"]
     if not cwd.is_dir():
-        raise NotFound(f"{was['cwd']} is not there any more, where {was['id']} was captured")
+        raise NotFound(f"the directory {was['cwd']}, where {was['id']} was captured, no longer exists")
     again = capture_run(session, was["argv"], root=root, cwd=cwd, timeout=timeout, show=show)
     agrees = again.ran.exit_code == was["exit_code"] and _sign(again.error) == _sign(was.get("error"))
     judged = known["label"] in NEED_EVIDENCE
@@ -128,7 +128,7 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
 
 
 def relative(root: Path, place: Path) -> str:
-    """A place as it is called on any machine that has the project; outside of it, its whole path."""
+    """A path relative to the project's root, the same on every machine; outside the project, the absolute path."""
     root, place = root.resolve(), place.resolve()
     return place.relative_to(root).as_posix() if place.is_relative_to(root) else str(place)
 

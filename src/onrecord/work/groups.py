@@ -1,4 +1,4 @@
-"""Process groups: a command is started as the leader of its own, waits to be let go, and ends with all of it."""
+"""Process groups: a command starts as the leader of its own group, waits for `go`, and ends with the whole group."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-GRACE_SECONDS = 5.0
-"""How long a process group has between being asked to end and being killed."""
+from onrecord.machine import ending
+from onrecord.machine.ending import GRACE_SECONDS
+
 _LOOK = 0.01
 _ABOVE = 10
-"""Pipes are kept above the descriptors that the child gets them as."""
-# The shell waits for a line, then becomes the command: the process that was put on record is the one that runs.
+"""Our pipe descriptors are above those that the child uses."""
+# The shell waits for a line, then becomes the command: the recorded process is the one that runs.
 _HOLD = 'IFS= read -r go <&3 || exit 125; exec 3<&-; cd -- "$1" || exit 126; shift; exec "$@"'
 _DEFAULTS = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)]
 
 
 class Child:
-    """A process that waits until `go`, in a session of its own. When its parent dies before that, it never runs."""
+    """A process that waits for `go`, in its own process session. If its parent dies before that, it never runs."""
 
     def __init__(self, program: str, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
         gate, self._go = _pipe()
@@ -51,15 +52,15 @@ class Child:
         self._go = -1
 
     def poll(self) -> int | None:
-        """How it ended, the signal as a negative number; None while it runs.
+        """How it ended, a signal as a negative number; None while it runs.
 
-        The process is not collected yet: as long as it is not, no other group can get its number.
+        This does not reap the process: until it is reaped, no other group can get its number.
         """
         if self.returncode is None:
             try:
                 self.returncode = self._look()
             except ChildProcessError:
-                self.returncode = 0  # somebody else in this process waits for all children; how it ended is not known
+                self.returncode = 0  # another part of this process reaped it; its exit status is unknown
         return self.returncode
 
     def _look(self) -> int | None:
@@ -72,7 +73,7 @@ class Child:
         return seen.si_status if seen.si_code == os.CLD_EXITED else -seen.si_status
 
     def collect(self) -> None:
-        """Wait for the end and let the process number go."""
+        """Wait for the end and reap the process."""
         while self.poll() is None:
             time.sleep(_LOOK)
         with suppress(ChildProcessError):
@@ -80,7 +81,7 @@ class Child:
         self.collected = True
 
     def close(self) -> None:
-        """Let go of the pipes; a command that waits will not run any more."""
+        """Close the pipes; a waiting command will then never run."""
         for end in (self._go, self.out, self.err):
             if end >= 0:
                 os.close(end)
@@ -90,30 +91,18 @@ class Child:
 def end_group(
     child: Child, first: int = signal.SIGTERM, *, grace: float = GRACE_SECONDS, hurry: Callable[[], bool] = bool
 ) -> None:
-    """End a child and its descendants: asked first, killed when they stay. `hurry` cuts the waiting short."""
+    """End a child and its group: ask first, kill what is left, and collect it. `hurry` cuts the wait short."""
     if child.collected:
         return
-    deadline = time.monotonic() + grace
-    if _signal(child.pid, first):
-        while time.monotonic() < deadline and not hurry():
-            if child.poll() is not None and not _group_lives(child.pid):
-                break
-            time.sleep(_LOOK)
-        _signal(child.pid, signal.SIGKILL)
+    ending.end_group(
+        child.pid, lambda: child.poll() is not None and not _group_lives(child.pid), first, grace=grace, hurry=hurry
+    )
     child.collect()
 
 
-def _signal(group: int, number: int) -> bool:
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
-
-
 def _group_lives(group: int) -> bool:
-    """Whether anything of a group still runs; what is dead and only not yet collected does not."""
-    if not _signal(group, 0):
+    """Whether any process of a group still runs; zombies do not count."""
+    if not ending.signal_group(group, 0):
         return False
     try:
         processes = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - names are all it needs

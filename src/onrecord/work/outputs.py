@@ -1,4 +1,4 @@
-"""What a command printed: kept within bounds, and read for its exact error and its numbers."""
+"""A command's output: kept within bounds, and searched for the exact error and the metrics."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from onrecord.work.running import Ran
+    from onrecord.work.ran import Ran
 
 TAIL_KEPT = 64 * 1024
 """How many bytes of the end of the output are kept."""
 HEAD_KEPT = 8 * 1024
-"""How many bytes of the beginning are kept besides."""
+"""How many bytes of the beginning are also kept."""
 ERROR_LIMIT = 500
 """The longest error line that is kept, in characters."""
 METRICS_LIMIT = 200
 """How many metrics one run may have."""
 METRICS_BYTES = 1024 * 1024
-"""The largest file metrics are read from."""
+"""The largest metrics file."""
 
 _TRACE = b"Traceback (most recent call last):"
 _TRACEBACK = re.compile(r"^[\s+|]*(?:Exception Group )?Traceback \(most recent call last\):")
@@ -45,10 +45,10 @@ class Kept:
         self.size = 0
         self.left_out = 0
         self.traceback = False
-        """Whether a Python traceback went by, also in a part that is not kept."""
+        """Whether the output had a Python traceback, even in a part that is not kept."""
 
     def add(self, part: bytes) -> None:
-        """Take in what was printed."""
+        """Add output."""
         self.size += len(part)
         seam = self._last + part
         self.traceback = self.traceback or _TRACE in seam
@@ -72,7 +72,7 @@ class Kept:
         self.left_out += count
 
     def text(self) -> str:
-        """What was kept, with a mark where something is left out."""
+        """The kept output, with a mark where something is left out."""
         end = b"".join(self._tail)
         if not self.left_out:
             return (self._head + end).decode(errors="replace")
@@ -81,7 +81,7 @@ class Kept:
 
 
 def error_of(output: str, exit_code: int) -> str:
-    """The exact error: the last line of a traceback, else the last that reads like an error, else the last line."""
+    """The exact error: the last line of a traceback, or the last line that reads like an error, or the last line."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     if not lines:
         return f"exit code {exit_code}, no output"
@@ -98,7 +98,7 @@ def error_of(output: str, exit_code: int) -> str:
 
 
 def failure_of(ran: Ran, *, timeout: float | None, allow_traceback: bool = False) -> str | None:
-    """Why a run failed by itself: out of time, stopped, killed, non-zero exit, traceback; None when it did not."""
+    """Why a run failed: timeout, stopped, killed, non-zero exit, traceback; None if it did not."""
     if ran.timed_out:
         return f"timed out after {timeout:g} s"
     if ran.stopped_by:
@@ -107,7 +107,7 @@ def failure_of(ran: Ran, *, timeout: float | None, allow_traceback: bool = False
     if ran.killed_by:
         return f"killed by {_signal_name(ran.killed_by)}"
     if ran.exit_code or (ran.traceback and not allow_traceback):
-        # Standard error first: what a program prints besides often comes out only after its traceback.
+        # Standard error first: buffered standard output often appears only after the traceback.
         apart = ran.error_output if ran.error_output.strip() else ran.output
         return error_of(apart if ran.exit_code or _TRACE.decode() in apart else ran.output, ran.exit_code)
     return None
@@ -127,12 +127,12 @@ def metrics_of_file(file: Path, not_before: float) -> dict[str, float]:
         if about.st_mtime < not_before:
             raise InvalidInput(f"the metrics file {file.name} is older than this run")
         if about.st_size > METRICS_BYTES:
-            raise InvalidInput(f"the metrics file {file.name} is over {METRICS_BYTES:,} bytes")
+            raise InvalidInput(f"the metrics file {file.name} is larger than {METRICS_BYTES:,} bytes")
         found = _flat(json.loads(file.read_text(encoding="utf-8")))
     except OSError:
         raise InvalidInput(f"the metrics file {file.name} is missing") from None
     except (ValueError, RecursionError) as problem:
-        raise InvalidInput(f"the metrics file {file.name} is no JSON: {problem}") from None
+        raise InvalidInput(f"the metrics file {file.name} is not JSON: {problem}") from None
     if len(found) > METRICS_LIMIT:
         raise InvalidInput(f"the metrics file {file.name} has {len(found):,} numbers; the limit is {METRICS_LIMIT}")
     return found
@@ -147,7 +147,7 @@ def _flat(value: Any, name: str = "") -> dict[str, float]:
 
 
 def metric_in(output: str, name: str, pattern: re.Pattern[str]) -> float:
-    """The number a pattern finds last: its first group, or all of it."""
+    """The number in the last match of a pattern: its first group, or the whole match."""
     matches = deque(pattern.finditer(output), maxlen=1)
     if not matches:
         raise InvalidInput(f"metric {name} was not printed: nothing matches {pattern.pattern!r}")
@@ -156,7 +156,7 @@ def metric_in(output: str, name: str, pattern: re.Pattern[str]) -> float:
 
 
 def as_number(text: str, what: str) -> float:
-    """A number as people and programs print it; `nan` and `inf` are numbers here, and a reason to fail."""
+    """A number as people and programs print it; `nan` and `inf` count as numbers here, and make the run fail."""
     try:
         return int(text)
     except ValueError:
@@ -164,18 +164,18 @@ def as_number(text: str, what: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InvalidInput(f"{what} is no number: {text!r:.80}") from None
+        raise InvalidInput(f"{what} is not a number: {text!r:.80}") from None
 
 
-def output_file(root: Path, place: Path) -> dict[str, Any] | None:
-    """Path, size and sha256 of a file a run produced; None when it is not there."""
+def output_file(root: Path, path: Path) -> dict[str, Any] | None:
+    """Path, size and sha256 of a file that a run produced; None if it does not exist."""
     whole = sha256()
     try:
-        with place.open("rb") as file:
+        with path.open("rb") as file:
             while part := file.read(1 << 20):
                 whole.update(part)
             size = file.tell()
     except OSError:
         return None
-    shown = place.relative_to(root) if place.is_relative_to(root) else place
+    shown = path.relative_to(root) if path.is_relative_to(root) else path
     return {"path": shown.as_posix(), "size": size, "sha256": whole.hexdigest()}

@@ -1,6 +1,6 @@
-"""Which project a directory belongs to. Found by reading git's files: no process is started for it.
+"""Which project a directory belongs to. Reads git's files and starts no process.
 
-Every command asks this, so it does without pathlib, which costs more than all of the asking.
+Every command needs this, so it avoids pathlib: importing that costs more than the search.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 
 
 def find_project(start: str) -> str:
-    """The root of the repository, the same for all its worktrees; outside of one, the directory itself."""
+    """The root of the repository, the same for all its worktrees; outside a repository, the directory itself."""
     here = os.path.realpath(start)
     folder = here
     while True:
@@ -25,7 +25,7 @@ def find_project(start: str) -> str:
 
 
 def find_worktree(start: str) -> str:
-    """The top of the worktree a directory is in, where its files are; outside of one, the directory itself."""
+    """The top of the worktree that contains a directory; outside a worktree, the directory itself."""
     here = os.path.realpath(start)
     folder = here
     while not os.path.exists(os.path.join(folder, ".git")):
@@ -37,24 +37,24 @@ def find_worktree(start: str) -> str:
 
 
 def worktree_for(project: str, start: str) -> str:
-    """Where a project's files are for somebody who stands in `start`: there, if it is one of its worktrees."""
+    """The worktree of a project to use from `start`: the one around `start` if it belongs to the project."""
     if find_project(start) != project and os.path.isdir(project):
         return find_worktree(project)
     return find_worktree(start)
 
 
 def project_named(name: str) -> str:
-    """The project a person means: the one of a directory, if there is such a directory; else the name itself."""
+    """The project of a directory, if there is a directory with this name; if not, the name itself."""
     return find_project(name) if os.path.isdir(name) else name
 
 
 def _main_worktree(folder: str, pointer: str) -> str:
-    """A linked worktree's `.git` is a file that leads to the common directory beside the main one."""
+    """The main worktree. A linked worktree's `.git` is a file that points to the common directory beside it."""
     try:
         own = os.path.realpath(os.path.join(folder, _read(pointer).removeprefix("gitdir:").strip()))
         common = os.path.realpath(os.path.join(own, _read(os.path.join(own, "commondir")).strip()))
     except OSError:
-        return folder  # a submodule, or a worktree whose repository is gone
+        return folder  # a submodule, or a worktree without its repository
     return os.path.dirname(common) if os.path.basename(common) == ".git" else common
 
 

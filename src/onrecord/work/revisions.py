@@ -1,4 +1,4 @@
-"""Which revision the worktree stands at, and what differs from it. Asks git, which is always given argument lists."""
+"""The revision of the worktree, and what differs from it. Runs git, always with argument lists."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from onrecord.rules import OWN_FILES
 
 GIT_SECONDS = 10
-"""How long one question to git may take."""
+"""The timeout of one git command."""
 DIRTY_FILES_LIMIT = 20
 """How many changed files are listed by name."""
 HASHED_BYTES = 8 * 1024 * 1024
-"""Of a larger changed file the size and the time of its last change stand for its content."""
+"""For a larger changed file, size and modification time are hashed instead of the content."""
 
 
 def revision_of(folder: Path) -> dict[str, Any] | None:
-    """Revision, branch, the changed files and a hash of their content; None outside of a repository."""
+    """Revision, branch, the changed files and a hash of their content; None outside a repository."""
     top = _git(folder, "rev-parse", "--show-toplevel")
     if top is None:
         return None
@@ -34,21 +34,21 @@ def revision_of(folder: Path) -> dict[str, Any] | None:
 
 
 def stands_at(folder: Path) -> dict[str, str]:
-    """Only which revision and branch a worktree stands at; what is not known is left out."""
+    """Only the revision and branch of a worktree; unknown ones are left out."""
     revision = (_git(folder, "rev-parse", "--verify", "-q", "HEAD") or b"").decode().strip()
     branch = (_git(folder, "symbolic-ref", "-q", "--short", "HEAD") or b"").decode(errors="replace").strip()
     return {name: value for name, value in (("revision", revision), ("branch", branch)) if value}
 
 
 def changed_files(root: Path) -> list[str]:
-    """Files that differ from the revision, new ones included, as paths below the root; not those onrecord writes."""
-    told = _git(root, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
-    names = [entry[3:].decode(errors="backslashreplace") for entry in (told or b"").split(b"\0") if entry]
+    """Files that differ from the revision, new ones included, as paths below the root; without onrecord's own files."""
+    listed = _git(root, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
+    names = [entry[3:].decode(errors="backslashreplace") for entry in (listed or b"").split(b"\0") if entry]
     return sorted(name for name in names if not name.startswith(OWN_FILES))
 
 
 def dirty_hash(root: Path, changed: list[str]) -> str | None:
-    """One hash over what differs from the revision; None when nothing does."""
+    """One hash over everything that differs from the revision; None if nothing does."""
     if not changed:
         return None
     whole = sha256()

@@ -1,4 +1,4 @@
-"""The survey: does the code that findings rest on still stand as it did? Differences become one `code.changed`."""
+"""The survey: has the code that findings rest on changed? Differences become one `code.changed`."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ class Surveyed(NamedTuple):
     looked_at: int
     """How many anchors were compared."""
     differing: list[str]
-    """Anchors that differ from what was known before, as people write them."""
+    """Anchors that differ from the last known state, as people write them."""
     turned_stale: list[str]
     turned_fresh: list[str]
     stale: dict[str, int]
     """Every stale finding, and how many of its files changed since it was judged."""
     position: int | None
-    """Where the change is on record; None when there was nothing new to record."""
+    """The position of the `code.changed`; None if there was nothing new to record."""
 
 
 def survey(session: Session, root: Path | str) -> Surveyed:
-    """Compare every anchor with the worktree, and record what differs from what is known; nothing if nothing does."""
+    """Compare every anchor with the worktree, and record what differs from the last known state."""
     root, findings = Path(root), session.views.findings
     anchors = findings.anchors()
     before = _stale(findings)
     changed: dict[str, Any] = {}
-    for place, anchor in anchors.items() if root.is_dir() else ():
+    for key, anchor in anchors.items() if root.is_dir() else ():
         now = fingerprint(root, anchor, known=anchor["fingerprint"])
         if now != findings.known_at(anchor):
-            changed[place] = now
+            changed[key] = now
     position = None
     if changed and session.head.status in LIVE:
         from onrecord.work.revisions import revision_of
@@ -47,7 +47,7 @@ def survey(session: Session, root: Path | str) -> Surveyed:
         findings = session.views.findings
     after = _stale(findings)
     return Surveyed(
-        len(anchors), [anchor_key(anchors[place]) for place in changed],
+        len(anchors), [anchor_key(anchors[key]) for key in changed],
         [finding for finding in after if finding not in before],
         [finding for finding in before if finding not in after], after, position,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Engines and proxies of the tests; all of them are gone when a test ends."""
+"""Engines and proxies for the tests; each test ends its own."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def tokenizer(tokenizer_place):
 
 @pytest.fixture
 def engine(tokenizer):
-    """An engine that says what it is told."""
+    """An engine that follows a script."""
     engine = ScriptedEngine(tokenizer)
     yield engine
     engine.stop()
@@ -30,7 +30,7 @@ def engine(tokenizer):
 
 @pytest.fixture
 def start(tmp_path, tokenizer, engine):
-    """Starts proxies on one store; `store` is the name of another one, or its URL."""
+    """Starts proxies on one store; `store` is the name or URL of another one."""
     running = []
 
     def start(*, store="store.db", upstream=None, with_tokenizer=None, **options):

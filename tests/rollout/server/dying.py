@@ -16,7 +16,7 @@ def die() -> None:
 
 
 def arm(step: int, when: str) -> None:
-    """Have this process die at a step."""
+    """Let this process die at a step."""
     append, done = SQLiteStore.append, [0]
 
     def counted(self, *args, **options):

@@ -1,4 +1,4 @@
-"""What the proxy's tests run against: a proxy on a thread, and an engine that says what it is told. Both speak HTTP."""
+"""A proxy on a thread, and an engine that follows a script, for the proxy's tests. Both speak HTTP."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "argumen
 
 
 class ScriptedEngine:
-    """An engine of SGLang's kind. Without a script it echoes; `script` holds what it does next, one entry per request."""
+    """An engine like SGLang. `script` has one entry per request; without one, the engine echoes."""
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer
@@ -59,7 +59,7 @@ class ScriptedEngine:
         self.thread.start()
 
     def prompts(self):
-        """The ids of every prompt it was given."""
+        """The ids of every prompt it got."""
         return [
             asked.get("input_ids") or asked.get("prompt_token_ids") or asked.get("prompt") for asked in self.requests
         ]
@@ -76,7 +76,7 @@ def ids_of(tokenizer, text):
 
 
 def reply(engine, text, *, finish="stop", cut=None, calls=None, version="1", read=True, prompt=None):
-    """A reply of SGLang: the ids of a text, with the end of the turn unless it was cut."""
+    """A reply like SGLang's: the ids of a text, with the end of the turn unless it was cut."""
     ids = ids_of(engine.tokenizer, text + ("" if finish in ("abort", "length") else "<|im_end|>"))[:cut]
     meta = {
         "finish_reason": {"type": finish} | ({"message": "weights changed"} if finish == "abort" else {}),
@@ -95,7 +95,7 @@ def says(text, **how):
 
 
 def aborts(text="", **how):
-    """A script entry: the engine is stopped after saying this much."""
+    """A script entry: the engine aborts after saying this much."""
     return says(text, finish="abort", read=bool(text), **how)
 
 
@@ -110,7 +110,7 @@ def hangs_up(_engine, _asked):
 
 
 def waits(then):
-    """A script entry: the engine does something once the test lets it go on."""
+    """A script entry: the engine waits until the test releases it, then does something."""
 
     def wait(engine, asked):
         assert engine.go_on.wait(30)

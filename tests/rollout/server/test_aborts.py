@@ -1,4 +1,4 @@
-"""Aborted turns: asked again, gone on with, handed on or refused; never history, never lost."""
+"""Aborted turns: retried, continued, passed on or refused; never history, never lost."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def events(proxy, session, kind):
     ids=["nothing sampled", "some tokens", "a call that could be parsed"],
 )
 def test_an_aborted_turn_is_asked_again(proxy, engine, cut_short):
-    """On the first turn and on later ones: the client sees only the whole answer, from the same prompt ids."""
+    """On the first turn and on later ones, the client sees only the whole answer, from the same prompt ids."""
     session, messages = proxy.new(), [USER]
     for _turn in range(2):
         engine.script.extend([cut_short, says("Fine.")])
@@ -32,7 +32,7 @@ def test_an_aborted_turn_is_asked_again(proxy, engine, cut_short):
 
 
 def test_three_aborts_and_then_success(proxy, engine):
-    """However many aborts come in a row, the view keeps one at the most and the log keeps all."""
+    """After any number of aborts in a row, the view has at most one and the log has all."""
     session = proxy.new()
     engine.script.extend([aborts("One"), aborts(), aborts("Three"), says("Fine.")])
     assert message_of(proxy.chat(session, [USER]))["content"] == "Fine."
@@ -46,7 +46,7 @@ def test_three_aborts_and_then_success(proxy, engine):
 
 @pytest.mark.parametrize("partial", ["", "Let me"])
 def test_retries_run_out(start, engine, partial):
-    """When retries run out the last abort stands as the honest last turn: flagged, and ABORTED in the samples."""
+    """When the retries run out, the last abort remains as the honest last turn: flagged, and ABORTED in the samples."""
     proxy = start(retries=2)
     session = proxy.new()
     message = message_of(proxy.chat(session, [USER]))
@@ -64,7 +64,7 @@ def test_retries_run_out(start, engine, partial):
 
 
 def test_an_abort_that_stands_can_still_be_asked_again(start, engine):
-    """The agent may send the same request later: the abort is superseded."""
+    """If the agent repeats the request later, the abort is superseded."""
     proxy = start(retries=0)
     session = proxy.new()
     engine.script.append(aborts("Let"))
@@ -74,7 +74,7 @@ def test_an_abort_that_stands_can_still_be_asked_again(start, engine):
 
 
 def test_an_abort_is_passed_on(start, engine):
-    """Policy `pass`: the client gets 200 with what there is, and finish_reason abort; also as a stream."""
+    """Policy `pass`: the client gets 200 with the partial reply and finish_reason abort, also as a stream."""
     proxy = start(abort_policy="pass")
     session = proxy.new()
     engine.script.extend([aborts("Let me"), aborts("Let us")])
@@ -86,7 +86,7 @@ def test_an_abort_is_passed_on(start, engine):
 
 
 def test_an_abort_is_unavailability(start, engine):
-    """Policy `503`: the client is told to come back, the partial is on record, and the retry has the same ids."""
+    """Policy `503`: the client gets 503 with Retry-After, the partial is on record, and the retry has the same ids."""
     proxy = start(abort_policy="503")
     session = proxy.new()
     engine.script.append(aborts("Let me"))
@@ -99,7 +99,7 @@ def test_an_abort_is_unavailability(start, engine):
 
 
 def test_an_aborted_turn_is_gone_on_with(start, engine, tokenizer):
-    """Policy `continue`: the engine gets prompt and partial ids, and each token keeps the weights that drew it."""
+    """Policy `continue`: the engine gets prompt and partial ids, and each token keeps the weights that sampled it."""
     proxy = start(abort_policy="continue")
     session = proxy.new()
     engine.script.extend([aborts("Let me", version="1"), aborts(" add", version="2"), says(" these.", version="3")])
@@ -116,7 +116,7 @@ def test_an_aborted_turn_is_gone_on_with(start, engine, tokenizer):
 
 
 def test_a_turn_that_is_gone_on_with_ends_at_its_limit(start, engine, tokenizer):
-    """What an aborted half sampled counts: a limit that is reached by then is a limit that is reached."""
+    """Tokens sampled before an abort count: if they reach the limit, the turn ends with `length`."""
     proxy = start(abort_policy="continue")
     session = proxy.new()
     size = len(ids_of(tokenizer, "Let me"))
@@ -127,7 +127,7 @@ def test_a_turn_that_is_gone_on_with_ends_at_its_limit(start, engine, tokenizer)
 
 
 def test_going_on_survives_the_proxy(start, engine, tokenizer):
-    """Policy `continue`: a partial that is on record is gone on with by the next proxy too."""
+    """Policy `continue`: the next proxy continues a recorded partial too."""
     first = start(abort_policy="continue", retries=0)
     session = first.new()
     engine.script.append(aborts("Let me", version="1"))
@@ -140,7 +140,7 @@ def test_going_on_survives_the_proxy(start, engine, tokenizer):
 
 
 def test_a_failed_engine_leaves_the_record_where_it_was(proxy, engine):
-    """A connection that breaks is 502 and no turn; the next try has the same prompt ids, and succeeds."""
+    """A broken connection is 502 and no turn; the next request has the same prompt ids, and succeeds."""
     session = proxy.new()
     message = message_of(proxy.chat(session, [USER]))
     before = proxy.record(session)
@@ -157,7 +157,7 @@ def test_a_failed_engine_leaves_the_record_where_it_was(proxy, engine):
 
 
 def test_an_engine_that_failed_last_makes_an_infra_sample(proxy, engine):
-    """A rollout whose last turn met a broken engine is INFRA: neither completed nor aborted."""
+    """If the engine broke in the last turn, the rollout is INFRA: neither completed nor aborted."""
     session = proxy.new()
     message = message_of(proxy.chat(session, [USER]))
     engine.script.append(hangs_up)

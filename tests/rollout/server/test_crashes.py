@@ -1,4 +1,4 @@
-"""Kill -9 at every step of a turn: the next prompt has the very same ids, and no turn is lost or doubled."""
+"""Kill -9 at every step of a turn: the next prompt has the same ids, and no turn is lost or doubled."""
 
 import os
 import signal
@@ -14,17 +14,17 @@ from tests.rollout.server.places import USER, aborts, code_of, message_of, says,
 
 ROOT = Path(__file__).resolve().parents[3]
 STEPS = ["join", "intent", "abort", "second intent", "commit"]
-"""The appends of a turn that is aborted once, by a proxy that has just been started."""
+"""The appends of a turn that is aborted once, in a proxy that just started."""
 DEATHS = [
     ("join", "before"), ("join", "after"), ("intent", "after"), ("abort", "before"), ("abort", "after"),
     ("second intent", "after"), ("commit", "before"), ("commit", "after"),
 ]  # fmt: skip
-"""Between one step and the next the engine may have been asked, or not: these are all the different moments."""
+"""Between two steps the engine may or may not have been called: these are all the different moments."""
 
 
 @pytest.fixture
 def dying(tmp_path, engine, tokenizer_place):
-    """Starts a proxy in a process of its own that dies where it is told to."""
+    """Starts a proxy in its own process, which dies at the given step."""
 
     def start(*words):
         return Server(
@@ -49,7 +49,7 @@ def begun(proxy):
 
 @pytest.mark.parametrize(("step", "when"), DEATHS)
 def test_killed_at_every_step(start, engine, dying, step, when):
-    """Whichever step of a turn was the last, the next proxy goes on with the same ids, and the turn counts once."""
+    """Whichever step of a turn was the last, the next proxy continues with the same ids, and the turn counts once."""
     first = start()
     undisturbed, messages = begun(first)
     for _turn in range(2):
@@ -79,7 +79,7 @@ def test_killed_at_every_step(start, engine, dying, step, when):
 
 
 def test_killed_while_the_engine_generates(start, engine, dying):
-    """A process that dies with a turn at the engine leaves it incomplete; the same request starts it anew, at once."""
+    """If a process dies while the engine generates, the turn is incomplete; the same request starts it again at once."""
     first = start()
     session, messages = begun(first)
     first.stop()
@@ -100,7 +100,7 @@ def test_killed_while_the_engine_generates(start, engine, dying):
 
 
 def test_a_rollout_whose_process_died_is_incomplete(start, dying):
-    """If nobody asks again, the sample ends with the turn that never ended: INCOMPLETE, nothing else."""
+    """Without another request, the sample ends with the turn that never ended: INCOMPLETE, nothing else."""
     first = start()
     session, messages = begun(first)
     first.stop()
@@ -112,9 +112,9 @@ def test_a_rollout_whose_process_died_is_incomplete(start, dying):
 
 @pytest.mark.timeout(900)
 def test_a_load_with_kills(tmp_path, count):
-    """Many sessions at once, one reply in ten aborted, weights updated, the proxy killed three times: all is there once.
+    """Many sessions, one reply in ten aborted, weights updated, the proxy killed three times: every turn is there once.
 
-    Every prompt and every output is compared, id for id, with what they must be; every answer with what is on record.
+    Every prompt and every output is compared id by id with the expected one; every answer with the record.
     """
     load = run_load(tmp_path, sessions=count(16, 64), turns=count(12, 50), kills=3)
     assert load.problems == []
@@ -127,7 +127,7 @@ def test_a_load_with_kills(tmp_path, count):
 
 @pytest.mark.timeout(900)
 def test_agents_move_between_proxies(tmp_path, count):
-    """Two proxies share a store; whenever one is killed its agents go on with the other, and nothing is lost or doubled."""
+    """Two proxies share a store; if one is killed, its agents continue with the other, and nothing is lost or doubled."""
     load = run_load(tmp_path, sessions=count(10, 64), turns=count(8, 50), kills=count(2, 4), proxies=2)
     assert load.problems == []
     assert load.answered == load.sessions * load.turns

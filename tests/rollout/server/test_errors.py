@@ -1,4 +1,4 @@
-"""Every refusal: its status, its code, and that nothing moved."""
+"""Every refusal: its status, its code, and that nothing changed."""
 
 import json
 
@@ -28,7 +28,7 @@ FORGETFUL = "{% for m in messages %}{% if loop.last %}!{% endif %}{{ m.content }
 
 @pytest.fixture(scope="module")
 def steady(tmp_path_factory, tokenizer):
-    """A proxy that many small refusals share; each has a session of its own."""
+    """A proxy that many small refusals share; each has its own session."""
     engine = ScriptedEngine(tokenizer)
     records = onrecord.connect(str(tmp_path_factory.mktemp("steady") / "store.db"), project="rollouts")
     proxy = RunningProxy(records, tokenizer, engine.url)
@@ -40,7 +40,7 @@ def steady(tmp_path_factory, tokenizer):
 
 @pytest.mark.parametrize("id_", [UNKNOWN, "nothing", "..%2F..", "01ARZ3", "%00", "é"])
 def test_what_is_not_there(proxy, id_):
-    """An id nobody made is 404 on every route; the beginning of one is not enough, and none is ever made by asking."""
+    """An unknown id is 404 on every route; a prefix is not enough, and a request never creates a session."""
     beginning = proxy.new()[:10]
     for path in (id_, beginning):
         for response in (
@@ -54,7 +54,7 @@ def test_what_is_not_there(proxy, id_):
 
 
 def test_a_deleted_session_stays_deleted(proxy, engine):
-    """After DELETE every request gets 410, for good, and the id never comes back; its record is kept."""
+    """After DELETE every request gets 410, for good, and the id is never reused; its record is kept."""
     session = proxy.new()
     proxy.chat(session, [USER])
     assert proxy.http.delete(f"/sessions/{session}").status_code == 204
@@ -86,7 +86,7 @@ def test_a_session_closed_elsewhere_is_over_here(proxy):
     ids=lambda body: body[:40],
 )  # fmt: skip
 def test_what_is_no_request(steady, body):
-    """A request that cannot be a turn is 400 with a reason, and reaches no engine."""
+    """A request that is not a valid turn is 400 with a reason, and reaches no engine."""
     proxy, engine = steady
     seen = len(engine.requests)
     session = proxy.new()
@@ -98,7 +98,7 @@ def test_what_is_no_request(steady, body):
 
 
 def test_a_conversation_that_was_never_held(start, engine):
-    """A request that would discard more turns than allowed, or appends a foreign answer, is 400; nothing moves."""
+    """A request that would discard more turns than allowed, or appends a foreign answer, is 400; nothing changes."""
     proxy = start(policy=Policy(max_rollback=0))
     session = proxy.new()
     message = message_of(proxy.chat(session, [USER]))
@@ -112,7 +112,7 @@ def test_a_conversation_that_was_never_held(start, engine):
 
 
 def test_a_body_has_a_limit(start, engine):
-    """A body over the limit is 413, also when its length was not announced; the proxy goes on."""
+    """A body over the limit is 413, even if its length was not announced; the proxy keeps serving."""
     proxy = start(body_limit=2_000)
     session = proxy.new()
     path = f"/sessions/{session}/v1/chat/completions"
@@ -130,7 +130,7 @@ def test_there_is_nothing_to_make_samples_of(proxy):
 
 
 def test_a_template_that_rewrites_history(start, tokenizer_place):
-    """Where new ids cannot follow the old ones it is 500 with the reason; the turn before stays as it is."""
+    """If new ids cannot follow the old ones, the answer is 500 with the reason; the turn before does not change."""
     odd = TemplateTokenizer((tokenizer_place / "tokenizer.json").read_text(), FORGETFUL)
     proxy = start(with_tokenizer=odd)
     session = proxy.new()
@@ -141,7 +141,7 @@ def test_a_template_that_rewrites_history(start, tokenizer_place):
 
 
 def broken(change):
-    """A script entry: a reply of the engine, spoilt."""
+    """A script entry: a corrupted reply."""
 
     def does(engine, asked):
         made = reply(engine, "Fine.", prompt=asked["input_ids"])
@@ -167,7 +167,7 @@ def broken(change):
     ids=["no JSON", "nothing", "NaN", "no ids", "a logprob short", "null message", "unknown end", "other prompt", "half a letter"],
 )  # fmt: skip
 def test_a_reply_that_cannot_be_recorded(steady, does):
-    """A bad reply is 502 and no turn; the session goes on with the same prompt ids."""
+    """A bad reply is 502 and no turn; the session continues with the same prompt ids."""
     proxy, engine = steady
     session = proxy.new()
     engine.script.append(does)
@@ -214,7 +214,7 @@ def test_routes_that_do_not_exist(proxy):
 
 @pytest.mark.parametrize("body", [{"metadata": 7}, {"name": "no/good"}, {"name": 7}, {"metadata": {"x": "y" * 20_000}}])
 def test_a_session_that_cannot_be_made(steady, body):
-    """Wrong names and metadata are 400, and make nothing."""
+    """Invalid names and metadata are 400, and create nothing."""
     proxy, _engine = steady
     before = len(proxy.records.sessions())
     assert proxy.http.post("/sessions", json=body).status_code == 400
@@ -228,7 +228,7 @@ def test_a_name_is_taken_once(proxy):
 
 
 def test_every_status_is_of_an_error_there_is():
-    """The table of statuses knows only codes that errors have, so that a renamed error does not become a 500."""
+    """The table of statuses has only codes of existing errors, so that a renamed error does not become a 500."""
     found, seen = [OnrecordError], set()
     while found:
         error = found.pop()
@@ -237,11 +237,11 @@ def test_every_status_is_of_an_error_there_is():
     assert set(STATUSES) <= seen
 
 
-# Who may come
+# Access
 
 
 def test_a_page_of_elsewhere_may_not_come(proxy):
-    """On loopback a foreign Host (DNS rebinding) or Origin is refused; the machine's own are let in."""
+    """On loopback a foreign Host (DNS rebinding) or Origin is refused; the machine's own names are accepted."""
     session = proxy.new()
     path = f"/sessions/{session}"
     for headers in (
@@ -256,13 +256,13 @@ def test_a_page_of_elsewhere_may_not_come(proxy):
 
 
 def test_a_name_can_be_allowed(start):
-    """A name that was allowed is let in."""
+    """An allowed host name is accepted."""
     proxy = start(hosts=("trainer.internal",))
     assert proxy.http.get("/metrics", headers={"host": "trainer.internal:8700"}).status_code == 200
 
 
 def test_a_token_is_asked_for(start):
-    """With a token, everything but /health needs it, exactly."""
+    """With a token, every route but /health requires exactly that token."""
     proxy = start(token="open-sesame")
     for value in (None, "open-sesame", "Bearer", "Bearer open-sesam", "Basic open-sesame", "Bearer \xe9"):
         headers = httpx.Headers({} if value is None else {"authorization": value}, encoding="latin-1")
@@ -283,7 +283,7 @@ def test_a_token_is_asked_for(start):
     ],
 )  # fmt: skip
 def test_settings_that_do_not_go_together(settings):
-    """A proxy that others could reach without a token is not started, nor one with settings nobody knows."""
+    """A proxy that others could reach without a token does not start, nor does one with unknown settings."""
     with pytest.raises(InvalidInput):
         Settings(**{"upstream": "http://127.0.0.1:1", **settings}).checked()
     assert Settings("http://127.0.0.1:1", host="0.0.0.0", token="x").checked().token == "x"

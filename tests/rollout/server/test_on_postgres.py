@@ -7,7 +7,7 @@ from tests.stores import url_of
 
 
 def test_two_proxies_on_postgresql(start, engine, request, tmp_path):
-    """Turns, aborts, lanes, lost replies and the hand-off are the same as on a file."""
+    """Turns, aborts, lanes, lost replies and samples are the same as on a SQLite file."""
     place = url_of("postgres", request, tmp_path)
     here, there = start(store=place), start(store=place)
     session = here.new(metadata={"task": 7})
@@ -27,7 +27,7 @@ def test_two_proxies_on_postgresql(start, engine, request, tmp_path):
 
 
 def test_many_sessions_on_postgresql(start, engine, request, tmp_path, count):
-    """Sessions side by side, with room for few of them in memory, lose nothing there either."""
+    """Parallel sessions, more than fit into memory, lose nothing."""
     proxy = start(store=url_of("postgres", request, tmp_path), memory_sessions=2)
     sessions = [proxy.new() for _ in range(6)]
 

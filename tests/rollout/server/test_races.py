@@ -13,13 +13,13 @@ from tests.rollout.server.places import USER, aborts, code_of, message_of, says,
 
 @pytest.fixture
 def at_once():
-    """Runs calls on threads of their own."""
+    """Runs calls on separate threads."""
     with ThreadPoolExecutor(16) as threads:
         yield threads.submit
 
 
 def until(condition):
-    """Wait for something that is about to happen."""
+    """Wait until a condition is true."""
     end = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < end
@@ -27,7 +27,7 @@ def until(condition):
 
 
 def test_duplicates_in_flight_get_one_answer(proxy, engine, at_once):
-    """The same request sent again while it is under way joins it: one generation, the same bytes for all."""
+    """The same request sent again while its turn is running joins it: one generation, the same bytes for all."""
     session = proxy.new()
     engine.script.append(waits(says("Fine.")))
     asked = [at_once(proxy.chat, session, [USER]) for _ in range(4)]
@@ -40,7 +40,7 @@ def test_duplicates_in_flight_get_one_answer(proxy, engine, at_once):
 
 
 def test_another_request_meanwhile_is_busy(proxy, engine, at_once):
-    """Another request while a turn is under way is 409, and does not disturb it; so are samples."""
+    """While a turn is running, another request is 409 and does not disturb it; so is a request for samples."""
     session = proxy.new()
     engine.script.append(waits(says("Fine.")))
     first = at_once(proxy.chat, session, [USER])
@@ -53,7 +53,7 @@ def test_another_request_meanwhile_is_busy(proxy, engine, at_once):
 
 
 def test_a_session_deleted_during_a_turn(proxy, engine, at_once):
-    """DELETE ends the turn too: its client gets 410, and nothing of it is committed."""
+    """DELETE cancels the running turn too: its client gets 410, and nothing is committed."""
     session = proxy.new()
     engine.script.append(waits(says("Too late.")))
     asked = at_once(proxy.chat, session, [USER])
@@ -66,7 +66,7 @@ def test_a_session_deleted_during_a_turn(proxy, engine, at_once):
 
 
 def test_a_client_that_hangs_up_finds_its_answer(proxy, engine):
-    """A turn goes on without its client; the same request later gets the answer that is on record."""
+    """A turn continues without its client; the same request later gets the recorded answer."""
     session = proxy.new()
     engine.script.append(waits(says("Fine.")))
     with pytest.raises(httpx.ReadTimeout):
@@ -83,7 +83,7 @@ def test_a_client_that_hangs_up_finds_its_answer(proxy, engine):
 
 
 def test_no_more_turns_than_allowed(start, engine, at_once):
-    """A proxy with all its turns under way says 503 with Retry-After, and still answers /health."""
+    """A proxy at its limit of turns answers 503 with Retry-After, and still answers /health."""
     proxy = start(turns_limit=1)
     one, two = proxy.new(), proxy.new()
     engine.script.append(waits(says("Fine.")))
@@ -99,7 +99,7 @@ def test_no_more_turns_than_allowed(start, engine, at_once):
 
 
 def test_sessions_leave_memory_and_come_back(start, engine, at_once, count):
-    """With room for two sessions, many at once are evicted and brought back all the time, and lose nothing."""
+    """With room for two sessions, many at once are evicted and reloaded all the time, and lose nothing."""
     proxy = start(memory_sessions=2)
     sessions = [proxy.new() for _ in range(8)]
     turns = count(4, 40)
@@ -117,7 +117,7 @@ def test_sessions_leave_memory_and_come_back(start, engine, at_once, count):
 
 
 def test_what_is_brought_back_is_what_left(start, engine):
-    """After eviction the next prompt has the ids it would have had, and a provisional turn is still there."""
+    """After eviction the next prompt has the same ids as without it, and a provisional turn is still there."""
     proxy = start(memory_sessions=1, retries=0)
     one, two = proxy.new(), proxy.new()
     message = message_of(proxy.chat(one, [USER]))
@@ -133,7 +133,7 @@ def test_what_is_brought_back_is_what_left(start, engine):
 
 
 def test_two_proxies_do_not_write_one_lane(start):
-    """A session belongs to one proxy at a time: the other one says who has it, and may take it when told to."""
+    """A session belongs to one proxy at a time: another one names the holder, and takes over only if asked to."""
     here, there = start(), start()
     session = here.new()
     message = message_of(here.chat(session, [USER]))
@@ -150,7 +150,7 @@ def test_two_proxies_do_not_write_one_lane(start):
 
 
 def test_a_takeover_during_a_turn_is_a_conflict(start, engine, at_once):
-    """When another proxy takes a lane while its turn is generated, the late reply is refused and never counts."""
+    """If another proxy takes the lease over during a generation, the late reply is refused and never counts."""
     here, there = start(), start()
     session = here.new()
     engine.script.append(waits(says("Late.")))
@@ -166,7 +166,7 @@ def test_a_takeover_during_a_turn_is_a_conflict(start, engine, at_once):
 
 
 def test_a_long_generation_keeps_the_lane(start, engine, at_once):
-    """A proxy that waits for its engine renews the lane: on another machine, too, the turn is seen to be alive."""
+    """A proxy that waits for its engine renews the lease: other machines see that the turn is alive."""
     proxy = start(lease_seconds=1)
     session = proxy.new()
     engine.script.append(waits(says("Fine.")))
@@ -180,7 +180,7 @@ def test_a_long_generation_keeps_the_lane(start, engine, at_once):
 
 
 def test_a_proxy_that_stops_gives_its_sessions_back(start, engine, at_once):
-    """Turns under way come to their end when a proxy stops, and another proxy goes on at once."""
+    """When a proxy stops, running turns finish, and another proxy continues at once."""
     here, there = start(), start()
     session = here.new()
     engine.script.append(waits(says("Fine.")))
@@ -197,7 +197,7 @@ def test_a_proxy_that_stops_gives_its_sessions_back(start, engine, at_once):
 
 
 def test_health_does_not_wait(start, engine, at_once):
-    """While every turn waits for its engine, /health and reading go on."""
+    """While every turn waits for its engine, /health and reads still work."""
     proxy = start()
     sessions = [proxy.new() for _ in range(12)]
     engine.script.extend([waits(says("Fine."))] * 12)
@@ -211,7 +211,7 @@ def test_health_does_not_wait(start, engine, at_once):
 
 
 def test_turns_of_many_sessions_share_commits(start, engine, at_once, monkeypatch):
-    """Replies that arrive together are put on record together: fewer transactions than turns."""
+    """Replies that arrive together are recorded together: fewer transactions than turns."""
     proxy = start()
     sessions = [proxy.new() for _ in range(12)]
     engine.script.extend([waits(says("Fine."))] * 12)

@@ -28,7 +28,7 @@ def run(*words, **environment):
 
 @pytest.fixture
 def serve(tmp_path, engine, tokenizer_place):
-    """Starts the command and stops it in the end."""
+    """Starts the command and stops it at the end."""
     running = []
 
     def serve(*options, **environment):
@@ -45,7 +45,7 @@ def serve(tmp_path, engine, tokenizer_place):
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_in_order(serve, engine, tmp_path, how):
-    """SIGTERM and Ctrl-C let a turn under way come to its end, give lanes back, and end with 0 and without a traceback."""
+    """SIGTERM and Ctrl-C let a running turn finish, release the leases, and exit with 0 and without a traceback."""
     server = serve()
     session = httpx.post(f"{server.url}/sessions", trust_env=False).json()["session_id"]
     engine.script.append(waits(says("Fine.")))
@@ -67,7 +67,7 @@ def test_it_stops_in_order(serve, engine, tmp_path, how):
 
 
 def test_a_second_ctrl_c_does_not_wait(serve, engine, tmp_path):
-    """Ctrl-C twice ends turns where they are: the client is told to come back, and the next proxy takes the turn anew."""
+    """A second Ctrl-C cancels running turns: the client gets 503, and the next proxy runs the turn again."""
     server = serve()
     session = httpx.post(f"{server.url}/sessions", trust_env=False).json()["session_id"]
     path = f"/sessions/{session}/v1/chat/completions"
@@ -109,7 +109,7 @@ def test_it_says_where_it_is(tokenizer_place, tmp_path, engine):
 
 
 def test_a_token_comes_from_a_file_or_the_environment(serve, tmp_path):
-    """The token never stands on the command line; with one, every route but /health asks for it."""
+    """The token is never on the command line; with one, every route but /health requires it."""
     (tmp_path / "token").write_text("open-sesame\n")
     for server in (serve("--token-file", str(tmp_path / "token")), serve(ONRECORD_ROLLOUT_TOKEN="open-sesame")):
         assert httpx.post(f"{server.url}/sessions", trust_env=False).status_code == 401
@@ -119,7 +119,7 @@ def test_a_token_comes_from_a_file_or_the_environment(serve, tmp_path):
 
 
 def test_what_cannot_start_says_why(tokenizer_place, tmp_path):
-    """A missing or wrong setting ends with the usage status and a sentence that says which; no store is made."""
+    """A missing or wrong setting ends with the usage status and a sentence that names it; no store is created."""
     store = str(tmp_path / "new.db")
     known = ("--upstream", "http://127.0.0.1:1", "--tokenizer", str(tokenizer_place), "--store", store)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -128,18 +128,18 @@ def test_what_cannot_start_says_why(tokenizer_place, tmp_path):
         for words, part in (
             (("--tokenizer", str(tokenizer_place), "--store", store), "--upstream is missing"),
             (("--upstream", "http://x", "--store", store), "--tokenizer is missing"),
-            ((*known, "--host", "0.0.0.0", "--port", "0"), "it needs a token"),
+            ((*known, "--host", "0.0.0.0", "--port", "0"), "without a token, anyone who can reach 0.0.0.0"),
             ((*known, "--port", port), "cannot listen"),
-            ((*known, "--tokenizer", str(tmp_path)), "the tokenizer cannot be read"),
+            ((*known, "--tokenizer", str(tmp_path)), "cannot read the tokenizer"),
             ((*known, "--abort-policy", "hope"), "abort-policy"),
             ((*known, "--token-file", str(tmp_path / "empty")), "holds no token"),
-            ((*known, "--upstream", "127.0.0.1:1"), "is no URL of an engine"),
-            ((*known, "--upstream", "http://"), "is no URL of an engine"),
-            ((*known, "--port", "65536"), "a port is 0 to 65535"),
-            ((*known, "--timeout", "0"), "--timeout is a number of seconds above 0"),
-            ((*known, "--lease-seconds", "0"), "--lease-seconds is a number of seconds above 0"),
-            ((*known, "--max-rollback", "9"), "max_rollback is 0 to 8"),
-            ((*known, "--max-trim-tokens", "65"), "max_trim_tokens is 0 to 64"),
+            ((*known, "--upstream", "127.0.0.1:1"), "is not an engine's URL"),
+            ((*known, "--upstream", "http://"), "is not an engine's URL"),
+            ((*known, "--port", "65536"), "the port must be 0 to 65535"),
+            ((*known, "--timeout", "0"), "--timeout must be more than 0 seconds"),
+            ((*known, "--lease-seconds", "0"), "--lease-seconds must be more than 0 seconds"),
+            ((*known, "--max-rollback", "9"), "max_rollback must be 0 to 8"),
+            ((*known, "--max-trim-tokens", "65"), "max_trim_tokens must be 0 to 64"),
             ((*known, "extra"), "extra"),
         ):
             done = run(*words, ONRECORD_ROLLOUT_TOKEN="")

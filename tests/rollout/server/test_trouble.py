@@ -1,4 +1,4 @@
-"""Trouble that is nobody's fault: a store that fails, a machine that is gone, a bug, prompts of great length."""
+"""Trouble: a store that fails, a machine that is gone, a bug, very long prompts."""
 
 import time
 
@@ -11,7 +11,7 @@ ELSEWHERE = {"host": "elsewhere", "boot": "b", "space": "", "pid": 1, "started":
 
 
 class Failing:
-    """Makes a method of a store fail, once for each problem it is given."""
+    """Makes a method of a store fail, once for each given problem."""
 
     def __init__(self, store, name):
         self.problems: list[tuple[Exception, bool]] = []
@@ -30,12 +30,12 @@ class Failing:
 
 @pytest.fixture
 def failing(proxy):
-    """The proxy's store, whose appends can be made to fail."""
+    """The proxy's store, with appends that can be made to fail."""
     return Failing(proxy.records.store, "append")
 
 
 def test_a_store_that_fails_before_the_engine_is_asked(proxy, engine, failing):
-    """No intent on record, no generation: the client is told to come back, and then all is well."""
+    """Without a recorded intent there is no generation: the client gets 503, and its retry succeeds."""
     session = proxy.new()
     message = message_of(proxy.chat(session, [USER]))
     failing.problems.append((StoreBusy("busy"), False))
@@ -49,7 +49,7 @@ def test_a_store_that_fails_before_the_engine_is_asked(proxy, engine, failing):
 
 @pytest.mark.parametrize("landed", [True, False])
 def test_a_commit_in_doubt(proxy, engine, failing, landed):
-    """An answer whose commit is in doubt is not given; whether it landed or not, the turn counts once in the end."""
+    """If the outcome of a commit is unknown, the client gets no answer; landed or not, the turn counts once in the end."""
     session = proxy.new()
     message = message_of(proxy.chat(session, [USER]))
     real, problems = proxy.proxy.chat.upstream.ask, failing.problems
@@ -69,7 +69,7 @@ def test_a_commit_in_doubt(proxy, engine, failing, landed):
 
 
 def test_a_lease_that_could_not_be_given_back(proxy, failing):
-    """A full disk may keep a lane from being given back; the proxy that left it there takes it up again itself."""
+    """If a full disk keeps a proxy from releasing a lease, the same proxy takes it over later."""
     release = Failing(proxy.records.store, "release")
     session = proxy.new()
     message = message_of(proxy.chat(session, [USER]))
@@ -80,7 +80,7 @@ def test_a_lease_that_could_not_be_given_back(proxy, failing):
 
 
 def test_a_machine_that_is_gone(proxy):
-    """A lane held on another machine is free once its time has passed, and not before."""
+    """A lease held on another machine is free once it expires, and not before."""
     session = proxy.new()
     acquire = proxy.records.store.acquire
     acquire(session, "policy", ELSEWHERE, seconds=300)
@@ -92,7 +92,7 @@ def test_a_machine_that_is_gone(proxy):
 
 
 def test_a_bug_is_told_and_survived(proxy, engine, tokenizer, monkeypatch):
-    """An error nobody foresaw is 500, in the form of every refusal, and the session goes on afterwards."""
+    """An unexpected error is 500, in the form of every refusal, and the session continues afterwards."""
     session = proxy.new()
     message = message_of(proxy.chat(session, [USER]))
     with monkeypatch.context() as patch:
@@ -104,7 +104,7 @@ def test_a_bug_is_told_and_survived(proxy, engine, tokenizer, monkeypatch):
 
 
 def test_long_prompts(proxy, engine, tokenizer):
-    """Prompts of many thousand ids take the same way."""
+    """Prompts of many thousand ids give the same results."""
     session = proxy.new()
     long = {"role": "user", "content": "Let me see, and the next one, please. " * 3_000}
     message = message_of(proxy.chat(session, [long]))

@@ -31,7 +31,7 @@ def test_a_conversation(proxy, engine, tokenizer):
 
 
 def test_an_engine_is_never_asked_for_a_stream(proxy, engine):
-    """A client may ask for a stream; the engine is asked for a whole reply, by ids, with logprobs."""
+    """A client may ask for a stream; the proxy asks the engine for a whole reply, by ids, with logprobs."""
     session = proxy.new()
     proxy.chat(session, [USER], stream=True, temperature=0.5, max_tokens=9)
     (asked,) = engine.requests
@@ -48,7 +48,7 @@ def chunks_of(response):
 
 
 def test_a_stream_says_what_the_answer_says(proxy, engine):
-    """The chunks of a stream add up to the message that is on record, calls and usage included."""
+    """The chunks of a stream add up to the recorded message, calls and usage included."""
     session = proxy.new()
     engine.script.append(says("Let me add these.", calls=[CALL], finish="tool_calls"))
     chunks = chunks_of(proxy.chat(session, [USER], stream=True, stream_options={"include_usage": True}))
@@ -76,7 +76,7 @@ def test_a_lost_reply_is_given_again(proxy, engine):
 
 
 def test_another_request_on_the_same_base_is_another_turn(proxy, engine):
-    """With other sampling parameters it is not the same request: the turn is generated again, in place of the first."""
+    """With other sampling parameters it is another request: the turn is generated again and replaces the first."""
     session = proxy.new()
     engine.script.extend([says("One."), says("Two.")])
     proxy.chat(session, [USER], temperature=0.5)
@@ -87,7 +87,7 @@ def test_another_request_on_the_same_base_is_another_turn(proxy, engine):
 
 
 def test_an_answer_that_was_cut_off_goes_on(proxy, engine, tokenizer):
-    """After an answer that ran out of tokens the turn is closed as the template closes it, and the next one follows."""
+    """After an answer that ran out of tokens, the template's end of a turn is added, and the next turn follows."""
     session = proxy.new()
     engine.script.append(says("Let me add", finish="length"))
     message = message_of(proxy.chat(session, [USER], max_tokens=3))
@@ -130,7 +130,7 @@ def completion_says(engine, asked):
 
 @pytest.mark.parametrize(("dialect", "does"), [("vllm", vllm_says), ("vllm-completions", completion_says)])
 def test_a_conversation_with_vllm(start, engine, dialect, does):
-    """Both ways to vLLM give the same record: prompts that go on from the ids before."""
+    """Both vLLM endpoints give the same record: prompts that continue the earlier ids."""
     proxy = start(dialect=dialect)
     session = proxy.new()
     engine.script.extend([does, does])
@@ -142,7 +142,7 @@ def test_a_conversation_with_vllm(start, engine, dialect, does):
 
 
 def test_an_engine_that_reads_other_ids_is_found_out(start, engine):
-    """An engine that ignores the ids it was given, and renders history anew, is a token mismatch; nothing moves."""
+    """An engine that ignores the ids and renders history itself is a token mismatch; nothing changes."""
     proxy = start(dialect="vllm")
     session = proxy.new()
     engine.script.extend([vllm_says, lambda engine, asked: vllm_says(engine, asked, prompt=[5, 6, 7])])
@@ -158,7 +158,7 @@ def test_an_engine_that_reads_other_ids_is_found_out(start, engine):
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
 def test_other_statuses_pass_through(proxy, engine, status):
-    """A refusal of the engine reaches the client as it is, and leaves no turn behind."""
+    """A refusal of the engine reaches the client unchanged, and leaves no turn."""
     session = proxy.new()
     engine.script.append(answers(status, b'{"error": "no"}', content_type="application/json", retry_after="3"))
     refused = proxy.chat(session, [USER])
@@ -170,7 +170,7 @@ def test_other_statuses_pass_through(proxy, engine, status):
 
 
 def test_samples_are_handed_over_once(proxy):
-    """Samples are frozen, read as often as needed with the same bytes, acknowledged, and then gone for good."""
+    """Samples are frozen, read as often as needed with the same bytes, acknowledged, and then retired for good."""
     session = proxy.new()
     message = message_of(proxy.chat(session, [USER]))
     proxy.chat(session, [USER, message, USER])
@@ -196,7 +196,7 @@ def test_samples_are_handed_over_once(proxy):
 
 
 def test_what_is_measured(proxy, engine):
-    """Prometheus gets turns by their end, tokens by what they are, and how long things took."""
+    """Prometheus gets turns by outcome, tokens by origin, and durations."""
     session = proxy.new()
     proxy.chat(session, [USER])
     page = proxy.http.get("/metrics")

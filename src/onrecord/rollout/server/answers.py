@@ -1,4 +1,4 @@
-"""What clients get: answers as JSON or as a stream of chunks, and problems with their status."""
+"""Responses: answers as JSON or as a stream of chunks, and problems with their status."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _COME_BACK = (503,)
 def problem(
     status: int, code: str, message: str, *, hint: str = "", headers: Mapping[str, str] | None = None, **details: Any
 ) -> JSONResponse:
-    """A refusal in the form clients of this kind of endpoint know."""
+    """A refusal in the form that clients of an OpenAI endpoint expect."""
     error = {"message": message, "type": code, "code": code, "param": None, "hint": hint, **details}
     return JSONResponse({"error": error}, status, headers=dict(headers or {}))
 
 
 def problem_of(error: OnrecordError) -> JSONResponse:
-    """The refusal that tells of an error."""
+    """The refusal for an error."""
     status = STATUSES.get(error.code, 500)
     headers = {"retry-after": str(RETRY_AFTER_SECONDS)} if status in _COME_BACK or error.retryable else {}
     details = {name: value for name, value in error.details.items() if _is_plain(value)}
@@ -53,7 +53,7 @@ def _is_plain(value: object) -> bool:
 
 
 def answer_text(reply: Reply, request: dict[str, Any], *, id: str, prompt_length: int, created: int) -> str:
-    """The body a client gets for a reply. It is put on record with it, so that it can be given again as it was."""
+    """The body that a client gets for a reply. It is recorded with the reply, so that a retry gets the same bytes."""
     message = {"role": "assistant", "content": None} | dict(reply.message or {})
     choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
     if request.get("logprobs"):
@@ -74,12 +74,12 @@ def answer_text(reply: Reply, request: dict[str, Any], *, id: str, prompt_length
 
 
 def respond(answer: str, request: dict[str, Any]) -> Response:
-    """The answer as one body; or, if the client asked for a stream, as one."""
+    """The answer as one body, or as a stream if the client asked for one."""
     if not request.get("stream"):
         return Response(answer.encode(), media_type="application/json")
     options = request.get("stream_options")
     with_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-    # It is on record as a whole before the first chunk leaves, so there is nothing to wait for between chunks.
+    # The whole answer is on record before the first chunk is sent, so there is nothing to wait for between chunks.
     body = "".join(_chunks(json.loads(answer), with_usage=with_usage))
     return Response(body.encode(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
@@ -90,7 +90,7 @@ def _chunks(answer: dict[str, Any], *, with_usage: bool) -> Iterator[str]:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     for name, value in message.items():
         if name == "tool_calls":
-            deltas += [{"tool_calls": [{**call, "index": place}]} for place, call in enumerate(value or [])]
+            deltas += [{"tool_calls": [{**call, "index": index}]} for index, call in enumerate(value or [])]
         elif name != "role" and value:
             deltas.append({name: value})
     scored = choice.get("logprobs")

@@ -4,11 +4,11 @@
     GET    /sessions/{id}                         its record; ?tokens=true with the ids
     DELETE /sessions/{id}                         give it up
     POST   /sessions/{id}/v1/chat/completions     a turn
-    POST   /sessions/{id}/samples                 freeze and read its samples; {"acknowledge": digest} hands them over
+    POST   /sessions/{id}/samples                 freeze and read its samples; {"acknowledge": digest} confirms them
     GET    /health, /metrics
 
-A turn runs on its own: it goes on when its client hangs up, so that what was generated is on record and the same
-request gets it. Everything that may take long or wait for the disk happens on threads; the loop is always free.
+A turn is its own task: it keeps running if its client hangs up, so the generated reply is recorded and the repeated
+request gets it. Everything that may take long or wait for the disk runs on threads; the loop is always free.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TAKEOVER_HEADER = "onrecord-takeover"
-"""A client that knows better than the lease sends it with `true`: the lane is taken from whoever holds it."""
+"""With the value `true`, the proxy takes the lease over from its present holder."""
 SAMPLE_OPTIONS = ("merge", "max_seq_len")
 LARGE_BODY = 64 * 1024
-"""From so many bytes on, a request is parsed on a thread."""
+"""From this many bytes, a request is parsed on a thread."""
 _MOVED_ON = (LeaseLost, SessionClosed, SessionErased, SessionRetired, StoreError)
-"""Errors after which what is in memory may not be what is on record."""
+"""Errors after which memory may differ from the record."""
 
 
 class Proxy:
@@ -115,18 +115,18 @@ class Proxy:
         await self.drain()
 
     def stop_taking(self) -> None:
-        """Take no more turns: those under way have until the end of the drain."""
+        """Accept no more turns: running ones have until the end of the drain."""
         if not self.draining:
             self.draining = True
             self._stop_at = asyncio.get_running_loop().time() + self.settings.drain_seconds
 
     def hurry(self) -> None:
-        """End the turns under way where they are: on record they have begun and not ended."""
+        """Cancel the running turns: on record they began and did not end."""
         for turn in self._turns:
             turn.cancel()
 
     async def drain(self) -> None:
-        """Let turns under way come to their end, for a while; then put every session away in order."""
+        """Let running turns finish, for a while; then evict every session."""
         self.stop_taking()
         if self._turns:
             left = max(0.0, self._stop_at - asyncio.get_running_loop().time())
@@ -139,7 +139,7 @@ class Proxy:
     # Routes
 
     async def health(self, _request: Request) -> Response:
-        """Whether it is there. It waits for nothing."""
+        """The health check. It waits for nothing."""
         status = "draining" if self.draining else "ok"
         return JSONResponse({"status": status, "turns_in_flight": len(self._turns), "sessions": len(self.shelf)})
 
@@ -152,13 +152,13 @@ class Proxy:
         asked = await self._body(request, empty=True)
         metadata = asked.get("metadata", {})
         if not isinstance(metadata, dict):
-            raise InvalidInput("metadata is an object")
+            raise InvalidInput("metadata must be an object")
         name = asked.get("name") or f"rollout-{make_ulid(int(self.records.clock() * 1e3), entropy(10)).lower()}"
         session = await settled(partial(self.records.create, name, agent=POLICY_AGENT, metadata=metadata))
         return JSONResponse({"session_id": session.id, "name": name})
 
     async def show(self, request: Request) -> Response:
-        """What is on record of a session."""
+        """A session's record."""
         id = _session_id(request)
         tokens = request.query_params.get("tokens", "").lower() in ("1", "true", "yes")
         live = self.shelf.peek(id)
@@ -173,7 +173,7 @@ class Proxy:
         return read(session, POLICY_AGENT, self.policy, tokens=tokens)
 
     async def delete(self, request: Request) -> Response:
-        """Give a session up. A turn under way ends here too."""
+        """Give a session up, and cancel its running turn."""
         live = await self._live(request)
         if live.turn is not None:
             live.turn.cancel()
@@ -183,7 +183,7 @@ class Proxy:
         return Response(status_code=204)
 
     async def samples(self, request: Request) -> Response:
-        """Freeze and read the samples; or, with their digest, take note that the trainer has them."""
+        """Freeze and read the samples; or, with their digest, record that the trainer has them."""
         asked = await self._body(request, empty=True)
         live = await self._live(request)
         digest = asked.get("acknowledge")
@@ -193,7 +193,9 @@ class Proxy:
             return JSONResponse({"session_id": live.id, "digest": digest, "retired": True})
         unknown = set(asked) - set(SAMPLE_OPTIONS)
         if unknown:
-            raise InvalidInput(f"samples know no option {min(unknown)!r:.80}", hint=", ".join(SAMPLE_OPTIONS))
+            raise InvalidInput(
+                f"unknown option {min(unknown)!r:.80}", hint=f"the options of samples: {', '.join(SAMPLE_OPTIONS)}"
+            )
         return await self._on(live, settled(lambda: JSONResponse(live.samples(asked))))
 
     async def complete(self, request: Request) -> Response:
@@ -207,7 +209,7 @@ class Proxy:
 
     async def _complete(self, request: Request) -> Response:
         if self.draining:
-            raise ProxyBusy("this proxy is about to stop")
+            raise ProxyBusy("this proxy is shutting down")
         asked = check_request(await self._body(request))
         wanted = canonical({name: value for name, value in asked.items() if not name.startswith("stream")})
         live = await self._live(request)
@@ -217,12 +219,12 @@ class Proxy:
         elif live.asked == wanted:
             self.metrics.joined.inc()
         else:
-            raise TurnConflict("another turn of this session is under way", hint="wait for its answer")
+            raise TurnConflict("another turn of this session is running", hint="wait for its answer")
         await asyncio.wait([turn])
         if turn.cancelled() and self.draining:
-            raise ProxyBusy("this proxy stopped before the turn had ended")
+            raise ProxyBusy("this proxy stopped before the turn ended")
         if turn.cancelled():
-            raise SessionRetired("the session was deleted while its turn was under way")
+            raise SessionRetired("the session was deleted while its turn was running")
         answer = turn.result()
         if isinstance(answer, Refusal):
             return Response(answer.body, answer.status, headers=dict(answer.headers))
@@ -232,7 +234,7 @@ class Proxy:
 
     def _start(self, live: Live, asked: dict[str, Any], wanted: str) -> Turn:
         if len(self._turns) >= self.settings.turns_limit:
-            raise ProxyBusy(f"this proxy has {len(self._turns):,} turns under way, as many as it takes")
+            raise ProxyBusy(f"this proxy is running {len(self._turns):,} turns, its limit")
         turn = asyncio.get_running_loop().create_task(self._on(live, self._turn(live, asked)))
         live.turn, live.asked = turn, wanted
         self._turns.add(turn)
@@ -243,7 +245,7 @@ class Proxy:
             self._turns.discard(turn)
             self.metrics.in_flight.set(len(self._turns))
             if not turn.cancelled():
-                turn.exception()  # whoever waits for it is told; where nobody does any more, the record knows
+                turn.exception()  # a waiting request gets the error; without one, the record has it
 
         turn.add_done_callback(ended)
         return turn
@@ -252,18 +254,18 @@ class Proxy:
         try:
             return await self.chat.turn(live, asked)
         except Exception:
-            if live.has_open_turn:  # its end could not be put on record: giving the lane back says that it has one
-                self.shelf.put_away(live)
+            if live.has_open_turn:  # its end could not be recorded: releasing the lease implies it
+                self.shelf.evict(live)
             raise
 
     async def _on(self, live: Live, step: Awaitable[T]) -> T:
-        """A step on a session; where it leaves in doubt how the record stands, the session is read anew next time."""
+        """Run a step on a session. If memory may now differ from the record, evict the session."""
         live.users += 1
         try:
             return await step
         except Exception as error:
             if isinstance(error, _MOVED_ON) or not isinstance(error, OnrecordError):
-                self.shelf.put_away(live)
+                self.shelf.evict(live)
             raise
         finally:
             live.users -= 1
@@ -278,24 +280,24 @@ class Proxy:
         async for part in request.stream():
             received += part
             if len(received) > limit:
-                raise TooLarge(f"the body of a request has up to {limit:,} bytes")
+                raise TooLarge(f"the body of a request may have at most {limit:,} bytes")
         if empty and not received:
             return {}
         parse = partial(load_json, bytes(received))
         try:
             asked = await settled(parse) if len(received) > LARGE_BODY else parse()
         except ValueError as error:
-            raise InvalidInput(f"the body is no JSON: {error}") from None
+            raise InvalidInput(f"the body is not JSON: {error}") from None
         if not isinstance(asked, dict):
-            raise InvalidInput("the body is a JSON object")
+            raise InvalidInput("the body must be a JSON object")
         return asked
 
 
 def _session_id(request: Request) -> str:
-    """The id in the path, whole: over HTTP the beginning of one, or a name, is not enough."""
+    """The whole id in the path: over HTTP a prefix or a name is not enough."""
     id = request.path_params["id"].upper()
     if not is_ulid(id):
-        raise SessionNotFound("no session has this id", hint="POST /sessions makes one")
+        raise SessionNotFound("no session has this id", hint="POST /sessions creates one")
     return str(id)
 
 
@@ -314,4 +316,4 @@ async def _gone(_request: Request, _error: Exception) -> Response:
 
 
 async def _broken(_request: Request, _error: Exception) -> Response:
-    return problem(500, "internal", "an error inside onrecord", hint="the proxy's log has it")
+    return problem(500, "internal", "an error inside onrecord", hint="see the proxy's output")

@@ -1,4 +1,4 @@
-"""One turn of one session: intent on record, engine asked, reply on record, then and only then the answer."""
+"""One turn of one session: record the intent, ask the engine, record the reply, and only then answer."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 LARGE_PROMPT = 8_192
-"""From so many ids on, a prompt is written and a reply is read on a thread: the loop has other clients."""
+"""From this many ids, prompts are written and replies are parsed on a thread, so that the loop serves other clients."""
 
 
 class Chat:
-    """How turns are taken: which engine, and what becomes of an abort."""
+    """Runs turns: asks the engine and applies the abort policy."""
 
     def __init__(self, settings: Settings, upstream: Upstream, metrics: Metrics, clock: Callable[[], float]) -> None:
         self.settings = settings
@@ -46,8 +46,8 @@ class Chat:
         self._steps = asyncio.Semaphore(STEPS_AT_ONCE)
 
     async def turn(self, live: Live, request: dict[str, Any]) -> str | Refusal:
-        """The answer to a request, as it was put on record; or the engine's refusal, of which nothing is kept."""
-        settings, tries = self.settings, 0
+        """The recorded answer to a request; or the engine's refusal, which is not recorded."""
+        settings, retries = self.settings, 0
         while True:
             begun = await self._recorded("begin", partial(live.begin, request))
             if isinstance(begun, str):
@@ -61,14 +61,14 @@ class Chat:
             text = await self._ended("abort", live, begun, reply, request)
             if settings.abort_policy == UNAVAILABLE:
                 raise TurnAborted(f"the engine aborted the turn: {reply.abort_cause}")
-            if settings.abort_policy == PASS or tries >= settings.retries:
+            if settings.abort_policy == PASS or retries >= settings.retries:
                 return text
-            tries += 1
+            retries += 1
             self.metrics.retries.inc()
-            await asyncio.sleep(min(settings.retry_pause * 2 ** (tries - 1), RETRY_PAUSE_LIMIT_SECONDS))
+            await asyncio.sleep(min(settings.retry_pause * 2 ** (retries - 1), RETRY_PAUSE_LIMIT_SECONDS))
 
     async def _asked(self, live: Live, begun: Begun, request: dict[str, Any]) -> Reply | Refusal:
-        """What the engine makes of the turn; whatever goes wrong is on record before it is told."""
+        """The engine's reply. A failure is recorded before it is raised."""
         try:
             async with self._lane_kept(live):
                 reply = await self._generated(begun, request)
@@ -84,13 +84,13 @@ class Chat:
 
     @asynccontextmanager
     async def _lane_kept(self, live: Live) -> AsyncIterator[None]:
-        """Keep the lane meanwhile: a generation that takes longer than the lease is no silence."""
+        """Renew the lease in the meantime: a generation may take longer than the lease."""
         seconds = self.settings.lease_seconds
 
         async def keep() -> None:
             while True:
                 await asyncio.sleep(seconds / RENEWALS_PER_LEASE)
-                with suppress(OnrecordError):  # a lane that is lost is told by the step that ends the turn
+                with suppress(OnrecordError):  # the step that ends the turn reports a lost lease
                     await settled(partial(live.renew, seconds))
 
         keeper = asyncio.get_running_loop().create_task(keep())
@@ -117,7 +117,7 @@ class Chat:
         return joined(earlier, reply) if earlier else reply
 
     async def _ended(self, step: str, live: Live, begun: Begun, reply: Reply, request: dict[str, Any]) -> str:
-        """Put the end of a turn on record, and only then have an answer."""
+        """Record the end of a turn, and only then return the answer."""
         text = answer_text(
             reply, request, id=reply.response_id or f"chatcmpl-{begun.intent.id}",
             prompt_length=len(begun.prompt_ids), created=int(self.clock()),
@@ -130,7 +130,7 @@ class Chat:
             raise
         except InvalidInput as problem:
             await self._failed(live, begun, problem.message)
-            raise BadReply(f"the engine's reply cannot be put on record: {problem.message}") from None
+            raise BadReply(f"the engine's reply cannot be recorded: {problem.message}") from None
         self._count(begun, reply)
         return text
 

@@ -1,7 +1,7 @@
-"""The guard: who may talk to the proxy. It stands before every route but `/health`.
+"""The guard: access control for every route except `/health`.
 
-On loopback anybody of this machine may, except web pages: a page that made its own name point here (DNS rebinding)
-sends that name as Host, and any page sends its Origin. Bound elsewhere, every request carries the token.
+On loopback, every program on this machine may use the proxy, but no web page: a page that points its own name here (DNS
+rebinding) sends that name as Host, and every page sends its Origin. On other addresses every request needs the token.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OPEN_PATH = "/health"
 
 
 class Guard:
-    """An ASGI application around another one that lets only those in who may come."""
+    """An ASGI application that wraps another one and refuses clients without access."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
@@ -40,17 +40,23 @@ class Guard:
         await self.app(scope, receive, send)
 
     def refusal(self, headers: Headers) -> Response | None:
-        """The answer to a request that may not pass; None when it may."""
+        """The answer to a request without access; None if it may pass."""
         origin = headers.get("origin")
         if origin is not None and _host_of(origin) not in self.hosts:
-            return problem(403, "forbidden", "web pages of other places may not use this proxy")
+            return problem(403, "forbidden", "web pages from other origins may not use this proxy")
         if self.token is None:
             if _host_of(f"//{headers.get('host', '')}") not in self.hosts:
-                return problem(403, "forbidden", "this proxy is not known by that name", hint="--allow-host NAME")
+                return problem(
+                    403, "forbidden", "this proxy does not accept that Host name",
+                    hint="start the proxy with --allow-host NAME",
+                )  # fmt: skip
             return None
         scheme, _space, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not compare_digest(given.strip().encode(), self.token):
-            return problem(401, "unauthorized", "a token is needed", headers={"www-authenticate": "Bearer"})
+            return problem(
+                401, "unauthorized", "this proxy needs a token", headers={"www-authenticate": "Bearer"},
+                hint="send the header Authorization: Bearer TOKEN",
+            )  # fmt: skip
         return None
 
 

@@ -1,4 +1,4 @@
-"""A session in memory: its rollout, the one turn that may be under way, and what a turn's steps need on a thread."""
+"""A session in memory: its rollout, its running turn, and the steps of a turn that run on threads."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from onrecord.session.records import Records
 
 _NOT_THE_TURN = ("messages", "tools", "stream", "stream_options")
-"""How a client wants its answer is not part of what it asks for: a retry may ask for a stream this time."""
+"""Fields that do not identify a turn: a retry may ask for a stream even if the first request did not."""
 
 
 class Begun(NamedTuple):
-    """A turn whose intent is on record."""
+    """A turn with its intent on record."""
 
     prepared: Prepared
     prompt_ids: array[int]
     intent: Intent
     unfinished: Reply | None
-    """What an earlier try of this very turn had sampled when it was aborted."""
+    """What the aborted try of this same turn had sampled."""
 
 
 class Live:
-    """One session, held by this proxy. Its methods block, and run on threads, one at a time."""
+    """One session with its lease held by this proxy. Its methods block, and run on threads, one at a time."""
 
     def __init__(self, rollout: Rollout, tokenizer: Tokenizer) -> None:
         self.id = rollout.session.id
@@ -43,25 +43,25 @@ class Live:
         self.tokenizer = tokenizer
         self.holder = rollout.session.lease.holder if rollout.session.lease else {}
         self.turn: asyncio.Task[str | Refusal] | None = None
-        """The turn under way; only the event loop looks at it."""
+        """The running turn; only the event loop uses this field."""
         self.asked: object = None
-        """What that turn was asked for."""
+        """The request of that turn."""
         self.users = 0
-        """How many requests are busy with it."""
+        """How many requests are using it."""
         self._lock = Lock()
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is busy with it."""
+        """Whether no request uses it."""
         return self.turn is None and not self.users
 
     @property
     def has_open_turn(self) -> bool:
-        """Whether an intent is on record whose end is not."""
+        """Whether a turn began and its end is not on record."""
         return self.rollout.lane.open is not None
 
     def begin(self, request: dict[str, Any]) -> Begun | str:
-        """Prepare a turn and put its intent on record; or give the answer that is there already."""
+        """Prepare a turn and record its intent; or return the recorded answer."""
         options = {name: value for name, value in request.items() if name not in _NOT_THE_TURN}
         asked = ChatRequest(request["messages"], request.get("tools"), options)
         with self._lock:
@@ -76,44 +76,44 @@ class Live:
         if record is None or (record.base, record.fingerprint) != (prepared.base, prepared.fingerprint):
             return None
         if (record.keep, record.prompt) != (prepared.keep, prepared.tail):
-            return None  # the engine had rendered another prompt than this one
+            return None  # the engine had rendered a different prompt
         return Reply(
             record.message, list(record.output), list(record.logprobs), record.finish,
             weight_versions=record.weight_versions, abort_cause=record.cause, response_id=record.response_id,
         )  # fmt: skip
 
     def commit(self, intent: Intent, reply: Reply) -> None:
-        """Put a reply on record: from here on it counts."""
+        """Record a reply as committed."""
         with self._lock:
             self.rollout.commit(intent, reply)
 
     def abort(self, intent: Intent, reply: Reply) -> None:
-        """Put an aborted reply on record, as provisional."""
+        """Record an aborted reply as provisional."""
         with self._lock:
             self.rollout.abort(intent, reply)
 
     def fail(self, intent: Intent, reason: str) -> None:
-        """Put on record that the engine failed."""
+        """Record that the engine failed."""
         with self._lock:
             self.rollout.fail(intent, reason)
 
     def withdraw(self, intent: Intent, reason: str) -> None:
-        """Take an intent back that came to nothing."""
+        """Withdraw an intent."""
         with self._lock:
             self.rollout.withdraw(intent, reason)
 
     def renew(self, seconds: float) -> None:
-        """Keep the lane for so long from now on."""
+        """Renew the lease for so many seconds from now."""
         with self._lock:
             self.rollout.renew(seconds)
 
     def describe(self, *, tokens: bool) -> dict[str, Any]:
-        """What is on record, for whoever asks."""
+        """What is on record, as JSON."""
         with self._lock:
             return describe(self.rollout.session, self.rollout.lane, tokens=tokens)
 
     def samples(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Freeze the samples, and give them out: the same bytes however often they are read."""
+        """Freeze the samples and return them: the same bytes at every read."""
         with self._lock:
             frozen = self.rollout.freeze(**options)
             made = self.rollout.samples()
@@ -128,18 +128,18 @@ class Live:
         }
 
     def acknowledge(self, digest: str) -> None:
-        """The trainer has the samples: the session is over."""
+        """Record that the trainer has the samples, and retire the session."""
         with self._lock:
             self.rollout.acknowledge(digest)
             self.rollout.retire("handed over")
 
     def delete(self) -> None:
-        """Give the session up; its record is kept, and its id never comes back."""
+        """Retire the session without samples; its record is kept, and its id is never reused."""
         with self._lock:
             self.rollout.retire("deleted", unacknowledged=True)
 
     def leave(self) -> None:
-        """Give the lane back."""
+        """Release the lease."""
         with self._lock:
             self.rollout.leave()
 
@@ -147,13 +147,13 @@ class Live:
 def load(
     records: Records, id: str, tokenizer: Tokenizer, policy: Policy, *, lease_seconds: float, takeover: bool = False
 ) -> Live:
-    """Bring a session in from its log, and take its lane."""
+    """Load a session from its log and acquire the lease of its lane."""
     rollout = open_rollout(records, id, policy=policy, create=False, takeover=takeover, lease_seconds=lease_seconds)
     return Live(rollout, tokenizer)
 
 
 def describe(session: Session, lane: Lane, *, tokens: bool) -> dict[str, Any]:
-    """A session's record: its turns, what is provisional among them, and its metadata."""
+    """A session's record: its turns, which one is provisional, and its metadata."""
     trajectory = lane.trajectory
     return {
         "session_id": session.id,
@@ -170,7 +170,7 @@ def describe(session: Session, lane: Lane, *, tokens: bool) -> dict[str, Any]:
 
 
 def read(session: Session, agent: str, policy: Policy, *, tokens: bool) -> dict[str, Any]:
-    """The same of a session that is not in memory, from its log; its lane stays with whoever has it."""
+    """The same for a session that is not in memory, from its log and without taking its lease."""
     return describe(session, read_lane(session, agent, policy), tokens=tokens)
 
 

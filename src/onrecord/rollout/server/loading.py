@@ -8,16 +8,17 @@ from onrecord.errors import InvalidInput
 from onrecord.rollout.tokens import TemplateTokenizer, read_config
 
 
-def load_tokenizer(place: str) -> TemplateTokenizer:
-    """The tokenizer of a directory, or of a `tokenizer.json` that has its configuration beside it."""
-    path = Path(place).expanduser()
+def load_tokenizer(directory: str) -> TemplateTokenizer:
+    """The tokenizer of a directory, or of a `tokenizer.json` with its configuration beside it."""
+    path = Path(directory).expanduser()
     file = path if path.suffix == ".json" else path / "tokenizer.json"
     try:
         described = file.read_text(encoding="utf-8")
         config, template = (_beside(file, name) for name in ("tokenizer_config.json", "chat_template.jinja"))
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidInput(
-            f"the tokenizer cannot be read: {problem}", hint="a directory with tokenizer.json and tokenizer_config.json"
+            f"cannot read the tokenizer: {problem}",
+            hint="name a directory with tokenizer.json and tokenizer_config.json",
         ) from None
     return TemplateTokenizer(described, *read_config(config or "{}", template))
 

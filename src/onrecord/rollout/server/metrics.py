@@ -1,4 +1,4 @@
-"""What the proxy tells Prometheus. Each proxy counts for itself, in a registry of its own."""
+"""Prometheus metrics. Each proxy has its own registry."""
 
 from __future__ import annotations
 
@@ -14,35 +14,38 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.answers = Counter(
-            "onrecord_rollout_answers", "Chat requests by how they were answered", ["status"], registry=self.registry
+            "onrecord_rollout_answers",
+            "Chat requests by the status of their answer",
+            ["status"],
+            registry=self.registry,
         )
         self.turns = Counter(
-            "onrecord_rollout_turns", "Turns by how they ended on record", ["finish"], registry=self.registry
+            "onrecord_rollout_turns", "Recorded turns by how they ended", ["finish"], registry=self.registry
         )
         self.tokens = Counter(
-            "onrecord_rollout_tokens", "Token ids put on record, by what they are", ["what"], registry=self.registry
+            "onrecord_rollout_tokens", "Recorded token ids by origin", ["what"], registry=self.registry
         )
-        self.retries = Counter("onrecord_rollout_retries", "Aborted turns asked again", registry=self.registry)
+        self.retries = Counter("onrecord_rollout_retries", "Retries of aborted turns", registry=self.registry)
         self.replays = Counter(
             "onrecord_rollout_replays", "Lost replies answered from the record", registry=self.registry
         )
         self.joined = Counter(
-            "onrecord_rollout_joined", "Duplicates in flight that got the first one's answer", registry=self.registry
+            "onrecord_rollout_joined", "Duplicate requests that joined a running turn", registry=self.registry
         )
         self.rehydrated = Counter(
-            "onrecord_rollout_rehydrated", "Sessions brought back from their log", registry=self.registry
+            "onrecord_rollout_rehydrated", "Sessions loaded from their log", registry=self.registry
         )
-        self.evicted = Counter("onrecord_rollout_evicted", "Sessions that left memory", registry=self.registry)
-        self.in_flight = Gauge("onrecord_rollout_turns_in_flight", "Turns under way", registry=self.registry)
+        self.evicted = Counter("onrecord_rollout_evicted", "Sessions evicted from memory", registry=self.registry)
+        self.in_flight = Gauge("onrecord_rollout_turns_in_flight", "Running turns", registry=self.registry)
         self.in_memory = Gauge("onrecord_rollout_sessions_in_memory", "Sessions in memory", registry=self.registry)
         self.upstream_seconds = Histogram(
             "onrecord_rollout_upstream_seconds", "How long engines took", buckets=_SECONDS, registry=self.registry
         )
         self.record_seconds = Histogram(
-            "onrecord_rollout_record_seconds", "How long putting a step of a turn on record took", ["step"],
+            "onrecord_rollout_record_seconds", "How long recording a step of a turn took", ["step"],
             buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
 
     def page(self) -> bytes:
-        """All of it, in Prometheus' text form."""
+        """All metrics in Prometheus' text format."""
         return bytes(generate_latest(self.registry))

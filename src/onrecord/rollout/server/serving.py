@@ -1,4 +1,4 @@
-"""Running a recording proxy: bind, say where, serve until told to stop, and end in order."""
+"""Running a recording proxy: bind, announce the address, serve until a signal, and shut down cleanly."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 BACKLOG = 2_048
 """How many clients may wait to be accepted."""
 KEEP_ALIVE_SECONDS = 75
-"""How long an idle connection stays: agents think between turns."""
+"""How long an idle connection stays open: agents think between turns."""
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, but signals are ours: a proxy that was told to stop has done what it was told, and ends with 0."""
+    """uvicorn without its signal handlers: ours stop the proxy, and it then exits with 0."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -32,7 +32,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(proxy: Proxy, listener: socket.socket, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C; a second Ctrl-C does not wait for turns under way."""
+    """Serve until SIGTERM or Ctrl-C; a second Ctrl-C does not wait for running turns."""
     settings = proxy.settings
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     url = f"http://{host}:{listener.getsockname()[1]}"
@@ -61,10 +61,9 @@ async def _serve(proxy: Proxy, server: uvicorn.Server, listener: socket.socket, 
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
+    """A socket that listens on this address.
 
-    It is made for TCP by name: only then asyncio has answers leave at once, and not after the client's next sign of
-    life, which takes 40 ms.
+    It names TCP explicitly: only then does asyncio disable Nagle's algorithm, which would delay each answer by 40 ms.
     """
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -74,6 +73,6 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as problem:
         listener.close()
         raise InvalidInput(
-            f"cannot listen on {host} port {port}: {problem.strerror or problem}", hint="--port 0 takes a free one"
+            f"cannot listen on {host} port {port}: {problem.strerror or problem}", hint="--port 0 picks a free one"
         ) from None
     return listener

@@ -1,4 +1,4 @@
-"""How a recording proxy is set up, and every limit it keeps."""
+"""The settings of a recording proxy, and all its limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onrecord.rollout.engines import DIALECTS, SGLANG
 
 RETRY, CONTINUE, PASS, UNAVAILABLE = "retry", "continue", "pass", "503"
 ABORT_POLICIES = (RETRY, CONTINUE, PASS, UNAVAILABLE)
-"""What becomes of an aborted turn: asked again, gone on with, handed to the client, or answered with 503."""
+"""What happens to an aborted turn: retry it, continue it, pass the abort to the client, or answer 503."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 DEFAULT_PORT = 8700
 PORT_LIMIT = 65_535
@@ -20,28 +20,28 @@ BODY_LIMIT = 32 * 1024 * 1024
 REPLY_LIMIT = 64 * 1024 * 1024
 """The largest reply of an engine, in bytes."""
 TURNS_LIMIT = 1_024
-"""How many turns one proxy has under way at most; one more is told to come back."""
+"""How many turns one proxy runs at once; further requests get 503 with Retry-After."""
 MEMORY_SESSIONS = 1_024
-"""How many sessions stay in memory; the one used longest ago leaves first, and comes back from its log."""
+"""How many sessions stay in memory; the least recently used one is evicted first and reloaded from its log."""
 STEPS_AT_ONCE = 16
-"""How many steps are put on record at once. They share a commit; more of them would only keep `/health` waiting."""
+"""How many steps are recorded at once. They share a commit; more would only delay `/health`."""
 RETRIES = 8
-"""How often an aborted turn is asked again before the abort stands."""
+"""How often an aborted turn is retried before the client gets the abort."""
 RETRY_PAUSE_SECONDS = 0.05
-"""How long the first retry waits; each further one waits twice as long, up to `RETRY_PAUSE_LIMIT_SECONDS`."""
+"""The pause before the first retry; each further pause is twice as long, up to `RETRY_PAUSE_LIMIT_SECONDS`."""
 RETRY_PAUSE_LIMIT_SECONDS = 5.0
 RETRY_AFTER_SECONDS = 1
-"""What a client that is told to come back is told to wait."""
+"""The Retry-After of a 503."""
 UPSTREAM_SECONDS = 600.0
 """How long a generation may take."""
 CONNECT_SECONDS = 10.0
 """How long an engine may take to accept a connection."""
 IDLE_SECONDS = 2.0
-"""How long an idle connection to an engine may be used again: engines close theirs after 5 s, even under a request."""
+"""How long an idle connection to an engine may be reused: engines close theirs after 5 s, even during a request."""
 RENEWALS_PER_LEASE = 3
-"""How often within the time of its lease a lane is renewed while its engine generates."""
+"""How often a lease is renewed within its duration while the engine generates."""
 DRAIN_SECONDS = 30
-"""How long a proxy that is asked to stop waits for turns under way."""
+"""How long a stopping proxy waits for running turns."""
 
 
 class Settings(NamedTuple):
@@ -55,7 +55,7 @@ class Settings(NamedTuple):
     port: int = DEFAULT_PORT
     token: str | None = None
     hosts: tuple[str, ...] = ()
-    """Further names a client may call this proxy by."""
+    """Further host names under which clients may reach this proxy."""
     body_limit: int = BODY_LIMIT
     turns_limit: int = TURNS_LIMIT
     memory_sessions: int = MEMORY_SESSIONS
@@ -66,30 +66,32 @@ class Settings(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the proxy."""
         return self.host in LOOPBACK
 
     def checked(self) -> Settings:
-        """These settings if they go together."""
+        """These settings, or an error if they are invalid."""
         if not _is_url(self.upstream):
-            raise InvalidInput(f"{self.upstream!r} is no URL of an engine", hint="--upstream http://127.0.0.1:30000")
+            raise InvalidInput(f"{self.upstream!r} is not an engine's URL", hint="--upstream http://127.0.0.1:30000")
         if self.dialect not in DIALECTS:
-            raise InvalidInput(f"no engine speaks {self.dialect!r} here", hint=" or ".join(DIALECTS))
+            raise InvalidInput(f"unknown dialect {self.dialect!r}", hint=f"use one of {', '.join(DIALECTS)}")
         if self.abort_policy not in ABORT_POLICIES:
-            raise InvalidInput(f"{self.abort_policy!r} is no abort policy", hint=", ".join(ABORT_POLICIES))
+            raise InvalidInput(
+                f"unknown abort policy {self.abort_policy!r}", hint=f"use one of {', '.join(ABORT_POLICIES)}"
+            )
         if not self.is_local and not self.token:
             raise InvalidInput(
-                f"whoever reaches {self.host} could read and write rollouts",
-                hint="bound elsewhere it needs a token: --token-file FILE",
+                f"without a token, anyone who can reach {self.host} could read and write rollouts",
+                hint="--token-file FILE, or --host 127.0.0.1",
             )
         if not 0 <= self.port <= PORT_LIMIT:
-            raise InvalidInput(f"a port is 0 to {PORT_LIMIT}, not {self.port}", hint="--port 0 takes a free one")
+            raise InvalidInput(f"the port must be 0 to {PORT_LIMIT}, not {self.port}", hint="--port 0 picks a free one")
         for name, least in (("retries", 0), ("body_limit", 1), ("turns_limit", 1), ("memory_sessions", 1)):
             if getattr(self, name) < least:
-                raise InvalidInput(f"{name} is at least {least}, not {getattr(self, name)}")
+                raise InvalidInput(f"{name} must be at least {least}, not {getattr(self, name)}")
         for name, seconds in (("timeout", self.upstream_seconds), ("lease-seconds", self.lease_seconds)):
             if not seconds > 0:
-                raise InvalidInput(f"--{name} is a number of seconds above 0, not {seconds:g}")
+                raise InvalidInput(f"--{name} must be more than 0 seconds, not {seconds:g}")
         return self
 
 

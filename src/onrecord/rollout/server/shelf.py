@@ -1,4 +1,4 @@
-"""The shelf: sessions in memory, the one used longest ago first to go. What is not here comes back from its log."""
+"""The shelf: an LRU cache of sessions in memory. A session that is not here is loaded from its log."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Shelf:
         self._metrics = metrics
         self._live: OrderedDict[str, Live] = OrderedDict()
         self._moving: dict[str, asyncio.Task[None]] = {}
-        """Sessions that are being brought in or put away just now: whoever wants one waits for that."""
+        """Sessions that are being loaded or evicted; a request for one waits for its task."""
         self._left_over: dict[str, dict[str, object]] = {}
-        """Leases of this proxy that could not be given back: nobody uses them, so it may take them over itself."""
+        """Leases of this proxy that it failed to release: it does not use them, so it may take them over."""
 
     def __len__(self) -> int:
         return len(self._live)
@@ -49,20 +49,20 @@ class Shelf:
         return self._live[id]
 
     def drop(self, live: Live) -> None:
-        """Forget a session that is over."""
+        """Forget a session that has ended."""
         if self._live.get(live.id) is live:
             del self._live[live.id]
             self._metrics.in_memory.set(len(self._live))
 
     async def clear(self) -> None:
-        """Put every session away, in order."""
+        """Evict every session."""
         for live in list(self._live.values()):
-            self.put_away(live)
+            self.evict(live)
         while self._moving:
             await asyncio.gather(*self._moving.values(), return_exceptions=True)
 
-    def put_away(self, live: Live) -> None:
-        """Give a session's lane back and forget it; whoever wants it next brings it in from its log."""
+    def evict(self, live: Live) -> None:
+        """Release a session's lease and forget it; the next request loads it from its log."""
         if self._live.get(live.id) is live:
             self.drop(live)
             self._metrics.evicted.inc()
@@ -73,17 +73,17 @@ class Shelf:
         if spare > 0:
             idle = [live for id, live in self._live.items() if id != wanted and live.is_idle]
             for live in idle[:spare]:
-                self.put_away(live)
+                self.evict(live)
 
     def _move(self, id: str, moving: Coroutine[None, None, None]) -> asyncio.Task[None]:
         async def moved() -> None:
             try:
                 await moving
-            finally:  # in one step with its end: what is here is not on the way any more
+            finally:  # in the same step as its end: a session in memory is never also moving
                 del self._moving[id]
 
         task = self._moving[id] = asyncio.get_running_loop().create_task(moved())
-        task.add_done_callback(lambda task: task.cancelled() or task.exception())  # whoever waits for it is told
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())  # a waiting request gets the error
         return task
 
     async def _bring(self, id: str, *, takeover: bool) -> None:

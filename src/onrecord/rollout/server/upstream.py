@@ -1,4 +1,4 @@
-"""The engine behind the proxy: one request, one whole reply."""
+"""The upstream: the engine behind the proxy. One request, one whole reply."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PASSED_ON = ("content-type", "retry-after")
-"""The headers of a refusal that a client gets to see."""
+"""The headers of a refusal that the client gets."""
 
 
 _HEADERS = {"content-type": "application/json"}
 
 
 class Refusal(NamedTuple):
-    """An answer of the engine that is no reply: it goes to the client as it is, and nothing is recorded."""
+    """An engine's answer with a status other than 200: it goes to the client unchanged and is not recorded."""
 
     status: int
     headers: Mapping[str, str]
@@ -31,9 +31,9 @@ class Refusal(NamedTuple):
 
 
 class Upstream:
-    """One engine, over HTTP. Each turn under way has a connection of its own, and the next turn takes it over.
+    """One engine, over HTTP. Each running turn has its own connection, which the next turn reuses.
 
-    One client for all would look through all its connections at every step of every request.
+    A single client for all turns would scan all its connections at every step of every request.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -46,14 +46,14 @@ class Upstream:
     def _client(self) -> httpx.AsyncClient:
         if self._free:
             return self._free.pop()
-        # An engine is where --upstream says, whatever proxies the environment names.
+        # The engine is at the --upstream address, whatever proxies the environment names.
         limits = httpx.Limits(keepalive_expiry=IDLE_SECONDS)
         return httpx.AsyncClient(timeout=self._timeout, limits=limits, verify=self._trust, trust_env=False)
 
     async def ask(self, content: bytes) -> Any:
-        """The engine's reply as JSON, or its refusal; `UpstreamFailed` when there is none, `BadReply` when it is none.
+        """The engine's reply as JSON, or its refusal; `UpstreamFailed` without an answer, `BadReply` if it is not JSON.
 
-        Nothing is sent twice: whether an engine that went silent has generated is its secret.
+        Nothing is sent twice: a silent engine may or may not have generated.
         """
         client = self._client()
         try:
@@ -69,10 +69,10 @@ class Upstream:
         try:
             return load_json(received)
         except ValueError:
-            raise BadReply("the engine's reply is no JSON") from None
+            raise BadReply("the engine's reply is not JSON") from None
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         for client in self._free:
             await client.aclose()
 
@@ -82,15 +82,15 @@ async def _whole(response: httpx.Response) -> bytes:
     async for part in response.aiter_bytes():
         received += part
         if len(received) > REPLY_LIMIT:
-            raise BadReply(f"the engine's reply is over {REPLY_LIMIT:,} bytes")
+            raise BadReply(f"the engine's reply is longer than {REPLY_LIMIT:,} bytes")
     return bytes(received)
 
 
 def remember_what_is_missing(module: str) -> None:
-    """Have Python know that a module is not installed.
+    """Let Python remember that a module is not installed.
 
-    The HTTP library looks for this one at every step of every request, and looking through every directory for what is
-    not there costs it more than the request.
+    The HTTP library tries to import this one at every step of every request, and searching every directory for a
+    missing module costs more than the request.
     """
     if find_spec(module) is None:
-        sys.modules.setdefault(module, None)  # type: ignore[arg-type]  # None is how Python notes that there is none
+        sys.modules.setdefault(module, None)  # type: ignore[arg-type]  # None is how Python marks a missing module

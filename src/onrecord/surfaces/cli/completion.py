@@ -84,7 +84,7 @@ def complete(words: list[str]) -> int:
 
 def candidates(words: list[str]) -> list[str]:
     """What fits the last word, given those before it."""
-    from onrecord.surfaces.cli.main import split
+    from onrecord.surfaces.cli.words import split
 
     *before, current = words
     name, rest = split([word for word in before if word])
@@ -127,7 +127,7 @@ def _positional(verb: Verb, rest: list[str]) -> list[str]:
 
 def _names() -> list[str]:
     """Names of this project's sessions, newest first; a store is never made for the sake of completion."""
-    from onrecord.connect import connect, store_file
+    from onrecord.connection import connect, store_file
 
     file = store_file()
     if file is not None and not os.access(file, os.F_OK):

@@ -1,4 +1,4 @@
-"""The entry point: find the verb, load its module and nothing else, map what goes wrong to an exit code.
+"""The command line: find the verb, load its module and nothing else, map what goes wrong to an exit code.
 
 This module is imported on every call, so it imports next to nothing; `onrecord version` needs no more than it.
 """
@@ -13,20 +13,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from onrecord.surfaces.cli.catalogue import Verb
-
-_TAKES_VALUE = frozenset({"--store", "--project", "--session", "-s", "--agent", "--limit", "-n"})
-"""Options that may stand before the verb and are followed by a value."""
+    from onrecord.surfaces.cli.shared.call import Call
 
 
-_HASTY = ("gate", "hook")
-"""The verbs that run before every tool call of every agent."""
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run one command; the result is the exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments is None:
-        _be_brief()
+    words = list(arguments)
     try:
         status = _run(words)
         sys.stdout.flush()
@@ -40,9 +32,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from onrecord.surfaces.cli.shared.failures import report
 
         status = report(problem, words)
-    if arguments is None and split(words)[0] in _HASTY:
-        _end(status)
+        _tell_supervisor(problem)
     return status
+
+
+def _tell_supervisor(problem: Exception) -> None:
+    """A team's supervisor is told why the agent it started did not come up."""
+    import os
+
+    from onrecord.environment import FAILURE_VARIABLE
+
+    if os.environ.get(FAILURE_VARIABLE):
+        from onrecord.crew.failures import write_failure
+
+        write_failure(os.environ[FAILURE_VARIABLE], problem)
 
 
 def _run(words: list[str]) -> int:
@@ -51,12 +54,10 @@ def _run(words: list[str]) -> int:
 
         sys.stdout.write(f"onrecord {__version__}\n")
         return 0
-    if words[:1] == ["hook"] and not {"-h", "--help"}.intersection(words):
-        from onrecord.surfaces.hook.process import main as hook
-
-        return hook(words[1:])
-    verb, rest = split(words)
     from onrecord.surfaces.cli.catalogue import find
+    from onrecord.surfaces.cli.words import split
+
+    verb, rest = split(words)
 
     known = find(verb)
     if known.raw:
@@ -74,42 +75,18 @@ def _run(words: list[str]) -> int:
         call.close()
 
 
-def _be_brief() -> None:
-    """A command lives for some milliseconds: looking for garbage while it starts and ends costs a sixth of them."""
-    import atexit
-    import gc
-
-    gc.set_threshold(100_000)
-    atexit.register(gc.freeze)
-
-
-def _end(status: int) -> None:
-    """Leave without taking the interpreter apart, which takes an eighth of a decision. Nothing is left open by now."""
-    import os
-
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
-
-
-def split(words: list[str]) -> tuple[str, list[str]]:
-    """The verb and everything else; options may come before it. Without a verb, the overview is meant."""
-    index = 0
-    while index < len(words) and words[index].startswith("-") and words[index] != "--":
-        if words[index] in ("-h", "--help"):
-            return "help", []
-        if words[index] in ("-V", "--version"):
-            return "version", words[:index] + words[index + 1 :]
-        index += 2 if words[index] in _TAKES_VALUE else 1
-    if index >= len(words):
-        return "", words
-    return words[index], words[:index] + words[index + 1 :]
-
-
 def _load(verb: Verb) -> Callable[[Any], int]:
     __import__(verb.module)  # importlib says the same more nicely, and is one more module to load
     function: Callable[[Any], int] = getattr(sys.modules[verb.module], verb.function)
     return function
+
+
+def hook(call: Call) -> int:
+    """A hook is answered before the command line is loaded; here it comes only with words it does not take."""
+    from onrecord.surfaces.cli.shared.exits import UsageError
+
+    raise UsageError("onrecord hook takes a vendor and an event, and before it --store and --project only",
+                     hint=call.verb.example)  # fmt: skip
 
 
 def _stop_writing() -> None:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from onrecord.errors import OnrecordError
-from onrecord.surfaces.hook.trouble import note
+from onrecord.surfaces.trouble import note
 
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
@@ -27,9 +27,8 @@ def keep_transcript(session: Session, call: HookCall) -> None:
 
 
 def refresh_files(session: Session) -> None:
-    """STATE.md and NOTE.md as they would be after a command; what was written between the fences is taken in."""
-    from onrecord.surfaces.cli.catalogue import find
-    from onrecord.surfaces.cli.shared.call import Call
-    from onrecord.surfaces.cli.work import state_file
+    """Render STATE.md and NOTE.md as after a command; what was written inside the fences is recorded first."""
+    from onrecord.connection import workspace_paths
+    from onrecord.workspace.syncing import refresh
 
-    state_file.after(Call(find("note"), ["--quiet"]), session)
+    refresh(session, workspace_paths(session))

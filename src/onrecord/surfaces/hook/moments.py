@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
+from onrecord.environment import SPAWN_VARIABLE
 from onrecord.errors import IdReused, OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.surfaces.hook import keeping, stopping, telling
-from onrecord.surfaces.hook.registering import SPAWN_VARIABLE, is_another, is_same, process_of, registered
+from onrecord.surfaces.hook.registering import is_another, is_same, process_of, registered
 from onrecord.surfaces.hook.whose import owner
 from onrecord.vendors.hooks import COMPACT, END, NOTICE, PROMPT, START, STOP, HookAnswer
 from onrecord.work.project import find_worktree
@@ -170,7 +171,7 @@ class Closing:
 
     def __exit__(self, *_problem: object) -> None:
         with suppress(OnrecordError):
-            self.session.store.close()
+            self.session.log.disconnect()
 
 
 MOMENTS: dict[str, Callable[[Vendor, HookCall], HookAnswer]] = {

@@ -12,22 +12,20 @@ import os
 import sys
 import time
 
-from onrecord.vendors.hooks import AFTER_TOOL, BEFORE_TOOL, HookAnswer, HookCall, Reply
+from onrecord.environment import PROJECT_VARIABLE, STORE_VARIABLE, STRICT_VARIABLE
+from onrecord.vendors.hooks import AFTER_TOOL, BEFORE_TOOL, DEADLINE_SECONDS, HookAnswer, HookCall, Reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from onrecord.surfaces.cli.shared.call import Call
     from onrecord.vendors.port import Vendor
 
-DEADLINE_SECONDS = 5.0
-"""After so many seconds a hook answers with what it has."""
 PAYLOAD_BYTES = 32 * 1024 * 1024
 """The largest payload that is read; a larger one is noted and let pass."""
 WRITING_SECONDS = 1.0
 """How long an answer that is being written may take once the time is up."""
-STRICT_VARIABLE = "ONRECORD_STRICT_GATE"
+_VARIABLES = {"--store": STORE_VARIABLE, "--project": PROJECT_VARIABLE}
 _STANDARD_INPUT, _STANDARD_OUTPUT, _STANDARD_ERROR = 0, 1, 2
 
 
@@ -60,22 +58,14 @@ class Pending:
         return self.reply.status
 
 
-def main(words: list[str]) -> int:
-    """Answer one hook: `VENDOR [EVENT]`, the payload on standard input."""
+def main(words: list[str], options: dict[str, str] | None = None) -> int:
+    """Answer one hook: `VENDOR [EVENT]`, the payload on standard input. The options name a store and a project."""
+    for option, value in (options or {}).items():
+        os.environ[_VARIABLES[option]] = value
     pending = Pending()
     _thread.start_new_thread(_keep_time, (pending,))
     answer(words, pending)
     return pending.write()
-
-
-def hook(call: Call) -> int:
-    """The same with options of the command line before it."""
-    from onrecord.connect import PROJECT_VARIABLE, STORE_VARIABLE
-
-    for option, variable in (("store", STORE_VARIABLE), ("project", PROJECT_VARIABLE)):
-        if value := call.get(option):
-            os.environ[variable] = value
-    return main(call.words)
 
 
 def _keep_time(pending: Pending) -> None:
@@ -84,7 +74,7 @@ def _keep_time(pending: Pending) -> None:
     if pending.writing:
         time.sleep(WRITING_SECONDS)
         os._exit(pending.reply.status)
-    from onrecord.surfaces.hook.trouble import note
+    from onrecord.surfaces.trouble import note
 
     status = pending.write()
     note("time ran out", pending.call)
@@ -160,7 +150,7 @@ def _act(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
 
 def _failed(pending: Pending, words: list[str], problem: Exception) -> None:
     try:
-        from onrecord.surfaces.hook.trouble import note
+        from onrecord.surfaces.trouble import note
 
         said = f"{type(problem).__name__}: {problem}"
         pending.reply = Reply()

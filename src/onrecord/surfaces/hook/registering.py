@@ -6,10 +6,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
+from onrecord.environment import AGENT_VARIABLE, AUTO_VARIABLE, SESSION_VARIABLE
 from onrecord.errors import NameTaken
 from onrecord.log.head import LIVE
 from onrecord.log.names import NAME_LIMIT, check_name
-from onrecord.surfaces.hook.whose import AGENT_VARIABLE, SESSION_VARIABLE, opened, owner
+from onrecord.surfaces.hook.whose import opened, owner
 from onrecord.vendors.hooks import START, STARTUP
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from onrecord.session.records import Records
     from onrecord.vendors.hooks import HookCall
 
-AUTO_VARIABLE = "ONRECORD_AUTO"
-SPAWN_VARIABLE = "ONRECORD_SPAWN"
 SESSIONS_LOOKED_AT = 20
 """In how many live sessions of the project an agent is looked for by its process."""
 NAMES_TRIED = 100
@@ -47,7 +46,7 @@ def registered(call: HookCall, process: dict[str, Any] | None) -> Session | None
     session = owner(call)
     if session is not None or os.environ.get(SESSION_VARIABLE):
         return session
-    from onrecord.connect import connect, settings, store_file
+    from onrecord.connection import connect, settings, store_file
 
     file = store_file()
     auto = os.environ.get(AUTO_VARIABLE, "") not in ("", "0") or bool(settings().get("auto_register"))
@@ -119,10 +118,10 @@ def _by_itself(records: Records, call: HookCall) -> Session | None:
 
 def _free_name(records: Records, name: str, call: HookCall) -> str:
     """The vendor's name, or with a number where an agent of that name is at work."""
-    known = records.store.heads(project=records.project, name=name, limit=1)
-    if not known:
+    known = records.named(name)
+    if known is None:
         return os.environ.get(AGENT_VARIABLE) or call.vendor
-    agents = opened(records, known[0].session, call).views.roster.agents
+    agents = opened(records, known.session, call).views.roster.agents
     for number in range(1, NAMES_TRIED):
         agent = call.vendor + (f"-{number}" if number > 1 else "")
         process = (agents.get(agent) or {}).get("process")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from onrecord import machine
@@ -10,6 +11,9 @@ from onrecord.vendors.hooks import HookAnswer
 from onrecord.views.attempts import RUNNING, status_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from onrecord.log.events import Event
     from onrecord.session.handle import Session
     from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import Vendor
@@ -62,11 +66,9 @@ def _attempt(session: Session) -> tuple[str, str, str] | None:
 
 def _note(session: Session) -> tuple[str, str, str] | None:
     """Work since the note changed last: the next agent would not know of it."""
-    store, id_ = session.store, session.id
-    used = store.read(id_, kinds=WORK_KINDS, backwards=True, limit=LOOKED_BACK, bodies=())
-    worked = next((record.position for record in used if record.by == session.agent), 0)
-    noted = store.read(id_, kinds=NOTE_KINDS, backwards=True, limit=1, bodies=())
-    last = noted[0].position if noted else 0
+    used = _newest(session, WORK_KINDS, LOOKED_BACK)
+    worked = next((event.position for event in used if event.by == session.agent), 0)
+    last = next((event.position for event in _newest(session, NOTE_KINDS, 1)), 0)
     if worked <= last:
         return None
     reason = f"work was done since the note of session {session.name} changed; say what to do next"
@@ -77,6 +79,11 @@ def _note(session: Session) -> tuple[str, str, str] | None:
 def _lately(session: Session) -> bool:
     """Whether this agent was nudged a short while ago."""
     since = int((session.clock() - NUDGE_SECONDS) * 1e6)
-    decided = session.store.read(session.id, kinds=("gate.decided",), backwards=True, limit=LOOKED_BACK, bodies=())
     mark = f"nudge/{session.agent}/"
-    return any(record.id.startswith(mark) and record.at > since for record in decided)
+    decided = _newest(session, ("gate.decided",), LOOKED_BACK)
+    return any(event.id.startswith(mark) and event.at > since for event in decided)
+
+
+def _newest(session: Session, kinds: Collection[str], limit: int) -> Iterator[Event]:
+    """The headers of the last events of some kinds, the newest first."""
+    return islice(session.log.newest(kinds, headers=True, page=limit), limit)

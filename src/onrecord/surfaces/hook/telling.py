@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from onrecord.agents.fencing import ABOUT, fence
+from onrecord.environment import AGENT_VARIABLE, SESSION_VARIABLE
 from onrecord.log.head import LIVE
 from onrecord.vendors.hooks import CLEARED, COMPACTED, PROMPT, START
 
@@ -57,7 +58,7 @@ def forget(session: Session, call: HookCall) -> None:
 
 def _who(session: Session) -> str:
     """What an agent needs to know to use the command: these words are ours, the record's text is inside the fence."""
-    named = os.environ.get("ONRECORD_SESSION") and os.environ.get("ONRECORD_AGENT")
+    named = os.environ.get(SESSION_VARIABLE) and os.environ.get(AGENT_VARIABLE)
     options = "" if named else f" --session {session.name} --agent {session.agent}"
     return (
         f"You work in the onrecord session {session.name} as agent {session.agent}. "

@@ -11,12 +11,20 @@ from onrecord.vendors.hooks import HookAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from onrecord.rules import ToolRequest, Verdict
     from onrecord.session.handle import Session
-    from onrecord.surfaces.hook.process import Pending
     from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import Vendor
     from onrecord.views.findings import Findings
+
+    class Pending(Protocol):
+        """The answer of this hook, as far as it is known."""
+
+        def say(self, answer: HookAnswer) -> None:
+            """From here on this is the answer, unless something better becomes known in time."""
+
 
 ADVICE_BYTES = 1_024
 """The most that is injected before a tool runs."""
@@ -52,12 +60,12 @@ def before_tool(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
         if seen.present is None:
             _note_failure(session, request, problem)
             raise
-        from onrecord.surfaces.hook.trouble import note
+        from onrecord.surfaces.trouble import note
 
         note(f"a verdict could not be recorded: {type(problem).__name__}: {problem}", call)
         return _answer(verdict)
     finally:
-        session.store.close()
+        session.log.disconnect()
 
 
 def _request(vendor: Vendor, call: HookCall, agent: str) -> ToolRequest | None:
@@ -123,7 +131,7 @@ def after_tool(vendor: Vendor, call: HookCall) -> HookAnswer:
 
             survey(session, find_worktree(os.curdir))
     finally:
-        session.store.close()
+        session.log.disconnect()
     return HookAnswer()
 
 

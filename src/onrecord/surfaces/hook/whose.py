@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from onrecord.environment import AGENT_VARIABLE, SESSION_VARIABLE
 from onrecord.errors import InvalidInput
 from onrecord.log.names import link_id
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from onrecord.session.records import Records
     from onrecord.vendors.hooks import HookCall
     from onrecord.views.present import Present
-
-SESSION_VARIABLE = "ONRECORD_SESSION"
-AGENT_VARIABLE = "ONRECORD_AGENT"
 
 
 class Seen:
@@ -40,7 +38,7 @@ class Seen:
 
 def at_a_glance(call: HookCall) -> Seen:
     """One look at the store, without a lock."""
-    from onrecord.connect import glance, glance_linked, project_of_directory
+    from onrecord.connection import glance, glance_linked, project_of_directory
 
     named, agent = os.environ.get(SESSION_VARIABLE), os.environ.get(AGENT_VARIABLE)
     if named:
@@ -57,7 +55,7 @@ def at_a_glance(call: HookCall) -> Seen:
 
 def owner(call: HookCall) -> Session | None:
     """The session of this call, opened as the agent whose call it is; None where it is nobody's."""
-    from onrecord.connect import connect, store_file
+    from onrecord.connection import connect, store_file
     from onrecord.errors import NotFound
 
     file = store_file()
@@ -77,7 +75,7 @@ def linked(records: Records, call: HookCall) -> str | None:
     from onrecord.log.head import LIVE
 
     try:
-        found = records.store.linked(link_id(call.vendor, call.vendor_id))
+        found = records.linked(call.vendor, call.vendor_id)
     except InvalidInput:
         return None
     return next((one for one in found if records.store.head(one).status in LIVE), found[0] if found else None)

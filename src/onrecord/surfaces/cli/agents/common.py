@@ -1,20 +1,15 @@
-"""What the verbs of coding agents share: the environment of an agent, where it stands, and how its end is told."""
+"""What the verbs of coding agents share: what is asked of an agent, consent, and how its end is reported."""
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onrecord.agents.surroundings import environment_for
 from onrecord.agents.wrapping import Ask, Wrapped
-from onrecord.connect import PROJECT_VARIABLE, STORE_VARIABLE
-from onrecord.errors import AmbiguousName, NotFound
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
 from onrecord.vendors.port import KILLED, USER, VENDORS, vendor
 from onrecord.views.render import iso
-from onrecord.work.project import find_project, find_worktree
-from onrecord.work.revisions import revision_of
 
 if TYPE_CHECKING:
     from onrecord.agents.wrapping import Outcome
@@ -30,32 +25,9 @@ def vendor_named(word: str) -> Vendor:
     return vendor(word)
 
 
-def environment(session: Session, cwd: str) -> dict[str, str]:
-    """This process's environment, with the store and project that an agent's own commands are to find."""
-    env = dict(os.environ)
-    if session.store.url != "memory:":
-        env[STORE_VARIABLE] = session.store.url
-    if find_project(cwd) != session.head.project:
-        env[PROJECT_VARIABLE] = session.head.project
-    return env
-
-
-def survey(cwd: str) -> dict[str, Any]:
-    """Worktree, branch and revision of a directory; nothing of what is not under version control."""
-    if not Path(cwd).is_dir():
-        return {}
-    found = revision_of(Path(cwd))
-    if found is None:
-        return {}
-    changed = f"+{found['dirty']}" if found["dirty"] else ""
-    return {
-        "worktree": find_worktree(cwd), "branch": found["branch"], "revision": f"{found['revision'] or ''}{changed}",
-    }  # fmt: skip
-
-
 def wrapped(call: Call, session: Session, of: Vendor, cwd: str) -> Wrapped:
     """What a run of an agent needs."""
-    return Wrapped(session, of, environment(session, cwd), survey, show=not call.output.json)
+    return Wrapped(session, of, environment_for(session, cwd), show=not call.output.json)
 
 
 def asked(call: Call, extra: list[str]) -> Ask:
@@ -89,26 +61,6 @@ def consenting(call: Call) -> Any:
         return True
 
     return consent
-
-
-def agent_of(call: Call, session: Session) -> str:
-    """Whose conversation is meant: the named agent's, or that of the only one that has one."""
-    named = call.get("agent")
-    having = [name for name, one in session.views.roster.agents.items() if one["links"]]
-    if named:
-        if named not in having:
-            raise NotFound(f"no conversation of the agent {named!r:.80} is on record in {session.name}")
-        return named
-    if not having:
-        raise NotFound(
-            f"no agent's conversation is on record in {session.name}", hint="onrecord start, adopt or import"
-        )
-    if len(having) > 1:
-        raise AmbiguousName(
-            f"{len(having)} agents have conversations in {session.name}: {', '.join(having)}",
-            hint=f"say which: --agent {having[0]}",
-        )
-    return having[0]
 
 
 def outcome_data(outcome: Outcome) -> dict[str, Any]:

@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onrecord import machine
 from onrecord.agents.importing import in_directory, named, session_with, take_in, title_of
-from onrecord.agents.mirroring import has_gaps, links_of, mirror_all, standing
-from onrecord.agents.resuming import plan, put_back
-from onrecord.errors import Conflict, NotFound
+from onrecord.agents.mirroring import links_of, mirror_all, mirror_until_ended
+from onrecord.agents.restoring import plan_restore, restore_copy
+from onrecord.agents.sessions import agent_with_conversation
+from onrecord.errors import NotFound
 from onrecord.surfaces.cli.agents import common
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
 from onrecord.surfaces.cli.shared.shapes import session_data
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from onrecord.agents.mirroring import Mirrored
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
-    from onrecord.vendors.port import Place, Vendor
-
-FOLLOW_SECONDS = 2.0
-"""How often `mirror --follow` looks."""
+    from onrecord.vendors.port import Location, Vendor
 
 
 def mirror(call: Call) -> int:
@@ -51,22 +48,11 @@ def mirror(call: Call) -> int:
 def _follow(call: Call, session: Session, agent: str | None, done: list[Mirrored]) -> list[Mirrored]:
     """Go on until every process that has one of the conversations is gone, or Ctrl-C."""
     try:
-        while any(_alive(link) for link in links_of(session, agent)):
-            time.sleep(FOLLOW_SECONDS)
-            more = mirror_all(session, dict(os.environ), agent=agent)
-            done = [
-                new._replace(records=new.records + old.records, torn=new.torn + old.torn)
-                for old, new in zip(done, more, strict=False)
-            ] + more[len(done) :]
+        for sums in mirror_until_ended(session, dict(os.environ), done, agent=agent):
+            done = sums
     except KeyboardInterrupt:
         call.output.note("stopped; what was there until now is on record")
     return done
-
-
-def _alive(link: dict[str, Any]) -> bool:
-    process = (link["first"] | link["last"]).get("process")
-    here = machine.identity()
-    return isinstance(process, dict) and process.get("host") == here["host"] and not machine.is_gone(process)
 
 
 def _told(one: Mirrored) -> str:
@@ -85,19 +71,20 @@ def import_vendor(call: Call) -> int:
         return _list(call, of, list(in_directory(of, env, str(Path.cwd()))))
     if what is not None and "all" in call:
         raise UsageError("one conversation, or --all of this directory; not both")
-    places = [named(of, env, what)] if what is not None else list(in_directory(of, env, str(Path.cwd())))
-    if not places:
+    locations = [named(of, env, what)] if what is not None else list(in_directory(of, env, str(Path.cwd())))
+    if not locations:
         raise NotFound(f"{of.title} has no conversation that began in {Path.cwd()}", hint="give its file or its id")
     records = call.records()
     into = None
     if call.get("session"):
         into = records.get(str(call.get("session")), agent=call.get("agent") or of.name)
-    if len(places) > 1 and (into or call.get("as")):
-        raise UsageError(f"{len(places)} conversations do not go into one agent", hint="take them in one by one")
+    if len(locations) > 1 and (into or call.get("as")):
+        raise UsageError(f"{len(locations)} conversations do not go into one agent", hint="take them in one by one")
     if what is None:
-        _list(call, of, places, quiet=call.output.json)
+        _list(call, of, locations, quiet=call.output.json)
     done = [
-        take_in(records, of, place, env, session=into, agent=call.get("agent"), name=call.get("as")) for place in places
+        take_in(records, of, location, env, session=into, agent=call.get("agent"), name=call.get("as"))
+        for location in locations
     ]
     return _imported(call, done)
 
@@ -120,14 +107,14 @@ def _imported(call: Call, done: list[Imported]) -> int:
     return 0
 
 
-def _list(call: Call, of: Vendor, places: list[Place], *, quiet: bool = False) -> int:
+def _list(call: Call, of: Vendor, locations: list[Location], *, quiet: bool = False) -> int:
     records, now = call.records(), time.time()
     found = []
-    for place in places:
-        known = session_with(records, of, place.vendor_id)
-        changed = Path(place.path).stat().st_mtime
-        found.append(place._asdict() | {
-            "title": title_of(of, place), "changed_at": changed, "session": known.name if known else None,
+    for location in locations:
+        known = session_with(records, of, location.vendor_id)
+        changed = Path(location.path).stat().st_mtime
+        found.append(location._asdict() | {
+            "title": title_of(of, location), "changed_at": changed, "session": known.name if known else None,
         })  # fmt: skip
     if quiet:
         return 0
@@ -149,36 +136,24 @@ def _list(call: Call, of: Vendor, places: list[Place], *, quiet: bool = False) -
 def restore(call: Call) -> int:
     """Put a mirrored conversation back where the vendor's program can resume it."""
     session = call.session()
-    agent = common.agent_of(call, session)
+    agent = agent_with_conversation(session, call.get("agent"))
     here = call.get("cwd") or worktree_for(session.head.project, os.curdir)
     if not Path(here).is_dir():
         raise UsageError(f"there is no directory {here}")
-    planned = plan(session, agent, common.environment(session, here), here)
-    cwd = str(Path(call.get("cwd") or planned.cwd).resolve())
-    stand = standing(session, planned.of.name, planned.vendor_id)
-    if not stand.position:
-        raise NotFound(f"the record has no copy of {planned.vendor_id}", hint=f"onrecord mirror {session.name}")
-    if has_gaps(session, planned.of.name, planned.vendor_id):
-        raise Conflict("the record's copy is not whole: some of it was erased", hint=f"onrecord resume {session.name}")
-    there = planned.of.find(planned.vendor_id, planned.env)
-    home = planned.of.home(planned.env)
+    planned = plan_restore(session, agent, here, call.get("cwd"))
     data: dict[str, Any] = {
-        "session": session.id, "agent": agent, "vendor": planned.of.name, "vendor_id": planned.vendor_id, "cwd": cwd,
-        "home": str(home), "next": f"onrecord resume {session.name} --agent {agent}",
+        "session": session.id, "agent": agent, "vendor": planned.of.name, "vendor_id": planned.vendor_id,
+        "cwd": planned.cwd, "home": str(planned.of.home(planned.env)),
+        "next": f"onrecord resume {session.name} --agent {agent}",
     }  # fmt: skip
-    if there is not None and (planned.of.capabilities.resumes_elsewhere or there.cwd == cwd):
-        raise Conflict(
-            f"{planned.of.title} has this conversation already, in {there.path}",
-            hint=f"nothing was replaced; {data['next']}",
-        )
     if "dry-run" in call:
         data |= {"state": "would_restore"}
         return call.output.done(
-            "restore", data, f"would put {planned.vendor_id} back below {home}, to be resumed in {cwd}"
-        )
-    call.confirm(f"Put the conversation {planned.vendor_id} back below {home}?")
-    place = put_back(session, planned, cwd)
+            "restore", data,
+            f"would put {planned.vendor_id} back below {data['home']}, to be resumed in {planned.cwd}",
+        )  # fmt: skip
+    call.confirm(f"Put the conversation {planned.vendor_id} back below {data['home']}?")
     session = call.records().get(session.id, agent=agent)
-    session.locate(planned.of.name, planned.vendor_id, cwd=cwd, home=place.home, transcript=place.path)
-    data |= {"state": "restored", "transcript": place.path, "position": session.head.position}
-    return call.output.done("restore", data, f"{place.path} is back; next: {data['next']}")
+    location = restore_copy(session, planned)
+    data |= {"state": "restored", "transcript": location.path, "position": session.head.position}
+    return call.output.done("restore", data, f"{location.path} is back; next: {data['next']}")

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from typing import TYPE_CHECKING, Any
 
 from onrecord.agents import waiting
-from onrecord.agents.mirroring import mirror_all
-from onrecord.agents.resuming import ALLOW, FRESH, NEVER, Ways, command, holders, plan, resume
+from onrecord.agents.outlasting import outlast
+from onrecord.agents.resuming import ALLOW, FRESH, NEVER, Terms, command, plan_here, resume
+from onrecord.agents.sessions import agent_with_conversation
 from onrecord.agents.wrapping import Ask
-from onrecord.errors import AmbiguousName, LeaseHeld
+from onrecord.errors import AmbiguousName
 from onrecord.surfaces.cli.agents import common
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.surfaces.cli.work import state_file
 from onrecord.views.handover import saved, saved_line
-from onrecord.views.render import iso
-from onrecord.work.project import worktree_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
     from onrecord.agents.wrapping import Outcome
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
-
-ROUNDS_LIMIT = 1_000
-"""How many limits in a row one `--wait` outlasts."""
 
 
 def resume_agents(call: Call, session: Session, go_on: Callable[[], None]) -> int:
@@ -56,29 +51,20 @@ def go_on_unless_parked(session: Session, go_on: Callable[[], None]) -> None:
         go_on()
 
 
-def _here(session: Session) -> str:
-    return worktree_for(session.head.project, os.curdir)
-
-
-def _plan(session: Session, agent: str) -> Plan:
-    here = _here(session)
-    return plan(session, agent, common.environment(session, here), here)
-
-
 def _choose(call: Call, session: Session) -> str:
     try:
-        return common.agent_of(call, session)
+        return agent_with_conversation(session, call.get("agent"))
     except AmbiguousName:
         for agent, one in session.views.roster.agents.items():
             if one["links"]:
-                for line in _lines(_plan(session, agent), Ask()):
+                for line in _lines(plan_here(session, agent), Ask()):
                     call.output.note(line)
         raise
 
 
 def _print(call: Call, session: Session) -> int:
     """The command alone, for a person or a script to run."""
-    planned = _plan(session, _choose(call, session))
+    planned = plan_here(session, _choose(call, session))
     ask = Ask()._replace(prompt=call.get("prompt") or "", headless=bool(call.get("prompt")))
     launch = command(planned, ask)
     extra = {**_added(planned), **launch.env}
@@ -103,7 +89,7 @@ def _added(planned: Plan) -> dict[str, str]:
 def _data(planned: Plan) -> dict[str, Any]:
     return {
         "agent": planned.agent, "vendor": planned.of.name, "vendor_id": planned.vendor_id, "cwd": planned.cwd,
-        "transcript": planned.place.path if planned.place else None, "put_back": planned.put_back,
+        "transcript": planned.location.path if planned.location else None, "put_back": planned.put_back,
         "hazards": [hazard._asdict() for hazard in planned.hazards], "notes": list(planned.notes),
         "lost": planned.lost or None,
     }  # fmt: skip
@@ -120,13 +106,13 @@ def _lines(planned: Plan, ask: Ask) -> list[str]:
 
 def _resume(call: Call, session: Session, ask: Ask) -> Resumed:
     common.need_terminal(ask)
-    planned = _plan(session, session.agent)
+    planned = plan_here(session, session.agent)
     policy = call.get("policy") or ALLOW
     if policy != NEVER:
         for line in _lines(planned, ask._replace(prompt="")):
             call.output.note(line)
     run = common.wrapped(call, session, planned.of, planned.cwd)
-    return resume(run, planned, ask, Ways(policy, common.consenting(call), call.output.note))
+    return resume(run, planned, ask, Terms(policy, common.consenting(call), call.output.note))
 
 
 def _tell(call: Call, session: Session, done: Resumed, *, final: bool = True) -> int:
@@ -151,54 +137,16 @@ def _tell(call: Call, session: Session, done: Resumed, *, final: bool = True) ->
 
 
 def wait_and_resume(call: Call, session: Session, *, ask: Ask | None = None, first: Outcome | None = None) -> int:
-    """Park the session until the limit ends, go on, and again if it stops at the next one."""
-    wanted = ask or Ask()
-    status = common.exit_status(first) if first else 0
-    for _round in range(ROUNDS_LIMIT):
-        _await_holder(call, session)
-        stop = waiting.last_stop(session, session.agent)
-        if not waiting.waitable(stop) and (first is not None or not wanted.prompt):
-            if stop is not None and not stop.settled and first is None:
-                call.output.note(f"the last stop ({stop.event.data.get('cause')}) does not end by itself")
-            return _nothing(call, session, stop, status)
-        if stop is not None and waiting.waitable(stop) and not _park(call, session, stop):
-            return _nothing(call, session, stop, status)
-        waiting.unpark(session)
-        asking = waiting.again(session, stop, wanted, dict(os.environ)) if stop is not None else wanted
-        try:
-            done = _resume(call, session, asking)
-        except LeaseHeld:
-            call.output.note("another process went on with it")
-            raise
-        status = _tell(call, session, done, final=done.outcome.finished)
-        if done.outcome.finished:
-            return status
-        first, wanted = done.outcome, Ask(extra=wanted.extra, anew=wanted.anew)
-    return status
+    """Wait until the limit ends, resume, and again if it stops at the next one."""
 
+    def resume_once(asking: Ask) -> Outcome:
+        done = _resume(call, session, asking)
+        _tell(call, session, done, final=done.outcome.finished)
+        return done.outcome
 
-def _park(call: Call, session: Session, stop: waiting.Stop) -> bool:
-    parked = waiting.park(session, stop)
-    until = iso(int((stop.until or 0) * 1e6))
-    how = "the session is paused" if parked else "others work on in the session"
-    call.output.note(
-        f"waiting until {until} ({stop.event.data.get('cause')}); {how}; this may be ended and begun again"
-    )
-    if waiting.wait(session, stop):
-        return True
-    call.output.note("somebody else went on with the session, or ended it; nothing is left to wait for")
-    return False
-
-
-def _await_holder(call: Call, session: Session) -> None:
-    """An agent that outlived its wrapper is not disturbed: wait until it has ended."""
-    told = False
-    while holders(_plan(session, session.agent)):
-        if not told:
-            call.output.note("its process is still there; waiting until it has ended")
-            told = True
-        time.sleep(waiting.LOOK_SECONDS)
-        mirror_all(session, dict(os.environ), agent=session.agent)
+    done = outlast(session, ask or Ask(), resume_once, call.output.note, first=first)
+    status = common.exit_status(done.last) if done.last else 0
+    return _nothing(call, session, done.stop, status) if done.nothing else status
 
 
 def _nothing(call: Call, session: Session, stop: waiting.Stop | None, status: int) -> int:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import onrecord
-from onrecord.connect import instructions
+from onrecord.connection import instructions
 from onrecord.errors import OnrecordError
 from onrecord.setup import installing
+from onrecord.setup.commands import hook_command, installed_vendors
 from onrecord.surfaces.cli.shared.exits import FAILED, OK, PARTIAL, UsageError
 from onrecord.vendors.port import PROJECT_SCOPE, USER_SCOPE, VENDORS, vendor
 from onrecord.work.project import find_worktree
@@ -21,12 +18,10 @@ from onrecord.work.project import find_worktree
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onrecord.setup.installing import Change, Place
+    from onrecord.setup.installing import Change, Target
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.vendors.port import Vendor
 
-LOOK_SECONDS = 20.0
-"""How long looking which onrecord an interpreter finds may take."""
 _WAYS = ("check", "remove", "dry-run", "print")
 
 
@@ -42,47 +37,20 @@ def setup(call: Call) -> int:
     if not chosen:
         raise UsageError("no coding agent is installed here", hint=f"name one: {', '.join(VENDORS)}")
     scope = USER_SCOPE if "user" in call else PROJECT_SCOPE
-    place = installing.Place(scope, Path(find_worktree(os.curdir)), os.environ)
+    place = installing.Target(scope, Path(find_worktree(os.curdir)), os.environ)
     if "check" in call:
         from onrecord.surfaces.cli.agents.setup_check import check
 
         return check(call, chosen, place)
-    command = hook_command(call)
+    command, is_found_anywhere = hook_command()
+    if not is_found_anywhere:
+        call.output.note("this onrecord is found through PYTHONPATH: an agent without it will not find its hooks")
     if "print" in call:
         return _print(call, chosen, place, command)
     return _change(call, chosen, place, command)
 
 
-def installed_vendors() -> list[Vendor]:
-    """Agents whose program is on PATH or that have a home here."""
-    found = []
-    for name in VENDORS:
-        one = vendor(name)
-        if any(shutil.which(program) for program in one.programs) or one.home(os.environ).is_dir():
-            found.append(one)
-    return found
-
-
-def hook_command(call: Call | None = None) -> list[str]:
-    """How a hook runs this very onrecord, from whatever directory and environment the agent gives it.
-
-    `-I` keeps modules of the agent's directory and its PYTHON variables out: a project that has a `json.py` must not
-    run inside the hook. Where this onrecord is only found through PYTHONPATH, `-P` keeps the directory out.
-    """
-    isolated = [sys.executable, "-I", "-m", "onrecord"]
-    ask = [*isolated[:2], "-c", "import onrecord; print(onrecord.__file__)"]
-    try:
-        told = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=LOOK_SECONDS, cwd="/").stdout
-    except (OSError, subprocess.SubprocessError):
-        told = ""
-    if told.strip() == onrecord.__file__:
-        return isolated
-    if call is not None:
-        call.output.note("this onrecord is found through PYTHONPATH: an agent without it will not find its hooks")
-    return [sys.executable, "-P", "-m", "onrecord"]
-
-
-def _print(call: Call, chosen: list[Vendor], place: Place, command: Sequence[str]) -> int:
+def _print(call: Call, chosen: list[Vendor], place: Target, command: Sequence[str]) -> int:
     block = instructions()
     data: list[dict[str, Any]] = [
         {
@@ -104,7 +72,7 @@ def _print(call: Call, chosen: list[Vendor], place: Place, command: Sequence[str
     return OK
 
 
-def _change(call: Call, chosen: list[Vendor], place: Place, command: Sequence[str]) -> int:
+def _change(call: Call, chosen: list[Vendor], place: Target, command: Sequence[str]) -> int:
     force, dry, removing = "force" in call, "dry-run" in call, "remove" in call
     changes: list[tuple[Change, str]] = []
     for of in chosen:

@@ -10,19 +10,25 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.connect import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, connect
+from onrecord.connection import connect
+from onrecord.environment import (
+    AGENT_VARIABLE,
+    CONFIG_VARIABLE,
+    PROJECT_VARIABLE,
+    SESSION_VARIABLE,
+    STORE_VARIABLE,
+)
 from onrecord.errors import OnrecordError
 from onrecord.setup import installing
-from onrecord.surfaces.cli.agents.setup import hook_command
+from onrecord.setup.commands import hook_command
 from onrecord.surfaces.cli.shared.exits import FAILED, OK
 from onrecord.surfaces.cli.shared.output import Cell
-from onrecord.surfaces.hook.process import DEADLINE_SECONDS
-from onrecord.surfaces.hook.whose import AGENT_VARIABLE, SESSION_VARIABLE
+from onrecord.vendors.hooks import DEADLINE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onrecord.setup.installing import Place
+    from onrecord.setup.installing import Target
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.vendors.port import Vendor
 
@@ -36,7 +42,7 @@ class Answer(NamedTuple):
     said: str
 
 
-def check(call: Call, chosen: Sequence[Vendor], place: Place) -> int:
+def check(call: Call, chosen: Sequence[Vendor], place: Target) -> int:
     """For each agent: are the hooks there, do they answer, are they trusted, are the instructions current?"""
     told = [_look(of, place) for of in chosen]
     if call.output.json:
@@ -53,7 +59,7 @@ def check(call: Call, chosen: Sequence[Vendor], place: Place) -> int:
     return OK if all(one["ok"] for one in told) else FAILED
 
 
-def _look(of: Vendor, place: Place) -> dict[str, Any]:
+def _look(of: Vendor, place: Target) -> dict[str, Any]:
     commands = installing.installed_commands(of, place)
     lines, ok = [], bool(commands)
     if not commands:
@@ -62,7 +68,7 @@ def _look(of: Vendor, place: Place) -> dict[str, Any]:
         answer = run_hook(of, commands)
         ok = answer.works
         lines.append(f"{len(commands)} hook{'s' if len(commands) > 1 else ''}; {answer.said}")
-    for change in installing.plan(of, place, hook_command(), _block()):
+    for change in installing.plan(of, place, hook_command().words, _block()):
         if commands and change.problem:
             lines.append(f"{change.path}: {change.problem}")
         elif commands and change.is_needed:
@@ -72,7 +78,7 @@ def _look(of: Vendor, place: Place) -> dict[str, Any]:
 
 
 def _block() -> str:
-    from onrecord.connect import instructions
+    from onrecord.connection import instructions
 
     return instructions()
 
@@ -81,7 +87,7 @@ def run_hook(of: Vendor, commands: Sequence[str]) -> Answer:
     """Run the hook before a tool: refused while an attempt is unresolved, allowed after it was settled."""
     event, payload = of.sample_hook("0" * 8 + "-0000-4000-8000-" + "0" * 12)
     command = next((one for one in commands if one.endswith(f" {event}")), None)
-    words = shlex.split(command) if command else [*hook_command(), "hook", of.name, event]
+    words = shlex.split(command) if command else [*hook_command().words, "hook", of.name, event]
     with tempfile.TemporaryDirectory(prefix="onrecord-check-") as folder:
         url = str(Path(folder) / "data" / "store.db")
         call = of.parse_hook(payload | {"hook_event_name": event, "cwd": folder}, {})

@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.connect import connect
+from onrecord.connection import connect
 from onrecord.surfaces.cli.demo.stage import PlainStage, Stage
 from onrecord.surfaces.cli.demo.worker import SESSION
 from onrecord.surfaces.cli.shared.exits import FAILED, OK

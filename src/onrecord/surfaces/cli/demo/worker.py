@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from onrecord.connect import connect
+from onrecord.connection import connect
 from onrecord.surfaces.cli.shared.output import dump
 from onrecord.surfaces.cli.shared.shapes import describe
 
@@ -105,7 +105,7 @@ def resume(words: list[str]) -> int:
     url, pace = words[0], float(words[1])
     told = Teller(pace)
     records = connect(url)
-    before = records.store.leases(records.find(SESSION).session)
+    before = records.leases(records.find(SESSION).session)
     started = time.perf_counter()
     session = records.open(SESSION, agent=AGENT)
     taken = time.perf_counter() - started

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onrecord.environment import ROLLOUT_TOKEN_VARIABLE
 from onrecord.errors import InvalidInput
 from onrecord.surfaces.cli.shared.exits import OK
 from onrecord.surfaces.cli.shared.place import need, option
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from onrecord.rollout.trajectory import Policy
     from onrecord.surfaces.cli.shared.call import Call
 
-TOKEN_VARIABLE = "ONRECORD_ROLLOUT_TOKEN"
 EXAMPLE = "onrecord rollout serve --upstream http://127.0.0.1:30000 --tokenizer models/policy"
 
 
@@ -86,7 +86,7 @@ def _token(call: Call) -> str | None:
     """The token clients must show. It never stands on the command line, where every process could read it."""
     place = call.get("token-file")
     if place is None:
-        return os.environ.get(TOKEN_VARIABLE) or None
+        return os.environ.get(ROLLOUT_TOKEN_VARIABLE) or None
     try:
         token = Path(place).expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as problem:

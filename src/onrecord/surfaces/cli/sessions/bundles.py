@@ -40,7 +40,7 @@ def export_session(call: Call) -> int:
     session = call.session()
     if out:
         path = write_file(out, _chunks(session, form, call.get("dialect")), force="force" in call)
-        head = session.store.head(session.id)
+        head = session.log.head()
         data = {"file": str(path), "format": form, "bytes": path.stat().st_size, "session": session_data(head)}
         return call.output.done("export", data, f"{head.name}, {head.position} events, written to {path} ({form})")
     if call.output.json and form != "bundle":

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from onrecord.errors import InvalidInput
-from onrecord.log.codec import open_records
 from onrecord.log.events import KINDS
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.output import dump, plain
@@ -36,7 +36,7 @@ def log(call: Call) -> int:
         raise UsageError("--follow goes on from --after without leaving anything out", hint="leave --limit out")
     limit = call.number("limit", 0 if "jsonl" in call or "follow" in call else LIMIT) or 0
     end = call.number("upto")
-    stand = session.store.head(session.id).position
+    stand = session.log.head().position
     if call.output.json and not ("jsonl" in call or "follow" in call):
         found = list(_chosen(call, session, kinds, limit, min(end or stand, stand)))
         data = {"session": session.id, "name": session.name, "position": stand, "left_out": _left_out(call, found)}
@@ -71,8 +71,7 @@ def _chosen(call: Call, session: Session, kinds: list[str] | None, limit: int, e
     """The first events after --after; without it the last ones."""
     after = call.number("after")
     if after is None and limit:
-        newest = session.store.read(session.id, upto=end, kinds=kinds, limit=limit, backwards=True)
-        yield from open_records(reversed(newest))
+        yield from reversed(list(islice(session.log.newest(kinds, upto=end, page=limit), limit)))
         return
     for number, event in enumerate(session.events(after or 0, end, kinds)):
         if limit and number >= limit:

@@ -36,7 +36,7 @@ def overview(call: Call) -> int:
         return _nothing(call, "no store yet")
     entries, more = _entries(call, records)
     if call.output.json:
-        place = {"store": records.store.url, "project": records.project}
+        place = {"store": records.url, "project": records.project}
         sessions = [entry["session"] | {"needs": entry["needs"], "working": entry["working"]} for entry in entries]
         call.output.envelope("overview", place | {"sessions": sessions, "more": more})
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onrecord.connect import load_profile
+from onrecord.connection import load_profile
 from onrecord.errors import NameTaken
 from onrecord.log.head import LIVE
 from onrecord.surfaces.cli.shared.call import any_number, pairs
@@ -55,9 +55,10 @@ def _equip(call: Call, session: Session, profile: dict[str, Any] | None) -> None
         return
     from onrecord.surfaces.cli.work import state_file
     from onrecord.surfaces.cli.work.phases import choose
+    from onrecord.workspace.files import STEALTH_KEY
 
-    if "stealth" in call and session.views.facts.scratch.get(state_file.STEALTH_KEY) is not True:
-        session.set_scratch(state_file.STEALTH_KEY, value=True)
+    if "stealth" in call and session.views.facts.scratch.get(STEALTH_KEY) is not True:
+        session.set_scratch(STEALTH_KEY, value=True)
     if profile is not None:
         choose(session, profile)
     if session.views.phases.profile is not None and "fresh" in call:

@@ -28,7 +28,7 @@ class Presence(NamedTuple):
 
 def presence(session: Session, now: int) -> Presence:
     """Tell the living holders of lanes from the dead."""
-    leases = session.store.leases(session.id)
+    leases = session.log.leases()
     dead = [lease for lease in leases if machine.is_gone(lease.holder)]
     working = [lease for lease in leases if lease not in dead and lease.until > now]
     return Presence(working, dead)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from onrecord.environment import AGENT_VARIABLE, SESSION_VARIABLE
 from onrecord.surfaces.cli.shared.exits import Declined, NotInitialised, UsageError
 from onrecord.surfaces.cli.shared.output import Output
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from onrecord.session.records import Records
     from onrecord.surfaces.cli.catalogue import Option, Verb
 
-SESSION_VARIABLE = "ONRECORD_SESSION"
-AGENT_VARIABLE = "ONRECORD_AGENT"
 CHOICES_SHOWN = 8
 """How many sessions an error names when it cannot tell which one is meant."""
 
@@ -70,7 +69,7 @@ class Call:
     def records(self, *, make: bool = True) -> Records:
         """The store's sessions. With `make=False`, a store that is not there yet is an error and is not made."""
         if self._records is None:
-            from onrecord.connect import connect, store_file
+            from onrecord.connection import connect, store_file
 
             url, project = self.get("store"), self.get("project")
             if not make:

@@ -54,7 +54,7 @@ BY_ERROR = {
     "lease_held": BUSY,
     "log_moved": BUSY,
     "outcome_unknown": BUSY,
-    "conversation_held": BUSY,
+    "conversation_in_use": BUSY,
     "not_restored": REFUSED,
     "conflict": REFUSED,
     "name_taken": REFUSED,

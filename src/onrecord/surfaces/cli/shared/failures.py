@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
+from onrecord.environment import DEBUG_VARIABLE
 from onrecord.errors import OnrecordError
 from onrecord.surfaces.cli.shared.exits import BUG, FAILED, exit_code_of
 from onrecord.surfaces.cli.shared.output import SCHEMA_VERSION, dump, shown
-
-DEBUG_VARIABLE = "ONRECORD_DEBUG"
 
 
 def report(problem: Exception, words: list[str]) -> int:
@@ -42,7 +41,7 @@ def report(problem: Exception, words: list[str]) -> int:
 def _verb(words: list[str]) -> str:
     """The verb that was asked for, if people are told about it."""
     from onrecord.surfaces.cli.catalogue import shown as told
-    from onrecord.surfaces.cli.main import split
+    from onrecord.surfaces.cli.words import split
 
     name = split(words)[0]
     return name if name in {verb.name for verb in told()} else ""

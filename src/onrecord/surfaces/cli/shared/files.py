@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onrecord.machine import files
 from onrecord.surfaces.cli.shared.exits import UsageError
 
 if TYPE_CHECKING:
@@ -21,44 +22,13 @@ def refuse_existing(path: Path, *, force: bool) -> None:
 
 
 def write_file(name: str, chunks: Iterable[bytes], *, force: bool) -> Path:
-    """Write a file by its side, bring it to the disk, then give it its name."""
+    """Write a whole file for its owner alone."""
     path = Path(name).expanduser()
     refuse_existing(path, force=force)
-    part = path.with_name(f".{path.name}.part-{os.getpid()}")
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no directory {path.parent}")
     try:
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except FileNotFoundError:
-        raise UsageError(f"there is no directory {path.parent}") from None
-    try:
-        with os.fdopen(file, "wb") as stream:
-            for chunk in chunks:
-                stream.write(chunk)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if force:
-            part.replace(path)
-        else:
-            _name_without_replacing(part, path)
-        _sync_directory(path.parent)
-    finally:
-        part.unlink(missing_ok=True)
-    return path
-
-
-def _name_without_replacing(part: Path, path: Path) -> None:
-    """A hard link fails if somebody made the file in the meantime; a rename would replace it."""
-    try:
-        os.link(part, path)
+        files.write_file(path, chunks, replace=force)
     except FileExistsError:
         refuse_existing(path, force=False)
-    except OSError:
-        refuse_existing(path, force=False)
-        part.rename(path)
-
-
-def _sync_directory(directory: Path) -> None:
-    file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+    return path

@@ -42,7 +42,7 @@ def _back_up(call: Call, target: str) -> int:
 
 def _restore(call: Call, source: str) -> int:
     """Every session of the backup is verified before anything is touched."""
-    from onrecord.connect import restore, store_file
+    from onrecord.connection import restore, store_file
 
     path = Path(source).expanduser()
     if not path.is_file():

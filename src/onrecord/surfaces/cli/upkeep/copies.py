@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from onrecord.connect import connect, store_file
+from onrecord.connection import connect, store_file
 from onrecord.errors import OnrecordError
 from onrecord.session.copying import AHEAD, ALREADY_THERE, Copied, Copier
 from onrecord.surfaces.cli.shared.exits import OK, PARTIAL, NotInitialised, UsageError

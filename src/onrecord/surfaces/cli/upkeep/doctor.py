@@ -7,16 +7,17 @@ import shutil
 import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from onrecord import __version__, machine
-from onrecord.connect import config_path, settings, shown_url, store_file, store_url
+from onrecord.connection import config_path, settings, shown_url, store_file, store_url
 from onrecord.errors import OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.help import ENVIRONMENT
 from onrecord.surfaces.cli.shared.exits import FAILED, OK
 from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.upkeep.checks import Check
 from onrecord.surfaces.cli.upkeep.retain import size
 
 if TYPE_CHECKING:
@@ -34,15 +35,6 @@ WAL_LARGE = 64 * 1024 * 1024
 """A write-ahead log over this has a reader that never lets go."""
 _COMPANIONS = ("", "-wal", "-shm", "-journal", ".lock")
 _SHAPES = {"ok": ("✓", "good"), "info": (" ", ""), "fixed": ("✓", "good"), "wrong": ("✗", "bad")}
-
-
-class Check(NamedTuple):
-    """One thing that was looked at. `state` is ok, info, fixed or wrong."""
-
-    name: str
-    state: str
-    value: str
-    advice: str = ""
 
 
 def doctor(call: Call) -> int:
@@ -196,7 +188,7 @@ def _sessions(records: Records) -> list[Check]:
     if newest and not checks:
         checks.append(Check("chain", "ok", f"the newest {len(newest)} sessions verify"))
     live = records.sessions(project="", status=LIVE, limit=LOOKED_AT)
-    leases = [(head.name, lease) for head in live for lease in records.store.leases(head.session)]
+    leases = [(head.name, lease) for head in live for lease in records.leases(head.session)]
     dead = [f"{name}/{lease.lane}" for name, lease in leases if machine.is_gone(lease.holder)]
     alive = len(leases) - len(dead)
     said = f"{alive} held" + (f"; {', '.join(dead)} by a dead process, free to take" if dead else "")

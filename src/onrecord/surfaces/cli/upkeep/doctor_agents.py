@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onrecord.agents.mirroring import place_of, standing
+from onrecord.agents.mirroring import location_of, standing
 from onrecord.errors import OnrecordError
 from onrecord.session.handle import Session
 from onrecord.setup import installing
-from onrecord.surfaces.cli.agents.setup import installed_vendors
-from onrecord.surfaces.cli.upkeep.doctor import Check
-from onrecord.surfaces.hook import trouble
+from onrecord.setup.commands import installed_vendors
+from onrecord.surfaces import trouble
+from onrecord.surfaces.cli.upkeep.checks import Check
 from onrecord.vendors.port import PROJECT_SCOPE, USER_SCOPE, VENDORS, vendor
 from onrecord.views.render import ago, one_line
 from onrecord.work.project import find_worktree
@@ -69,7 +69,7 @@ def _agent(of: Vendor, links: list[tuple[Session, dict[str, Any]]], records: Rec
     if not of.capabilities.verified:
         said.append("built from its documents, not tried against the program")
     root = Path(find_worktree(os.curdir))
-    places = {scope: installing.Place(scope, root, os.environ) for scope in (PROJECT_SCOPE, USER_SCOPE)}
+    places = {scope: installing.Target(scope, root, os.environ) for scope in (PROJECT_SCOPE, USER_SCOPE)}
     counts = {scope: len(installing.installed_commands(of, place)) for scope, place in places.items()}
     there = [f"{count} for this {scope}" for scope, count in counts.items() if count]
     said.append(f"hooks: {', '.join(there)}" if there else "no hooks")
@@ -105,7 +105,7 @@ def _expiring(links: list[tuple[Session, dict[str, Any]]]) -> list[Check]:
     for session, link in links:
         of = vendor(link["vendor"])
         try:
-            place = place_of(link, os.environ)
+            place = location_of(link, os.environ)
             when = of.expires_at(place, os.environ) if place is not None else None
         except (OnrecordError, OSError):
             continue

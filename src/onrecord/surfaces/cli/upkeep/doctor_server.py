@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onrecord.surfaces.cli.upkeep.doctor import Check
+from onrecord.surfaces.cli.upkeep.checks import Check
 from onrecord.surfaces.cli.upkeep.retain import size
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def sweep(call: Call) -> int:
     """Apply the retention policy of the settings, or say what it would do."""
-    from onrecord.connect import retention_policy
+    from onrecord.connection import retention_policy
 
     records, policy, dry_run = call.records(make=False), retention_policy(), "dry-run" in call
     planned = list(records.sweep(policy, dry_run=True))

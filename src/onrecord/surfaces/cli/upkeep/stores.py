@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onrecord.connect import make_store, migrate_store, open_store, store_url
+from onrecord.connection import make_store, migrate_store, open_store, store_url
 from onrecord.surfaces.cli.shared.place import act, need
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 
+from onrecord.environment import SESSION_VARIABLE, STRICT_VARIABLE
 from onrecord.rules import ALLOW, DENY, EDIT, RUN, ToolRequest, Verdict, act_of, commands_of, decide
 from onrecord.surfaces.cli.shared.exits import OK, REFUSED, NotInitialised, UsageError
 
@@ -16,8 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
-
-STRICT_VARIABLE = "ONRECORD_STRICT_GATE"
 
 
 def gate(call: Call) -> int:
@@ -67,8 +66,7 @@ def _decide(call: Call, request: ToolRequest) -> int:
     if request.act not in (EDIT, RUN):
         return _answer(call, Verdict(ALLOW))
     from onrecord import machine
-    from onrecord.connect import glance, project_of_directory
-    from onrecord.surfaces.cli.shared.call import SESSION_VARIABLE
+    from onrecord.connection import glance, project_of_directory
     from onrecord.work.project import project_named
 
     named, project = call.get("session") or os.environ.get(SESSION_VARIABLE), call.get("project")

@@ -16,6 +16,7 @@ from onrecord.views.check import INSUFFICIENT, NONE_FIELDS, NONE_KEY, check, not
 from onrecord.views.handover import report, saved, saved_line, text_of
 from onrecord.views.note_forms import headed, issue_comment, pull_request, task
 from onrecord.views.render import visible
+from onrecord.workspace.files import STEALTH_KEY, write
 
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
@@ -35,8 +36,8 @@ def note(call: Call) -> int:
         raise UsageError(f"note does not know what to do with {rest!r}", hint=call.verb.example)
     call.positional |= {"NAME": what} if what else {}
     session = call.session()
-    if "stealth" in call and session.views.facts.scratch.get(state_file.STEALTH_KEY) is not True:
-        session.set_scratch(state_file.STEALTH_KEY, value=True)
+    if "stealth" in call and session.views.facts.scratch.get(STEALTH_KEY) is not True:
+        session.set_scratch(STEALTH_KEY, value=True)
     state_file.before(call, session)
     form, out = call.get("format") or "markdown", call.get("out")
     text = render(session, form)
@@ -70,14 +71,14 @@ def render(session: Session, form: str) -> str:
 
 def _write(call: Call, session: Session, text: str, out: str | None) -> int:
     if out is None:
-        path = state_file.refresh_note(call, session, ask=True)
+        path = state_file.create_note(call, session)
     else:
         path = Path(out).expanduser()
         foreign = path.exists() and not _is_note(path)
         if path.is_symlink() or path.is_dir() or (foreign and "force" not in call):
             raise UsageError(f"{path} exists and is no note of onrecord", hint="--force replaces a file")
         body = text if call.get("format") == "json" else headed(session.views, text)
-        state_file.write_atomically(path, body.encode())
+        write(path, body.encode())
     data = {"session": session.id, "position": session.head.position, "file": str(path)}
     return call.output.done("note_file", data, f"{path} is from position {session.head.position}")
 
@@ -167,7 +168,7 @@ def tell_saved(call: Call, session: Session) -> dict[str, Any]:
 
 def instructions(call: Call) -> int:
     """Print the short block an agent needs."""
-    from onrecord.connect import instructions as block_of
+    from onrecord.connection import instructions as block_of
 
     name: Any = call.get("profile")
     if name is None:

@@ -75,7 +75,7 @@ def _list_phases(call: Call, session: Session) -> int:
 
 def profile(call: Call) -> int:
     """Choose the session's profile, or list, show or check profiles."""
-    from onrecord.connect import load_profile, profile_files
+    from onrecord.connection import load_profile, profile_files
 
     action, named = call.positional.get("ACTION", "list"), call.positional.get("PROFILE")
     if action == "list":

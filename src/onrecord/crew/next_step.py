@@ -1,8 +1,8 @@
 """What a supervisor does next: a pure function from what it sees to what it does.
 
 An agent that crashed is resumed; one that was restarted on purpose begins anew; one that hit a limit waits for its
-reset; one that keeps crashing is left alone and said to be degraded, until a person starts it again. One that finished
-its work is not started again.
+reset; one that keeps crashing is degraded and left alone until a person starts it again. One that finished its work is
+not started again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 WINDOW_SECONDS = 120.0
 """Restarts within this time count against an agent."""
 RESTARTS_LIMIT = 5
-"""After so many restarts within the window an agent is degraded: nobody starts it again by itself."""
+"""After so many restarts within the window an agent is degraded: the supervisor does not start it again."""
 FIRST_PAUSE = 1.0
 """How long the second restart waits, in seconds; each further one within the window waits twice as long."""
 LONGEST_PAUSE = 30.0
@@ -24,27 +24,27 @@ RUNNING, WAITING, PARKED, DEGRADED, FINISHED, STOPPED = (
     "running", "waiting", "parked", "degraded", "finished", "stopped",
 )  # fmt: skip
 OVER = frozenset({DEGRADED, FINISHED, STOPPED})
-"""States that an agent does not leave by itself."""
+"""States in which the supervisor leaves an agent alone."""
 
 
-class Seen(NamedTuple):
+class Observed(NamedTuple):
     """What is known of one agent at a moment."""
 
     wanted: bool
     """Whether the team has it (a scaled-down group has fewer)."""
     alive: bool
     known: bool = False
-    """Whether it ever had a conversation: then a start means to go on with it."""
+    """Whether it ever had a conversation: then a start resumes it."""
     restart: str = "resume"
     """The team's policy for it: resume, fresh or never."""
     asked: bool = False
     """A person wants the team up, and that has not been done for this agent yet."""
     asked_fresh: bool = False
-    """Somebody restarted it on purpose, and that has not been done yet."""
+    """A person restarted it, and that has not been done yet."""
     finished: bool = False
-    """Its last run did what it was asked and ended by itself."""
+    """Its last run did what it was asked and then ended."""
     dismissed: str = ""
-    """Why nobody is to start it again, where a person ended it."""
+    """Why it is not started again, if a person ended it."""
     resets_at: float | None = None
     """When the limit that stopped its last run ends."""
     restarts: tuple[float, ...] = ()
@@ -64,7 +64,7 @@ class Step(NamedTuple):
     why: str = ""
 
 
-def judge(seen: Seen, now: float) -> Step:
+def next_step(seen: Observed, now: float) -> Step:
     """The next step for one agent."""
     if not seen.wanted:
         return Step(END, STOPPED, why="it is not wanted any more") if seen.alive else Step(NOTHING, STOPPED)
@@ -86,7 +86,7 @@ def judge(seen: Seen, now: float) -> Step:
     return _again(seen, now)
 
 
-def _again(seen: Seen, now: float) -> Step:
+def _again(seen: Observed, now: float) -> Step:
     """Start it again, unless it keeps ending. Counted up to its end, not up to now: time alone mends nothing."""
     recent = [at for at in seen.restarts if seen.ended_at - at < WINDOW_SECONDS]
     if len(recent) >= RESTARTS_LIMIT:

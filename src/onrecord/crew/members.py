@@ -1,4 +1,4 @@
-"""What a team's supervisor is given: the command line of each agent, where it runs, and which processes are its own."""
+"""The members of one session's team as this process reaches them: their commands, hosts, processes and screens."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from typing import TYPE_CHECKING
 from onrecord import machine
 from onrecord.agents import processes
 from onrecord.agents.waiting import GO_ON
-from onrecord.agents.wrapping import AGENT_VARIABLE, SESSION_VARIABLE
-from onrecord.connect import PROJECT_VARIABLE, STORE_VARIABLE
-from onrecord.crew.judging import FRESH
-from onrecord.crew.places import Processes, Spawn
-from onrecord.crew.runtime_files import RuntimeFiles
-from onrecord.crew.supervisor import Supervisor, Ways
+from onrecord.crew.hosts import ProcessHost, Spawn
+from onrecord.crew.next_step import FRESH
 from onrecord.crew.team_file import filled
 from onrecord.crew.worktrees import directory_of, root_of, runtime_of
+from onrecord.environment import (
+    AGENT_VARIABLE,
+    FAILURE_VARIABLE,
+    MEMBER_VARIABLE,
+    PROJECT_VARIABLE,
+    SESSION_VARIABLE,
+    SPAWN_VARIABLE,
+    STORE_VARIABLE,
+)
 from onrecord.vendors.port import vendor, vendor_of
 from onrecord.vendors.processes import family
 from onrecord.work.project import worktree_for
@@ -28,84 +33,85 @@ from onrecord.work.project import worktree_for
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onrecord.crew.panes import Panes
-    from onrecord.crew.places import Places
+    from onrecord.crew.hosts import Host
+    from onrecord.crew.panes import TmuxHost
     from onrecord.crew.team_file import Member, Team
-    from onrecord.crew.wanted import Wanted
+    from onrecord.crew.team_view import TeamView
     from onrecord.session.handle import Session
 
-MEMBER_VARIABLE = "ONRECORD_MEMBER"
-"""Carried by everything that was started for an agent of a team: session and agent."""
 PLAIN = "__team-member"
-"""The verb that runs a program we know nothing of."""
+"""The verb that runs a program of no vendor."""
 LOOK_SECONDS = 0.2
-"""How old a look at all processes may be, in seconds."""
+"""For how long a list of all processes is used again, in seconds."""
 SCREEN_SECONDS = 2.0
 """How often an agent's screen is read for a question, in seconds."""
-_OWN = (SESSION_VARIABLE, AGENT_VARIABLE, processes.SPAWN_VARIABLE, "TMUX", "TMUX_PANE")
-"""Whose agent the person at the terminal is, is not what the team's agents are."""
+_OWN = (SESSION_VARIABLE, AGENT_VARIABLE, SPAWN_VARIABLE, "TMUX", "TMUX_PANE")
+"""Who the person at the terminal is to onrecord, the team's agents are not."""
 
 
-class Crew:
-    """One session's team, as this process can reach it."""
+class Members:
+    """Starts members of a team, and finds and watches their processes."""
 
-    def __init__(self, session: Session, team: Team, *, headless: bool, tell: object = None, yes: bool = False) -> None:
+    def __init__(self, session: Session, team: Team, *, headless: bool, yes: bool = False) -> None:
         self.session = session
         self.team = team
         self.headless = headless or all(member.headless for member in team.members())
         self.yes = yes
+        """Whether a resume may change the user's files without asking."""
         self.here = worktree_for(session.head.project, os.curdir)
         self.folder = runtime_of(team, self.here)
-        self.processes = Processes(self.folder / "logs" / session.id)
-        self._panes: Panes | None = None
+        self.processes = ProcessHost(self.folder / "logs" / session.id)
+        self._tmux: TmuxHost | None = None
         self._marked: tuple[float, list[tuple[int, dict[str, str]]]] = (0.0, [])
         self._screens: dict[str, tuple[float, str]] = {}
-        ways = Ways(
-            self.spawn, self.place, self.wrappers, self.belonging, self.asks, tell if callable(tell) else _silent
-        )
-        self.files = RuntimeFiles(self.folder)
-        self.supervisor = Supervisor(session, ways, self.files)
 
-    # Where agents run
+    # Where they run
 
-    def panes(self) -> Panes:
-        """The team's tmux; a clear error where there is none."""
-        if self._panes is None:
-            from onrecord.crew.panes import Panes
+    def tmux(self) -> TmuxHost:
+        """The team's tmux; a clear error if it is not installed."""
+        if self._tmux is None:
+            from onrecord.crew.panes import TmuxHost
 
-            self._panes = Panes(self.session.id, self.session.name, self.folder)
-        return self._panes
+            self._tmux = TmuxHost(self.session.id, self.session.name, self.folder)
+        return self._tmux
 
-    def place(self, member: Member | None) -> Places:
+    def host(self, member: Member | None) -> Host:
         """Where an agent runs."""
-        return self.processes if self.headless or (member is not None and member.headless) else self.panes()
+        return self.processes if self.headless or (member is not None and member.headless) else self.tmux()
 
     def close(self) -> None:
-        """Nobody is to run any more."""
+        """End the team's tmux, after its agents have ended."""
         if not self.headless:
-            self.panes().close()
+            self.tmux().close()
+
+    def failure_file(self, agent: str) -> Path:
+        """Where the command that runs an agent says why it could not."""
+        return self.processes.folder / f"{agent}.failure.json"
 
     # What they run
 
-    def spawn(self, member: Member, mode: str, wanted: Wanted) -> Spawn:
-        """The command line of an agent: our own wrapper around its program."""
-        cwd = directory_of(wanted.team or self.team, member, self.here, self.folder)
-        command = [sys.executable, "-m", "onrecord", *self._words(member, mode, wanted, self._prompt(member, cwd))]
+    def spawn(self, member: Member, mode: str, view: TeamView) -> Spawn:
+        """The command line of an agent: our own command around its program."""
+        cwd = directory_of(view.team or self.team, member, self.here, self.folder)
+        command = [sys.executable, "-m", "onrecord", *self._words(member, mode, view, self._prompt(member, cwd))]
         layout = next((one.layout for one in self.team.groups if one.id == member.group), "windows")
         return Spawn(member.id, command, self._environment(member), cwd, layout, member.group)
 
-    def _words(self, member: Member, mode: str, wanted: Wanted, prompt: str) -> list[str]:
+    def _words(self, member: Member, mode: str, view: TeamView, prompt: str) -> list[str]:
         name = vendor_of(member.command[0])
         if name is None:
             return [PLAIN, self.session.id, member.id, *member.command]
-        lone = wanted.is_headless(member)
+        headless = view.is_headless(member)
         own = ["--agent", member.id, *(f"--argument={word}" for word in member.command[1:])]
         if mode == FRESH:
-            asked = [f"--prompt={prompt}"] if lone else [f"--opening={prompt}"] if prompt else []
+            asked = [f"--prompt={prompt}"] if headless else [f"--opening={prompt}"] if prompt else []
             return ["start", name, "--session", self.session.id, *own, *asked]
-        goes_on = ["--wait"] if wanted.stopped_at_limit(member.id) else [f"--prompt={GO_ON}"]
-        anew = [f"--opening={prompt}"] if prompt else []
-        return ["resume", self.session.id, *own, *anew, *(goes_on if lone else []), *(["--yes"] if self.yes else [])]
+        proceed = ["--wait"] if view.stopped_at_limit(member.id) else [f"--prompt={GO_ON}"]
+        fallback = [f"--opening={prompt}"] if prompt else []
+        return [
+            "resume", self.session.id, *own, *fallback, *(proceed if headless else []),
+            *(["--yes"] if self.yes else []),
+        ]  # fmt: skip
 
     def _prompt(self, member: Member, cwd: str) -> str:
         known = {
@@ -116,9 +122,9 @@ class Crew:
 
     def _environment(self, member: Member) -> dict[str, str]:
         env = {name: value for name, value in os.environ.items() if name not in _OWN}
-        env |= {STORE_VARIABLE: self.session.store.url, PROJECT_VARIABLE: self.session.head.project}
+        env |= {STORE_VARIABLE: self.session.log.url, PROJECT_VARIABLE: self.session.head.project}
         env |= member.environment
-        env[MEMBER_VARIABLE] = self._mark(member.id)
+        env |= {MEMBER_VARIABLE: self._mark(member.id), FAILURE_VARIABLE: str(self.failure_file(member.id).absolute())}
         if os.sep in member.command[0]:  # the wrapper looks for the program by name
             found = Path(root_of(self.team, self.here), member.command[0]).parent
             env["PATH"] = f"{found}{os.pathsep}{env.get('PATH', os.defpath)}"
@@ -130,38 +136,36 @@ class Crew:
         return f"{self.session.id}/{agent}"
 
     def wrappers(self, agent: str) -> list[int]:
-        """The living processes that wrap an agent: what carries its mark, but not the token that agents are given."""
+        """The living commands of ours around an agent: they carry its mark, but not the token that agents are given."""
         at, found = self._marked
-        if time.monotonic() - at > LOOK_SECONDS:  # everybody is asked for in turn
+        if time.monotonic() - at > LOOK_SECONDS:  # this is asked for every agent in turn
             found = [(pid, processes.environment_of(pid)) for pid in processes.processes()]
-            found = [(pid, env) for pid, env in found if MEMBER_VARIABLE in env and processes.SPAWN_VARIABLE not in env]
+            found = [(pid, env) for pid, env in found if MEMBER_VARIABLE in env and SPAWN_VARIABLE not in env]
             self._marked = (time.monotonic(), found)
         mark = self._mark(agent)
         return [pid for pid, env in found if env[MEMBER_VARIABLE] == mark and machine.started(pid) is not None]
 
-    def belonging(self, agents: Iterable[str], heads: Iterable[int]) -> list[int]:
-        """Every living process of agents: by mark, by the token of their last start, and as descendants."""
-        agents = list(agents)
-        marks = {self._mark(agent) for agent in agents}
-        tokens = {self.supervisor.wanted.agent(agent)["spawn"] for agent in agents} - {None}
+    def belonging(self, agents: Iterable[str], tokens: Iterable[str], heads: Iterable[int]) -> list[int]:
+        """Every living process of these agents: by mark, by the tokens of their starts, and as descendants of heads."""
+        marks, wanted = {self._mark(agent) for agent in agents}, set(tokens)
         found = {pid for head in heads for pid in family(head) if machine.started(pid) is not None}
         for pid in processes.processes():
             env = processes.environment_of(pid)
-            carries = env.get(MEMBER_VARIABLE) in marks or env.get(processes.SPAWN_VARIABLE) in tokens
+            carries = env.get(MEMBER_VARIABLE) in marks or env.get(SPAWN_VARIABLE) in wanted
             if carries and machine.started(pid) is not None:
                 found.add(pid)
         return sorted(found - {os.getpid()})
 
     # What they ask
 
-    def asks(self, member: Member) -> str:
-        """The line of an agent's screen that asks for a permission."""
+    def question(self, member: Member) -> str:
+        """The line of an agent's screen that asks for a permission; "" when there is none."""
         name = vendor_of(member.command[0])
         if name is None or self.headless or member.headless:
             return ""
         at, known = self._screens.get(member.id, (0.0, ""))
         if time.monotonic() - at > SCREEN_SECONDS:
-            lines = self.panes().screen(member.id).splitlines()
+            lines = self.tmux().screen(member.id).splitlines()
             patterns = [re.compile(one) for one in vendor(name).prompt_patterns]
             known = next((line.strip() for line in lines if any(one.search(line) for one in patterns)), "")
             self._screens[member.id] = (time.monotonic(), known)
@@ -182,7 +186,3 @@ def warnings_of(team: Team, *, headless: bool) -> list[str]:
         if not headless and shutil.which(member.command[0]) is None:
             found.append(f"{member.id}: no program {member.command[0]!r} is on PATH")
     return found
-
-
-def _silent(_line: str) -> None:
-    """Nobody listens."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onrecord.crew.team_file import RESTARTS, Team
-from onrecord.crew.wanted import Wanted
+from onrecord.crew.team_view import TeamView
 from onrecord.log.events import Event
 from tests.laws.values import json_values
 
@@ -15,14 +15,14 @@ def event(position: int, kind: str, data: Any, by: str = "crew") -> Event:
     return Event("S", position, f"e{position}", kind, 1, position * 1_000_000, by, 1, None, data, b"", b"")
 
 
-@given(st.lists(st.tuples(st.sampled_from(sorted(Wanted.KINDS)), json_values), max_size=12))
+@given(st.lists(st.tuples(st.sampled_from(sorted(TeamView.KINDS)), json_values), max_size=12))
 def test_any_payload_can_be_folded(entries):
     """No payload, however wrong, keeps a supervisor from coming up."""
-    wanted = Wanted()
+    wanted = TeamView()
     for position, (kind, data) in enumerate(entries, 1):
         wanted.apply(event(position, kind, data))
     for name in wanted.agents:
-        wanted.seen(name, None, alive=False, gone_at=0.0)
+        wanted.observed(name, None, alive=False, gone_at=0.0)
     assert isinstance(wanted.members(), dict)
 
 
@@ -36,7 +36,7 @@ TEAM: dict[str, Any] = {"name": "t", "runtime": "r", "root": "/", "agents": [MEM
 @given(st.sampled_from(sorted(MEMBER)), json_values)
 def test_a_team_from_elsewhere_is_checked_like_a_file(field, value):
     """A record may come from another machine: no field of it is believed, and no name leaves its folder."""
-    wanted = Wanted()
+    wanted = TeamView()
     wanted.apply(event(1, "team.formed", {"team": TEAM | {"agents": [MEMBER | {field: value}]}}))
     for name, found in wanted.members().items():
         assert "/" not in name
@@ -47,7 +47,7 @@ def test_a_team_from_elsewhere_is_checked_like_a_file(field, value):
 
 def test_restarts_are_counted_since_a_person_asked():
     """Starts that a person asked for are no restarts, and begin the count anew."""
-    wanted = Wanted()
+    wanted = TeamView()
     spawned = {"agent": "a", "mode": "fresh"}
     kinds: list[tuple[str, Any]] = [
         ("team.formed", {"team": TEAM}), ("agent.spawned", spawned), ("agent.spawned", spawned),

@@ -6,27 +6,25 @@ Every command passes through here, so pathlib, urllib and typing are left to tho
 from __future__ import annotations
 
 import os
-import sys
-from types import ModuleType
 
+from onrecord.environment import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
 from onrecord.errors import InvalidInput, NotFound, StoreCorrupt, StoreError
 from onrecord.work.project import find_project
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
     from typing import Any
 
     from onrecord.log.store import Store
+    from onrecord.session.handle import Session
     from onrecord.session.records import Records
     from onrecord.session.retention import Policy
     from onrecord.stores.sqlite.glance import Linked
     from onrecord.views.present import Present
+    from onrecord.workspace.files import Paths
 
-STORE_VARIABLE = "ONRECORD_STORE"
-PROJECT_VARIABLE = "ONRECORD_PROJECT"
-CONFIG_VARIABLE = "ONRECORD_CONFIG"
-TENANT_VARIABLE = "ONRECORD_TENANT"
 PROFILE_BYTES = 256 * 1024
 """How much of a profile's file is read."""
 _SQLITE_OPTIONS = ("durability",)
@@ -247,6 +245,21 @@ def data_directory(url: str | None = None) -> str:
     return os.path.dirname(os.path.abspath(store_file(url) or default_path()))
 
 
+def workspace_paths(session: Session, url: str | None = None) -> Paths:
+    """Where STATE.md and NOTE.md of a session are: in the worktree, or beside the store where stealth is wanted."""
+    from pathlib import Path
+
+    from onrecord.work.project import worktree_for
+    from onrecord.workspace.files import STEALTH_KEY, Paths
+
+    stealth = session.views.facts.scratch.get(STEALTH_KEY)
+    if stealth or (stealth is None and settings().get("stealth")):
+        folder = Path(data_directory(url)) / "sessions" / session.id
+        return Paths(folder / "STATE.md", folder / "NOTE.md")
+    root = Path(worktree_for(session.views.head.project, os.curdir))
+    return Paths(root / "STATE.md", root / ".onrecord" / "NOTE.md")
+
+
 def profile_files() -> dict[str, str]:
     """The files of the profiles that can be chosen by name; the user's own come before the shipped ones."""
     own = os.path.join(os.path.dirname(config_path()), "profiles")
@@ -301,13 +314,3 @@ def retention_policy() -> Policy:
                 f"retention: {name!r} is no setting, or not a number of days", hint=", ".join(Policy._fields)
             )
     return Policy(**{name: None if days < 0 else days for name, days in chosen.items()})
-
-
-class _Callable(ModuleType):
-    """Importing this module puts it where the function `onrecord.connect` is looked for: so it can be called too."""
-
-    def __call__(self, url: str | None = None, *, project: str | None = None) -> Records:
-        return connect(url, project=project)
-
-
-sys.modules[__name__].__class__ = _Callable

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onrecord.crew.judging import (
+from onrecord.crew.next_step import (
     DEGRADED,
     END,
     FINISHED,
@@ -16,26 +16,26 @@ from onrecord.crew.judging import (
     STOPPED,
     WAITING,
     WINDOW_SECONDS,
-    Seen,
-    judge,
+    Observed,
+    next_step,
 )
 
-CRASHED = Seen(wanted=True, alive=False, known=True, ended_at=1000.0)
+CRASHED = Observed(wanted=True, alive=False, known=True, ended_at=1000.0)
 
 
 def test_who_is_asked_for_is_started_or_resumed():
     """A new agent begins; one with a conversation goes on with it; one that runs is left alone."""
-    asked = Seen(wanted=True, alive=False, asked=True)
-    assert judge(asked, 1.0)[:3] == (START, RUNNING, FRESH)
-    assert judge(asked._replace(known=True), 1.0)[:3] == (START, RUNNING, RESUMED)
-    assert judge(asked._replace(alive=True), 1.0)[:2] == (NOTHING, RUNNING)
+    asked = Observed(wanted=True, alive=False, asked=True)
+    assert next_step(asked, 1.0)[:3] == (START, RUNNING, FRESH)
+    assert next_step(asked._replace(known=True), 1.0)[:3] == (START, RUNNING, RESUMED)
+    assert next_step(asked._replace(alive=True), 1.0)[:2] == (NOTHING, RUNNING)
 
 
 def test_who_is_asked_for_is_resumed_although_it_had_finished():
     """`team resume` wants everybody, also those who were done; without being asked for they stay finished."""
     done = CRASHED._replace(finished=True)
-    assert judge(done, 2000.0)[:2] == (NOTHING, FINISHED)
-    assert judge(done._replace(asked=True), 2000.0)[:3] == (START, RUNNING, RESUMED)
+    assert next_step(done, 2000.0)[:2] == (NOTHING, FINISHED)
+    assert next_step(done._replace(asked=True), 2000.0)[:3] == (START, RUNNING, RESUMED)
 
 
 @pytest.mark.parametrize(
@@ -43,15 +43,15 @@ def test_who_is_asked_for_is_resumed_although_it_had_finished():
 )
 def test_a_crash_leads_to_what_the_team_file_says(policy, do, mode):
     """Crash restart is a resume unless the team says otherwise (I24)."""
-    step = judge(CRASHED._replace(restart=policy), 1000.0)
+    step = next_step(CRASHED._replace(restart=policy), 1000.0)
     assert (step.do, step.mode) == (do, mode)
 
 
 def test_a_deliberate_restart_ends_it_first_and_begins_anew():
     """Fresh context, whatever the agent has behind it, also for one that is degraded or parked (I24)."""
     asked = CRASHED._replace(asked_fresh=True, alive=True, resets_at=9e9)
-    assert judge(asked, 1000.0)[:2] == (END, WAITING)
-    assert judge(asked._replace(alive=False), 1000.0)[:3] == (START, RUNNING, FRESH)
+    assert next_step(asked, 1000.0)[:2] == (END, WAITING)
+    assert next_step(asked._replace(alive=False), 1000.0)[:3] == (START, RUNNING, FRESH)
 
 
 def test_restarts_wait_longer_each_time():
@@ -59,9 +59,9 @@ def test_restarts_wait_longer_each_time():
     pauses = []
     for count in range(RESTARTS_LIMIT):
         seen = CRASHED._replace(restarts=tuple(990.0 + one for one in range(count)))
-        step = judge(seen, 1000.0)
+        step = next_step(seen, 1000.0)
         pauses.append(step.at - 1000.0 if step.state == WAITING else 0.0)
-        assert judge(seen, 1000.0 + pauses[-1]).do == START
+        assert next_step(seen, 1000.0 + pauses[-1]).do == START
     assert pauses == [0.0, 1.0, 2.0, 4.0, 8.0]
 
 
@@ -69,33 +69,33 @@ def test_a_degraded_agent_stays_so_however_long_it_takes():
     """Five restarts within 120 s of the end: nobody starts it by itself, not after a day either."""
     seen = CRASHED._replace(restarts=(900.0, 910.0, 920.0, 930.0, 940.0))
     for now in (1000.0, 1000.0 + WINDOW_SECONDS, 1000.0 + 86_400):
-        assert judge(seen, now)[:2] == (NOTHING, DEGRADED)
-    assert judge(seen._replace(asked=True), 1000.0).do == START
-    assert judge(seen._replace(asked_fresh=True), 1000.0).do == START
+        assert next_step(seen, now)[:2] == (NOTHING, DEGRADED)
+    assert next_step(seen._replace(asked=True), 1000.0).do == START
+    assert next_step(seen._replace(asked_fresh=True), 1000.0).do == START
 
 
 def test_restarts_long_before_the_end_do_not_count():
     """An agent that ran for an hour after its fifth restart is no agent that keeps crashing."""
     seen = CRASHED._replace(ended_at=5000.0, restarts=(900.0, 910.0, 920.0, 930.0, 940.0))
-    assert judge(seen, 5000.0).do == START
+    assert next_step(seen, 5000.0).do == START
 
 
 def test_a_limit_is_waited_for():
     """Parked until the reset, alive or not and asked for or not; then it goes on."""
     seen = CRASHED._replace(resets_at=2000.0)
     for one in (seen, seen._replace(asked=True), seen._replace(alive=True)):
-        step = judge(one, 1500.0)
+        step = next_step(one, 1500.0)
         assert (step.do, step.state, step.at) == (NOTHING, PARKED, 2000.0)
-    assert judge(seen, 2000.0)[:3] == (START, RUNNING, RESUMED)
+    assert next_step(seen, 2000.0)[:3] == (START, RUNNING, RESUMED)
 
 
 def test_who_is_not_wanted_is_ended():
     """A member of a group that shrank, or a dismissed team."""
-    assert judge(CRASHED._replace(wanted=False, alive=True), 1.0)[:2] == (END, STOPPED)
-    assert judge(CRASHED._replace(wanted=False), 1.0)[:2] == (NOTHING, STOPPED)
+    assert next_step(CRASHED._replace(wanted=False, alive=True), 1.0)[:2] == (END, STOPPED)
+    assert next_step(CRASHED._replace(wanted=False), 1.0)[:2] == (NOTHING, STOPPED)
 
 
 def test_whom_a_person_ended_stays_ended():
     """Ctrl-C in its terminal is a decision, not a crash."""
-    step = judge(CRASHED._replace(dismissed="a person ended it"), 1000.0)
+    step = next_step(CRASHED._replace(dismissed="a person ended it"), 1000.0)
     assert (step.do, step.state, step.why) == (NOTHING, STOPPED, "a person ended it")

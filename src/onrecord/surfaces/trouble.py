@@ -19,7 +19,7 @@ LINE_WIDTH = 400
 
 def path() -> str:
     """Where the file is."""
-    from onrecord.connect import data_directory
+    from onrecord.connection import data_directory
 
     return os.path.join(data_directory(), FILE)
 

@@ -1,10 +1,10 @@
-"""What is wanted of a team and what became of each agent, folded from the log: any supervisor can take over."""
+"""What a person wants of a team and what became of each agent, folded from the log: any supervisor can take over."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from onrecord.crew.judging import Seen
+from onrecord.crew.next_step import Observed
 from onrecord.crew.team_file import Team
 from onrecord.errors import InvalidInput
 from onrecord.views.view import View
@@ -14,17 +14,21 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
 
 STARTS_KEPT = 16
-"""How many starts of an agent are remembered; judging looks at the last few."""
+"""How many starts of an agent are remembered; the next step depends on the last few."""
 LIMITS = frozenset({"rate_limit", "usage_window", "overload"})
-"""Causes of a stop that end by themselves."""
+"""Causes of a stop that end with time."""
 
 
-class Wanted(View):
-    """The team as it was last formed, whether it was dismissed since, and the starts and ends of its agents."""
+class TeamView(View):
+    """The team as it was last formed, whether it was dismissed since, and the starts and ends of its agents.
+
+    A run that replaces a conversation carries `lost`: why that one could not be resumed. Logs written before that field
+    existed lack it.
+    """
 
     KINDS: ClassVar = frozenset(
         {"team.formed", "team.scaled", "team.dismissed", "agent.spawned", "agent.recalled", "agent.joined",
-         "agent.left", "agent.located", "interruption.recorded", "worklog.written"}
+         "agent.left", "agent.located", "interruption.recorded"}
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -37,7 +41,7 @@ class Wanted(View):
         """Where a member came to the team, for those who came after it was formed."""
 
     def apply(self, event: Event) -> None:
-        """Fold one event in. What was recorded by hand and cannot be a team is passed over."""
+        """Fold one event in. What was recorded by hand and cannot be a team is skipped."""
         data = event.data if isinstance(event.data, dict) else {}
         kind, _, step = event.kind.partition(".")
         if kind == "team":
@@ -84,14 +88,12 @@ class Wanted(View):
         if event.kind == "agent.joined":
             agent.update(joined=event.position, process=data.get("process"), spawn=data.get("spawn"), left=None)
             agent.update(interruption=None, how="resumed" if data.get("resumes") else "fresh", verified=False)
+            agent["lost"] = str(data.get("lost") or "")
         elif event.kind == "agent.left":
             agent["left"] = event.at / 1e6
         elif event.kind == "agent.located":
             agent["known"] = True
             agent["verified"] = bool(data.get("verified", agent["verified"]))
-        elif event.kind == "worklog.written":
-            told = str(data.get("text") or "").partition("not restored, because ")[2]
-            agent["lost"] = told or agent["lost"]
         elif event.position > agent["joined"]:
             agent["interruption"] = {name: data.get(name) for name in ("cause", "message", "resets_at", "status")}
 
@@ -99,11 +101,11 @@ class Wanted(View):
         """What is known of an agent; of an unknown one, nothing."""
         return self.agents.get(name) or _nobody()
 
-    def seen(self, name: str, member: Member | None, *, alive: bool, gone_at: float) -> Seen:
-        """An agent as the judgement needs it. `gone_at` is when its process was seen to be gone; 0: nobody saw it."""
+    def observed(self, name: str, member: Member | None, *, alive: bool, gone_at: float) -> Observed:
+        """An agent as the next step needs it. `gone_at` is when its process was found gone; 0: it was not."""
         one, stop = self.agent(name), self.agent(name)["interruption"] or {}
         closed = stop.get("cause") == "unknown" and stop.get("status") == 0 and not self.is_headless(member)
-        return Seen(
+        return Observed(
             wanted=member is not None and not self.dismissed,
             alive=alive,
             known=one["known"],

@@ -1,8 +1,8 @@
-"""Where agents run: a place starts a command for an agent, says whether it is there and shows what it printed.
+"""Where agents run: a host starts a command for an agent, knows whether it is running and shows what it printed.
 
-`Processes` are children with a log file each, in sessions of their own, so that they outlive their supervisor.
-`crew/panes.py` has the same in tmux. What a place knows is only about this machine and this moment; who an agent is and
-what became of it is on the record.
+`ProcessHost` runs children with a log file each, in sessions of their own, so that they outlive their supervisor.
+`crew/panes.py` does the same in tmux. A host knows only this machine at this moment; who an agent is and what became of
+it is on record.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ class Spawn(NamedTuple):
     group: str = ""
 
 
-class Places(Protocol):
+class Host(Protocol):
     """Somewhere agents can run."""
 
     def start(self, spawn: Spawn) -> None:
         """Run it."""
 
     def pid(self, agent: str) -> int | None:
-        """The process that was started for an agent, while it is there."""
+        """The process that was started for an agent, while it runs."""
 
     def output(self, agent: str) -> str:
         """The last part of what it printed."""
 
     def clear(self, agent: str) -> None:
-        """Its process has ended: keep nothing of its place."""
+        """Its process has ended: remove what is left of it here."""
 
 
-class Processes:
+class ProcessHost:
     """Children without a terminal."""
 
     def __init__(self, folder: Path) -> None:
@@ -72,7 +72,7 @@ class Processes:
             os.close(file)
 
     def pid(self, agent: str) -> int | None:
-        """The child, while it is there."""
+        """The child, while it runs."""
         child = self._children.get(agent)
         return child.pid if child is not None and child.poll() is None else None
 

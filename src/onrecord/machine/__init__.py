@@ -141,7 +141,7 @@ def _ask(*command: str) -> str:
     import subprocess
 
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=5)  # noqa: S603 - fixed commands
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=5)
         return answer.stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""

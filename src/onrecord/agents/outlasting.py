@@ -1,0 +1,85 @@
+"""Outlasting limits: wait until a limit ends, resume the agent, and again if it stops at the next one."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from onrecord.agents import waiting
+from onrecord.agents.mirroring import mirror_all
+from onrecord.agents.resuming import plan_here, users_of
+from onrecord.agents.wrapping import Ask
+from onrecord.errors import LeaseHeld
+from onrecord.views.render import iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onrecord.agents.waiting import Stop
+    from onrecord.agents.wrapping import Outcome
+    from onrecord.session.handle import Session
+
+ROUNDS_LIMIT = 1_000
+"""How many limits in a row one `--wait` outlasts."""
+
+
+class Outlasted(NamedTuple):
+    """How the waiting ended."""
+
+    last: Outcome | None
+    """The last run, if there was one."""
+    stop: Stop | None = None
+    """The stop that there is no waiting for."""
+    nothing: bool = False
+    """There was nothing, or nothing more, to wait for."""
+
+
+def outlast(
+    session: Session, ask: Ask, resume: Callable[[Ask], Outcome], tell: Callable[[str], None], *,
+    first: Outcome | None = None,
+) -> Outlasted:  # fmt: skip
+    """Park the session until the limit ends, resume, and repeat; `first` is a run that was just stopped."""
+    last = first
+    for _round in range(ROUNDS_LIMIT):
+        _await_users(session, tell)
+        stop = waiting.last_stop(session, session.agent)
+        if not waiting.waitable(stop) and (last is not None or not ask.prompt):
+            if stop is not None and not stop.settled and last is None:
+                tell(f"the last stop ({stop.event.data.get('cause')}) does not end by itself")
+            return Outlasted(last, stop, nothing=True)
+        if stop is not None and waiting.waitable(stop) and not _park(session, stop, tell):
+            return Outlasted(last, stop, nothing=True)
+        waiting.unpark(session)
+        asking = waiting.again(session, stop, ask, dict(os.environ)) if stop is not None else ask
+        try:
+            last = resume(asking)
+        except LeaseHeld:
+            tell("another process resumed it")
+            raise
+        if last.finished:
+            break
+        ask = Ask(extra=ask.extra, anew=ask.anew)
+    return Outlasted(last)
+
+
+def _park(session: Session, stop: Stop, tell: Callable[[str], None]) -> bool:
+    parked = waiting.park(session, stop)
+    until = iso(int((stop.until or 0) * 1e6))
+    how = "the session is paused" if parked else "other agents keep working in the session"
+    tell(f"waiting until {until} ({stop.event.data.get('cause')}); {how}; you may stop this and start it again")
+    if waiting.wait(session, stop):
+        return True
+    tell("another process resumed or ended the session; there is nothing left to wait for")
+    return False
+
+
+def _await_users(session: Session, tell: Callable[[str], None]) -> None:
+    """An agent that outlived its wrapper is not disturbed: wait until it has ended."""
+    told = False
+    while users_of(plan_here(session, session.agent)):
+        if not told:
+            tell("its process is still running; waiting until it has ended")
+            told = True
+        time.sleep(waiting.LOOK_SECONDS)
+        mirror_all(session, dict(os.environ), agent=session.agent)

@@ -1,0 +1,42 @@
+"""Restoring: the record's copy of a conversation is written back where the vendor's program can resume it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onrecord.agents.mirroring import has_gaps, standing
+from onrecord.agents.resuming import plan, put_back
+from onrecord.agents.surroundings import environment_for
+from onrecord.errors import Conflict, NotFound
+
+if TYPE_CHECKING:
+    from onrecord.agents.resuming import Plan
+    from onrecord.session.handle import Session
+    from onrecord.vendors.port import Location
+
+
+def plan_restore(session: Session, agent: str, here: str, cwd: str | None) -> Plan:
+    """What would be written where; an error if there is no whole copy, or the vendor has the conversation already."""
+    planned = plan(session, agent, environment_for(session, here), here)
+    planned = planned._replace(cwd=str(Path(cwd or planned.cwd).resolve()))
+    if not standing(session, planned.of.name, planned.vendor_id).position:
+        raise NotFound(f"the record has no copy of {planned.vendor_id}", hint=f"onrecord mirror {session.name}")
+    if has_gaps(session, planned.of.name, planned.vendor_id):
+        raise Conflict("the record's copy is not whole: some of it was erased", hint=f"onrecord resume {session.name}")
+    there = planned.of.find(planned.vendor_id, planned.env)
+    if there is not None and (planned.of.capabilities.resumes_elsewhere or there.cwd == planned.cwd):
+        raise Conflict(
+            f"{planned.of.title} has this conversation already, in {there.path}",
+            hint=f"nothing was replaced; onrecord resume {session.name} --agent {agent}",
+        )
+    return planned
+
+
+def restore_copy(session: Session, planned: Plan) -> Location:
+    """Write the copy and record where it is now. The session must be opened as the conversation's agent."""
+    location = put_back(session, planned, planned.cwd)
+    session.locate(
+        planned.of.name, planned.vendor_id, cwd=planned.cwd, home=location.home, transcript=location.path
+    )  # fmt: skip
+    return location

@@ -1,0 +1,20 @@
+"""The names of onrecord's environment variables. Every module that reads or sets one imports its name from here."""
+
+from __future__ import annotations
+
+STORE_VARIABLE = "ONRECORD_STORE"
+TENANT_VARIABLE = "ONRECORD_TENANT"
+PROJECT_VARIABLE = "ONRECORD_PROJECT"
+CONFIG_VARIABLE = "ONRECORD_CONFIG"
+SESSION_VARIABLE = "ONRECORD_SESSION"
+AGENT_VARIABLE = "ONRECORD_AGENT"
+AUTO_VARIABLE = "ONRECORD_AUTO"
+STRICT_VARIABLE = "ONRECORD_STRICT_GATE"
+DEBUG_VARIABLE = "ONRECORD_DEBUG"
+ROLLOUT_TOKEN_VARIABLE = "ONRECORD_ROLLOUT_TOKEN"
+SPAWN_VARIABLE = "ONRECORD_SPAWN"
+"""Inherited by everything that one start of an agent started: a token of that start."""
+MEMBER_VARIABLE = "ONRECORD_MEMBER"
+"""Inherited by everything that was started for a member of a team: session and agent."""
+FAILURE_VARIABLE = "ONRECORD_FAILURE_FILE"
+"""Set for the command that runs a team's agent: the file in which it says why it could not."""

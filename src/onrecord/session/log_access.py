@@ -1,0 +1,76 @@
+"""`session.log`: the log itself, for code that reads single events or works below the views."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onrecord.log.codec import open_record, open_records
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from onrecord.log.events import Event
+    from onrecord.log.head import Head
+    from onrecord.log.store import Lease
+    from onrecord.session.handle import Session
+
+NEWEST_PAGE = 50
+"""How many events a read from the end fetches at a time."""
+HEADERS_PAGE = 500
+"""How many headers one read fetches."""
+
+
+class Log:
+    """Read single events, read from the end, read headers only; see who holds leases."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def url(self) -> str:
+        """The address of the store that keeps the log, as `connect` takes it."""
+        return self._session.store.url
+
+    def head(self) -> Head:
+        """The newest position, hash and status in the store, without folding anything."""
+        return self._session.store.head(self._session.id)
+
+    def find(self, id: str) -> Event | None:
+        """The event with this id, if there is one."""
+        found = self._session.store.find(self._session.id, id)
+        return None if found is None else open_record(found)
+
+    def newest(
+        self,
+        kinds: Collection[str] | None = None,
+        *,
+        upto: int | None = None,
+        headers: bool = False,
+        page: int = NEWEST_PAGE,
+    ) -> Iterator[Event]:
+        """Events from the end of the log backwards, fetched in pages; with `headers`, without their payload."""
+        session, bodies = self._session, () if headers else None
+        while found := session.store.read(
+            session.id, upto=upto, kinds=kinds, bodies=bodies, limit=page, backwards=True
+        ):
+            yield from open_records(found)
+            upto = found[-1].position - 1
+
+    def headers(
+        self, kinds: Collection[str] | None = None, *, after: int = 0, page: int = HEADERS_PAGE
+    ) -> Iterator[Event]:
+        """Events in order without their payload (`data` is None), to search a large log with."""
+        session = self._session
+        while found := session.store.read(session.id, after=after, kinds=kinds, bodies=(), limit=page):
+            yield from open_records(found)
+            after = found[-1].position
+
+    def leases(self) -> list[Lease]:
+        """The leases on the lanes of this session, expired ones of silent holders included."""
+        return self._session.store.leases(self._session.id)
+
+    def disconnect(self) -> None:
+        """Close the files and connections of the store; for a process that used this one session."""
+        self._session.store.close()

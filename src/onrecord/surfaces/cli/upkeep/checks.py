@@ -1,0 +1,14 @@
+"""One finding of `onrecord doctor`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Check(NamedTuple):
+    """One thing that was looked at. `state` is ok, info, fixed or wrong."""
+
+    name: str
+    state: str
+    value: str
+    advice: str = ""

@@ -1,0 +1,72 @@
+"""The files of a session in a worktree: where they are, and writing one whole without touching another's file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, NamedTuple
+
+from onrecord.errors import Conflict
+from onrecord.machine.files import write_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE_BYTES = 8 * 1024 * 1024
+"""The largest file that is read back."""
+ARCHIVES_LIMIT = 10_000
+"""How many numbered copies may be beside one file."""
+STEALTH_KEY = "stealth"
+"""The scratch value of a session that keeps its files beside the store instead of in the worktree."""
+_SHARED_MODE = 0o666
+
+
+class Paths(NamedTuple):
+    """Where the files of a session are."""
+
+    state: Path
+    note: Path
+
+
+def refuse_link(path: Path) -> None:
+    """A symbolic link is the user's; what it leads to is never written."""
+    if path.is_symlink():
+        raise Conflict(f"{path} is a symbolic link", hint="onrecord writes only a file of its own there")
+
+
+def content_of(path: Path) -> bytes | None:
+    """What is in a file; None when there is no file."""
+    try:
+        if path.stat().st_size > FILE_BYTES:
+            raise Conflict(
+                f"{path} is larger than {FILE_BYTES:,} bytes; it was not touched", hint="--fresh puts it away"
+            )
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a whole file, with the permissions that the user's other files have."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, [content], mode=_SHARED_MODE)
+
+
+def archive(path: Path, mark: str, *, copy: bool = False) -> Path:
+    """Move a file to the first free number: STATE.1.md, or STATE.kept-1.md for a copy."""
+    for number in range(1, ARCHIVES_LIMIT):
+        target = path.with_name(f"{path.stem}.{mark}{number}{path.suffix}")
+        try:
+            if copy:
+                with target.open("xb") as made, path.open("rb") as source:
+                    shutil.copyfileobj(source, made)
+                    made.flush()
+                    os.fsync(made.fileno())
+            else:
+                # The same file under another name: what is written to it at this moment is not lost either.
+                os.link(path, target)
+                path.unlink()
+        except FileExistsError:
+            continue
+        return target
+    raise Conflict(f"there are {ARCHIVES_LIMIT:,} copies of {path.name} beside it", hint="move some of them away")
