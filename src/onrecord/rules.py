@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from onrecord.views.attempts import Attempt
     from onrecord.views.present import Present
+    from onrecord.views.values import Attempt
 
     Gone = Callable[[dict[str, Any]], bool]
 

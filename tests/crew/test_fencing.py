@@ -14,12 +14,12 @@ def test_who_was_replaced_starts_nobody(tmp_path):
     file = tmp_path / "team.toml"
     file.write_text('[[agent]]\nid = "a"\ncommand = "sh"\n')
     with onrecord.connect(str(tmp_path / "store.db"), project=str(tmp_path)) as records:
-        old = records.create("s", agent=CREW).join()
+        old = records.create("s", agent=CREW).acquire()
         old.record("team.formed", {"team": read_team(file).as_data(), "headless": True})
         members = Members(old, read_team(file), headless=True)
         supervisor = Supervisor(members)
         supervisor.look(old.clock())
-        new = records.get("s", agent=CREW).join(takeover=True)
+        new = records.get("s", agent=CREW).acquire(takeover=True)
         with pytest.raises(LeaseLost):
             supervisor.act()
         assert not members.processes.log("a").exists()

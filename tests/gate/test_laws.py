@@ -46,7 +46,7 @@ def test_a_refusal_that_repeats_itself_becomes_a_question(done, request):
     session = stage.play(done)
     times = REFUSALS_LIMIT + 2
     before = dict(session.views.gates.refusals)
-    found = [session.gate(request) for _ in range(times)]
+    found = [session.gate.judge(request) for _ in range(times)]
     told = [verdict.decision for verdict in found]
     if told[0] == ALLOW:
         assert told == [ALLOW] * times

@@ -5,7 +5,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from onrecord.views.state_md import key_of, neutral, read, render
 from tests.laws import values
@@ -21,8 +21,8 @@ texts = st.lists(values.hostile_texts | st.sampled_from(MARKS), min_size=1, max_
 
 
 def new_session(profile=PROFILE):
-    session = Records(MemoryStore(), project="/p").create("work", agent="main")
-    session.choose_profile(profile)
+    session = SessionStore(MemoryStore(), project="/p").create("work", agent="main")
+    session.phases.choose_profile(profile)
     return session
 
 
@@ -82,7 +82,7 @@ def test_what_is_rendered_reads_as_unchanged(said):
     """A file that nobody touched is read back as unchanged, whatever hostile text the sections hold."""
     session = new_session()
     for section, text in said.items():
-        session.write_section(section, text)
+        session.phases.write_section(section, text)
     file = render(session.views)
     found = read(file, session.views)
     assert found.whole
@@ -103,7 +103,7 @@ def test_inert_text_stays_as_it_is(text):
 def test_what_an_agent_writes_elsewhere_is_noticed():
     """An edited description line, phase table or specification is not read back, and the reader is told (E13)."""
     session = new_session()
-    session.write_section("Spec", "It must be fast")
+    session.phases.write_section("Spec", "It must be fast")
     file = render(session.views)
     for old, new in (("*What was learnt.*", "*Whatever*"), ("(nothing yet)", "attempt 1 SUCCEEDED"), ("fast", "slow")):
         assert old in file
@@ -116,11 +116,11 @@ def test_what_an_agent_writes_elsewhere_is_noticed():
 def test_attempts_are_shown_with_what_came_out():
     """An attempt's line has its status, command, metrics, error, fix and the files it wrote (E08)."""
     session, lines = generated("attempts", "workflow")
-    session.start_attempt("python train.py 0")
-    session.settle_attempt(1, "failed", error="Singular matrix", fix="l2 above zero")
-    session.start_attempt("python train.py 0.1")
+    session.attempts.start("python train.py 0")
+    session.attempts.settle(1, "failed", error="Singular matrix", fix="l2 above zero")
+    session.attempts.start("python train.py 0.1")
     outputs = [{"path": "model.json", "size": 7}, {"path": "plot.svg", "size": 9}]
-    session.settle_attempt(2, "succeeded", metrics={"mse": 0.06}, outputs=outputs)
+    session.attempts.settle(2, "succeeded", metrics={"mse": 0.06}, outputs=outputs)
     assert lines("attempts") == [
         "- attempt 1 FAILED: `python train.py 0`; error: Singular matrix; fix: l2 above zero",
         "- attempt 2 SUCCEEDED: `python train.py 0.1`; mse=0.06; files: model.json, plot.svg",
@@ -133,25 +133,25 @@ def test_the_phase_table_ends_with_the_next_action():
     session, lines = generated("phases", "next_action")
     assert lines("phases")[-1] == "Next action: (none on record)"
     assert lines("next_action") == ["(nothing yet)"]
-    session.enter_phase("Plan")
-    session.set_next_action("Read the commit order", command="pytest -k commit")
+    session.phases.enter("Plan")
+    session.facts.set_next_action("Read the commit order", command="pytest -k commit")
     assert lines("phases") == [
         "| phase | name | status |", "|---|---|---|", "| 0 | Plan | in progress |", "| 1 | Do | pending |", "",
         "Now: phase 0, Plan (in progress).", "Next action: Read the commit order  $ pytest -k commit",
     ]  # fmt: skip
     assert lines("next_action") == ["Read the commit order  $ pytest -k commit"]
     for phase in ("Plan", "Do"):
-        session.enter_phase(phase)
-        session.finish_phase(phase)
+        session.phases.enter(phase)
+        session.phases.finish(phase)
     assert "Every phase is done; nothing pending." in lines("phases")
 
 
 def test_the_work_log_shows_time_phase_and_text():
     """Every line of the work log has its time and the phase it was written in (E08)."""
     session, lines = generated("worklog")
-    session.log_work("Downloaded the data")
-    session.finish_phase("Plan", retroactive=True)
-    session.log_work("Trained")
+    session.phases.log_work("Downloaded the data")
+    session.phases.finish("Plan", retroactive=True)
+    session.phases.log_work("Trained")
     shown = [re.sub(r"^- \d{4}-\d\d-\d\dT[0-9:.]+Z ", "", line) for line in lines("worklog")]
     assert shown[1:] == ["[Plan] Downloaded the data", "[Do] Trained"]
 
@@ -159,17 +159,17 @@ def test_the_work_log_shows_time_phase_and_text():
 def test_findings_facts_and_features_have_sections():
     """Findings by label, decisions, evidence, reproduction and features are rendered from the record (E08)."""
     session, lines = generated("verified", "open", "decisions", "evidence", "reproduction", "features", "objective")
-    session.set_objective("Fix the 403")
-    session.set_reproduction("pytest -k invite", scenario="fresh database", rate="3/10")
-    session.record_evidence("run", id="run-a", captured=True, command="pytest -k invite")
-    session.record_evidence("log", id="log-b", reference="acceptance 17")
-    session.state("The row is written late", "verified", evidence=["run-a"])
-    session.state("The cache is stale")
+    session.facts.set_objective("Fix the 403")
+    session.facts.set_reproduction("pytest -k invite", scenario="fresh database", rate="3/10")
+    session.evidence.record("run", id="run-a", captured=True, command="pytest -k invite")
+    session.evidence.record("log", id="log-b", reference="acceptance 17")
+    session.findings.state("The row is written late", "verified", evidence=["run-a"])
+    session.findings.state("The cache is stale")
     session.decide("Keep the middleware", why="it is not the cause")
     session.decide("Test first")
-    session.list_feature("login", "A user can log in")
-    session.list_feature("logout", "A user can log out")
-    session.judge_feature("login", passes=True, evidence=["run-a"])
+    session.phases.add_feature("login", "A user can log in")
+    session.phases.add_feature("logout", "A user can log out")
+    session.phases.judge_feature("login", passes=True, evidence=["run-a"])
     assert lines("objective") == ["Fix the 403"]
     assert lines("reproduction") == ["pytest -k invite", "scenario: fresh database", "rate: 3/10"]
     assert lines("verified") == ["- f1: The row is written late [run-a✓]"]
@@ -194,7 +194,7 @@ def test_markers_of_an_earlier_rendering_are_only_text():
     """Text copied from an older STATE.md, markers and all, is text; the region it was put into keeps its end."""
     session = new_session()
     old = render(session.views)
-    session.write_section("Design", "first")
+    session.phases.write_section("Design", "first")
     copied = old[old.index("<!-- onrecord:begin") :]
     copied = copied.replace(key_of(session.id, "Spec", ""), "0" * 12).replace(
         key_of(session.id, "Learnings", ""), "0" * 12
@@ -210,7 +210,7 @@ def test_fences_of_different_renderings_do_not_pair():
     """When the log moved on, a region still needs both its markers from one rendering."""
     session = new_session()
     file = render(session.views)
-    session.write_section("Design", "recorded meanwhile")
+    session.phases.write_section("Design", "recorded meanwhile")
     assert read(file, session.views).whole
     key = key_of(session.id, "Design", "")
     mixed = file.replace(f"<!-- onrecord:begin {key} Design -->", "<!-- onrecord:begin 111111111111 Design -->")

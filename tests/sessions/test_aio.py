@@ -10,7 +10,7 @@ import pytest
 from onrecord import aio
 from onrecord.errors import EffectUnknown, OnrecordError, SessionClosed, TurnConflict
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.session.turns import Turn
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -36,7 +36,7 @@ INSIDE = {
 
 @pytest.mark.parametrize(
     ("sync", "awaited"),
-    [(Session, aio.AsyncSession), (Records, aio.AsyncRecords), (Turn, aio.AsyncTurn)],
+    [(Session, aio.AsyncSession), (Records, aio.AsyncSessionStore), (Turn, aio.AsyncTurn)],
     ids=lambda it: it.__name__,
 )
 def test_every_verb_can_be_awaited(sync, awaited):
@@ -124,7 +124,7 @@ def test_effects_that_use_the_session_do_not_wait_for_each_other(store):
     assert run(work()) == list(range(aio.THREADS + 16))
 
 
-def slowed(records: Records, monkeypatch: pytest.MonkeyPatch, *, fails: bool) -> tuple[Flag, Flag]:
+def slowed(records: SessionStore, monkeypatch: pytest.MonkeyPatch, *, fails: bool) -> tuple[Flag, Flag]:
     """Appends wait until they are let go, then land or fail."""
     begun, go = Flag(), Flag()
     append = records.store.append
@@ -270,7 +270,7 @@ def test_a_turn_that_is_not_entered_begins_nothing(store):
     async def work():
         session = await store.open("work")
         session.turn()
-        assert (await session.lane())["open"] is None
+        assert (await session.agents.lane())["open"] is None
         async with session.turn(request="q", base=0) as turn:
             await turn.user("x")
         async with session.turn(request="q", base=0) as again:

@@ -42,7 +42,7 @@ def test_kinds_and_places(session):
     start = session.head.position
     for number in range(3):
         session.decide(f"decision {number}")
-        session.log_work(f"line {number}")
+        session.phases.log_work(f"line {number}")
     end = session.head.position
     found = list(session.follow(start + 1, end, ["decision.made"]))
     assert [event.data["text"] for event in found] == ["decision 1", "decision 2"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from onrecord.agents.importing import Imported
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.vendors.port import Vendor
 
 
@@ -75,7 +75,7 @@ def _conversation_of(of: Vendor, pid: int, env: dict[str, str], wanted: str | No
     return found
 
 
-def adopt(records: Records, of: Vendor, running: Running, *, name: str | None, agent: str) -> Imported:
+def adopt(records: SessionStore, of: Vendor, running: Running, *, name: str | None, agent: str) -> Imported:
     """Link the conversation and mirror it: into the session that has it, the named one, or a new one."""
     location = running.location
     known = session_with(records, of, location.vendor_id)
@@ -84,5 +84,5 @@ def adopt(records: Records, of: Vendor, running: Running, *, name: str | None, a
         records, of, location, running.env, session=into, agent=agent, name=None if into else name, reason=ADOPTED
     )  # fmt: skip
     if done.session.refresh().status in LIVE:
-        done.session.locate(of.name, location.vendor_id, **running.about)
+        done.session.agents.locate(of.name, location.vendor_id, **running.about)
     return done

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from onrecord.agents.mirroring import Mirrored
     from onrecord.session.handle import Session
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.vendors.port import Location, Vendor
 
 TITLE_CHARACTERS = 100
@@ -51,7 +51,7 @@ def named(of: Vendor, env: Mapping[str, str], what: str) -> Location:
     return found
 
 
-def session_with(records: Records, of: Vendor, vendor_id: str) -> Session | None:
+def session_with(records: SessionStore, of: Vendor, vendor_id: str) -> Session | None:
     """The session that has a conversation on record already, opened as the agent whose it is."""
     for id_ in records.linked(of.name, vendor_id):
         session = records.get(id_)
@@ -62,21 +62,21 @@ def session_with(records: Records, of: Vendor, vendor_id: str) -> Session | None
 
 
 def take_in(
-    records: Records, of: Vendor, location: Location, env: Mapping[str, str], *, session: Session | None = None,
+    records: SessionStore, of: Vendor, location: Location, env: Mapping[str, str], *, session: Session | None = None,
     agent: str | None = None, name: str | None = None, reason: str = IMPORTED,
 ) -> Imported:  # fmt: skip
     """Link a conversation and mirror it: into the session that has it, the given one, or a new one."""
     known = session_with(records, of, location.vendor_id)
     target = known or session or _open(records, of, location, agent or of.name, name)
     if known is None:
-        target.locate(
+        target.agents.locate(
             of.name, location.vendor_id, reason=reason, cwd=location.cwd, home=location.home, transcript=location.path
         )  # fmt: skip
     done = mirror(target, of.name, location.vendor_id, env, location=location)
     return Imported(target, location, done, known is None)
 
 
-def _open(records: Records, of: Vendor, location: Location, agent: str, name: str | None) -> Session:
+def _open(records: SessionStore, of: Vendor, location: Location, agent: str, name: str | None) -> Session:
     made = records.create(name, agent=agent) if name else _with_free_name(records, of, location, agent)
     title = title_of(of, location)
     if title:
@@ -84,7 +84,7 @@ def _open(records: Records, of: Vendor, location: Location, agent: str, name: st
     return made
 
 
-def _with_free_name(records: Records, of: Vendor, location: Location, agent: str) -> Session:
+def _with_free_name(records: SessionStore, of: Vendor, location: Location, agent: str) -> Session:
     """A name made from the id: as much of it as makes the name free."""
     letters = "".join(letter for letter in location.vendor_id if letter.isascii() and letter.isalnum())
     for length in range(_SHORT_ID, NAME_LIMIT - len(of.name) - 1):

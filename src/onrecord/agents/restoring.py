@@ -36,7 +36,7 @@ def plan_restore(session: Session, agent: str, here: str, cwd: str | None) -> Pl
 def restore_copy(session: Session, planned: Plan) -> Location:
     """Write the copy and record where it is now. The session must be opened as the conversation's agent."""
     location = put_back(session, planned, planned.cwd)
-    session.locate(
+    session.agents.locate(
         planned.of.name, planned.vendor_id, cwd=planned.cwd, home=location.home, transcript=location.path
     )  # fmt: skip
     return location

@@ -12,7 +12,7 @@ from onrecord.log.names import check_name, is_ulid
 
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.vendors.port import Vendor
 
 _FOLDER_CHARACTERS = 40
@@ -28,7 +28,7 @@ def name_for(chosen: str | None, directory: Path) -> str:
     return f"{letters[:_FOLDER_CHARACTERS] or 'session'}-{time.strftime('%m%d-%H%M%S')}"
 
 
-def find_named(records: Records, name: str, agent: str) -> Session | None:
+def find_named(records: SessionStore, name: str, agent: str) -> Session | None:
     """The session with this id, or with exactly this name in this project."""
     if is_ulid(name.upper()):
         return records.get(name, agent=agent)
@@ -36,7 +36,7 @@ def find_named(records: Records, name: str, agent: str) -> Session | None:
     return records.get(known.session, agent=agent) if known else None
 
 
-def session_named(records: Records, name: str, agent: str, objective: str | None = None) -> Session:
+def session_named(records: SessionStore, name: str, agent: str, objective: str | None = None) -> Session:
     """The session with this name or id, resumed if it is paused; created if it is new."""
     session = find_named(records, name, agent)
     if session is None:

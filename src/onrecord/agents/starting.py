@@ -24,7 +24,7 @@ OPENING_BYTES = 48 * 1024
 def join(run: Wrapped, **about: Any) -> Wrapped:
     """Take the agent's lane for one run; what it starts can be told by the token."""
     spawn = token()
-    run.session.join(vendor=run.of.name, spawn=spawn, **about)
+    run.session.acquire(vendor=run.of.name, spawn=spawn, **about)
     return run._replace(env=environment(run.env, run.session, spawn))
 
 
@@ -43,7 +43,9 @@ def start(run: Wrapped, cwd: str, ask: Ask, *, text: str | None = None, **about:
     prompted = record_prompt(run.session, ask, **about)
     if options.vendor_id:
         home = str(run.of.home({**run.env, **launch.env}))
-        run.session.locate(run.of.name, options.vendor_id, reason=STARTUP, cwd=cwd, home=home, via=VIA, **survey(cwd))
+        run.session.agents.locate(
+            run.of.name, options.vendor_id, reason=STARTUP, cwd=cwd, home=home, via=VIA, **survey(cwd)
+        )
     return wrap(run, launch, vendor_id=options.vendor_id, headless=ask.headless, prompted=prompted)
 
 

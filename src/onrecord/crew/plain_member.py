@@ -35,13 +35,15 @@ class Ended(NamedTuple):
 def run_plain(session: Session, command: list[str]) -> Ended:
     """Join as the agent, run the command, record how it ended. The session must be opened as the agent."""
     spawn = token()
-    session.join(spawn=spawn, program=command[0])
+    session.acquire(spawn=spawn, program=command[0])
     try:
         ended = _run(session, command, environment(os.environ, session, spawn))
         if ended.stopped_by or ended.status:
             processes.end_spawned(spawn)
             cause = KILLED if ended.stopped_by or ended.status < 0 else CRASH
-            session.interrupted(cause, f"{command[0]} ended with status {ended.status}", status=ended.status)
+            session.agents.record_interruption(
+                cause, f"{command[0]} ended with status {ended.status}", status=ended.status
+            )
     finally:
         session.leave()
     return ended

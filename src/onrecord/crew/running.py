@@ -84,7 +84,7 @@ class Crew:
     def take_lane(self) -> None:
         """Take the supervisor's lane; `LeaseHeld` names the process that supervises already."""
         try:
-            self.session.join()
+            self.session.acquire()
         except LeaseHeld as held:
             who = f"process {held.holder.get('pid')} on {held.holder.get('host')}"
             raise LeaseHeld(
@@ -96,7 +96,7 @@ class Crew:
     def form(self, *, headless: bool) -> None:
         """Record the team as it is wanted now. The lane must be taken."""
         data = {"team": self.team.as_data(), "headless": headless}
-        self.session.append(self.session.draft("team.formed", data), fenced=True)
+        self.session.log.append(self.session.log.draft("team.formed", data), fenced=True)
 
     def form_if_changed(self, *, headless: bool) -> None:
         """Record the team unless exactly this one is on record and was not dismissed."""
@@ -171,7 +171,7 @@ class Crew:
         deadline = time.monotonic() + STOP_SECONDS
         while supervising(session) is not None and time.monotonic() < deadline:
             time.sleep(_LOOK)
-        session.join(takeover=True)
+        session.acquire(takeover=True)
         try:
             killed = supervisor.end_all()
             self.members.close()
