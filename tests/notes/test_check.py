@@ -14,11 +14,11 @@ def essential(session):
 def bug(records):
     """A session whose note a fresh agent can continue from."""
     session = records.create("bug", agent="main", objective="Fix the intermittent 403 after an invite")
-    session.set_reproduction("pytest -k invite", rate="3/10")
-    session.record_evidence("run", id="run-a", captured=True)
-    session.state("The middleware is the cause", "rejected", evidence=["run-a"])
-    session.state("The row is written late", "verified", evidence=["run-a"])
-    session.set_next_action("Look at the order", command="pytest -k commit")
+    session.facts.set_reproduction("pytest -k invite", rate="3/10")
+    session.evidence.record("run", id="run-a", captured=True)
+    session.findings.state("The middleware is the cause", "rejected", evidence=["run-a"])
+    session.findings.state("The row is written late", "verified", evidence=["run-a"])
+    session.facts.set_next_action("Look at the order", command="pytest -k commit")
     return session
 
 
@@ -41,19 +41,19 @@ def test_an_empty_note_lacks_everything(records):
 def test_a_vague_next_action_is_no_next_action(bug, text):
     """A next action that names nothing to do is as bad as none, unless there is a command."""
     assert is_vague(text)
-    bug.set_next_action(text)
+    bug.facts.set_next_action(text)
     assert essential(bug) == ["next action"]
-    bug.set_next_action(text, command="pytest -k commit")
+    bug.facts.set_next_action(text, command="pytest -k commit")
     assert essential(bug) == []
 
 
 def test_minor_gaps_leave_it_usable(bug):
     """A vague objective, a missing rate, or evidence that nobody captured make a note usable, not complete."""
-    bug.set_objective("403")
-    bug.set_reproduction("pytest -k invite")
-    bug.record_evidence("log", id="log-b")
-    bug.state("The cache is warm", "verified", evidence=["log-b"])
-    bug.state("It is Tuesday", "rejected", evidence=["somewhere"])
+    bug.facts.set_objective("403")
+    bug.facts.set_reproduction("pytest -k invite")
+    bug.evidence.record("log", id="log-b")
+    bug.findings.state("The cache is warm", "verified", evidence=["log-b"])
+    bug.findings.state("It is Tuesday", "rejected", evidence=["somewhere"])
     grade, gaps = check(bug.views)
     assert grade == "usable"
     assert [(gap.field, gap.problem) for gap in gaps[1:]] == [
@@ -65,17 +65,17 @@ def test_minor_gaps_leave_it_usable(bug):
 
 def test_an_unresolved_attempt_is_a_gap(bug):
     """Whoever leaves a run unsettled leaves a question."""
-    bug.start_attempt("pytest")
+    bug.attempts.start("pytest")
     assert essential(bug) == ["attempt"]
 
 
 def test_nothing_can_be_said_on_purpose(bug, records):
     """That nothing was rejected is a statement, with a reason; then it is no gap."""
     other = records.create("other", agent="main", objective="Find out why it is slow")
-    other.state("It is slow", "open")
-    other.set_next_action("Profile the start", command="python -X importtime")
+    other.findings.state("It is slow", "open")
+    other.facts.set_next_action("Profile the start", command="python -X importtime")
     assert essential(other) == ["reproduction", "verified", "rejected"]
-    other.set_scratch(NONE_KEY, {"reproduction": "always", "verified": "just begun", "rejected": "just begun"})
+    other.facts.set_scratch(NONE_KEY, {"reproduction": "always", "verified": "just begun", "rejected": "just begun"})
     assert essential(other) == []
 
 
@@ -84,31 +84,31 @@ def test_plain_use_of_the_log_owes_no_note(records):
     plain = records.create("plain", agent="main")
     plain.decide("Use the log for something else")
     assert obstacles(plain.views) == []
-    plain.state("Something", "open")
+    plain.findings.state("Something", "open")
     assert obstacles(plain.views)
 
 
 def test_a_profile_counts_by_its_checkpoints(records):
     """With a profile a finished phase stands for the reproduction; when every phase is done no next action is needed."""
     work = records.create("work", agent="main", objective="Does regularisation help on small data")
-    work.choose_profile(load_profile("research"))
-    work.set_next_action("Write the specification first")
-    work.set_scratch(NONE_KEY, {"verified": "no run yet", "rejected": "no run yet"})
+    work.phases.choose_profile(load_profile("research"))
+    work.facts.set_next_action("Write the specification first")
+    work.facts.set_scratch(NONE_KEY, {"verified": "no run yet", "rejected": "no run yet"})
     assert [gap.field for gap in obstacles(work.views)] == ["checkpoint"]
-    work.enter_phase("Motivation")
-    work.write_section("Session Title", "L2")
-    work.write_section("Research Specification", "Does L2 help?")
-    work.finish_phase("Motivation")
+    work.phases.enter("Motivation")
+    work.phases.write_section("Session Title", "L2")
+    work.phases.write_section("Research Specification", "Does L2 help?")
+    work.phases.finish("Motivation")
     assert obstacles(work.views) == []
     bug = records.create("bug", agent="main", objective="Fix the intermittent 403")
-    bug.choose_profile(load_profile("bugfix"))
+    bug.phases.choose_profile(load_profile("bugfix"))
     assert "reproduction" in [gap.field for gap in obstacles(bug.views)]
 
 
 def test_closing_from_python_is_never_refused(records):
     """`session.close()` is the caller's word: it always closes; the check belongs to the command line."""
     work = records.create("work", agent="main")
-    work.state("Something", "open")
+    work.findings.state("Something", "open")
     assert obstacles(work.views)
     work.close("the process ends")
     assert work.status == "closed"

@@ -8,18 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onrecord.connect import instructions
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from onrecord.views.handover import report, text_of
 from onrecord.views.instructions import placed
 from onrecord.views.note import BRIEF_LIMIT, REJECTED, brief, note
 from onrecord.views.note_forms import issue_comment, pull_request, task
 from onrecord.views.render import one_line
+from onrecord.views.values import Anchor
 from tests.laws import values
 from tests.phases.conftest import SMALL
 
 long_texts = values.long_hostile_texts.filter(str.strip)
-ANCHOR = {"path": "src/auth.py", "fingerprint": "aaaa"}
+ANCHOR: Anchor = {"path": "src/auth.py", "fingerprint": "aaaa"}
 
 
 def never_gone(_process):
@@ -33,17 +34,19 @@ def never_gone(_process):
 )  # fmt: skip
 def test_a_full_session_still_has_a_brief_that_stands_alone(objective, action, stated, attempts, stale):
     """H33: with findings, attempts and a profile of any size, 2,048 bytes hold objective, next action and rejections."""
-    session = Records(MemoryStore(), project="/p").create("work", agent="main")
-    session.choose_profile(SMALL)
-    session.set_objective(objective)
-    session.set_next_action(action, command=action)
+    session = SessionStore(MemoryStore(), project="/p").create("work", agent="main")
+    session.phases.choose_profile(SMALL)
+    session.facts.set_objective(objective)
+    session.facts.set_next_action(action, command=action)
     for number, (claim, label) in enumerate(stated):
-        session.state(f"{number} {claim}"[:4_000], label, evidence=["run-1"], anchors=[ANCHOR] if stale else [])
+        session.findings.state(
+            f"{number} {claim}"[:4_000], label, evidence=["run-1"], anchors=[ANCHOR] if stale else []
+        )
     for number, (command, outcome) in enumerate(attempts):
-        session.start_attempt(["run", str(number), command])
+        session.attempts.start(["run", str(number), command])
         if outcome == "running":
             break
-        session.settle_attempt(None, outcome, error=command if outcome == "failed" else None)
+        session.attempts.settle(None, outcome, error=command if outcome == "failed" else None)
     if stale:
         session.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
     text = brief(session.views)
@@ -60,13 +63,13 @@ def test_a_full_session_still_has_a_brief_that_stands_alone(objective, action, s
 
 
 def told(session) -> Any:
-    session.set_objective("Fix the intermittent 403")
-    session.set_reproduction("pytest -k invite", rate="3/10")
-    session.record_evidence("run", id="run-a", captured=True, command="pytest -k invite")
-    session.record_evidence("log", id="log-b", ref="acceptance 17")
-    session.state("The middleware is the cause", "rejected", evidence=["run-a"])
-    session.state("The row is written late", "verified", evidence=["log-b"], anchors=[ANCHOR])
-    session.set_next_action("Read the commit order", command="pytest -k commit")
+    session.facts.set_objective("Fix the intermittent 403")
+    session.facts.set_reproduction("pytest -k invite", rate="3/10")
+    session.evidence.record("run", id="run-a", captured=True, command="pytest -k invite")
+    session.evidence.record("log", id="log-b", ref="acceptance 17")
+    session.findings.state("The middleware is the cause", "rejected", evidence=["run-a"])
+    session.findings.state("The row is written late", "verified", evidence=["log-b"], anchors=[ANCHOR])
+    session.facts.set_next_action("Read the commit order", command="pytest -k commit")
     return session.note()
 
 
@@ -95,9 +98,9 @@ def test_a_stale_finding_says_how_much_changed(session):
 def test_a_verified_cause_is_no_fix(session):
     """H45: root cause verified and fix implemented are two statements."""
     told(session)
-    session.reach("root_cause", finding="f2")
+    session.findings.record_milestone("root_cause", finding="f2")
     assert "root cause verified (f2); fix not implemented" in session.note()
-    session.reach("fix", evidence=["run-a"])
+    session.findings.record_milestone("fix", evidence=["run-a"])
     assert "root cause verified (f2); fix implemented" in session.brief()
 
 
@@ -107,9 +110,9 @@ def test_a_note_is_assembled_when_nobody_wrote_one(records):
     plain.record_turn(
         [{"role": "user", "content": "Why the 403?"}, {"role": "assistant", "content": "Looking at auth."}]
     )
-    plain.start_attempt("pytest -k invite", revision={"revision": "abc", "dirty": "d", "changed": ["src/auth.py"]})
-    plain.settle_attempt(1, "failed", error="AssertionError: 403")
-    plain.start_attempt("pytest -k other")
+    plain.attempts.start("pytest -k invite", revision={"revision": "abc", "dirty": "d", "changed": ["src/auth.py"]})
+    plain.attempts.settle(1, "failed", error="AssertionError: 403")
+    plain.attempts.start("pytest -k other")
     text = plain.note()
     for part in (
         "What happened (nobody wrote a note", "attempt 1 failed: pytest -k invite; error: AssertionError: 403",
@@ -117,13 +120,13 @@ def test_a_note_is_assembled_when_nobody_wrote_one(records):
         "attempt 2 running; unresolved, settle it first: pytest -k other",
     ):  # fmt: skip
         assert part in text
-    plain.set_next_action("Read the middleware")
+    plain.facts.set_next_action("Read the middleware")
     assert "What happened" not in plain.note()
 
 
 def test_a_lost_attempt_is_told_as_lost(session):
     """An attempt whose process is gone is lost in the brief, never running and never succeeded."""
-    session.start_attempt("python train.py", process={"pid": 1})
+    session.attempts.start("python train.py", process={"pid": 1})
     assert "attempt 1 lost; unresolved" in brief(session.views, lambda _process: True)
     assert "attempt 1 running; unresolved" in brief(session.views, never_gone)
 
@@ -131,7 +134,7 @@ def test_a_lost_attempt_is_told_as_lost(session):
 def test_other_renderings_are_inert(session):
     """A pull request body or comment mentions nobody and opens no tag, whatever an agent claimed."""
     told(session)
-    session.state("@everyone <img src=x> <!-- hidden", "open")
+    session.findings.state("@everyone <img src=x> <!-- hidden", "open")
     for text in (pull_request(session.views), issue_comment(session.views)):
         assert "@everyone" not in text
         assert "<img" not in text
@@ -154,16 +157,16 @@ def test_the_task_file_is_complete(session):
 def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
     """H44 G13: reused, already rejected, new since, unresolved; phases, attempts, tokens and time that are saved."""
     told(session)
-    session.enter_phase("Plan")
-    session.write_section("Design", "simple")
-    session.finish_phase("Plan")
-    session.use("model", input_tokens=1_000, output_tokens=200)
+    session.phases.enter("Plan")
+    session.phases.write_section("Design", "simple")
+    session.phases.finish("Plan")
+    session.budget.record_usage("model", input_tokens=1_000, output_tokens=200)
     before = session.at(session.head.position).views
     clock.advance(90)
-    session.start_attempt("make it")
-    session.settle_attempt(1, "failed", error="it broke", seconds=4.5)
-    session.state("The cache is stale", "open")
-    session.start_attempt("make it again")
+    session.attempts.start("make it")
+    session.attempts.settle(1, "failed", error="it broke", seconds=4.5)
+    session.findings.state("The cache is stale", "open")
+    session.attempts.start("make it again")
     found = report(session.views, before, never_gone, int(clock() * 1e6))
     assert found["reused"] == ["f2: The row is written late [log-b]"]
     assert found["rejected"] == ["f1: The middleware is the cause [run-a✓]"]
@@ -193,7 +196,7 @@ def test_no_template_can_lose_the_instructions():
 @given(st.lists(values.spoken, min_size=1, max_size=5))
 def test_a_note_made_of_events_has_no_forged_line(spoken):
     """A turn's text cannot add a heading or entry to the note that is assembled from events."""
-    session = Records(MemoryStore(), project="/p").open("work", agent="main")
+    session = SessionStore(MemoryStore(), project="/p").open("work", agent="main")
     turn = session.record_turn([{"role": "user", "content": text} for text in spoken])
     lines = note(session.views, session.transcript().committed[-1]).split("\n")
     assert turn.position > 0

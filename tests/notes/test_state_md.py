@@ -5,7 +5,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from onrecord.views.state_md import key_of, neutral, read, render
 from tests.laws import values
@@ -21,8 +21,8 @@ texts = st.lists(values.hostile_texts | st.sampled_from(MARKS), min_size=1, max_
 
 
 def new_session():
-    session = Records(MemoryStore(), project="/p").create("work", agent="main")
-    session.choose_profile(PROFILE)
+    session = SessionStore(MemoryStore(), project="/p").create("work", agent="main")
+    session.phases.choose_profile(PROFILE)
     return session
 
 
@@ -70,7 +70,7 @@ def test_what_is_rendered_reads_as_unchanged(said):
     """A file that nobody touched is read back as unchanged, whatever hostile text the sections hold."""
     session = new_session()
     for section, text in said.items():
-        session.write_section(section, text)
+        session.phases.write_section(section, text)
     file = render(session.views)
     found = read(file, session.views)
     assert found.whole
@@ -91,7 +91,7 @@ def test_inert_text_stays_as_it_is(text):
 def test_what_an_agent_writes_elsewhere_is_noticed():
     """E13: an edited description line, phase table or specification is not read back, and the reader is told."""
     session = new_session()
-    session.write_section("Spec", "It must be fast")
+    session.phases.write_section("Spec", "It must be fast")
     file = render(session.views)
     for old, new in (("*What was learnt.*", "*Whatever*"), ("(nothing yet)", "attempt 1 SUCCEEDED"), ("fast", "slow")):
         assert old in file
@@ -116,7 +116,7 @@ def test_markers_of_an_earlier_rendering_are_only_text():
     """Text copied from an older STATE.md, markers and all, is text; the region it was put into keeps its end."""
     session = new_session()
     old = render(session.views)
-    session.write_section("Design", "first")
+    session.phases.write_section("Design", "first")
     copied = old[old.index("<!-- onrecord:begin") :]
     copied = copied.replace(key_of(session.id, "Spec", ""), "0" * 12).replace(
         key_of(session.id, "Learnings", ""), "0" * 12
@@ -132,7 +132,7 @@ def test_fences_of_different_renderings_do_not_pair():
     """When the log moved on, a region still needs both its markers from one rendering."""
     session = new_session()
     file = render(session.views)
-    session.write_section("Design", "recorded meanwhile")
+    session.phases.write_section("Design", "recorded meanwhile")
     assert read(file, session.views).whole
     key = key_of(session.id, "Design", "")
     mixed = file.replace(f"<!-- onrecord:begin {key} Design -->", "<!-- onrecord:begin 111111111111 Design -->")

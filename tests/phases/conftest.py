@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from onrecord.connect import load_profile
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from onrecord.testing import FakeClock
 
@@ -27,7 +27,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def records(clock):
-    with Records(MemoryStore(clock=clock), project="/project", clock=clock) as found:
+    with SessionStore(MemoryStore(clock=clock), project="/project", clock=clock) as found:
         yield found
 
 
@@ -35,7 +35,7 @@ def records(clock):
 def session(records):
     """A session with a profile of three phases."""
     opened = records.create("work", agent="main", objective="Make the thing work")
-    opened.choose_profile(SMALL)
+    opened.phases.choose_profile(SMALL)
     return opened
 
 
@@ -43,8 +43,8 @@ def session(records):
 def building(records):
     """A session of the shipped profile `build`, with two features."""
     opened = records.create("app", agent="main", objective="A small app")
-    opened.choose_profile(load_profile("build"))
-    opened.list_feature("login", "A user can log in")
-    opened.list_feature("logout", "A user can log out")
-    opened.record_evidence("run", id="run-1", captured=True)
+    opened.phases.choose_profile(load_profile("build"))
+    opened.phases.add_feature("login", "A user can log in")
+    opened.phases.add_feature("logout", "A user can log out")
+    opened.evidence.record("run", id="run-1", captured=True)
     return opened

@@ -105,11 +105,11 @@ def test_users_add_their_own_profiles(tmp_path, monkeypatch):
 def test_a_session_keeps_its_kind_of_work(session):
     """Another profile is refused; the same one with the phases that were entered may be renewed."""
     with pytest.raises(Conflict, match="has the profile 'small'"):
-        session.choose_profile(changed("name", "other"))
-    session.enter_phase("Plan")
+        session.phases.choose_profile(changed("name", "other"))
+    session.phases.enter("Plan")
     with pytest.raises(Conflict, match="phase 'Plan' was entered"):
-        session.choose_profile(changed("phases.0.name", "Planning"))
-    session.choose_profile(changed("sections.1.description", "Better words."))
+        session.phases.choose_profile(changed("phases.0.name", "Planning"))
+    session.phases.choose_profile(changed("sections.1.description", "Better words."))
     assert session.views.phases.profile["sections"][1]["description"] == "Better words."
     assert session.views.phases.status("Plan") == "in progress"
 
@@ -118,5 +118,5 @@ def test_an_unchecked_profile_cannot_be_put_on_record(records):
     """The verb checks what it is given: nothing malformed becomes part of a log."""
     plain = records.create("plain", agent="main")
     with pytest.raises(InvalidInput):
-        plain.choose_profile({"name": "x", "phases": [{"name": "A"}]})
+        plain.phases.choose_profile({"name": "x", "phases": [{"name": "A"}]})
     assert plain.head.position == 1

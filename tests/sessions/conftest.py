@@ -6,7 +6,7 @@ import pytest
 
 import onrecord
 from onrecord.connect import open_store
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.testing import FakeClock
 from tests.stores import EVERY, timed_store, url_of
 
@@ -39,20 +39,20 @@ def clock() -> FakeClock:
 @pytest.fixture
 def timed(kind: str, request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock):
     """The sessions of an empty store whose time is turned by hand, its leases included."""
-    with Records(timed_store(kind, request, tmp_path, clock), project=PROJECT, clock=clock) as found:
+    with SessionStore(timed_store(kind, request, tmp_path, clock), project=PROJECT, clock=clock) as found:
         yield found
 
 
 @pytest.fixture
-def again(kind: str, records: Records, url: str):
+def again(kind: str, records: SessionStore, url: str):
     """The same store as another process would open it; in memory there is only the one."""
     if kind == "memory":
         yield records
         return
-    with Records(open_store(url), project=PROJECT) as found:
+    with SessionStore(open_store(url), project=PROJECT) as found:
         yield found
 
 
 @pytest.fixture
-def session(records: Records):
+def session(records: SessionStore):
     return records.open("fix-invite-403", objective="Fix intermittent 403 after invite acceptance")

@@ -18,20 +18,20 @@ CODE = {"revision": "abc", "dirty": None}
 
 
 def failed(session, command, error, *, code=CODE, fix=None):
-    session.start_attempt(command, revision=code)
-    session.settle_attempt(None, "failed", error=error, fix=fix)
+    session.attempts.start(command, revision=code)
+    session.attempts.settle(None, "failed", error=error, fix=fix)
 
 
 def test_an_attempt_is_on_record_before_it_runs_and_is_settled_once(session, again):
     """F01 F02 F06: RUNNING with the exact command, then the outcome; a settled attempt never changes."""
-    session.start_attempt(["python", "train.py", "--name", "a b"], cwd="sub", revision=CODE)
+    session.attempts.start(["python", "train.py", "--name", "a b"], cwd="sub", revision=CODE)
     seen = Session(again.store, session.id).views.attempts.attempts["1"]
     assert (seen["status"], seen["command"], seen["cwd"]) == (RUNNING, "python train.py --name 'a b'", "sub")
-    session.settle_attempt(1, "succeeded", metrics={"loss": 0.25}, outputs=[{"path": "m.pt"}])
+    session.attempts.settle(1, "succeeded", metrics={"loss": 0.25}, outputs=[{"path": "m.pt"}])
     before = session.head
     for outcome in ("succeeded", "failed", "abandoned"):
         with pytest.raises(Conflict, match="settled and stays so: succeeded"):
-            session.settle_attempt(1, outcome, error="e", reason="r")
+            session.attempts.settle(1, outcome, error="e", reason="r")
     assert session.refresh().head == before
     assert session.views.attempts.get(1)["metrics"] == {"loss": 0.25}
 
@@ -39,18 +39,18 @@ def test_an_attempt_is_on_record_before_it_runs_and_is_settled_once(session, aga
 def test_no_second_attempt_of_an_agent_while_one_is_unresolved(records):
     """F09: an agent settles before it starts again; another agent is free; numbers go on over restarts (F12)."""
     session = records.open("work", agent="one")
-    session.start_attempt("make")
+    session.attempts.start("make")
     with pytest.raises(Conflict, match="is unresolved"):
-        session.start_attempt("make test")
-    records.open("work", agent="two").start_attempt("make lint")
-    session.settle_attempt(1, "abandoned", reason="not needed")
-    Session(records.store, session.id, agent="one").start_attempt("make test")
+        session.attempts.start("make test")
+    records.open("work", agent="two").attempts.start("make lint")
+    session.attempts.settle(1, "abandoned", reason="not needed")
+    Session(records.store, session.id, agent="one").attempts.start("make test")
     assert [(one["number"], one["by"]) for one in session.views.attempts.all()] == [(1, "one"), (2, "two"), (3, "one")]
 
 
 def test_outcomes_say_what_they_must(session):
     """F04: a failure has its error, an abandoned one its reason, a success no number that is none."""
-    session.start_attempt("make")
+    session.attempts.start("make")
     for outcome, about in (
         ("failed", {}),
         ("abandoned", {}),
@@ -58,35 +58,35 @@ def test_outcomes_say_what_they_must(session):
         ("done", {}),
     ):
         with pytest.raises(InvalidInput):
-            session.settle_attempt(1, outcome, **about)
+            session.attempts.settle(1, outcome, **about)
     with pytest.raises(NotFound):
-        session.settle_attempt(2, "failed", error="e")
-    session.settle_attempt(1, "failed", error="loss is nan", metrics={"loss": float("nan")})
+        session.attempts.settle(2, "failed", error="e")
+    session.attempts.settle(1, "failed", error="loss is nan", metrics={"loss": float("nan")})
     assert session.views.attempts.get(1)["metrics"] == {"loss": "nan"}
 
 
 def test_a_correction_adds_and_overwrites_nothing(session):
     """F05 F17: the fix may come later; the error stays as it was recorded."""
     failed(session, "make", "boom 7")
-    session.correct_attempt(1, fix="pinned the compiler")
+    session.attempts.correct(1, fix="pinned the compiler")
     attempt = session.views.attempts.get(1)
     assert (attempt["status"], attempt["error"], attempt["fix"]) == ("failed", "boom 7", "pinned the compiler")
     with pytest.raises(InvalidInput):
-        session.correct_attempt(1)
-    session.start_attempt("make")
+        session.attempts.correct(1)
+    session.attempts.start("make")
     with pytest.raises(Conflict):
-        session.correct_attempt(2, fix="too early")
+        session.attempts.correct(2, fix="too early")
 
 
 def test_with_attempt_records_success_failure_and_bad_numbers(session):
-    """`with session.attempt(...)` succeeds, fails with the exception as its error, or fails for a number that is none."""
-    with session.attempt("train 1") as attempt:
+    """`with session.attempts.record(...)` succeeds, fails with the exception as its error, or fails for a number that is none."""
+    with session.attempts.record("train 1") as attempt:
         attempt.metric("loss", 0.5)
         attempt.output("model.pt")
-    with contextlib.suppress(ZeroDivisionError), session.attempt("train 2") as attempt:
+    with contextlib.suppress(ZeroDivisionError), session.attempts.record("train 2") as attempt:
         attempt.fix = "divide by one"
         raise ZeroDivisionError("division by zero")
-    with session.attempt("train 3") as attempt:
+    with session.attempts.record("train 3") as attempt:
         attempt.metric("loss", float("inf"))
     assert [(one["status"], one["error"], one["fix"]) for one in session.views.attempts.all()] == [
         ("succeeded", None, None),
@@ -100,7 +100,7 @@ def test_lost_is_deduced_and_reversible(session):
     """F13 T01: an attempt whose processes are gone is lost and refuses the next; found alive, it runs again."""
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        session.start_attempt("train", process=machine.identity_of(sleeper.pid))
+        session.attempts.start("train", process=machine.identity_of(sleeper.pid))
         attempt = session.views.attempts.get(1)
         assert status_of(attempt, machine.is_gone) == RUNNING
         position = session.head.position
@@ -111,16 +111,16 @@ def test_lost_is_deduced_and_reversible(session):
     assert status_of(attempt, machine.is_gone) == LOST
     assert attempt["status"] == RUNNING
     with pytest.raises(Conflict, match="is lost"):
-        session.start_attempt("train")
+        session.attempts.start("train")
     assert session.refresh().head.position == position
-    session.settle_attempt(1, "failed", error="the machine went down")
+    session.attempts.settle(1, "failed", error="the machine went down")
     assert status_of(session.views.attempts.get(1), machine.is_gone) == "failed"
 
 
 def test_a_command_that_outlives_its_keeper_still_runs(session):
     """T01: as long as the command or the onrecord that started it is there, nothing is lost; the orphan is told."""
     dead = machine.identity() | {"pid": 2**22 + 1, "started": "0"}
-    session.start_attempt("train", process=machine.identity(), keeper=dead)
+    session.attempts.start("train", process=machine.identity(), keeper=dead)
     attempt = session.views.attempts.get(1)
     assert status_of(attempt, machine.is_gone) == RUNNING
     assert orphaned(attempt, machine.is_gone)
@@ -130,36 +130,36 @@ def test_a_command_that_outlives_its_keeper_still_runs(session):
 
 def test_an_attempt_nobody_watches_is_never_lost(session):
     """Without a process on record an attempt waits until somebody settles it."""
-    session.start_attempt("by hand")
+    session.attempts.start("by hand")
     assert status_of(session.views.attempts.get(1), lambda _process: True) == RUNNING
 
 
 def test_the_same_command_on_the_same_code_is_foreseen(session):
     """F14: a failure is told before the same command runs on the same code, not on other code."""
     failed(session, "make test", "boom")
-    assert session.foreseen_failure(["make", "test"], CODE)["number"] == 1
-    assert session.foreseen_failure("make lint", CODE) is None
-    assert session.foreseen_failure("make test", CODE | {"dirty": "d1"}) is None
+    assert session.attempts.foresee(["make", "test"], CODE)["number"] == 1
+    assert session.attempts.foresee("make lint", CODE) is None
+    assert session.attempts.foresee("make test", CODE | {"dirty": "d1"}) is None
     failed(session, "make test", "boom", fix="clean first")
     failed(session, "make test", "boom")
-    assert session.foreseen_failure("make test", CODE)["fix"] == "clean first"
+    assert session.attempts.foresee("make test", CODE)["fix"] == "clean first"
 
 
 def test_what_a_run_wrote_itself_is_not_other_code(session):
     """F14: files that the failed run left behind do not make its repetition a new thing."""
-    session.start_attempt("make", revision=CODE)
-    session.settle_attempt(1, "failed", error="boom", code_after="abc/left-behind")
-    assert session.foreseen_failure("make", CODE | {"dirty": "left-behind"})["number"] == 1
+    session.attempts.start("make", revision=CODE)
+    session.attempts.settle(1, "failed", error="boom", code_after="abc/left-behind")
+    assert session.attempts.foresee("make", CODE | {"dirty": "left-behind"})["number"] == 1
 
 
 def test_an_error_that_failed_on_this_code_is_foreseen_for_its_other_commands(session):
     """F14: a command that died of an error before is warned when this code has met that error, in whatever command."""
     failed(session, "train --big", "CUDA out of memory: 512 MiB at 0x7f01", code={"revision": "old", "dirty": None})
-    assert session.foreseen_failure("train --big", CODE) is None
+    assert session.attempts.foresee("train --big", CODE) is None
     failed(session, "train --small", "CUDA out of memory: 64 MiB at 0x7faa", fix="smaller batch")
-    foreseen = session.foreseen_failure("train --big", CODE)
+    foreseen = session.attempts.foresee("train --big", CODE)
     assert (foreseen["number"], foreseen["fix"]) == (2, "smaller batch")
-    assert session.foreseen_failure("train --other", CODE) is None
+    assert session.attempts.foresee("train --other", CODE) is None
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def _settle(url, number, outcome, ready, results):
         session.views  # noqa: B018 - folded before the race, so that both believe it is theirs
         ready.wait()
         try:
-            session.settle_attempt(number, outcome, error="e", reason="r")
+            session.attempts.settle(number, outcome, error="e", reason="r")
             results.put(outcome)
         except Conflict:
             results.put(None)
@@ -193,7 +193,7 @@ def _start(url, id, ready, results):
         session.views  # noqa: B018 - as above
         ready.wait()
         try:
-            results.put(session.start_attempt(f"make {os.getpid()}").position)
+            results.put(session.attempts.start(f"make {os.getpid()}").position)
         except Conflict:
             results.put(None)
 
@@ -216,7 +216,7 @@ def test_of_two_settlers_at_once_one_wins(tmp_path):
     with onrecord.connect(url, project="/project") as records:
         session = records.open("race", agent="one")
         for number in range(1, 4):
-            session.start_attempt("make")
+            session.attempts.start("make")
             found = race(_settle, [(url, number, "failed"), (url, number, "succeeded"), (url, number, "abandoned")])
             (winner,) = [outcome for outcome in found if outcome]
             assert session.views.attempts.attempts[str(number)]["status"] == winner

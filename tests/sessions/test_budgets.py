@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from onrecord.errors import BudgetExhausted, InvalidInput, LeaseHeld, NameTaken, SessionPaused
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -14,12 +14,20 @@ STOPS = pytest.mark.parametrize(
     ("limits", "use", "limit"),
     [
         ({"steps": 2}, lambda session, clock: [session.record_turn(HELLO) for _ in range(2)], "steps"),
-        ({"tokens": 100}, lambda session, clock: session.use("m", input_tokens=60, output_tokens=40), "tokens"),
-        ({"spend": 1.5}, lambda session, clock: [session.use("m", cost=0.75) for _ in range(2)], "spend"),
+        (
+            {"tokens": 100},
+            lambda session, clock: session.budget.record_usage("m", input_tokens=60, output_tokens=40),
+            "tokens",
+        ),
+        (
+            {"spend": 1.5},
+            lambda session, clock: [session.budget.record_usage("m", cost=0.75) for _ in range(2)],
+            "spend",
+        ),
         ({"seconds": 60}, lambda session, clock: clock.advance(60), "seconds"),
         (
             {"spend": 1, "tokens": 100, "steps": 9},
-            lambda session, clock: session.use("m", input_tokens=100, cost=1),
+            lambda session, clock: session.budget.record_usage("m", input_tokens=100, cost=1),
             "tokens",
         ),
     ],
@@ -59,8 +67,8 @@ def test_a_stopped_session_holds_no_process_and_stays_stopped(records):
     assert session.refresh().head.position == before
     other = records.open("work")
     with pytest.raises(LeaseHeld):
-        session.join()
-    other.set_budget(steps=2)
+        session.acquire()
+    other.budget.set(steps=2)
     other.resume("raised to 2")
     other.record_turn(HELLO)
     assert other.views.lifecycle.interruption is None
@@ -82,8 +90,8 @@ def test_a_resumed_session_without_more_budget_stops_again(records):
 def test_unknown_cost_is_unknown(records):
     """K02: a cost nobody told is counted as unknown and never guessed; known ones add up."""
     session = records.open("work", budget={"spend": 1})
-    session.use("small", input_tokens=10, cost=0.25)
-    session.use("large", input_tokens=10)
+    session.budget.record_usage("small", input_tokens=10, cost=0.25)
+    session.budget.record_usage("large", input_tokens=10)
     session.record_turn(HELLO, usage={"model": "large", "output_tokens": 5, "cost": None})
     total = session.views.spend.total
     assert (total["cost"], total["unknown_cost_calls"], total["calls"]) == (0.25, 2, 3)
@@ -95,9 +103,9 @@ def test_usage_is_billed_per_model_and_run(records):
     for number in range(2):
         with records.open("work") as session:
             turn = session.turn()
-            turn.use("m", input_tokens=10 * (number + 1), output_tokens=1, cost=0.5)
+            turn.record_usage("m", input_tokens=10 * (number + 1), output_tokens=1, cost=0.5)
             turn.abort("no")
-            session.use("other", input_tokens=1)
+            session.budget.record_usage("other", input_tokens=1)
     spend = records.get("work").views.spend
     assert {run: part["input_tokens"] for run, part in spend.runs.items()} == {"1": 11, "2": 21}
     assert {model: part["input_tokens"] for model, part in spend.models.items()} == {"m": 30, "other": 2}
@@ -113,7 +121,7 @@ def test_usage_is_a_number(session, usage):
     """K02: usage that is no sensible number is refused, alone and with a turn, and nothing is recorded."""
     before = session.head
     with pytest.raises(InvalidInput):
-        session.use("m", **usage)
+        session.budget.record_usage("m", **usage)
     with pytest.raises(InvalidInput):
         session.record_turn(HELLO, usage={"model": "m", **usage})
     assert session.refresh().head == before
@@ -122,7 +130,7 @@ def test_usage_is_a_number(session, usage):
 def test_a_child_inherits_a_slice(records):
     """K01: a child session gets part of what is left, which its parent cannot spend or give away again."""
     parent = records.open("work", budget={"tokens": 100, "steps": 10})
-    parent.use("m", input_tokens=30)
+    parent.budget.record_usage("m", input_tokens=30)
     child = records.child(parent, "part", budget={"tokens": 50}, agent="helper")
     assert child.views.spend.budget == {"tokens": 50}
     assert child.views.lifecycle.parent["session"] == parent.id
@@ -132,7 +140,7 @@ def test_a_child_inherits_a_slice(records):
         with pytest.raises(InvalidInput):
             records.child(parent, "more", budget=budget)
     assert parent.views.spend.remaining(0) == left
-    parent.use("m", output_tokens=20)
+    parent.budget.record_usage("m", output_tokens=20)
     with pytest.raises(BudgetExhausted, match="100 of 100 tokens"):
         parent.turn()
 
@@ -156,7 +164,7 @@ def call(number: int, name: str = "bash", **arguments: object) -> list[dict[str,
     ]
 
 
-def play(records: Records, turns: list[list[dict[str, Any]]]) -> int:
+def play(records: SessionStore, turns: list[list[dict[str, Any]]]) -> int:
     """How many of the turns were done before no progress was seen; -1 for all of them."""
     session = records.open("work", budget={"repeats": 3})
     for number, turn in enumerate(turns):
@@ -198,7 +206,7 @@ def test_a_budget_has_limits_that_exist(session):
     """K01: a budget limits what can be measured, with amounts above zero; it replaces the one before."""
     for limits in ({"patience": 3}, {"steps": -1}, {"tokens": "many"}, {"spend": float("nan")}):
         with pytest.raises(InvalidInput):
-            session.set_budget(**limits)
-    session.set_budget(steps=5, spend=1.5)
-    session.set_budget(tokens=7)
+            session.budget.set(**limits)
+    session.budget.set(steps=5, spend=1.5)
+    session.budget.set(tokens=7)
     assert session.views.spend.budget == {"tokens": 7}

@@ -14,7 +14,7 @@ def session(records):
             [{"role": "user", "content": f"question {number}"}, {"role": "assistant", "content": f"answer {number}"}]
         )
     session.decide("it is the cookie")
-    session.state("the proxy is fine", "rejected", evidence=["run-1"])
+    session.findings.state("the proxy is fine", "rejected", evidence=["run-1"])
     return session
 
 
@@ -33,7 +33,7 @@ def test_a_summary_stands_for_the_transcript(session):
     coverage = session.compact(summarise)
     assert len(seen) == 10
     assert (coverage.turns, coverage.items, coverage.unanswered, coverage.extracted) == (5, 10, 0, 0)
-    assert coverage.upto == session.lane()["last_commit"]
+    assert coverage.upto == session.agents.lane()["last_commit"]
     assert coverage.event.data["summary"] == "five questions, five answers"
     assert len(session.transcript().items) == 10
     context = session.context(4_000)
@@ -182,7 +182,7 @@ def test_a_better_summary_of_the_same_is_made_from_the_turns(session):
 def test_an_erased_summary_is_not_built_upon(session):
     """K09: what was erased is gone from later summaries too: they are made from the turns again."""
     coverage = session.compact("a secret")
-    session.erase("secret", positions=[coverage.event.position])
+    session.log.erase("secret", positions=[coverage.event.position])
     session.record_turn([{"role": "user", "content": "question 5"}])
     coverage = session.compact(lambda items: f"{len(items)} items: {contents(items)}")
     assert coverage.event.data["summary"].startswith("11 items: ['question 0'")
@@ -217,7 +217,7 @@ def test_a_summary_of_what_stayed_is_still_shown(session):
 def test_an_erased_summary_gives_way_to_the_turns(session):
     """K09: when a summary was erased, the turns it stood for are shown again as far as they fit."""
     coverage = session.compact("a secret")
-    session.erase("secret", positions=[coverage.event.position])
+    session.log.erase("secret", positions=[coverage.event.position])
     context = session.context(4_000)
     assert context.summary is None
     assert len(context.items) == 10

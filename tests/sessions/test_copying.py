@@ -11,7 +11,7 @@ from onrecord.log.codec import link_record
 from onrecord.log.events import Record
 from onrecord.session import copying
 from onrecord.session.copying import Copier
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from tests.stores import url_of
 
@@ -22,7 +22,7 @@ OTHER = {"memory": "sqlite", "sqlite": "postgres", "postgres": "sqlite"}
 
 
 @pytest.fixture
-def team(kind, request, tmp_path) -> Iterator[Records]:
+def team(kind, request, tmp_path) -> Iterator[SessionStore]:
     """The other store, of another kind: a laptop's file and a team's database exchange sessions both ways."""
     with onrecord.connect(url_of(OTHER[kind], request, tmp_path, "team"), project="/team") as records:
         yield records
@@ -56,7 +56,7 @@ def test_a_session_is_copied_to_the_last_bit(session, records, team, small_pages
     assert there.verify().ok
     assert there.views.facts.decisions == session.views.facts.decisions
     assert team.search("plover", project="")
-    with Records(team.store, project="/project").open("fix-invite-403") as opened:
+    with SessionStore(team.store, project="/project").open("fix-invite-403") as opened:
         assert opened.run == 2
         opened.record_turn(HELLO)
 
@@ -74,7 +74,7 @@ def test_what_grew_on_one_side_extends_the_other_both_ways(session, records, tea
     session.leave()
     records.copy(session.id, team)
     for here, other in ((records, team), (team, records), (records, team)):
-        with Records(here.store, project="/project").open("fix-invite-403") as working:
+        with SessionStore(here.store, project="/project").open("fix-invite-403") as working:
             for number in range(4):
                 working.decide(f"and {number}")
         assert states(other.copy(session.id, here))[0][1] == "ahead"
@@ -103,7 +103,7 @@ def test_what_went_on_in_both_places_is_refused(session, records, team):
 
 def test_a_taken_name_is_refused_and_another_name_helps(session, records, team):
     """A19: a name that another session of the project has is refused; under another name the same log arrives."""
-    Records(team.store, project="/project").create("fix-invite-403")
+    SessionStore(team.store, project="/project").create("fix-invite-403")
     with pytest.raises(NameTaken) as refusal:
         records.copy(session.id, team)
     assert "--as" in refusal.value.hint
@@ -157,7 +157,7 @@ def test_what_was_erased_is_erased_there_too(session, records, team, when, small
         records.copy("fork", team)
         assert team.search("plover", project="")
         own = team.get("fork").fork("only-there")
-    session.erase("a secret", positions=[secret.position])
+    session.log.erase("a secret", positions=[secret.position])
     for number in range(5):
         session.decide(f"later {number}")
         fork.decide(f"later {number}")
@@ -170,7 +170,7 @@ def test_what_was_erased_is_erased_there_too(session, records, team, when, small
         assert report.ok
         assert report.erased == 1
     if own is not None:
-        assert Records(team.store).get(own.id).verify().ok
+        assert SessionStore(team.store).get(own.id).verify().ok
     assert states(records.copy("fork", team))[0][1] == "already_there"
 
 
@@ -178,10 +178,10 @@ def test_a_hold_there_keeps_an_erasure_out(session, records, team):
     """K08: what a held fork there still needs is not erased by a copy; the copy is refused and nothing is changed."""
     secret = session.record_turn([{"role": "user", "content": "plover"}])
     records.copy(session.id, team)
-    team.get(session.id).fork("needed").hold("an incident")
+    team.get(session.id).fork("needed").log.hold("an incident")
     before = team.store.head(session.id)
     session.decide("and then")
-    session.erase("a secret", positions=[secret.position])
+    session.log.erase("a secret", positions=[secret.position])
     with pytest.raises(SessionHeld):
         records.copy(session.id, team)
     assert team.store.head(session.id) == before
@@ -227,7 +227,7 @@ class Tampered(MemoryStore):
 def test_a_tampered_source_is_refused(change, when, team, small_pages):
     """B12: a source that was tampered with is refused before anything is written; also where only its end is new."""
     memory = MemoryStore()
-    session = Records(memory, project="/project").create("work")
+    session = SessionStore(memory, project="/project").create("work")
     for number in range(3):
         session.decide(f"decision {number}")
     if when == "extended":
@@ -246,8 +246,8 @@ def test_a_source_that_makes_no_sense_is_refused(team):
     """B12: a chain that verifies but tells of what no session can do is refused: items that are none, work after the end."""
     for kind, data in (("turn.recorded", {"items": [7]}), ("session.archived", {})):
         memory = MemoryStore()
-        session = Records(memory, project="/project").create("work")
-        draft = session.draft("decision.made", {"text": "harmless", **data})
+        session = SessionStore(memory, project="/project").create("work")
+        draft = session.log.draft("decision.made", {"text": "harmless", **data})
         memory.append(session.id, [draft])
         (record,) = memory.read(session.id, after=1)
         _rewrite(memory, session.id, record._replace(kind=kind))

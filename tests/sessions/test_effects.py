@@ -77,21 +77,21 @@ def test_a_result_that_is_no_json_is_not_a_failure(session):
 
 def test_the_ledger_is_kept_step_by_step(session):
     """T01: started before the effect and finished after it, each durable; both ways of ending are told."""
-    started = session.start_effect("mail-1", "send_mail", {"to": "ada"})
+    started = session.effects.start("mail-1", "send_mail", {"to": "ada"})
     assert started.data == {"key": "mail-1", "name": "send_mail", "arguments": {"to": "ada"}}
     assert set(session.views.effects.unfinished) == {"mail-1"}
-    assert session.unknown_effects() == {}
+    assert session.effects.unknown() == {}
     with pytest.raises(EffectUnknown):
-        session.start_effect("mail-1")
-    session.settle_effect("mail-1", error="mailbox full")
-    session.start_effect("mail-1")
-    session.settle_effect("mail-1", result="sent")
+        session.effects.start("mail-1")
+    session.effects.settle("mail-1", error="mailbox full")
+    session.effects.start("mail-1")
+    session.effects.settle("mail-1", result="sent")
     with pytest.raises(Conflict):
-        session.settle_effect("mail-1", result="sent again")
+        session.effects.settle("mail-1", result="sent again")
     with pytest.raises(Conflict, match="has happened"):
-        session.start_effect("mail-1")
+        session.effects.start("mail-1")
     with pytest.raises(Conflict):
-        session.settle_effect("never-started")
+        session.effects.settle("never-started")
     assert session.once("mail-1", lambda: pytest.fail("it ran")) == "sent"
 
 
@@ -99,13 +99,13 @@ def test_the_ledger_is_kept_step_by_step(session):
 def test_what_a_run_left_unfinished_is_unknown_afterwards(records, ending):
     """T01: an effect that was under way when its agent left, paused or lost its lane is reported, not dropped."""
     session = records.open("work")
-    session.start_effect("deploy")
+    session.effects.start("deploy")
     {"leave": session.leave, "pause": session.pause, "takeover": lambda: records.open("work", takeover=True)}[ending]()
     looking = records.get("work")
-    assert set(looking.unknown_effects()) == {"deploy"}
+    assert set(looking.effects.unknown()) == {"deploy"}
     assert "effect deploy was started" in looking.brief()
-    session.settle_effect("deploy", result="it had gone through")
-    assert looking.refresh().unknown_effects() == {}
+    session.effects.settle("deploy", result="it had gone through")
+    assert looking.refresh().effects.unknown() == {}
 
 
 @pytest.mark.parametrize("threads", [2, 16])
@@ -146,13 +146,13 @@ def test_an_erased_result_is_not_a_reason_to_run_again(session):
     """K09: when the outcome was erased, the effect counts as done, and asking for its result says that it is gone."""
     bank = Bank()
     session.once("charge", bank.charge)
-    session.erase(
+    session.log.erase(
         "secret", positions=[event.position for event in session.events(kinds=["effect.started", "effect.finished"])]
     )
     with pytest.raises(PayloadErased):
         session.once("charge", bank.charge)
     assert bank.charged == 1
-    assert session.unknown_effects() == {}
+    assert session.effects.unknown() == {}
 
 
 @pytest.mark.parametrize("key", ["", "x" * 129, "a\nb", None, 7, "\ud800"])
@@ -161,8 +161,8 @@ def test_keys_are_short_and_printable(session, key):
     bank, before = Bank(), session.head
     for call in (
         lambda: session.once(key, bank.charge),
-        lambda: session.start_effect(key),
-        lambda: session.settle_effect(key),
+        lambda: session.effects.start(key),
+        lambda: session.effects.settle(key),
     ):
         with pytest.raises(InvalidInput):
             call()

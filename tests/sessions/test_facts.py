@@ -1,9 +1,11 @@
 """Facts: objective, decisions, findings, next action, scratch. Small, permanent, each with its author and its source."""
 
+from operator import attrgetter
+
 import pytest
 
 from onrecord.errors import EventNotFound, InvalidInput, NotFound
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.views.note import BRIEF_LIMIT
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -32,9 +34,9 @@ def test_an_id_makes_a_fact_repeatable(session):
 
 def test_findings_keep_their_history(session):
     """H10 H11 H24 H27: a finding has a label with evidence; another label adds to its history and overwrites nothing."""
-    session.state("The session cookie is lost on redirect", "open")
-    session.relabel("f1", "verified", evidence=["run-2026-05-18-a"], why="seen in the trace")
-    session.state("The proxy drops the header", "rejected", evidence=["log-acceptance-17"])
+    session.findings.state("The session cookie is lost on redirect", "open")
+    session.findings.relabel("f1", "verified", evidence=["run-2026-05-18-a"], why="seen in the trace")
+    session.findings.state("The proxy drops the header", "rejected", evidence=["log-acceptance-17"])
     finding = session.views.findings.findings["f1"]
     assert finding["label"] == "verified"
     assert [(change["label"], change["evidence"]) for change in finding["history"]] == [
@@ -50,60 +52,62 @@ def test_verified_and_rejected_need_evidence(session):
     before = session.head
     for label in ("verified", "rejected"):
         with pytest.raises(InvalidInput):
-            session.state("surely", label)
+            session.findings.state("surely", label)
         with pytest.raises(InvalidInput):
-            session.relabel("f1", label)
+            session.findings.relabel("f1", label)
     with pytest.raises(InvalidInput):
-        session.state("surely", "certain", evidence=["x"])
+        session.findings.state("surely", "certain", evidence=["x"])
     assert session.refresh().head == before
-    session.state("as the turn shows", "verified", because=1)
-    session.state("one is enough", "verified", evidence="run-1")
+    session.findings.state("as the turn shows", "verified", because=1)
+    session.findings.state("one is enough", "verified", evidence="run-1")
     assert [finding["evidence"] for finding in session.views.findings.findings.values()] == [["position 1"], ["run-1"]]
 
 
 def test_a_relabelling_names_a_finding_that_is_there(session):
     """H27: relabelling what was never stated is refused, and nothing is recorded."""
-    session.state("something")
+    session.findings.state("something")
     before = session.head
     for unknown in ("f2", "f0", "", "F1", None):
         with pytest.raises(NotFound):
-            session.relabel(unknown, "open")
+            session.findings.relabel(unknown, "open")
     assert session.refresh().head == before
 
 
 @pytest.mark.parametrize(
-    "verb", ["decide", "state", "set_objective", "set_title", "set_next_action", "set_reproduction"]
-)
+    "verb",
+    ["decide", "findings.state", "facts.set_objective", "facts.set_title", "facts.set_next_action",
+     "facts.set_reproduction"],
+)  # fmt: skip
 @pytest.mark.parametrize("text", ["", "   \n", "x" * 4_001, None, 5, "\ud800"])
 def test_facts_say_something_and_are_short(session, verb, text):
     """C02: a fact is a text that says something and is small; anything else is refused and changes nothing."""
     before = session.head
     with pytest.raises(InvalidInput):
-        getattr(session, verb)(text)
+        attrgetter(verb)(session)(text)
     assert session.refresh().head == before
 
 
 def test_scratch_values_survive_restarts(records):
     """A04: scratch values are kept under their keys across restarts; null removes one; they are small."""
     with records.open("work") as session:
-        session.set_scratch("plan", {"steps": [1, 2, 3]})
-        session.set_scratch("gone", 1)
-        session.set_scratch("gone", None)
+        session.facts.set_scratch("plan", {"steps": [1, 2, 3]})
+        session.facts.set_scratch("gone", 1)
+        session.facts.set_scratch("gone", None)
     later = records.open("work")
     assert later.views.facts.scratch == {"plan": {"steps": [1, 2, 3]}}
     for key, value in (("", 1), (None, 1), ("big", "x" * 20_000), ("odd", {1, 2})):
         with pytest.raises(InvalidInput):
-            later.set_scratch(key, value)
+            later.facts.set_scratch(key, value)
     assert later.views.facts.scratch == {"plan": {"steps": [1, 2, 3]}}
 
 
 def test_the_brief_stands_alone(session):
     """C11 C13 H33: the brief has objective, next action with its command, blockers, rejected, verified, open and decisions."""
-    session.set_next_action("Rerun the invite test with tracing", command="pytest -k invite --trace")
-    session.state("Waiting for the staging account", "blocked")
-    session.state("The proxy drops the header", "rejected", evidence=["log-17"])
-    session.state("The cookie is lost", "verified", evidence=["run-1"])
-    session.state("Is it the same on Firefox?")
+    session.facts.set_next_action("Rerun the invite test with tracing", command="pytest -k invite --trace")
+    session.findings.state("Waiting for the staging account", "blocked")
+    session.findings.state("The proxy drops the header", "rejected", evidence=["log-17"])
+    session.findings.state("The cookie is lost", "verified", evidence=["run-1"])
+    session.findings.state("Is it the same on Firefox?")
     session.decide("Do not touch the middleware yet")
     brief = session.brief()
     for part in (
@@ -122,7 +126,7 @@ def test_the_brief_stands_alone(session):
 
 def test_the_note_shows_the_reproduction_with_its_rate(session):
     """H02 H03: how the problem is seen, and how often."""
-    session.set_reproduction("invite a user, accept, log in", rate="3/10", scenario="first login")
+    session.facts.set_reproduction("invite a user, accept, log in", rate="3/10", scenario="first login")
     assert "invite a user, accept, log in (rate 3/10)" in session.note()
     assert session.views.facts.reproduction["scenario"] == "first login"
 
@@ -132,7 +136,7 @@ def test_anyone_may_add_facts_at_any_time(records):
     working, human = records.open("work"), records.get("work")
     turn = working.turn()
     human.decide("a word from outside")
-    human.state("I saw it too", "verified", evidence=["me"])
+    human.findings.state("I saw it too", "verified", evidence=["me"])
     turn.user("still working")
     turn.commit()
     assert working.views.facts.decisions[0]["by"] == "human"
@@ -184,7 +188,7 @@ def test_search_finds_transcript_and_facts(records):
 
 def test_search_keeps_to_its_project(records):
     """A24: a search looks into one project unless it is asked to look everywhere."""
-    Records(records.store, project="/elsewhere").create("there").decide("canary")
+    SessionStore(records.store, project="/elsewhere").create("there").decide("canary")
     assert records.search("canary") == []
     assert len(records.search("canary", project="")) == 1
     assert len(records.search("canary", project="/elsewhere")) == 1

@@ -54,7 +54,7 @@ def test_a_pause_holds_no_process(records):
     assert not session.views.roster.agents["main"]["here"]
     (tail,) = session.transcript().provisional
     assert (tail.status, tail.reason) == ("aborted", "session paused")
-    assert session.lane()["open"] is None
+    assert session.agents.lane()["open"] is None
     other = records.open("work")
     assert other.status == "paused"
     other.resume("tomorrow is here")
@@ -71,7 +71,7 @@ def test_turns_wait_in_a_pause_and_facts_do_not(records):
         lambda: session.record_turn(HELLO),
         session.turn,
         lambda: session.once("key", lambda: pytest.fail("it ran")),
-        lambda: session.start_effect("key"),
+        lambda: session.effects.start("key"),
     ):
         with pytest.raises(SessionPaused) as refusal:
             work()
@@ -79,7 +79,7 @@ def test_turns_wait_in_a_pause_and_facts_do_not(records):
     assert records.store.head(session.id) == before
     assert records.store.leases(session.id) == []
     session.decide("nothing is lost")
-    session.set_next_action("go on at 14:00")
+    session.facts.set_next_action("go on at 14:00")
     assert session.status == "paused"
 
 
@@ -111,7 +111,7 @@ def test_a_turn_that_a_pause_stopped_is_given_up_in_order(records):
 
     with pytest.raises(SessionPaused):
         work()
-    assert agent.lane()["open"] is None
+    assert agent.agents.lane()["open"] is None
     assert [turn.status for turn in human.transcript().provisional] == ["aborted"]
     assert human.refresh().status == "paused"
     human.resume("go on")
@@ -128,7 +128,7 @@ def test_an_ended_session_is_not_made_anew(records, ending):
     if ending == "archive":
         session.archive()
     if ending == "erase":
-        session.erase("on request")
+        session.log.erase("on request")
     refusal = SessionErased if ending == "erase" else SessionClosed
     for name in ("work", session.id):
         with pytest.raises(refusal):
@@ -207,14 +207,14 @@ def test_a_hold_protects_until_it_is_released(records):
     """K06: nothing of a held session is erased, by hand or by sweep, until it is released, both with a reason."""
     session = records.open("work")
     session.record_turn(HELLO)
-    session.hold("incident 17")
+    session.log.hold("incident 17")
     assert records.sessions()[0].held
     for positions in (None, [3]):
         with pytest.raises(SessionHeld):
-            session.erase("on request", positions=positions)
+            session.log.erase("on request", positions=positions)
     assert session.transcript().items == HELLO
-    session.release("understood")
-    session.erase("on request", positions=[3])
+    session.log.release("understood")
+    session.log.erase("on request", positions=[3])
     assert session.transcript().committed[0].erased
     steps = [(step["step"], step["reason"]) for step in session.views.lifecycle.steps]
     assert ("held", "incident 17") in steps
@@ -229,7 +229,7 @@ def test_erasing_a_position_takes_its_words_everywhere(records):
     other = records.get("work")
     assert "plover" in other.note()
     assert len(records.search("canary plover")) == 3
-    told = session.erase("a secret", positions=[1, 3, decided.position])
+    told = session.log.erase("a secret", positions=[1, 3, decided.position])
     assert told.data["reason"] == "a secret"
     assert told.data["ranges"] == [[1, 1], [3, 4]]
     for handle in (session, other.refresh(), records.get("work")):
@@ -255,13 +255,13 @@ def test_erasing_everything_leaves_the_proof(records):
     session = records.open("work", objective="secret plover", metadata={"who": "plover"})
     session.record_turn([{"role": "user", "content": "plover"}])
     session.close("plover")
-    session.erase("the customer asked")
+    session.log.erase("the customer asked")
     assert session.status == "erased"
     assert [event.data for event in session.events() if event.kind != "payload.erased"] == [None] * 5
     assert "plover" not in session.note() + str(records.sessions()) + str(list(session.events()))
     assert session.verify().erased == 5
     with pytest.raises(SessionErased):
-        session.erase("again")
+        session.log.erase("again")
     with pytest.raises(SessionErased):
         session.resume(reopen=True)
 
@@ -273,9 +273,9 @@ def test_only_what_is_there_can_be_erased(records, positions):
     session.record_turn(HELLO)
     before = records.store.read(session.id)
     with pytest.raises((InvalidInput, EventNotFound)):
-        session.erase("typo", positions=positions)
+        session.log.erase("typo", positions=positions)
     with pytest.raises(InvalidInput):
-        session.erase("   ", positions=[3])
+        session.log.erase("   ", positions=[3])
     assert records.store.read(session.id) == before
 
 
@@ -285,7 +285,7 @@ def test_reopening_by_erasure_of_its_reason_stays_open(records):
     session.close("a secret reason")
     session.resume("secret too", reopen=True)
     session.rename("other")
-    session.erase(
+    session.log.erase(
         "reasons", positions=[event.position for event in session.events() if event.kind.startswith("session.")]
     )
     again = records.get("other")

@@ -15,18 +15,18 @@ def session():
 
 def test_a_conversation_is_on_record_and_found_without_its_session(session):
     """The first word on a conversation has an id that every store can look up."""
-    session.locate("claude", "c-1", reason="startup", cwd="/a")
+    session.agents.locate("claude", "c-1", reason="startup", cwd="/a")
     assert session.store.linked(link_id("claude", "c-1")) == [session.id]
     assert session.store.linked(link_id("codex", "c-1")) == []
 
 
 def test_what_is_said_twice_is_recorded_once(session):
     """A repeated hook changes nothing; something new about the same conversation is another event."""
-    session.locate("claude", "c-1", reason="startup", cwd="/a", revision="r1")
+    session.agents.locate("claude", "c-1", reason="startup", cwd="/a", revision="r1")
     position = session.head.position
-    assert session.locate("claude", "c-1", cwd="/a", branch=None) is None
+    assert session.agents.locate("claude", "c-1", cwd="/a", branch=None) is None
     assert session.head.position == position
-    assert session.locate("claude", "c-1", cwd="/b", revision="r2") is not None
+    assert session.agents.locate("claude", "c-1", cwd="/b", revision="r2") is not None
     (link,) = session.views.roster.agents["coder"]["links"]
     assert (link["first"]["cwd"], link["last"]["cwd"]) == ("/a", "/b")
     assert (link["first"]["revision"], link["last"]["revision"]) == ("r1", "r2")
@@ -34,20 +34,20 @@ def test_what_is_said_twice_is_recorded_once(session):
 
 def test_a_rotated_id_makes_a_chain(session):
     """The newest conversation is the present one, and going back to an older one makes it the present one again."""
-    session.locate("claude", "c-1", reason="startup")
-    session.locate("claude", "c-2", reason="cleared")
+    session.agents.locate("claude", "c-1", reason="startup")
+    session.agents.locate("claude", "c-2", reason="cleared")
     links = session.views.roster.agents["coder"]["links"]
     assert [(link["id"], link["first"]["reason"]) for link in links] == [("c-1", "startup"), ("c-2", "cleared")]
-    session.locate("claude", "c-1", reason="resumed")
+    session.agents.locate("claude", "c-1", reason="resumed")
     assert [link["id"] for link in session.views.roster.agents["coder"]["links"]] == ["c-2", "c-1"]
 
 
 def test_a_conversation_has_one_agent(session):
     """Two agents of a session cannot claim the same conversation."""
-    session.locate("claude", "c-1")
+    session.agents.locate("claude", "c-1")
     session.agent = "reviewer"
     with pytest.raises(InvalidInput, match="belongs to the agent 'coder'"):
-        session.locate("claude", "c-1")
+        session.agents.locate("claude", "c-1")
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_a_hostile_id_is_refused(session, vendor, id_):
     """What is no id of a conversation changes nothing."""
     before = session.head
     with pytest.raises(InvalidInput):
-        session.locate(vendor, id_)
+        session.agents.locate(vendor, id_)
     with pytest.raises(InvalidInput):
-        session.locate("claude", "c-1", colour="red")
+        session.agents.locate("claude", "c-1", colour="red")
     assert session.refresh().head == before
 
 
 def test_an_interruption_is_kept_with_its_reset(session):
     """Why work stopped and when the limit ends can be read back."""
-    session.interrupted("usage_window", "limit reached", resets_at=1_800_000_000.0)
+    session.agents.record_interruption("usage_window", "limit reached", resets_at=1_800_000_000.0)
     found = session.views.lifecycle.interruption
     assert (found["cause"], found["resets_at"], found["agent"]) == ("usage_window", 1_800_000_000.0, "coder")

@@ -4,7 +4,7 @@ import pytest
 
 import onrecord
 from onrecord.errors import EventNotFound, InvalidInput
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -15,7 +15,7 @@ def session(records):
     session = records.open("work", objective="find it")
     session.record_turn(HELLO)
     session.decide("look at the cookie")
-    session.state("the proxy is fine", "open")
+    session.findings.state("the proxy is fine", "open")
     return session
 
 
@@ -24,7 +24,7 @@ def test_the_past_is_as_it_was(session):
     position = session.head.position
     note, brief = session.note(), session.brief()
     session.record_turn([{"role": "user", "content": "later"}])
-    session.relabel("f1", "verified", evidence=["run-1"])
+    session.findings.relabel("f1", "verified", evidence=["run-1"])
     session.close("done")
     past = session.at(position)
     assert (past.position, past.status) == (position, "active")
@@ -51,10 +51,10 @@ def test_a_turn_that_ran_then_is_seen_running(session):
 def test_a_diff_tells_what_changed_in_meaning(session):
     """H40: from one position to another: facts, findings, turns, status, usage; not a list of events."""
     before = session.head.position
-    session.set_next_action("rerun")
-    session.relabel("f1", "rejected", evidence=["run-1"])
+    session.facts.set_next_action("rerun")
+    session.findings.relabel("f1", "rejected", evidence=["run-1"])
     session.decide("leave the proxy alone")
-    session.set_scratch("n", 1)
+    session.facts.set_scratch("n", 1)
     turn = session.turn()
     turn.abort("no")
     session.record_turn(HELLO, usage={"model": "m", "input_tokens": 5})
@@ -91,14 +91,14 @@ def test_a_diff_sees_a_turn_that_was_open_at_its_beginning(session):
 
 def test_a_diff_sees_what_a_retry_discarded(session):
     """J13: turns that were rolled back between the positions are told."""
-    base = session.lane()["last_commit"]
+    base = session.agents.lane()["last_commit"]
     session.record_turn([{"role": "user", "content": "wrong"}])
     before = session.head.position
     with session.turn(base=base, rollback=1) as turn:
         turn.user("right")
     what = [change["what"] for change in session.diff(before)]
     assert "turn of main" in what
-    assert session.lane()["committed"] == 2
+    assert session.agents.lane()["committed"] == 2
 
 
 def test_a_fork_goes_its_own_way(session, records):
@@ -173,14 +173,14 @@ def worker(session) -> None:
 
 @pytest.fixture
 def scratch():
-    return Records(MemoryStore())
+    return SessionStore(MemoryStore())
 
 
 def test_the_same_code_replays_the_same(records, scratch):
     """A09: replayed against its own record, the same code does exactly the same, and nothing outside happens again."""
     session = records.open("work")
     worker(session)
-    session.use("m", input_tokens=5)
+    session.budget.record_usage("m", input_tokens=5)
     before = session.head
     replay = onrecord.replay(session, worker, scratch)
     assert replay.same
@@ -222,7 +222,7 @@ def test_an_effect_that_was_not_recorded_is_not_run(records, scratch):
         except Exception:  # noqa: BLE001 - the code under replay is as careless as code is
             replayed.decide("never mind")
 
-    assert onrecord.replay(session, careless, Records(MemoryStore())).error == replay.error
+    assert onrecord.replay(session, careless, SessionStore(MemoryStore())).error == replay.error
     assert replay.error == "effect launch has no recorded result"
     assert not replay.same
 

@@ -1,13 +1,14 @@
 """Moving a session: out into one file, in on another machine, back again; nothing is merged silently."""
 
 import json
+from operator import attrgetter
 
 import pytest
 
 import onrecord
 from onrecord.errors import Conflict, DamagedBundle, InvalidName, SessionErased
 from onrecord.session import bundle
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from tests.stores import url_of
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -86,7 +87,7 @@ def test_an_erased_session_is_not_brought_back(session, records):
     session.record_turn([{"role": "user", "content": "plover"}])
     session.close()
     data = list(bundle.lines_of(session))
-    session.erase("the customer asked")
+    session.log.erase("the customer asked")
     for update in (False, True):
         with pytest.raises((Conflict, SessionErased)):
             bundle.take_in(records, data, update=update)
@@ -98,7 +99,7 @@ def test_an_erasure_elsewhere_is_made_here_too(session, elsewhere, records):
     secret = session.record_turn([{"role": "user", "content": "plover"}])
     session.leave()
     moved = bundle.take_in(elsewhere, bundle.lines_of(session))
-    moved.erase("a secret", positions=[secret.position])
+    moved.log.erase("a secret", positions=[secret.position])
     back = bundle.take_in(records, bundle.lines_of(moved), update=True)
     assert back.transcript().committed[0].erased
     assert records.search("plover") == []
@@ -109,7 +110,7 @@ def test_an_erasure_elsewhere_is_made_here_too(session, elsewhere, records):
 def test_a_bundle_without_erased_words(session, elsewhere):
     """K08: a bundle has no erased payloads, and the session verifies where it arrives, as erased and not as damaged."""
     session.record_turn([{"role": "user", "content": "plover"}])
-    session.erase("a secret", positions=[3])
+    session.log.erase("a secret", positions=[3])
     data = list(bundle.lines_of(session))
     assert "plover" not in "".join(data)
     report = bundle.take_in(elsewhere, data).verify()
@@ -120,9 +121,14 @@ def test_a_bundle_without_erased_words(session, elsewhere):
 @pytest.mark.parametrize("status", ["paused", "closed", "archived", "erased"])
 def test_a_session_arrives_as_it_left(session, elsewhere, status):
     """A11: whatever its state was, it is in that state where it arrives."""
-    steps = {"paused": ["pause"], "closed": ["close"], "archived": ["close", "archive"], "erased": ["close", "erase"]}
+    steps = {
+        "paused": ["pause"],
+        "closed": ["close"],
+        "archived": ["close", "archive"],
+        "erased": ["close", "log.erase"],
+    }
     for step in steps[status]:
-        getattr(session, step)("for a reason")
+        attrgetter(step)(session)("for a reason")
     assert bundle.take_in(elsewhere, bundle.lines_of(session)).status == status
     assert elsewhere.sessions()[0].status == status
 
@@ -142,7 +148,7 @@ def test_a_fork_brings_its_ancestors(session, elsewhere):
 def test_events_from_a_newer_version_pass_through(session, elsewhere):
     """B15: kinds and versions this code does not know are kept, moved and read untouched."""
     session.record("mood.sensed", {"mood": ["curious", None, 1.5]})
-    session.append(session.draft("decision.made", {"text": "new shape", "options": {"a": 1}})._replace(v=7))
+    session.log.append(session.log.draft("decision.made", {"text": "new shape", "options": {"a": 1}})._replace(v=7))
     moved = bundle.take_in(elsewhere, bundle.lines_of(session))
     mood, decided = list(moved.events())[-2:]
     assert (mood.kind, mood.data) == ("mood.sensed", {"mood": ["curious", None, 1.5]})
@@ -168,4 +174,4 @@ def test_a_long_session_moves_whole(records, elsewhere):
         session.decide(f"decision {number}")
     moved = bundle.take_in(elsewhere, bundle.lines_of(session))
     assert len(moved.views.facts.decisions) == 600
-    assert Records(elsewhere.store, project="/elsewhere").get("long").verify().ok
+    assert SessionStore(elsewhere.store, project="/elsewhere").get("long").verify().ok

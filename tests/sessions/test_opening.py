@@ -15,7 +15,7 @@ from onrecord.errors import (
     TooLarge,
     TurnConflict,
 )
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -23,7 +23,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 def test_a_new_session_has_its_whole_record(records):
     """A01 to A06: history, scratch values, metadata and budget are there from the first moment, under a stable id."""
     session = records.open("work", objective="find it", metadata={"ticket": 403}, budget={"steps": 5})
-    session.set_scratch("seed", 17)
+    session.facts.set_scratch("seed", 17)
     views = session.views
     assert views.facts.objective["text"] == "find it"
     assert views.facts.metadata == {"ticket": 403}
@@ -38,7 +38,7 @@ def test_a_session_outlives_its_process(records, again):
     """A08 A17 A18 A20 B04: opened again by name, it is the same session, as its last holder left it."""
     with records.open("work", objective="find it") as session:
         session.record_turn(HELLO)
-        session.set_scratch("step", 3)
+        session.facts.set_scratch("step", 3)
     later = again.open("work")
     assert later.id == session.id
     assert later.transcript().items == HELLO
@@ -177,7 +177,7 @@ def test_what_fits_two_is_not_guessed(records):
 def test_names_belong_to_a_project(records):
     """A21: a name is unique in its project; the same name in another one is another session."""
     here = records.create("work")
-    elsewhere = Records(records.store, project="/elsewhere")
+    elsewhere = SessionStore(records.store, project="/elsewhere")
     there = elsewhere.create("work")
     assert here.id != there.id
     assert records.find("work").session == here.id
@@ -185,7 +185,7 @@ def test_names_belong_to_a_project(records):
     with pytest.raises(NameTaken):
         records.create("work")
     with pytest.raises(AmbiguousName):
-        Records(records.store, project="/third").find("work")
+        SessionStore(records.store, project="/third").find("work")
 
 
 def test_sessions_are_listed_by_last_activity(timed, clock):
@@ -218,10 +218,10 @@ def test_a_list_shows_title_and_status(records):
     """A22 A24: a list shows what a session is about, updated as the work goes on, and where it stands."""
     session = records.open("work", objective="Fix the login\nand nothing else")
     assert records.sessions()[0].title == "Fix the login"
-    session.set_title("Login: it is the cookie")
+    session.facts.set_title("Login: it is the cookie")
     head = records.sessions()[0]
     assert (head.title, head.status, head.name) == ("Login: it is the cookie", "open", "work")
-    session.set_objective("x" * 300)
+    session.facts.set_objective("x" * 300)
     assert len(records.sessions()[0].title) == 120
 
 

@@ -53,7 +53,7 @@ s.record_turn([{"role": "user", "content": "first"}])
 t = s.turn()
 t.user("second")
 t.assistant("half an ans", tool_calls=[{"id": "c1", "name": "bash", "arguments": {"cmd": "make"}}])
-t.use("m", output_tokens=7)
+t.record_usage("m", output_tokens=7)
 say(t.base)
 listen()
 """
@@ -66,7 +66,7 @@ listen()
     (tail,) = session.transcript().provisional
     assert (tail.status, tail.base) == ("interrupted", base)
     assert [item["content"] for item in tail.items] == ["second", "half an ans"]
-    assert session.lane()["last_commit"] == base
+    assert session.agents.lane()["last_commit"] == base
     assert session.views.spend.total["output_tokens"] == 7
     assert session.transcript().items == [{"role": "user", "content": "first"}]
     assert "turn 2 of main was interrupted" in session.note()
@@ -156,15 +156,15 @@ s.once("charge-17", charge)
         assert child.hear() == "charging"
         child.kill()
     session = here.open("work")
-    assert set(session.unknown_effects()) == {"charge-17"}
+    assert set(session.effects.unknown()) == {"charge-17"}
     assert "effect charge-17 was started" in session.note()
     for _ in range(2):
         with pytest.raises(EffectUnknown) as refusal:
             session.once("charge-17", lambda: pytest.fail("it ran twice"))
         assert refusal.value.details["key"] == "charge-17"
-    session.settle_effect("charge-17", result={"paid": 42})
+    session.effects.settle("charge-17", result={"paid": 42})
     assert session.once("charge-17", lambda: pytest.fail("it ran twice")) == {"paid": 42}
-    assert session.unknown_effects() == {}
+    assert session.effects.unknown() == {}
 
 
 def test_whoever_knows_better_may_run_it_again(url, here):

@@ -3,8 +3,8 @@
 import pytest
 
 from onrecord.errors import InvalidInput, SessionErased
-from onrecord.session.records import Records
 from onrecord.session.retention import Policy
+from onrecord.session.session_store import SessionStore
 
 DAY = 86_400
 HELLO = [{"role": "user", "content": "hello"}]
@@ -88,12 +88,12 @@ def test_a_dry_run_changes_nothing(timed, clock):
 def test_a_hold_keeps_everything(timed, clock):
     """K06: a held session is kept and said to be kept, until its hold is lifted."""
     session = make(timed, "work", "close")
-    session.hold("incident 17")
+    session.log.hold("incident 17")
     clock.advance(500 * DAY)
     assert ("work", "kept") in swept(timed, dry_run=True)
     assert ("work", "kept") in swept(timed)
     assert session.refresh().transcript().items
-    session.release("understood")
+    session.log.release("understood")
     clock.advance(500 * DAY)
     assert ("work", "erase") in swept(timed)
 
@@ -146,7 +146,7 @@ def test_a_policy_is_explicit(timed, clock, *, policy, status, days, action):
 
 def test_a_sweep_reaches_every_session(timed, clock):
     """K05: however many sessions there are, of whatever project, each is looked at once."""
-    elsewhere = Records(timed.store, project="/elsewhere", clock=clock)
+    elsewhere = SessionStore(timed.store, project="/elsewhere", clock=clock)
     for number in range(30):
         clock.advance(1)
         make(timed if number % 2 else elsewhere, f"work-{number}", "close")
@@ -164,9 +164,9 @@ def test_nothing_is_erased_twice(timed, clock):
     list(timed.sweep())
     clock.advance(200 * DAY)
     assert list(timed.sweep()) == []
-    session.refresh().erase("all of it")
+    session.refresh().log.erase("all of it")
     with pytest.raises(SessionErased):
-        session.erase("again")
+        session.log.erase("again")
     clock.advance(200 * DAY)
     assert list(timed.sweep()) == []
 
@@ -176,11 +176,11 @@ def test_a_shared_history_is_not_erased_whole(timed):
     parent = make(timed, "parent")
     fork = parent.fork("fork")
     with pytest.raises(InvalidInput, match="fork"):
-        parent.erase("all of it")
-    parent.erase("one secret", positions=[3])
+        parent.log.erase("all of it")
+    parent.log.erase("one secret", positions=[3])
     assert fork.refresh().transcript().committed[0].erased
     assert fork.verify().ok
     assert fork.verify().erased == 1
-    fork.erase("the fork first")
-    parent.erase("then the rest")
+    fork.log.erase("the fork first")
+    parent.log.erase("then the rest")
     assert parent.verify().ok

@@ -40,8 +40,8 @@ def test_sixteen_threads_share_a_handle(session, count):
         for step in range(rounds):
             positions.append(session.decide(f"{number}/{step}").position)
             positions.append(session.record_turn([{"role": "user", "content": f"{number}/{step}"}]).position)
-            positions.append(session.use("m", output_tokens=1).position)
-            session.set_scratch(f"thread {number}", step)
+            positions.append(session.budget.record_usage("m", output_tokens=1).position)
+            session.facts.set_scratch(f"thread {number}", step)
         return positions
 
     positions = [position for found in together(work) for position in found]
@@ -52,7 +52,7 @@ def test_sixteen_threads_share_a_handle(session, count):
     assert Counter(item["content"] for item in session.transcript().items) == said
     assert session.views.spend.total["output_tokens"] == THREADS * rounds
     assert session.views.facts.scratch == {f"thread {number}": rounds - 1 for number in range(THREADS)}
-    assert session.lane()["committed"] == THREADS * rounds
+    assert session.agents.lane()["committed"] == THREADS * rounds
     assert session.views.dump() == fresh(session).dump()
     assert session.verify().ok
 
@@ -63,7 +63,7 @@ def test_large_turns_of_many_threads_discard_nothing(session):
     transcript = session.transcript()
     assert len(transcript) == THREADS
     assert transcript.superseded == []
-    assert session.lane()["committed"] == THREADS
+    assert session.agents.lane()["committed"] == THREADS
 
 
 def test_one_turn_at_a_time_also_among_threads(session):
@@ -88,7 +88,7 @@ def test_one_turn_at_a_time_also_among_threads(session):
     for turn in transcript:
         owner = turn.items[0]["content"].partition("/")[0]
         assert [item["content"] for item in turn.items] == [f"{owner}/{step}" for step in range(3)]
-    assert session.lane()["committed"] == len(transcript)
+    assert session.agents.lane()["committed"] == len(transcript)
 
 
 def test_a_turn_and_whole_turns_do_not_mix(session):
@@ -110,7 +110,7 @@ def test_a_turn_and_whole_turns_do_not_mix(session):
 
     done = sum(together(work, 8))
     transcript = session.transcript()
-    assert len(transcript) == done == session.lane()["committed"]
+    assert len(transcript) == done == session.agents.lane()["committed"]
     assert transcript.superseded == transcript.provisional == []
     assert session.views.dump() == fresh(session).dump()
 
@@ -154,7 +154,7 @@ def test_many_handles_of_one_store(records):
     dumps = {handle.refresh().views.dump() for handle in handles}
     assert len(dumps) == 1
     for number in range(THREADS):
-        assert handles[0].lane(f"agent-{number}")["committed"] == 10
+        assert handles[0].agents.lane(f"agent-{number}")["committed"] == 10
     assert handles[0].verify().ok
 
 

@@ -29,8 +29,8 @@ def test_leaving_the_block_commits(session):
     ]
     assert committed.items[2]["tool_calls"] == [call]
     assert committed.items[3] == {"role": "tool", "call": "c1", "content": "3 failed", "error": True}
-    assert session.lane()["committed"] == 1
-    assert turn.committed.position == session.lane()["last_commit"]
+    assert session.agents.lane()["committed"] == 1
+    assert turn.committed.position == session.agents.lane()["last_commit"]
 
 
 def land(session, *, streamed):
@@ -69,7 +69,7 @@ def test_a_refused_turn_leaves_nothing_to_catch_up_with(session):
     """A refusal is certain: the handle goes on with what it knows."""
     session.record_turn(HELLO, id="t1")
     with pytest.raises(IdReused):
-        session.append(session.draft("turn.recorded", {"items": []}, id="t1"), fenced=True)
+        session.log.append(session.log.draft("turn.recorded", {"items": []}, id="t1"), fenced=True)
     assert not session.behind
     assert session.record_turn(HELLO).position == session.head.position
 
@@ -114,12 +114,12 @@ def test_an_exception_aborts_and_is_recorded(session, problem, reason):
 def test_an_abort_keeps_what_had_arrived(session):
     """J03 J04 J09: an aborted turn stands as the honest last turn, with its partial items, and counts for nothing."""
     session.record_turn(HELLO)
-    before = session.lane()
+    before = session.agents.lane()
     turn = session.turn()
     turn.user("go on")
-    turn.use("m", input_tokens=100, output_tokens=5)
+    turn.record_usage("m", input_tokens=100, output_tokens=5)
     turn.abort("backend paused", partial=[{"role": "assistant", "content": "half an ans"}])
-    after = session.lane()
+    after = session.agents.lane()
     assert (after["committed"], after["last_commit"]) == (before["committed"], before["last_commit"])
     (tail,) = session.transcript().provisional
     assert contents(tail.items) == ["go on", "half an ans"]
@@ -134,12 +134,12 @@ def test_the_next_commit_supersedes_every_abort(session):
     for number in range(3):
         turn = session.turn()
         turn.user(f"try {number}")
-        turn.use("m", output_tokens=10)
+        turn.record_usage("m", output_tokens=10)
         turn.abort("finish_reason == abort")
-        assert session.lane()["aborted"] == number + 1
+        assert session.agents.lane()["aborted"] == number + 1
     with session.turn() as turn:
         turn.user("try 3")
-        turn.use("m", output_tokens=10)
+        turn.record_usage("m", output_tokens=10)
     transcript = session.transcript()
     assert contents(transcript.items) == ["hello", "try 3"]
     assert transcript.provisional == []
@@ -165,12 +165,12 @@ def test_a_large_turn_is_its_parts_in_one_step(session):
     session.record_turn(HELLO)
     event = session.record_turn(LARGE)
     assert event.kind == "turn.committed"
-    assert [e.kind for e in session.events(after=session.lane()["commits"][0]["position"])] == [
+    assert [e.kind for e in session.events(after=session.agents.lane()["commits"][0]["position"])] == [
         "turn.begun", "item.added", "item.added", "turn.committed"
     ]  # fmt: skip
     assert session.transcript().items == HELLO + LARGE
-    assert session.lane()["committed"] == 2
-    assert session.lane()["last_commit"] == event.position
+    assert session.agents.lane()["committed"] == 2
+    assert session.agents.lane()["last_commit"] == event.position
 
 
 @pytest.mark.parametrize("items", [HELLO, LARGE], ids=["small", "large"])
@@ -226,7 +226,7 @@ def test_a_lost_reply_that_was_erased_is_not_an_empty_answer(records):
     session = records.open("work")
     with session.turn(request="q", base=0) as turn:
         turn.assistant("a secret")
-    session.erase("secret", positions=[4])
+    session.log.erase("secret", positions=[4])
     with pytest.raises(PayloadErased):
         session.turn(request="q", base=0)
 
@@ -248,7 +248,7 @@ def test_a_retry_is_checked_before_anything_moves(session):
     assert contents(session.transcript().items) == [f"turn {number}" for number in range(4)]
     turn.commit()
     assert contents(session.transcript().items) == ["turn 0", "turn 1", "another way"]
-    assert session.lane()["committed"] == 3
+    assert session.agents.lane()["committed"] == 3
     session.record_turn(HELLO)
     assert contents(session.transcript().items) == ["turn 0", "turn 1", "another way", "hello"]
     assert contents(session.context(8_000).items) == ["turn 0", "turn 1", "another way", "hello"]
@@ -274,12 +274,12 @@ def test_a_committed_turn_may_leave_its_block(session):
     with session.turn() as turn:
         turn.abort("no")
     assert [turn.status for turn in session.transcript().provisional] == ["aborted"]
-    assert session.lane()["committed"] == 1
+    assert session.agents.lane()["committed"] == 1
 
 
 def test_the_same_words_twice_are_two_items(session):
     """T18: what is said twice, or to two agents, is there twice: only ids make two appends one."""
-    other = session.fork("side", agent="other").join()
+    other = session.fork("side", agent="other").acquire()
     for _ in range(2):
         session.record_turn(HELLO)
     with session.turn() as turn:
@@ -304,7 +304,7 @@ def test_turns_begin_durably(session, again):
     turn = session.turn(request={"prompt": "x"})
     begun = again.get("fix-invite-403").event(turn.position)
     assert begun.kind == "turn.begun"
-    assert begun.data["base"] == turn.base == session.lane()["commits"][-1]["position"]
+    assert begun.data["base"] == turn.base == session.agents.lane()["commits"][-1]["position"]
     assert begun.data["turn"] == 2
     assert len(begun.data["fingerprint"]) == 64
 
@@ -362,6 +362,6 @@ def test_another_agents_events_do_not_confuse_a_lane(records):
         main.record_turn(LARGE)
         with tester.turn() as turn:
             turn.user(f"tester {number}")
-    assert main.lane()["committed"] == tester.lane()["committed"] == 8
+    assert main.agents.lane()["committed"] == tester.agents.lane()["committed"] == 8
     assert len(main.transcript("main")) == len(main.transcript("tester")) == 8
     assert main.transcript().superseded == []
