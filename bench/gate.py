@@ -29,14 +29,14 @@ def fill(store: Path, count: int) -> None:
             session.decide(f"decision {number}")
         if number % 8 == 0:
             command = ["pytest", "-k", f"case_{number % 97}"]
-            session.start_attempt(
+            session.attempts.start(
                 command, cwd="/project", revision={"revision": "a" * 40, "dirty": "b" * 64}, watched=True
             )
-            session.settle_attempt(None, "failed", error=f"AssertionError: case {number}", fix="none", exit_code=1)
+            session.attempts.settle(None, "failed", error=f"AssertionError: case {number}", fix="none", exit_code=1)
         if number % 50 == 0:
             evidence = [f"run-{number}"]
-            anchors = [{"path": f"src/part_{number}.py", "fingerprint": "c" * 64}]
-            session.state(f"part {number} is the cause", "rejected", evidence=evidence, anchors=anchors)
+            anchors: list[onrecord.Anchor] = [{"path": f"src/part_{number}.py", "fingerprint": "c" * 64}]
+            session.findings.state(f"part {number} is the cause", "rejected", evidence=evidence, anchors=anchors)
     session.leave()
     session.store.close()
 

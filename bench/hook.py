@@ -31,7 +31,7 @@ def calls(place: Path, *, quick: bool) -> list[Figure]:
     store = place / "hook.db"
     fill(store, EVENTS)
     with onrecord.connect(str(store), project="bench") as records:
-        records.get("long", agent=AGENT).locate("claude", CONVERSATION, reason="startup", cwd=str(place))
+        records.get("long", agent=AGENT).agents.locate("claude", CONVERSATION, reason="startup", cwd=str(place))
     linked = {
         "ONRECORD_STORE": str(store), "ONRECORD_PROJECT": "bench", "PATH": "/usr/bin:/bin", "HOME": str(place),
         "PYTHONPATH": ":".join(path for path in sys.path if path.endswith("src")),
@@ -91,7 +91,7 @@ def _dialect(place: Path, name: str, env: dict[str, str], rounds: int) -> list[f
     sent = json.dumps(sample | {"cwd": str(place)}).encode()
     with onrecord.connect(env["ONRECORD_STORE"], project="bench") as records:
         call = of.parse_hook({"hook_event_name": event} | sample, {})
-        records.get("long", agent=AGENT).locate(name, call.vendor_id)
+        records.get("long", agent=AGENT).agents.locate(name, call.vendor_id)
 
     def go() -> None:
         done = subprocess.run([*COMMAND[:-1], name, event], input=sent, capture_output=True, env=env, check=False)

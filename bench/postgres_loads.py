@@ -76,7 +76,7 @@ def append(place: Place, size: Size) -> list[Figure]:
     stock, packed = turns(200), payloads(200)
     found: dict[str, list[float]] = {name: [] for name in ("append", "record_turn", "raw", "by hand")}
     for number in range(size.appends):
-        draft = session.draft("turn.recorded", {"items": stock[number % 200]})
+        draft = session.log.draft("turn.recorded", {"items": stock[number % 200]})
         calls: dict[str, Callable[[], object]] = {
             "append": partial(session.store.append, session.id, [draft], lease=session.lease),
             "raw": partial(raw.append, packed[number % 200]),

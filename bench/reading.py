@@ -108,7 +108,7 @@ def verify(place: Path, *, quick: bool) -> list[Figure]:
     count = 20_000 if quick else 100_000
     session = onrecord.connect(str(place / "ours.db"), project="bench").open("facts")
     for start in range(0, count, 1_000):
-        session.append(*[session.draft("worklog.written", {"text": f"line {start + n}"}) for n in range(1_000)])
+        session.log.append(*[session.log.draft("worklog.written", {"text": f"line {start + n}"}) for n in range(1_000)])
     samples = [timed(session.verify) for _ in range(3)]
     return [Figure("verify", count / statistics.median(samples), " events/s", 100_000, at_least=True)]
 

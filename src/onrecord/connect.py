@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from onrecord.log.store import Store
-    from onrecord.session.records import Records
     from onrecord.session.retention import Policy
+    from onrecord.session.session_store import SessionStore
     from onrecord.stores.sqlite.glance import Linked
     from onrecord.views.present import Present
 
@@ -34,16 +34,16 @@ _POSTGRES_SCHEMES = ("postgresql", "postgres")
 _SETTINGS = {"store": str, "project": str, "retention": dict, "stealth": bool, "auto_register": bool}
 
 
-def connect(url: str | None = None, *, project: str | None = None) -> Records:
+def connect(url: str | None = None, *, project: str | None = None) -> SessionStore:
     """The sessions of a store: the default one, a path, `sqlite:///relative/x.db`, `postgresql://host/db`, `memory:`.
 
     Without a URL, ONRECORD_STORE counts, then `store` in the configuration, then one file in the user's data
     directory. The project is what is given, ONRECORD_PROJECT, `project` in the configuration, or the repository of the
     working directory (all its worktrees are one).
     """
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
 
-    return Records(open_store(store_url(url)), project=project_of_directory() if project is None else project)
+    return SessionStore(open_store(store_url(url)), project=project_of_directory() if project is None else project)
 
 
 def project_of_directory() -> str:
@@ -161,17 +161,17 @@ def glance_linked(url: str | None, link: str) -> Linked | None:
     return look_linked(file, link) if os.access(file, os.F_OK) else Linked()
 
 
-def restore(backup: str, url: str | None = None, *, check: Callable[[Records], None]) -> str | None:
+def restore(backup: str, url: str | None = None, *, check: Callable[[SessionStore], None]) -> str | None:
     """Put a backup in the store's place once `check` accepts its sessions; returns where the store of before is now."""
     file = store_file(url)
     if file is None:
         raise InvalidInput(f"{store_url(url)} is kept in no file; a backup cannot take its place")
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.stores.sqlite.restore import restore as put_in_place
 
     def checked(copy: str) -> None:
         try:
-            records = Records(open_store(copy))
+            records = SessionStore(open_store(copy))
         except StoreCorrupt:
             raise StoreCorrupt(
                 f"{backup} is damaged or not a backup of a store", hint="nothing was changed; try an older backup"
@@ -306,7 +306,7 @@ def retention_policy() -> Policy:
 class _Callable(ModuleType):
     """Importing this module puts it where the function `onrecord.connect` is looked for: so it can be called too."""
 
-    def __call__(self, url: str | None = None, *, project: str | None = None) -> Records:
+    def __call__(self, url: str | None = None, *, project: str | None = None) -> SessionStore:
         return connect(url, project=project)
 
 

@@ -186,7 +186,7 @@ class TurnConflict(Conflict):
     """A turn step that does not fit the lane's turns; nothing moved."""
 
     code = "turn_conflict"
-    hint = "read session.lane() and start from its last committed position"
+    hint = "read session.agents.lane() and start from its last committed position"
 
 
 class EffectUnknown(Conflict):
@@ -237,7 +237,7 @@ class BudgetExhausted(OnrecordError):
     """The first limit of the session's budget that ran out."""
 
     code = "budget_exhausted"
-    hint = "raise it with session.set_budget(...), or close the session"
+    hint = "raise it with session.budget.set(...), or close the session"
     limit: str
 
 

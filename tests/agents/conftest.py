@@ -13,7 +13,7 @@ import pytest
 from onrecord.connect import connect
 from onrecord.machine import started
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from tests.cli.conftest import Command
 
 PRETENDER = Path(__file__).with_name("pretender.py")
@@ -39,15 +39,14 @@ class Desk(Command):
         """What the next runs of the pretender do; the last step is for all further ones."""
         self.plan_file.write_text("\n".join(steps))
 
-    def records(self) -> Records:
+    def records(self) -> SessionStore:
         return connect(str(self.store), project=str(self.project))
 
     def session(self, name: str) -> Session:
         return self.records().get(name)
 
-    def links(self, name: str, agent: str = "claude") -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.session(name).views.roster.agents[agent]["links"]
-        return found
+    def links(self, name: str, agent: str = "claude") -> list[Any]:
+        return list(self.session(name).views.roster.agents[agent]["links"])
 
     def transcripts(self) -> list[Path]:
         return sorted(self.home.glob("projects/*/*.jsonl"))

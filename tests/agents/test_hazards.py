@@ -25,7 +25,7 @@ class Qwen:
         self.path = place / "qwen" / "projects" / folder / "chats" / f"{ID}.jsonl"
         self.path.parent.mkdir(parents=True)
         self.session = connect(str(place / "x.db"), project=str(self.cwd)).create("fix", agent="qwen")
-        self.session.locate(
+        self.session.agents.locate(
             "qwen", ID, reason="startup", cwd=str(self.cwd), home=str(place / "qwen"), transcript=str(self.path)
         )
         self.asked: list[str] = []

@@ -28,7 +28,7 @@ class Conversation:
         self.env = {"CLAUDE_CONFIG_DIR": str(place / "home"), "HOME": str(place)}
         self.count = 0
         self.session = connect(str(self.store), project="p").create("fix", agent="claude")
-        self.session.locate("claude", ID, reason="startup")
+        self.session.agents.locate("claude", ID, reason="startup")
 
     def write(self, *texts: str, end: str = "\n") -> None:
         with self.path.open("a") as file:
@@ -186,7 +186,7 @@ def test_what_was_erased_is_not_brought_back(conversation):
     conversation.write("my password is hunter2")
     conversation.mirror()
     position = standing(conversation.session, "claude", ID).position
-    conversation.session.erase("a password", positions=[position])
+    conversation.session.log.erase("a password", positions=[position])
     assert conversation.mirror().records == 0
     conversation.write("later")
     assert conversation.mirror().records == 1
@@ -224,7 +224,7 @@ def test_hostile_ids_become_no_path_and_no_event(conversation, hostile):
     """T08: what is no id of a conversation is refused before a file is looked for, or simply not found."""
     position = conversation.session.head.position
     try:
-        conversation.session.locate("claude", hostile)
+        conversation.session.agents.locate("claude", hostile)
     except InvalidInput:
         assert conversation.session.refresh().head.position == position
     else:
@@ -243,7 +243,7 @@ def test_a_record_from_elsewhere_cannot_point_at_other_files(conversation, tmp_p
     """A path in the record is only believed where the file really holds the conversation."""
     secret = tmp_path / "secret.jsonl"
     secret.write_text('{"type": "user", "password": "hunter2"}\n')
-    conversation.session.locate("claude", ID, transcript=str(secret))
+    conversation.session.agents.locate("claude", ID, transcript=str(secret))
     assert conversation.mirror().why_not == "the vendor's file is not there"
     conversation.write("one")
     assert conversation.mirror().path == str(conversation.path)

@@ -117,7 +117,7 @@ def test_without_any_copy_it_begins_anew_from_the_note_or_not_at_all(killed):
     (link,) = killed.links("fix")
     session = killed.session("fix")
     kept = [event.position for event in session.events(kinds=("payload.kept",))]
-    session.erase("a password", positions=kept)
+    session.log.erase("a password", positions=kept)
     killed.transcripts()[0].unlink()
     killed.ok("decide", "Reproduce first", "--session", "fix")
     error = killed.error("resume", "fix", "--policy", "must", "-p", "Go on", code=10, kind="not_restored")

@@ -82,7 +82,7 @@ def killed_after_reissue(desk, *, delivered):
     child = os.fork()
     if child == 0:
         own = desk.records().get("fix", agent="claude")
-        own.join()
+        own.acquire()
         ask = waiting.again(own, stop, Ask(), desk.environment)
         record_prompt(own, ask)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -163,7 +163,7 @@ def test_where_no_reset_is_told_the_waits_grow(tmp_path):
     session = records.create("fix", agent="claude")
     waits = []
     for _ in range(8):
-        session.interrupted("rate_limit", "429", vendor="claude", vendor_id="x")
+        session.agents.record_interruption("rate_limit", "429", vendor="claude", vendor_id="x")
         stop = waiting.last_stop(session, "claude")
         assert stop is not None
         assert stop.until is not None
@@ -181,7 +181,7 @@ def test_a_reset_that_had_passed_when_it_was_told_is_not_believed_twice(tmp_path
     session = records.create("fix", agent="claude")
     waits = []
     for _ in range(4):
-        session.interrupted("usage_window", "limit", resets_at=999_000.0, vendor="claude", vendor_id="x")
+        session.agents.record_interruption("usage_window", "limit", resets_at=999_000.0, vendor="claude", vendor_id="x")
         stop = waiting.last_stop(session, "claude")
         assert stop is not None
         assert stop.until is not None
@@ -196,7 +196,7 @@ def test_other_agents_are_not_paused_by_ones_limit(tmp_path):
     records = connect(str(tmp_path / "x.db"), project="p")
     session = records.create("fix", agent="claude")
     other = records.open("fix", agent="other")
-    session.interrupted("usage_window", "limit", resets_at=2e9, vendor="claude", vendor_id="x")
+    session.agents.record_interruption("usage_window", "limit", resets_at=2e9, vendor="claude", vendor_id="x")
     stop = waiting.last_stop(session, "claude")
     assert stop is not None
     assert waiting.park(session, stop) is False
@@ -212,7 +212,9 @@ def test_waiting_ends_when_somebody_else_goes_on(tmp_path):
 
     records = connect(str(tmp_path / "x.db"), project="p")
     session = records.create("fix", agent="claude")
-    session.interrupted("usage_window", "limit", resets_at=time.time() + 3600, vendor="claude", vendor_id="x")
+    session.agents.record_interruption(
+        "usage_window", "limit", resets_at=time.time() + 3600, vendor="claude", vendor_id="x"
+    )
     stop = waiting.last_stop(session, "claude")
     assert stop is not None
     waiting.park(session, stop)

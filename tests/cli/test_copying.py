@@ -50,8 +50,8 @@ def long(tmp_path) -> str:
     with onrecord.connect(path, project="/project") as records:
         session = records.create("long")
         for number in range(PAGES):
-            drafts = [session.draft("worklog.written", {"text": f"{number} {line}"}) for line in range(COPY_PAGE)]
-            session.append(*drafts)
+            drafts = [session.log.draft("worklog.written", {"text": f"{number} {line}"}) for line in range(COPY_PAGE)]
+            session.log.append(*drafts)
         session.fork("fork").decide("in the fork")
     return path
 

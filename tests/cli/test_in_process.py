@@ -5,8 +5,8 @@ import json
 import pytest
 
 from onrecord.errors import StoreFull
-from onrecord.session.records import Records
 from onrecord.session.retention import Swept
+from onrecord.session.session_store import SessionStore
 from onrecord.surfaces.cli import main
 from onrecord.surfaces.cli.upkeep import prove
 
@@ -40,7 +40,7 @@ def test_a_sweep_that_stops_half_way_is_partial(here, monkeypatch, capsys):
         if not dry_run:
             raise StoreFull("no space left")
 
-    monkeypatch.setattr(Records, "sweep", half)
+    monkeypatch.setattr(SessionStore, "sweep", half)
     assert main.main(["sweep", "--yes", "--json"]) == 8
     data = json.loads(capsys.readouterr().out)["data"]
     assert [swept["name"] for swept in data["swept"]] == ["first"]

@@ -100,7 +100,7 @@ def test_sessions_that_need_a_person_come_first(working):
         "session = onrecord.connect().open('broken-off', agent='main')\n"
         "turn = session.turn()\n"
         "turn.user('half a')\n"
-        "session.start_effect('charge-card')\n"
+        "session.effects.start('charge-card')\n"
         "os._exit(9)\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=working.project, env=working.environment, check=False)

@@ -57,11 +57,11 @@ def test_promise_01_dense(session):
 def test_promise_02_all_or_none(session):
     """An append with one bad event leaves nothing behind; a good one stands together and in order."""
     before = raw(session)
-    taken = session.draft("decision.made", {"text": "other", "why": None}, id=before[-1].id)
+    taken = session.log.draft("decision.made", {"text": "other", "why": None}, id=before[-1].id)
     with pytest.raises(IdReused):
-        session.append(session.draft("decision.made", {"text": "a", "why": None}), taken)
+        session.log.append(session.log.draft("decision.made", {"text": "a", "why": None}), taken)
     assert raw(session) == before
-    events = session.append(*[session.draft("decision.made", {"text": str(n), "why": None}) for n in range(5)])
+    events = session.log.append(*[session.log.draft("decision.made", {"text": str(n), "why": None}) for n in range(5)])
     assert [event.position for event in events] == list(range(len(before) + 1, len(before) + 6))
 
 
@@ -151,7 +151,7 @@ def test_promise_08_a_checkpoint_shows_the_rest(session):
 
 def test_promise_09_erased_is_not_damaged(session):
     """An erased payload verifies; one that is missing without an event does not."""
-    session.erase("privacy", positions=[3])
+    session.log.erase("privacy", positions=[3])
     report = session.verify()
     assert (report.ok, report.erased) == (True, 1)
     records = raw(session)
@@ -186,7 +186,7 @@ def test_promise_12_two_tiers(session):
     before = session.store.read(session.id, kinds=durable)
     session.compact("they talked")
     session.close("done")
-    records = onrecord.Records(session.store, project="p", clock=lambda: session.clock() + 400 * 86_400)
+    records = onrecord.SessionStore(session.store, project="p", clock=lambda: session.clock() + 400 * 86_400)
     swept = list(records.sweep(onrecord.Policy(archive_closed_after=None)))
     assert [entry.action for entry in swept] == ["erase"]
     assert session.store.read(session.id, kinds=durable)[: len(before)] == before

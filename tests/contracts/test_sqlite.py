@@ -26,7 +26,7 @@ from onrecord.errors import (
 from onrecord.log import head as heads
 from onrecord.log.codec import decode_payload
 from onrecord.log.store import Hit
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores import payloads
 from onrecord.stores.sqlite import SQLiteStore, connection, gate, search, wal, writer
 from onrecord.testing import derived
@@ -420,7 +420,7 @@ def test_a_store_of_larger_pages_is_kept_as_well(path: Path):
     prepare.close()
     path.chmod(0o600)
     store = SQLiteStore(str(path))
-    session = Records(store).open("old")
+    session = SessionStore(store).open("old")
     longest = 0
     for number in range(400):
         session.record_turn([{"role": "user", "content": random.Random(number).randbytes(12_000).hex()}])

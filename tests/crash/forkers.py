@@ -12,7 +12,7 @@ from threading import Thread
 
 from onrecord.errors import StoreBusy
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.nursery import Pipes
 
@@ -44,7 +44,7 @@ def fork_under_threads(pipes: Pipes, path: str, forks: int, patience: float, car
         SQLiteStore.start_anew = lambda *_arguments: []  # type: ignore[method-assign]  # taken out on purpose
     store = SQLiteStore(path)
     enough = Told()
-    sessions = [Records(store).create(f"thread-{number}", agent="main") for number in range(THREADS)]
+    sessions = [SessionStore(store).create(f"thread-{number}", agent="main") for number in range(THREADS)]
     threads = [start_adding_facts(pipes, session, enough) for session in sessions]
     for number in range(forks):
         with warnings.catch_warnings():
@@ -65,7 +65,7 @@ def live_as_a_child(pipes: Pipes, store: SQLiteStore, number: int) -> None:
     """Go on with the store that was open in the parent: new turns, in a lane of its own."""
     status = 1
     try:
-        session = Records(store).open(f"child-{number}")
+        session = SessionStore(store).open(f"child-{number}")
         for turn in range(TURNS_OF_A_CHILD):
             event = session.record_turn([{"role": "user", "content": f"turn {turn}"}])
             pipes.say("ack", event.session, event.position, event.id)
@@ -78,10 +78,10 @@ def live_as_a_child(pipes: Pipes, store: SQLiteStore, number: int) -> None:
 def outlive_the_parent(pipes: Pipes, path: str) -> None:
     """Open a store, fork and end; the child goes on with the same store and adds a turn for each order."""
     store = SQLiteStore(path)
-    Records(store).create("of-the-parent", agent="main")
+    SessionStore(store).create("of-the-parent", agent="main")
     if os.fork():
         os._exit(0)
-    session = Records(store).open("of-the-child")
+    session = SessionStore(store).open("of-the-child")
     pipes.say("orphaned")
     while pipes.order():
         event = session.record_turn([{"role": "user", "content": "still here"}])
@@ -116,8 +116,8 @@ def go_on_through_interrupts(pipes: Pipes, path: str, new_ids: bool) -> None:
 
     signal.signal(signal.SIGINT, press)
     store = SQLiteStore(path)
-    session = Records(store).open("interrupted")
-    others = Records(store).create("others", agent="main")
+    session = SessionStore(store).open("interrupted")
+    others = SessionStore(store).create("others", agent="main")
     ended = Told()
     # Facts of another thread share transactions with the turns: the thread that is interrupted may lead them.
     thread = start_adding_facts(pipes, others, ended)
@@ -166,8 +166,8 @@ def go_on_through_handlers(pipes: Pipes, path: str) -> None:
             raise armed.pop()
 
     store = SQLiteStore(path)
-    session = Records(store).open("handled")
-    others = Records(store).create("others", agent="main")
+    session = SessionStore(store).open("handled")
+    others = SessionStore(store).create("others", agent="main")
     ended = Told()
     threads = [start_adding_facts(pipes, others, ended) for _ in range(THREADS)]
     signal.signal(signal.SIGUSR1, record)

@@ -9,7 +9,7 @@ from onrecord.rollout.lane import Frozen
 from onrecord.rollout.recording import Intent, Rollout, open_rollout
 from onrecord.rollout.samples import digest_of
 from onrecord.rollout.turns import Reply, Request
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from tests.rollout.reference import Asked, Reference, Turn
 from tests.rollout.world import LETTERS, Message, aborted, answer, calling, tool, user
 
@@ -136,7 +136,7 @@ def found_in(rollout: Rollout, done: int) -> Found:
         following = list(rollout.prepare(Request([*trajectory.messages, NEXT]), LETTERS).prompt_ids)
     else:
         assert digest_of(rollout.samples()) == lane.frozen.digest
-    assert rollout.session.lane()["committed"] == trajectory.num_assistant
+    assert rollout.session.agents.lane()["committed"] == trajectory.num_assistant
     return Found(
         list(trajectory.token_ids), trajectory.messages, trajectory.num_assistant, trajectory.version,
         [record.status for record in lane.standing()],
@@ -148,7 +148,7 @@ def found_in(rollout: Rollout, done: int) -> Found:
 class RolloutPlayer:
     """Plays the script on a store, step by step."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: SessionStore) -> None:
         self._records = records
         self._rollout: Rollout | None = None
         self._intent: Intent | None = None
@@ -205,7 +205,7 @@ class RolloutPlayer:
 class Hasty(RolloutPlayer):
     """Wrong on purpose: answers the client first and commits when the next request comes."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: SessionStore) -> None:
         super().__init__(records)
         self._owed: list[Reply] = []
 

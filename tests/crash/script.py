@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.session.turns import Turn
 
 LONG = "a turn too large for one event " * 1_200
@@ -82,7 +82,7 @@ def expected_after(steps: int) -> Expected:
 def found_in(session: Session) -> Expected:
     """What a reader finds."""
     transcript = session.transcript(session.agent)
-    lane = session.lane()
+    lane = session.agents.lane()
     assert lane["committed"] == len(transcript.committed)
     assert len(lane["provisional"]) == len(transcript.provisional)
     return Expected(
@@ -95,7 +95,7 @@ def found_in(session: Session) -> Expected:
 class Player:
     """Plays the script on a store, step by step."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: SessionStore) -> None:
         self._records = records
         self._session: Session | None = None
         self._turn: Turn | None = None
@@ -123,7 +123,7 @@ class Player:
         self.session.record_turn([{"role": "user", "content": text}])
 
     def begin(self, discards: int) -> None:
-        commits = self.session.lane()["commits"]
+        commits = self.session.agents.lane()["commits"]
         base = commits[-discards]["base"] if discards else None
         self._turn = self.session.turn(base=base, rollback=discards)
 
@@ -143,7 +143,7 @@ class Player:
 class Forgetful(Player):
     """Wrong on purpose: keeps the items of a turn in memory until it is committed, and acknowledges them before."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: SessionStore) -> None:
         super().__init__(records)
         self._items: list[str] = []
 

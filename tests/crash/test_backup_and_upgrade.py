@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from onrecord.errors import InvalidInput, OnrecordError, StoreFull, StoreTooNew
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores import statements
 from onrecord.stores.sqlite import SQLiteStore, connection
 from tests.crash.disks import WRITE, Disk, Step
@@ -88,7 +88,7 @@ def test_promise_13_control_a_plain_copy_under_load_is_caught(nursery: Nursery, 
 def test_promise_13_a_backup_replaces_nothing_and_leaves_nothing_half_done(path: str, tmp_path: Path):
     """A backup never replaces a file, is readable by its owner alone, and a failed one leaves no file behind."""
     store = SQLiteStore(path)
-    Records(store).open("backed-up").record_turn(noise(0))
+    SessionStore(store).open("backed-up").record_turn(noise(0))
     target = tmp_path / "backup.db"
     store.backup(str(target))
     assert target.stat().st_mode & 0o777 == 0o600
@@ -111,7 +111,7 @@ def test_promise_13_a_restore_can_be_killed_at_any_step(nursery: Nursery, memory
     """A restore that was killed anywhere leaves the store of before or the restored one under its name, each whole."""
     first = memory_disk / "first"
     store = SQLiteStore(str(first / "log.db"))
-    with Records(store).open("restored") as session:
+    with SessionStore(store).open("restored") as session:
         event = session.record_turn(noise(0))
         backup = store.backup(str(memory_disk / "backup.db"))
         later = session.record_turn(noise(1))
@@ -154,7 +154,7 @@ def older_store(tmp_path: Path) -> tuple[Path, list[Ack]]:
     """A closed store of the present version, and what it was acknowledged for."""
     path = tmp_path / "older" / "log.db"
     store = SQLiteStore(str(path))
-    with Records(store).open("upgraded") as session:
+    with SessionStore(store).open("upgraded") as session:
         acks = [Ack(e.session, e.position, e.id) for e in (session.record_turn(noise(number)) for number in range(5))]
     store.close()
     return path.parent, acks

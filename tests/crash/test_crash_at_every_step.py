@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.nursery import Nursery
 from tests.crash.script import STEPS, expected_after, found_in
@@ -29,7 +29,7 @@ def differences(nursery: Nursery, memory_disk: Path, level: str, stride: int, *,
         assert not any(line.startswith("error") for line in lines), lines
         acknowledged = len([line for line in lines if line.startswith("done")])
         store = SQLiteStore(path)
-        session = Records(store).open("scripted")
+        session = SessionStore(store).open("scripted")
         found = found_in(session)
         # The step under way may have landed in full, without its acknowledgement; never in part.
         if found not in (expected_after(acknowledged), expected_after(acknowledged + 1)) or not session.verify().ok:

@@ -11,7 +11,7 @@ import pytest
 from onrecord.errors import StoreBusy
 from onrecord.session import kept_views
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores import payloads
 from onrecord.stores.sqlite import SQLiteStore, connection, scrub
 from tests.crash.disks import LOST, Disk, images
@@ -59,7 +59,7 @@ class Secret:
         self.path = path
         self.directory = Path(path).parent
         self.store = SQLiteStore(path)
-        self.records = Records(self.store)
+        self.records = SessionStore(self.store)
         for number in range(5):
             neighbour = self.records.open(f"neighbour-{number}")
             neighbour.record_turn([{"role": "user", "content": f"kept {number} " * 30}])
@@ -125,7 +125,7 @@ def erase_and_look(secret: Secret) -> dict[str, set[str]]:
     assert set(files_with(secret.directory, needles)) == EVERYWHERE, (
         "what is not there before proves nothing afterwards"
     )
-    secret.session.erase("a person asked for it")
+    secret.session.log.erase("a person asked for it")
     return files_with(secret.directory, needles)
 
 
@@ -145,7 +145,7 @@ def test_promise_16_single_positions_are_erased_from_every_file(secret: Secret):
     """Erasing one event erases it alone: its bytes are nowhere, its neighbours are where they were."""
     secret.records.search(secret.words["packed"])
     (short,) = (e for e in secret.session.events(kinds=["turn.recorded"]) if secret.words["short"] in str(e.data))
-    secret.session.erase("only this", positions=[short.position])
+    secret.session.log.erase("only this", positions=[short.position])
     words = [needle for needle in secret.needles() if needle.what.startswith("word")]
     assert set(files_with(secret.directory, words)) >= {"word fact", "word title"}
     assert "word short" not in files_with(secret.directory, words)
@@ -158,7 +158,7 @@ def test_promise_16_an_erasure_survives_a_power_cut(path: str, tmp_path: Path, c
     with Disk() as disk:
         secret = Secret(path, chance)
         needles = secret.needles()
-        erased = secret.session.erase("a person asked for it")
+        erased = secret.session.log.erase("a person asked for it")
         cut = len(disk.steps)
         secret.store.close()
     (image,) = list(images(disk.steps[:cut], chance, (LOST,), first=cut - 1))[-1:]
@@ -167,7 +167,7 @@ def test_promise_16_an_erasure_survives_a_power_cut(path: str, tmp_path: Path, c
     database = image.write(directory)
     assert files_with(directory, needles) == {}
     store = SQLiteStore(database)
-    session = Records(store).get("secret")
+    session = SessionStore(store).get("secret")
     assert session.head.position >= erased.position
     assert session.verify().ok
     assert not any(word in str(event.data) for event in session.events() for word in secret.words.values())
@@ -182,7 +182,7 @@ def test_promise_16_an_erasure_that_cannot_be_completed_says_so(
     needles = secret.needles()
     reader = nursery.start("read_and_stay", path=secret.path)
     assert reader.line() == "reading"
-    draft = secret.session.draft(
+    draft = secret.session.log.draft(
         "payload.erased", {"ranges": [[1, 8]], "count": 8, "reason": "r", "scope": "positions"}
     )
     with pytest.raises(StoreBusy):
@@ -191,7 +191,7 @@ def test_promise_16_an_erasure_that_cannot_be_completed_says_so(
     secret.store.erase(secret.session.id, range(1, 9), draft)
     gone = {"word short", "word packed", "word large", "payload out of line"}
     assert not gone & set(files_with(secret.directory, needles))
-    assert secret.session.reload().verify().ok
+    assert secret.session._reload().verify().ok
 
 
 WEAKENED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
@@ -216,7 +216,7 @@ def test_promise_16_control_a_plain_delete_is_caught(
 def test_promise_16_control_a_guess_cannot_be_confirmed(secret: Secret):
     """What stays of an erased short secret is a salted hash: nobody can confirm a guess with what is left in the file."""
     (event,) = (e for e in secret.session.events(kinds=["turn.recorded"]) if secret.words["short"] in str(e.data))
-    secret.session.erase("a person asked for it")
+    secret.session.log.erase("a person asked for it")
     (record,) = secret.store.read(secret.session.id, after=event.position - 1, upto=event.position)
     assert record.salt is None
     assert record.payload is None

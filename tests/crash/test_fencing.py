@@ -12,7 +12,7 @@ from onrecord.errors import LeaseHeld, LeaseLost
 from onrecord.log.events import Draft
 from onrecord.log.store import Lease, Receipt, Store
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.ledger import Ack, acks_in, complaints
 from tests.crash.nursery import Nursery, Worker
@@ -74,7 +74,7 @@ def stores(path: str) -> Iterator[Callable[[Clock], SQLiteStore]]:
         store.close()
 
 
-def take_over(clock: Clock, old: Session, heir: Records, chance: random.Random) -> Session:
+def take_over(clock: Clock, old: Session, heir: SessionStore, chance: random.Random) -> Session:
     """Let the lane pass to another holder by time, by force or because it was given back."""
     way = chance.choice(("time", "force", "release"))
     if way == "force":
@@ -94,7 +94,7 @@ def test_promise_9_nothing_stale_after_many_takeovers(
 ):
     """Over many takeovers, by time, by force and in order, whoever lost the lane is refused every turn it tries."""
     clock = Clock()
-    both = [Records(stores(clock), clock=clock) for _ in range(2)]
+    both = [SessionStore(stores(clock), clock=clock) for _ in range(2)]
     zombies: list[Session] = []
     holder = both[0].open("fenced")
     refused = 0
@@ -119,7 +119,7 @@ def test_promise_9_nothing_stale_after_many_takeovers(
     assert holder.verify().ok
 
 
-def lose_the_lane(clock: Clock, other: Records) -> Session:
+def lose_the_lane(clock: Clock, other: SessionStore) -> Session:
     clock.now += 301
     return other.open("fenced")
 
@@ -129,10 +129,10 @@ def test_promise_9_control_a_check_outside_of_the_transaction_is_caught(
 ):
     """Control: a store that looks at the lease before its transaction lets the old holder through, and the check sees it."""
     clock = Clock()
-    other = Records(stores(clock), clock=clock)
+    other = SessionStore(stores(clock), clock=clock)
     pauses: list[Callable[[], object]] = []
     careless = Careless(path, clock=clock, between=lambda: pauses and pauses.pop()())
-    old = Records(careless, clock=clock).open("fenced")
+    old = SessionStore(careless, clock=clock).open("fenced")
     # The old holder stops between its look and its append; meanwhile its time passes and another takes the lane.
     pauses.append(lambda: lose_the_lane(clock, other))
     old.record_turn([{"role": "user", "content": "too late"}])
@@ -182,7 +182,7 @@ def patiently_opened(store: Store) -> Session:
     deadline = time.monotonic() + 30
     while True:
         try:
-            return Records(store).open("fenced")
+            return SessionStore(store).open("fenced")
         except LeaseHeld:
             if time.monotonic() > deadline:
                 raise
@@ -213,7 +213,7 @@ def test_promise_9_a_living_holder_is_not_replaced(nursery: Nursery, path: str):
     holder.stop()
     store = SQLiteStore(path)
     with pytest.raises(LeaseHeld):
-        Records(store).open("fenced")
+        SessionStore(store).open("fenced")
     holder.go_on()
     holder.order()
     assert len(acks_in([holder.line()])) == 1

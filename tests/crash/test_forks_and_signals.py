@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.forkers import THREADS, TURNS_OF_A_CHILD
 from tests.crash.ledger import acks_in, complaints
@@ -84,7 +84,7 @@ def copies_after_interrupts(
     assert int(noticed) > 5
     found = complaints(path, acks_in(lines))
     store = SQLiteStore(path)
-    session = Records(store).get("interrupted")
+    session = SessionStore(store).get("interrupted")
     times = Counter(turn.items[0]["content"] for turn in session.transcript().committed)
     store.close()
     return found + [f"{text!r} is there {number} times" for text, number in times.items() if number != 1]
@@ -134,7 +134,7 @@ def test_handlers_that_record_and_handlers_that_raise_leave_a_store_that_works(
     assert min(recorded, refused, raised) > 5
     assert complaints(path, acks_in(lines)) == []
     store = SQLiteStore(path)
-    session = Records(store).get("handled")
+    session = SessionStore(store).get("handled")
     times = Counter(turn.items[0]["content"] for turn in session.transcript().committed)
     assert set(times.values()) == {1}
     assert (

@@ -11,7 +11,7 @@ import pytest
 
 from onrecord.errors import StoreFull, StoreReadOnly
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore, connection, wal
 from tests.crash.disks import DELETE, KEPT, LOST, TRUNCATE, WRITE, Disk, Step, images
 from tests.crash.ledger import Ack, complaints, complaints_about
@@ -54,7 +54,7 @@ def used_by(path: str, turns: int) -> int:
     space = Space(1 << 40)
     with Disk(space):
         store = SQLiteStore(path)
-        session = Records(store).open("full")
+        session = SessionStore(store).open("full")
         for number in range(turns):
             record(session, number)
         store.close()
@@ -79,7 +79,7 @@ def test_promise_5_a_full_disk_loses_nothing_and_recovers(
         space = Space(room)
         with Disk(space) as disk:
             store = SQLiteStore(path)
-            session = Records(store).open("full")
+            session = SessionStore(store).open("full")
             acks: list[Ack] = []
             for number in range(TURNS):
                 try:
@@ -104,7 +104,7 @@ def test_promise_5_control_a_disk_that_swallows_writes_is_caught(path: str):
     """Control: where a full disk does not say so, acknowledged turns are gone after a power cut, and the check finds it."""
     with Disk() as disk:
         store = SQLiteStore(path)
-        session = Records(store).open("full")
+        session = SessionStore(store).open("full")
         acks = [record(session, 0)]
         kept = len(disk.steps)
         acks.append(record(session, 1))
@@ -126,7 +126,7 @@ def test_promise_5_a_disk_that_turns_read_only_under_a_writer_is_typed(path: str
 
     with Disk(fault):
         store = SQLiteStore(path)
-        session = Records(store).open("turning")
+        session = SessionStore(store).open("turning")
         acks = [record(session, 0)]
         read_only = True
         for _ in range(3):

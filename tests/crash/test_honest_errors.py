@@ -13,7 +13,7 @@ import pytest
 
 from onrecord.errors import OnrecordError, OutcomeUnknown
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore, connection, wal
 from tests.crash.disks import ANY, DELETE, KEPT, LOST, READ, SYNC, TRUNCATE, WRITE, Disk, Step, images
 from tests.crash.ledger import Ack, acks_in, complaints_about
@@ -92,7 +92,7 @@ def live_through(path: str, fault: Nth, *, too_late: bool, errno_: int, new_ids:
     failed: dict[int, OnrecordError] = {}
     with Disk(too_late=too_late, errno_=errno_) as disk:
         store = SQLiteStore(path)
-        session = Records(store).open("errors")
+        session = SessionStore(store).open("errors")
         disk.fault = fault
         for number in range(TURNS):
             ack, problem = attempt(session, number, f"turn-{number}")
@@ -120,7 +120,7 @@ def after_power_cut(steps: list[Step], acks: list[Ack], place: Path, *, new_ids:
         directory = place / "after"
         directory.mkdir(mode=0o700)
         store = SQLiteStore(image.write(directory))
-        session = Records(store).open("errors", takeover=True)
+        session = SessionStore(store).open("errors", takeover=True)
         again = []
         for number in range(TURNS):
             ack, problem = attempt(session, number, f"later-{number}" if new_ids else f"turn-{number}")
@@ -191,7 +191,7 @@ def test_promise_4_a_store_that_cannot_be_made_says_so_and_can_be_made_later(tmp
                 assert fault.seen < number or READ in kinds
             fault.healed = True
             store = SQLiteStore(path)
-            session = Records(store).open("later")
+            session = SessionStore(store).open("later")
             ack, refused = attempt(session, 1, "turn-1")
             assert ack, refused
             assert complaints_about(store, [ack]) == []
@@ -207,7 +207,7 @@ def test_promise_4_reading_from_a_failing_disk_raises_typed_errors(tmp_path: Pat
     kinds, problem = PROBLEMS["read EIO"]
     with Disk(errno_=problem[2]) as disk:
         store = SQLiteStore(path)
-        session = Records(store).open("reading")
+        session = SessionStore(store).open("reading")
         for number in range(TURNS):
             attempt(session, number, f"turn-{number}")
         questions: dict[str, Callable[[], object]] = {
@@ -280,7 +280,7 @@ def test_promise_4_errors_of_the_system_are_honest(
             tracer.communicate(timeout=60)
             refused += sum(line.startswith("refused") for line in lines)
             store = SQLiteStore(path)
-            session = Records(store).open("errors")
+            session = SessionStore(store).open("errors")
             again = [attempt(session, turn, f"turn-{turn}")[0] for turn in range(TURNS)]
             acks = acks_in(lines) + [ack for ack in again if ack]
             assert len(acks) >= TURNS

@@ -8,7 +8,7 @@ import pytest
 from onrecord.connect import open_store
 from onrecord.errors import LeaseHeld
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from onrecord.stores.sqlite.connection import WAL_BYTES
 from tests.crash.ledger import Ack, acks_in, complaints, complaints_about
@@ -78,7 +78,7 @@ class Writing:
     def __init__(self, path: str) -> None:
         self.path = path
         self.store = SQLiteStore(path)
-        self.session: Session = Records(self.store).open("writing")
+        self.session: Session = SessionStore(self.store).open("writing")
         self.acks: list[Ack] = []
         self.largest = 0
 
@@ -139,13 +139,13 @@ def test_two_openers_of_one_lane_are_told_about_each_other(nursery: Nursery, pat
     acks = acks_in([first.line()])
     store = SQLiteStore(path)
     with pytest.raises(LeaseHeld) as refused:
-        Records(store).open("shared")
+        SessionStore(store).open("shared")
     assert refused.value.holder["pid"] == first.pid
     assert "takeover" in refused.value.hint
     # Another lane of the same session is free, and facts may be added by anybody.
-    second = Records(store).open("shared", agent="second")
+    second = SessionStore(store).open("shared", agent="second")
     event = second.record_turn(noise(0))
-    fact = Records(store).get("shared").decide("both may write")
+    fact = SessionStore(store).get("shared").decide("both may write")
     acks += [Ack(one.session, one.position, one.id) for one in (event, fact)]
     acks += acks_in(first.kill())
     assert complaints_about(store, acks) == []

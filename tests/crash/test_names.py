@@ -9,7 +9,7 @@ import pytest
 
 from onrecord.errors import InvalidInput, InvalidName, SessionNotFound
 from onrecord.log.names import NAME_LIMIT, check_name, is_ulid
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 
 HOSTILE = [
@@ -63,20 +63,20 @@ def files_below(directory: Path) -> set[str]:
 
 
 @pytest.fixture
-def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Records]:
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SessionStore]:
     """Sessions of a store two directories down; the working directory and the home are below tmp_path, too."""
     for name in ("work", "home", "deep/store"):
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     store = SQLiteStore(str(tmp_path / "deep" / "store" / "log.db"))
-    yield Records(store)
+    yield SessionStore(store)
     store.close()
 
 
 @pytest.mark.timeout(1800)
 def test_promise_19_hostile_names_are_refused_and_make_no_file(
-    records: Records, tmp_path: Path, chance: random.Random, count: Callable[[int, int], int]
+    records: SessionStore, tmp_path: Path, chance: random.Random, count: Callable[[int, int], int]
 ):
     """Session and agent names that break the rule raise InvalidName at every door, and no file appears anywhere."""
     session = records.open("legal")
@@ -102,7 +102,7 @@ def test_promise_19_hostile_names_are_refused_and_make_no_file(
     assert len(records.sessions()) == 1
 
 
-def test_promise_19_hostile_names_find_nothing(records: Records, tmp_path: Path):
+def test_promise_19_hostile_names_find_nothing(records: SessionStore, tmp_path: Path):
     """Looking for a hostile name finds nothing and makes nothing."""
     before = files_below(tmp_path)
     for name in HOSTILE:
@@ -111,7 +111,7 @@ def test_promise_19_hostile_names_find_nothing(records: Records, tmp_path: Path)
     assert files_below(tmp_path) == before
 
 
-def test_promise_19_legal_names_work(records: Records, tmp_path: Path, chance: random.Random):
+def test_promise_19_legal_names_work(records: SessionStore, tmp_path: Path, chance: random.Random):
     """Legal names are accepted, found again and verify; the store stays the files it was."""
     before = files_below(tmp_path)
     names = LEGAL + [f"n{chance.randbytes(8).hex()}" for _ in range(50)]

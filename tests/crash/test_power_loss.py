@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore, connection, wal
 from tests.crash.disks import Disk, Image, images
 from tests.crash.ledger import Ack, complaints, quick_complaints
@@ -28,7 +28,7 @@ def small_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 def life_of_a_store(path: str, disk: Disk, chance: random.Random, durability: str, turns: int) -> None:
     """Everything that writes: sessions, turns in both forms, large payloads, facts, search, forks, snapshots, erasures."""
     store = SQLiteStore(path, durability=durability)
-    records = Records(store)
+    records = SessionStore(store)
     first = records.open("first", objective="Survive a power cut")
     second = records.open("second", agent="helper")
     disk.acknowledge(first.event(1), second.event(1))
@@ -43,7 +43,7 @@ def life_of_a_store(path: str, disk: Disk, chance: random.Random, durability: st
             disk.acknowledge(first.decide(f"decision {number}"))
             records.search("turn")
         if number % 10 == 9:
-            disk.acknowledge(first.erase("privacy", positions=[first.views.position - 2]))
+            disk.acknowledge(first.log.erase("privacy", positions=[first.views.position - 2]))
     fork = first.fork("third")
     disk.acknowledge(fork.event(fork.head.position), fork.decide("go another way"))
     store.close()
@@ -55,7 +55,7 @@ def everything(path: str, acks: list[Ack]) -> list[str]:
     store = SQLiteStore(path)
     integrity = store.describe(check=True)["integrity"]
     found += [] if integrity == "ok" else [integrity]
-    after = Records(store).open("afterwards")
+    after = SessionStore(store).open("afterwards")
     event = after.record_turn([{"role": "user", "content": "The power is back."}])
     store.close()
     return found + complaints(path, [Ack(event.session, event.position, event.id)])

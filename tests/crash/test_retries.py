@@ -10,7 +10,7 @@ import pytest
 from onrecord.connect import open_store
 from onrecord.log.events import Draft
 from onrecord.log.store import Receipt
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.nursery import Nursery
 
@@ -23,10 +23,10 @@ PATIENCE_SECONDS = 3_000.0
 def prepared(path: str, letters: int) -> tuple[str, list[list[Draft]]]:
     """A session and batches of drafts for it: single events, several at once, a large one now and then."""
     store = open_store(path)
-    session = Records(store).create("retries", agent="main")
+    session = SessionStore(store).create("retries", agent="main")
     batches = [
         [
-            session.draft(
+            session.log.draft(
                 "worklog.written", {"text": f"letter {number}, page {page} " * (900 if number % 50 == 0 else 1)}
             )
             for page in range(1 + number % 3)
@@ -105,10 +105,10 @@ def test_promise_6_control_a_retry_under_another_id_is_caught(nursery: Nursery, 
 def test_promise_6_a_retry_is_answered_even_when_the_log_has_moved(path: str):
     """A retry with the position its first try expected is answered with its receipt; a new event with it is refused."""
     store = SQLiteStore(path)
-    session = Records(store).create("moved", agent="main")
-    first = session.draft("worklog.written", {"text": "first"})
+    session = SessionStore(store).create("moved", agent="main")
+    first = session.log.draft("worklog.written", {"text": "first"})
     (receipt,) = store.append(session.id, [first], expect=1)
-    store.append(session.id, [session.draft("worklog.written", {"text": "second"})])
+    store.append(session.id, [session.log.draft("worklog.written", {"text": "second"})])
     (again,) = store.append(session.id, [first], expect=1)
     assert again == receipt._replace(new=False)
     store.close()

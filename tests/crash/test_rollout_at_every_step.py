@@ -7,7 +7,7 @@ import pytest
 
 from onrecord.errors import InvalidInput, SessionRetired
 from onrecord.rollout.recording import open_rollout
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from tests.crash.nursery import Nursery
 from tests.crash.rollout_script import STEPS, expected_after, found_in
@@ -41,7 +41,7 @@ def matches(store: SQLiteStore, done: int) -> bool:
     """Whether the next process finds what so many steps leave, and can go on."""
     expected = expected_after(done)
     try:
-        rollout = open_rollout(Records(store), "scripted")
+        rollout = open_rollout(SessionStore(store), "scripted")
     except SessionRetired:
         return expected is None
     try:

@@ -15,9 +15,10 @@ from onrecord.log.events import Record
 from onrecord.log.verify import Report
 from onrecord.session import kept_views
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from onrecord.stores.sqlite.rows import POSITION_BITS, POSITION_MASK
+from onrecord.views.values import Checkpoint
 
 TURNS = 12
 KINDS = ("plain", "compressed", "out of line")
@@ -28,7 +29,7 @@ def store_file(path: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A closed store with one session of short, compressed and large payloads, a snapshot of it, and a fork."""
     monkeypatch.setattr(kept_views, "SNAPSHOT_EVERY", 8)
     store = SQLiteStore(path)
-    with Records(store).open("tampered", objective="Be found out") as session:
+    with SessionStore(store).open("tampered", objective="Be found out") as session:
         for number in range(TURNS):
             text = {0: "short", 1: f"longer {number} " * 80, 2: f"{number} " + os.urandom(30_000).hex()}[number % 3]
             session.record_turn([{"role": "user", "content": text}])
@@ -64,18 +65,18 @@ def ask(path: str, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[A
     return rows
 
 
-def verified(path: str, checkpoint: dict[str, Any] | None = None, name: str = "tampered") -> Report:
+def verified(path: str, checkpoint: Checkpoint | None = None, name: str = "tampered") -> Report:
     store = SQLiteStore(path)
     try:
-        return Records(store).get(name).verify(checkpoint)
+        return SessionStore(store).get(name).verify(checkpoint)
     finally:
         store.close()
 
 
-def checkpoint_of(path: str) -> dict[str, Any]:
+def checkpoint_of(path: str) -> Checkpoint:
     store = SQLiteStore(path)
     try:
-        return Records(store).get("tampered").checkpoint()
+        return SessionStore(store).get("tampered").checkpoint()
     finally:
         store.close()
 
@@ -95,7 +96,7 @@ COLUMNS = ("id", "kind", "v", "at", "by", "run", "because", "salt", "payload_has
 def what_comes_out(path: str) -> list[Record]:
     store = SQLiteStore(path)
     try:
-        return store.read(Records(store).find("tampered").session)
+        return store.read(SessionStore(store).find("tampered").session)
     finally:
         store.close()
 
@@ -233,11 +234,11 @@ def roll_back(path: str, older: bytes) -> None:
 
 
 @pytest.fixture
-def two_ages(store_file: str) -> tuple[str, bytes, dict[str, Any]]:
+def two_ages(store_file: str) -> tuple[str, bytes, Checkpoint]:
     """A store, its file as it was some turns ago, and a checkpoint of now, kept outside."""
     older = Path(store_file).read_bytes()
     store = SQLiteStore(store_file)
-    with Records(store).open("tampered") as session:
+    with SessionStore(store).open("tampered") as session:
         session.record_turn([{"role": "user", "content": "since the copy was made"}])
     store.close()
     settle(store_file)
@@ -246,7 +247,7 @@ def two_ages(store_file: str) -> tuple[str, bytes, dict[str, Any]]:
 
 @pytest.mark.parametrize("how", ["cut off", "rewritten", "rolled back"])
 def test_promise_12_the_whole_log_replaced_is_found_against_a_checkpoint(
-    two_ages: tuple[str, bytes, dict[str, Any]], how: str
+    two_ages: tuple[str, bytes, Checkpoint], how: str
 ):
     """Truncation, a rewritten history and a rollback of the whole file are reported against a checkpoint kept outside.
 
@@ -269,7 +270,7 @@ def look_at_everything(path: str) -> bool:
     """Read a store the way people do; whether verification found something."""
     store = SQLiteStore(path)
     try:
-        records = Records(store)
+        records = SessionStore(store)
         found = not all(Session(store, head.session).verify().ok for head in records.sessions())
         for head in records.sessions():
             session = records.get(head.session)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore
 from onrecord.stores.sqlite.connection import PAGE_SIZE
 from tests.crash.disks import KEPT, Disk, images
@@ -21,7 +21,7 @@ def last_transaction(path: str, place: Path) -> tuple[str, range, list[Ack]]:
     acks = []
     with Disk() as disk:
         store = SQLiteStore(path)
-        session = Records(store).open("torn")
+        session = SessionStore(store).open("torn")
         for number in range(5):
             event = session.record_turn([{"role": "user", "content": f"turn {number}"}])
             acks.append(Ack(event.session, event.position, event.id))
@@ -68,7 +68,7 @@ def test_a_torn_tail_is_overwritten_by_the_next_turn(path: str, memory_disk: Pat
     database, span, acks = last_transaction(path, memory_disk)
     os.truncate(f"{database}-wal", span.start + 100)
     store = SQLiteStore(database)
-    session = Records(store).open("torn", takeover=True)
+    session = SessionStore(store).open("torn", takeover=True)
     again = session.record_turn([{"role": "user", "content": "turn 4"}], id=acks[-1].id)
     store.close()
     assert complaints(database, [*acks[:-1], Ack(again.session, again.position, again.id)]) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onrecord.errors import OnrecordError, StoreError, StoreUnsafe
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.sqlite import SQLiteStore, safety
 from tests.crash.nursery import Nursery
 from tests.crash.workers import NOBODY
@@ -24,7 +24,7 @@ LOCALS = ["ext4", "btrfs", "xfs", "tmpfs", "overlay", "zfs", "apfs", "fuse.encfs
 def made(path: str) -> str:
     """A store with something in it."""
     store = SQLiteStore(path)
-    Records(store).open("here").record_turn([{"role": "user", "content": "something"}])
+    SessionStore(store).open("here").record_turn([{"role": "user", "content": "something"}])
     store.close()
     return path
 
@@ -86,7 +86,7 @@ def test_files_are_private_whatever_the_umask_says(path: str, mask: int):
     before = os.umask(mask)
     try:
         store = SQLiteStore(path)
-        Records(store).open("private").record_turn([{"role": "user", "content": "something"}])
+        SessionStore(store).open("private").record_turn([{"role": "user", "content": "something"}])
         modes = {file.name: file.stat().st_mode & 0o777 for file in Path(path).parent.iterdir()}
         store.close()
     finally:
@@ -186,7 +186,7 @@ def store_in(place: Path, owner: int) -> str:
     """A store with something in it, that belongs to a user."""
     path = place / "store" / "log.db"
     store = SQLiteStore(str(path))
-    Records(store).open("here").record_turn([{"role": "user", "content": "something"}])
+    SessionStore(store).open("here").record_turn([{"role": "user", "content": "something"}])
     store.close()
     for file in (path.parent, *path.parent.iterdir()):
         os.chown(file, owner, owner)

@@ -27,7 +27,7 @@ from onrecord.errors import LeaseLost, OnrecordError, StoreError, StoreFull
 from onrecord.log.events import Event
 from onrecord.log.store import Receipt
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores import statements
 from onrecord.stores.sqlite import SQLiteStore, connection, wal
 from onrecord.stores.sqlite.gate import Gate
@@ -70,7 +70,7 @@ def record_turn(pipes: Pipes, session: Session, number: int) -> None:
 
 def write_turns(pipes: Pipes, path: str, session: str, agent: str, form: str) -> None:
     """Open the session and add turns for ever, streamed or recorded."""
-    handle = Records(open_store(path)).open(session, agent=agent)
+    handle = SessionStore(open_store(path)).open(session, agent=agent)
     add = stream_turn if form == "streamed" else record_turn
     pipes.say("ready")
     for number in count():
@@ -79,7 +79,7 @@ def write_turns(pipes: Pipes, path: str, session: str, agent: str, form: str) ->
 
 def write_turns_hastily(pipes: Pipes, path: str, session: str, agent: str, form: str) -> None:
     """Wrong on purpose: acknowledges each turn before it is committed."""
-    handle = Records(open_store(path)).open(session, agent=agent)
+    handle = SessionStore(open_store(path)).open(session, agent=agent)
     pipes.say("ready")
     for number in count():
         id_ = f"{agent}/{os.getpid()}/{number}"
@@ -109,7 +109,7 @@ def cut_the_log_rudely(pipes: Pipes, path: str, session: str, agent: str, form: 
 
 def try_turns(pipes: Pipes, path: str, session: str, turns: int) -> None:
     """Wait for an order, then record turns with known ids; report each as acknowledged or refused, and wait to be killed."""
-    handle = Records(open_store(path)).open(session, takeover=True)
+    handle = SessionStore(open_store(path)).open(session, takeover=True)
     handle.record_turn([{"role": "user", "content": "before"}])
     pipes.say("ready")
     pipes.order()
@@ -135,7 +135,7 @@ def fill_a_small_disk(pipes: Pipes, directory: str, size: str) -> None:
     store = SQLiteStore(f"{directory}/log.db")
     ballast = Path(directory, "ballast")
     ballast.write_bytes(bytes(1 << 20))
-    session = Records(store).open("small")
+    session = SessionStore(store).open("small")
     acks = []
     try:
         for number in count():
@@ -156,18 +156,18 @@ def live_on_a_read_only_mount(pipes: Pipes, directory: str) -> None:
     mount("-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs", directory)
     path = f"{directory}/log.db"
     store = SQLiteStore(path)
-    with Records(store).open("mounted") as session:
+    with SessionStore(store).open("mounted") as session:
         first = session.record_turn(noise(0))
     store.close()
     mount("-o", "remount,ro", directory)
     store = SQLiteStore(path)
     pipes.say("reads", complaints_about(store, [Ack(first.session, first.position, first.id)]))
     try:
-        Records(store).open("mounted")
+        SessionStore(store).open("mounted")
     except OnrecordError as problem:
         pipes.say("refused", problem.code)
     mount("-o", "remount,rw", directory)
-    again = Records(store).open("mounted").record_turn(noise(1))
+    again = SessionStore(store).open("mounted").record_turn(noise(1))
     pipes.say("goes on", complaints_about(store, [Ack(e.session, e.position, e.id) for e in (first, again)]))
 
 
@@ -225,7 +225,7 @@ def write_until_told(pipes: Pipes, path: str, session: str, gate: bool) -> None:
     """
     if not gate:
         Gate.enter = lambda *_arguments: False  # type: ignore[method-assign]  # taken out on purpose
-    handle = Records(open_store(path)).open(session)
+    handle = SessionStore(open_store(path)).open(session)
     pipes.say("ready")
     pipes.order()
     done = errors = 0
@@ -261,14 +261,14 @@ def open_when_told(pipes: Pipes, path: str) -> None:
     """Wait for an order, open a store that may not exist yet, and record one fact in a session all openers share."""
     pipes.say("ready")
     pipes.order()
-    records = Records(open_store(path))
+    records = SessionStore(open_store(path))
     session = records.open("everybody", agent=f"agent-{os.getpid()}")
     acknowledge(pipes, session.decide(f"process {os.getpid()} was here"))
 
 
 def hold_and_obey(pipes: Pipes, path: str, session: str, seconds: float) -> None:
     """Take the lane for some seconds; on each order add a turn and report it, or why not."""
-    handle = Records(open_store(path)).open(session, lease_seconds=seconds)
+    handle = SessionStore(open_store(path)).open(session, lease_seconds=seconds)
     pipes.say("holds", handle.run)
     while pipes.order():
         try:
@@ -279,7 +279,7 @@ def hold_and_obey(pipes: Pipes, path: str, session: str, seconds: float) -> None
 
 def hold_and_write(pipes: Pipes, path: str, session: str, seconds: float) -> None:
     """Take the lane for some seconds and add turns as fast as possible until it is lost."""
-    handle = Records(open_store(path)).open(session, lease_seconds=seconds)
+    handle = SessionStore(open_store(path)).open(session, lease_seconds=seconds)
     pipes.say("holds", handle.run)
     try:
         for number in count():
@@ -291,7 +291,7 @@ def hold_and_write(pipes: Pipes, path: str, session: str, seconds: float) -> Non
 def play_the_script(pipes: Pipes, path: str, kill_at: int, level: str, forgetful: bool) -> None:
     """Play the script of turns; die by SIGKILL at the k-th SQL statement, or at the k-th write or sync of the disk."""
     with dying_at(kill_at, level) as seen:
-        records = Records(SQLiteStore(path))
+        records = SessionStore(SQLiteStore(path))
         (Forgetful if forgetful else Player)(records).play(lambda number: pipes.say("done", number))
         pipes.say("steps", seen())
         os._exit(0)
@@ -331,7 +331,9 @@ def use_schema(sql: str, version: int) -> None:
 def play_a_rollout(pipes: Pipes, path: str, kill_at: int, level: str, hasty: bool) -> None:
     """Play the script of a rollout; die by SIGKILL at the k-th SQL statement, or at the k-th write or sync of the disk."""
     with dying_at(kill_at, level) as seen:
-        (Hasty if hasty else RolloutPlayer)(Records(SQLiteStore(path))).play(lambda number: pipes.say("done", number))
+        (Hasty if hasty else RolloutPlayer)(SessionStore(SQLiteStore(path))).play(
+            lambda number: pipes.say("done", number)
+        )
         pipes.say("steps", seen())
         os._exit(0)
 
@@ -342,7 +344,7 @@ def open_as_nobody(pipes: Pipes, path: str) -> None:
     os.setgid(NOBODY)
     os.setuid(NOBODY)
     try:
-        records = Records(SQLiteStore(path))
+        records = SessionStore(SQLiteStore(path))
         pipes.say("reads", len(records.sessions()))
         records.open("here", takeover=True)
         pipes.say("writes")

@@ -14,7 +14,7 @@ def test_who_was_replaced_starts_nobody(tmp_path):
     file = tmp_path / "team.toml"
     file.write_text('[[agent]]\nid = "a"\ncommand = "sh"\n')
     with onrecord.connect(str(tmp_path / "store.db"), project=str(tmp_path)) as records:
-        old = records.create("s", agent=CREW).join()
+        old = records.create("s", agent=CREW).acquire()
         old.record("team.formed", {"team": read_team(file).as_data(), "headless": True})
         processes = Processes(tmp_path / "logs")
         ways = Ways(
@@ -24,7 +24,7 @@ def test_who_was_replaced_starts_nobody(tmp_path):
         )  # fmt: skip
         supervisor = Supervisor(old, ways)
         supervisor.look(old.clock())
-        new = records.get("s", agent=CREW).join(takeover=True)
+        new = records.get("s", agent=CREW).acquire(takeover=True)
         with pytest.raises(LeaseLost):
             supervisor.act()
         assert not processes.log("a").exists()

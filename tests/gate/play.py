@@ -1,7 +1,7 @@
 """Sessions that went through anything: random steps through the verbs, refused ones included, with texts of choice."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from onrecord.errors import OnrecordError
 from onrecord.rules import EDIT, RUN, ToolRequest, Verdict, commands_of
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from onrecord.testing import FakeClock
+from onrecord.views.values import Anchor
 
 AGENTS = ("claude", "codex")
 COMMANDS = ("pytest -k invite", "python train.py --l2 0.1", "make")
@@ -56,7 +57,7 @@ requests = st.builds(
 )  # fmt: skip
 
 
-def gone(process: dict[str, Any]) -> bool:
+def gone(process: Mapping[str, Any]) -> bool:
     """What the tests know of processes: each says it itself."""
     return not process["alive"]
 
@@ -66,7 +67,7 @@ class Stage:
 
     def __init__(self, text: Text = lambda: "some words") -> None:
         self.clock = FakeClock()
-        self.records = Records(MemoryStore(clock=self.clock), project="/p", clock=self.clock)
+        self.records = SessionStore(MemoryStore(clock=self.clock), project="/p", clock=self.clock)
         self.session = self.records.create("story", agent="human", objective=text())
         self.text = text
         self.count = 0
@@ -87,7 +88,7 @@ class Stage:
         session = Session(self.records.store, self.session.id, agent=agent, clock=self.clock)
         match verb, *about:
             case "start", command, process:
-                session.start_attempt(command, process=process)
+                session.attempts.start(command, process=process)
             case "raw_start", command:
                 # What another version, or an import, may have left: a second attempt beside an unresolved one.
                 session.record(
@@ -96,36 +97,36 @@ class Stage:
             case "settle", number, outcome:
                 said: dict[str, Any] = {"error": self.text()} if outcome == "failed" else {"reason": self.text()}
                 number = 1 + number % max(1, session.views.attempts.count)
-                session.settle_attempt(number, outcome, evidence=f"run-{number}", **said)
+                session.attempts.settle(number, outcome, evidence=f"run-{number}", **said)
             case "state", label, path:
-                anchors = [{"path": path, "fingerprint": "print"}]
-                session.state(f"{self.text()} {self.count}", label, evidence=["run-1"], anchors=anchors)
+                anchors: list[Anchor] = [{"path": path, "fingerprint": "print"}]
+                session.findings.state(f"{self.text()} {self.count}", label, evidence=["run-1"], anchors=anchors)
             case "relabel", number, label:
                 number = 1 + number % max(1, len(session.views.findings.findings))
-                session.relabel(f"f{number}", label, evidence=[f"e{self.count}"], why=self.text())
+                session.findings.relabel(f"f{number}", label, evidence=[f"e{self.count}"], why=self.text())
             case "change", path, fingerprint:
                 session.record("code.changed", {"anchors": {path: fingerprint}})
             case "turn", *_:
                 session.record_turn([{"role": "user", "content": self.text()}])
             case "usage", *_:
-                session.use("m", input_tokens=2, output_tokens=2, cost=0.4)
+                session.budget.record_usage("m", input_tokens=2, output_tokens=2, cost=0.4)
             case "budget", limit, amount:
-                session.set_budget(**{limit: amount})
+                session.budget.set(**{limit: amount})
             case "wait", seconds:
                 self.clock.advance(seconds)
             case "profile", *_:
                 session.record("profile.chosen", {"profile": PROFILE})
             case "enter", phase:
-                session.enter_phase(phase)
+                session.phases.enter(phase)
             case "finish", phase:
-                session.finish_phase(phase)
+                session.phases.finish(phase)
             case "gate", act, times:
                 for _ in range(times * 5):
-                    session.gate(ToolRequest(agent, act))
+                    session.gate.judge(ToolRequest(agent, act))
             case "override", rule:
-                session.override(rule, self.text())
+                session.gate.override(rule, self.text())
             case "erase", position:
-                session.erase(self.text(), positions=[2 + position % max(1, session.views.position - 1)])
+                session.log.erase(self.text(), positions=[2 + position % max(1, session.views.position - 1)])
             case "reopen", *_:
                 session.resume(self.text(), reopen=True)
             case _:
@@ -142,13 +143,13 @@ def obey(session: Session, verdict: Verdict) -> None:
             assert name == session.name
             session.resume(reopen="--reopen" in rest)
         case ["attempt", "fail", number, *_]:
-            session.settle_attempt(int(number), "failed", error=options["--error"], fix=options["--fix"])
+            session.attempts.settle(int(number), "failed", error=options["--error"], fix=options["--fix"])
         case ["attempt", "abandon", number, *_]:
-            session.settle_attempt(int(number), "abandoned", reason=options["--reason"])
+            session.attempts.settle(int(number), "abandoned", reason=options["--reason"])
         case ["open", name, *rest]:
             assert name == session.name
-            session.set_budget(**{limit: float(amount) for limit, amount in (one.split("=") for one in rest[1::2])})
+            session.budget.set(**{limit: float(amount) for limit, amount in (one.split("=") for one in rest[1::2])})
         case ["phase", "enter", phase, *_]:
-            session.enter_phase(phase)
+            session.phases.enter(phase)
         case _:
             raise AssertionError(verdict.clear)

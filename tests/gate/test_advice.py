@@ -15,14 +15,14 @@ def run(line, agent="claude"):
 
 @pytest.fixture
 def failed(session):
-    session.start_attempt("pytest -k invite")
-    session.settle_attempt(1, "failed", error="AssertionError: 403", fix="seed the membership row", evidence="run-a")
+    session.attempts.start("pytest -k invite")
+    session.attempts.settle(1, "failed", error="AssertionError: 403", fix="seed the membership row", evidence="run-a")
     return session
 
 
 def test_a_command_that_failed_is_met_with_its_error(failed):
     """The same command, also inside a longer line, is answered with error, fix and evidence; it is still allowed."""
-    verdict = failed.gate(run("cd /p && pytest -k invite | tail -3"))
+    verdict = failed.gate.judge(run("cd /p && pytest -k invite | tail -3"))
     assert verdict.decision == "allow"
     assert verdict.advice == (
         "[run-a] attempt 1 of this command failed: AssertionError: 403; fix: seed the membership row"
@@ -31,60 +31,60 @@ def test_a_command_that_failed_is_met_with_its_error(failed):
 
 def test_advice_is_given_once_for_each_agent(failed):
     """A match is told once to whoever acts; another agent hears it too."""
-    assert failed.gate(run("pytest -k invite")).advice
-    assert failed.gate(run("pytest -k invite")).plain
-    assert failed.gate(run("pytest -k invite", agent="codex")).advice
+    assert failed.gate.judge(run("pytest -k invite")).advice
+    assert failed.gate.judge(run("pytest -k invite")).plain
+    assert failed.gate.judge(run("pytest -k invite", agent="codex")).advice
 
 
 @pytest.mark.parametrize("line", ["pytest -k invite2", "echo pytest -k invite", "pytest", "pytest -k 'invite '"])
 def test_a_similar_text_is_no_match(failed, line):
     """Commands match by their whole argument list, never by a part of their text."""
-    assert failed.gate(run(line)).plain
+    assert failed.gate.judge(run(line)).plain
 
 
 def test_quotes_do_not_make_another_command(failed):
     """How a command is quoted does not matter; its arguments do."""
-    assert failed.gate(run("pytest -k 'invite'")).advice
+    assert failed.gate.judge(run("pytest -k 'invite'")).advice
 
 
 def test_a_command_that_works_again_needs_no_advice(failed):
     """When the last attempt of a command succeeded, its old failure is history."""
-    failed.start_attempt("pytest -k invite")
-    failed.settle_attempt(2, "succeeded")
-    assert failed.gate(run("pytest -k invite")).plain
+    failed.attempts.start("pytest -k invite")
+    failed.attempts.settle(2, "succeeded")
+    assert failed.gate.judge(run("pytest -k invite")).plain
 
 
 def test_an_edit_where_a_theory_was_rejected_is_told(session):
     """Touching the file a rejected finding rests on names the finding and its evidence; other files do not."""
     anchors = [{"path": "src/middleware.py", "lines": [10, 20], "fingerprint": "x"}]
-    session.state("The middleware drops the header", "rejected", evidence=["run-b"], anchors=anchors)
-    assert session.gate(edit("src/middleware.pyc")).plain
-    assert session.gate(edit("src/middleware.py", (30, 40))).plain
-    assert session.gate(edit("src/middleware.py", (15, 40))).advice == (
+    session.findings.state("The middleware drops the header", "rejected", evidence=["run-b"], anchors=anchors)
+    assert session.gate.judge(edit("src/middleware.pyc")).plain
+    assert session.gate.judge(edit("src/middleware.py", (30, 40))).plain
+    assert session.gate.judge(edit("src/middleware.py", (15, 40))).advice == (
         "[run-b] f1 was rejected: The middleware drops the header"
     )
 
 
 def test_a_run_that_rejected_a_theory_is_told(session):
     """Repeating the command whose captured run a rejected finding rests on names that finding."""
-    session.start_attempt("pytest -k middleware")
-    session.settle_attempt(1, "succeeded", evidence="run-a")
-    session.state("The middleware drops the header", "rejected", evidence=["run-a"])
-    assert "f1 was rejected" in session.gate(run("pytest -k middleware")).advice
+    session.attempts.start("pytest -k middleware")
+    session.attempts.settle(1, "succeeded", evidence="run-a")
+    session.findings.state("The middleware drops the header", "rejected", evidence=["run-a"])
+    assert "f1 was rejected" in session.gate.judge(run("pytest -k middleware")).advice
 
 
 def test_a_stale_rejection_is_not_held_against_anyone(session):
     """When the code a rejection rests on has changed, it is no reason for advice."""
     anchors = [{"path": "src/middleware.py", "fingerprint": "x"}]
-    session.state("The middleware drops the header", "rejected", evidence=["run-b"], anchors=anchors)
+    session.findings.state("The middleware drops the header", "rejected", evidence=["run-b"], anchors=anchors)
     session.record("code.changed", {"anchors": {"src/middleware.py": "y"}})
-    assert session.gate(edit("src/middleware.py")).plain
+    assert session.gate.judge(edit("src/middleware.py")).plain
 
 
 def test_advice_is_one_bounded_line(session):
     """However long and hostile the claim, advice is one line of bounded width without control characters."""
     anchors = [{"path": "a.py", "fingerprint": "x"}]
-    session.state("multi\nline \x1b[2J " + "word " * 100, "rejected", evidence=["run-b"], anchors=anchors)
-    advice = session.gate(edit("a.py")).advice
+    session.findings.state("multi\nline \x1b[2J " + "word " * 100, "rejected", evidence=["run-b"], anchors=anchors)
+    advice = session.gate.judge(edit("a.py")).advice
     assert len(advice) <= ADVICE_WIDTH
     assert advice.isprintable()

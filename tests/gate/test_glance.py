@@ -9,6 +9,7 @@ from onrecord.rules import ToolRequest, commands_of, decide
 from onrecord.session.handle import Session
 from onrecord.session.kept_views import SNAPSHOT_EVERY
 from onrecord.views.present import PRESENT_VERSION, Present
+from onrecord.views.values import Anchor
 
 REQUESTS = (
     ToolRequest("claude", "edit", paths=["src/auth.py"]),
@@ -33,11 +34,13 @@ def work(session, count):
     for number in range(count):
         handle = Session(session.store, session.id, agent="claude", clock=session.clock)
         if number % 40 == 7:
-            handle.start_attempt(f"pytest -k case{number % 3}")
-            handle.settle_attempt(None, "failed", error="403 " + "x" * 400, fix="none", evidence=f"run-{number}")
+            handle.attempts.start(f"pytest -k case{number % 3}")
+            handle.attempts.settle(None, "failed", error="403 " + "x" * 400, fix="none", evidence=f"run-{number}")
         elif number % 60 == 11:
-            anchors = [{"path": f"src/{number}.py", "fingerprint": "x"}]
-            handle.state(f"claim {number} of {handle.name}", "rejected", evidence=[f"run-{number}"], anchors=anchors)
+            anchors: list[Anchor] = [{"path": f"src/{number}.py", "fingerprint": "x"}]
+            handle.findings.state(
+                f"claim {number} of {handle.name}", "rejected", evidence=[f"run-{number}"], anchors=anchors
+            )
         else:
             handle.decide(f"decision {number} " + "y" * 3_000 * (number % 100 == 3))
 
@@ -65,12 +68,12 @@ def test_a_glance_decides_like_the_whole_way(session, place, count):
     """With and without a snapshot, whatever follows it: the same verdicts as from all views."""
     work(session, count)
     same(session, place)
-    session.start_attempt("pytest -k invite")
+    session.attempts.start("pytest -k invite")
     assert decide(REQUESTS[0], same(session, place), 0, machine.is_gone).decision == "deny"
     session.pause("why not")
     assert decide(REQUESTS[2], same(session, place), 0, machine.is_gone).rule == "session_paused"
     session.resume()
-    session.settle_attempt(1 + session.views.attempts.count - 1, "failed", error="x")
+    session.attempts.settle(1 + session.views.attempts.count - 1, "failed", error="x")
     same(session, place)
 
 
@@ -88,7 +91,7 @@ def test_a_session_is_found_by_name_by_id_and_alone(session, place):
 def test_after_an_erasure_a_glance_leaves_it_to_others(session, place):
     """What was erased is not folded from a snapshot of before."""
     work(session, SNAPSHOT_EVERY + 20)
-    session.erase("a password", positions=[5])
+    session.log.erase("a password", positions=[5])
     present = glance(place, "/project", "invite-403")
     assert present is None
 
@@ -111,7 +114,9 @@ def test_what_is_not_a_store_is_left_to_others(tmp_path):
 
 def test_what_was_erased_stands_in_no_snapshot(session, place, tmp_path):
     """Snapshots kept as they are hold claims in plain words; after an erasure those words are in no file."""
-    session.state("The canary sings", "rejected", evidence=["run-a"], anchors=[{"path": "a.py", "fingerprint": "x"}])
+    session.findings.state(
+        "The canary sings", "rejected", evidence=["run-a"], anchors=[{"path": "a.py", "fingerprint": "x"}]
+    )
     work(session, SNAPSHOT_EVERY + 5)
 
     def files():
@@ -119,5 +124,5 @@ def test_what_was_erased_stands_in_no_snapshot(session, place, tmp_path):
 
     assert session.store.snapshot(session.id, PRESENT_VERSION) is not None
     assert files() != []
-    session.erase("a person asked for it")
+    session.log.erase("a person asked for it")
     assert files() == []

@@ -46,7 +46,7 @@ def test_a_refusal_that_repeats_itself_becomes_a_question(done, request):
     session = stage.play(done)
     if session.status in ("closed", "archived"):
         return  # an ended session takes no events: nothing is counted there, and reopening it always works
-    told = [session.gate(request).decision for _ in range(REFUSALS_LIMIT + 2)]
+    told = [session.gate.judge(request).decision for _ in range(REFUSALS_LIMIT + 2)]
     assert told[-1] in (ALLOW, ASK)
     assert told == sorted(told, key=[DENY, ASK, ALLOW].index) or ALLOW in told
 

@@ -19,43 +19,43 @@ def run(command="pytest -k invite", agent="claude", **about):
 def test_a_session_without_anything_unresolved_allows(session):
     """A plain yes writes nothing."""
     before = session.views.position
-    assert session.gate(edit()).plain
-    assert session.gate(run()).plain
+    assert session.gate.judge(edit()).plain
+    assert session.gate.judge(run()).plain
     assert session.views.position == before
 
 
 def test_no_edit_and_no_run_while_an_attempt_is_unresolved(session):
     """F08, F09: an attempt without an outcome refuses both; settling it clears that."""
-    started = session.start_attempt("pytest -k invite")
+    started = session.attempts.start("pytest -k invite")
     for request in (edit(), run(), run("make")):
-        verdict = session.gate(request)
+        verdict = session.gate.judge(request)
         assert (verdict.decision, verdict.rule) == (DENY, "unresolved_attempt")
         assert verdict.positions == (started.position,)
         assert verdict.clear.startswith("onrecord attempt fail 1 ")
-    session.settle_attempt(1, "failed", error="403", fix="none")
-    assert session.gate(edit()).decision == ALLOW
+    session.attempts.settle(1, "failed", error="403", fix="none")
+    assert session.gate.judge(edit()).decision == ALLOW
 
 
 def test_another_agents_attempt_is_its_own(session):
     """An attempt blocks the agent that started it and nobody else."""
-    session.start_attempt("pytest -k invite")
-    assert session.gate(edit(agent="codex")).plain
+    session.attempts.start("pytest -k invite")
+    assert session.gate.judge(edit(agent="codex")).plain
 
 
 def test_a_run_in_progress_blocks_only_what_would_disturb_it(session):
     """While the process lives, edits and a second run of itself wait; another run does not."""
-    session.start_attempt("python train.py", process=machine.identity())
-    assert session.gate(run("ls -l")).plain
+    session.attempts.start("python train.py", process=machine.identity())
+    assert session.gate.judge(run("ls -l")).plain
     for request in (edit(), run("cd x && python train.py")):
-        verdict = session.gate(request)
+        verdict = session.gate.judge(request)
         assert "is running" in verdict.reason
         assert verdict.clear.startswith("onrecord attempt abandon 1 ")
 
 
 def test_a_lost_attempt_is_to_be_settled(session):
     """F13: a RUNNING attempt whose process is gone refuses everything until somebody says how it ended."""
-    session.start_attempt("python train.py", process=machine.identity() | {"pid": 2**22 + 1})
-    verdict = session.gate(run("ls -l"))
+    session.attempts.start("python train.py", process=machine.identity() | {"pid": 2**22 + 1})
+    verdict = session.gate.judge(run("ls -l"))
     assert verdict.decision == DENY
     assert "is lost" in verdict.reason
 
@@ -63,32 +63,32 @@ def test_a_lost_attempt_is_to_be_settled(session):
 def test_a_paused_session_allows_reading_only(session):
     """Edits and runs wait for resume; reading never does."""
     paused = session.pause("rate limit")
-    verdict = session.gate(edit())
+    verdict = session.gate.judge(edit())
     assert (verdict.rule, verdict.positions, verdict.clear) == (
         "session_paused", (paused.position,), "onrecord resume invite-403",
     )  # fmt: skip
     assert "rate limit" in verdict.reason
-    assert session.gate(ToolRequest("claude", "read", paths=["src/auth.py"])).plain
+    assert session.gate.judge(ToolRequest("claude", "read", paths=["src/auth.py"])).plain
     session.resume()
-    assert session.gate(edit()).plain
+    assert session.gate.judge(edit()).plain
 
 
 def test_an_ended_session_refuses_and_names_the_way_back(session):
     """A closed session's refusal cannot be recorded in it, and is cleared by reopening it."""
     closed = session.close("done")
-    verdict = session.gate(run())
+    verdict = session.gate.judge(run())
     assert (verdict.rule, verdict.positions) == ("session_closed", (closed.position,))
     assert verdict.clear == "onrecord resume invite-403 --reopen"
     assert session.views.position == closed.position
     session.resume(reopen=True)
-    assert session.gate(run()).plain
+    assert session.gate.judge(run()).plain
 
 
 def test_a_spent_budget_names_all_limits_it_needs(session):
     """The clearing command raises what is spent and keeps the rest."""
-    session.set_budget(steps=1, tokens=1_000_000)
+    session.budget.set(steps=1, tokens=1_000_000)
     session.record_turn([{"role": "user", "content": "x"}])
-    verdict = session.gate(run())
+    verdict = session.gate.judge(run())
     assert verdict.reason == "the budget is spent: 1 of 1 steps"
     assert verdict.clear == "onrecord open invite-403 --budget steps=2 --budget tokens=1000000"
 
@@ -96,31 +96,31 @@ def test_a_spent_budget_names_all_limits_it_needs(session):
 def test_edits_wait_for_the_phase(session):
     """Where a profile has phases, code changes only inside one; looking around comes before."""
     session.record("profile.chosen", {"profile": {"name": "two", "phases": [{"name": "Plan"}, {"name": "Do it"}]}})
-    verdict = session.gate(edit())
+    verdict = session.gate.judge(edit())
     assert (verdict.rule, verdict.clear) == ("phase_not_entered", "onrecord phase enter Plan --session invite-403")
-    assert session.gate(run("ls")).plain
-    session.enter_phase("Plan")
-    assert session.gate(edit()).plain
-    session.finish_phase("Plan")
-    assert session.gate(edit()).clear == "onrecord phase enter 'Do it' --session invite-403"
+    assert session.gate.judge(run("ls")).plain
+    session.phases.enter("Plan")
+    assert session.gate.judge(edit()).plain
+    session.phases.finish("Plan")
+    assert session.gate.judge(edit()).clear == "onrecord phase enter 'Do it' --session invite-403"
 
 
 def test_a_call_is_decided_once(session):
     """Asking again about the same call repeats the recorded verdict and records nothing, whatever changed since."""
-    session.start_attempt("pytest")
-    first = session.gate(edit(call="toolu_1"))
+    session.attempts.start("pytest")
+    first = session.gate.judge(edit(call="toolu_1"))
     position = session.views.position
-    assert session.gate(edit(call="toolu_1")).as_data() == first.as_data()
+    assert session.gate.judge(edit(call="toolu_1")).as_data() == first.as_data()
     assert session.views.position == position
-    session.settle_attempt(1, "abandoned", reason="x")
-    assert session.gate(edit(call="toolu_1")).decision == DENY
-    assert session.gate(edit(call="toolu_2")).plain
+    session.attempts.settle(1, "abandoned", reason="x")
+    assert session.gate.judge(edit(call="toolu_1")).decision == DENY
+    assert session.gate.judge(edit(call="toolu_2")).plain
 
 
 def test_a_verdict_is_on_record_with_what_it_rests_on(session):
     """Whatever is not a plain yes is an event that names rule, ground, positions and the call."""
-    started = session.start_attempt("pytest")
-    session.gate(edit(call="c1"))
+    started = session.attempts.start("pytest")
+    session.gate.judge(edit(call="c1"))
     (event,) = session.events(kinds=["gate.decided"])
     assert event.data["ground"] == f"unresolved_attempt/claude/{started.position}"
     assert (event.data["call"], event.data["tool"], event.data["positions"]) == ("c1", "Edit", [started.position])
@@ -128,37 +128,37 @@ def test_a_verdict_is_on_record_with_what_it_rests_on(session):
 
 def test_a_refusal_asks_a_person_in_the_end(session):
     """After eight identical refusals the ninth is a question, and stays one."""
-    session.start_attempt("pytest")
-    assert [session.gate(edit()).decision for _ in range(10)] == ["deny"] * 8 + ["ask"] * 2
+    session.attempts.start("pytest")
+    assert [session.gate.judge(edit()).decision for _ in range(10)] == ["deny"] * 8 + ["ask"] * 2
 
 
 def test_an_override_lets_one_ground_pass(session):
     """An override needs a reason, is on record, and counts for this attempt only."""
-    session.start_attempt("pytest")
+    session.attempts.start("pytest")
     with pytest.raises(InvalidInput):
-        session.override("unresolved_attempt", " ")
-    event = session.override("unresolved_attempt", "the run hangs on purpose")
+        session.gate.override("unresolved_attempt", " ")
+    event = session.gate.override("unresolved_attempt", "the run hangs on purpose")
     assert (event.data["reason"], event.because) == ("the run hangs on purpose", 2)
-    assert session.gate(edit()).plain
-    session.settle_attempt(1, "abandoned", reason="x")
-    session.start_attempt("pytest")
-    assert session.gate(edit()).decision == DENY
+    assert session.gate.judge(edit()).plain
+    session.attempts.settle(1, "abandoned", reason="x")
+    session.attempts.start("pytest")
+    assert session.gate.judge(edit()).decision == DENY
 
 
 def test_there_must_be_something_to_override(session):
     """Overriding a rule that refuses nothing is refused; so is a rule nobody knows."""
     with pytest.raises(Conflict):
-        session.override("session_paused", "just in case")
+        session.gate.override("session_paused", "just in case")
     with pytest.raises(InvalidInput):
-        session.override("everything", "please")
+        session.gate.override("everything", "please")
 
 
 def test_a_decision_sees_what_others_appended(session):
     """The gate decides on fresh views, not on what its handle knew."""
     other = Session(session.store, session.id, agent="human", clock=session.clock)
-    assert session.gate(edit()).plain
+    assert session.gate.judge(edit()).plain
     other.pause()
-    assert session.gate(edit()).decision == DENY
+    assert session.gate.judge(edit()).decision == DENY
 
 
 @pytest.mark.parametrize(
@@ -171,14 +171,14 @@ def test_a_decision_sees_what_others_appended(session):
 def test_only_real_commands_of_onrecord_pass(session, line):
     """A command line that does something else besides is judged like any other."""
     session.pause()
-    assert session.gate(run(line)).decision == DENY
+    assert session.gate.judge(run(line)).decision == DENY
 
 
 @pytest.mark.parametrize("path", ["STATE.md.py", "src/STATE.md", ".onrecord/../src/auth.py", ".onrecordx/a"])
 def test_only_real_own_files_pass(session, path):
     """A path that merely looks like one of our files is judged like any other."""
     session.pause()
-    assert session.gate(edit(path)).decision == DENY
+    assert session.gate.judge(edit(path)).decision == DENY
 
 
 def test_acts_are_told_by_tool_then_by_what_is_given():
@@ -195,5 +195,5 @@ def test_acts_are_told_by_tool_then_by_what_is_given():
 def test_an_erased_session_refuses_nothing(session):
     """What was erased says nothing any more."""
     session.close()
-    session.erase("privacy")
-    assert session.gate(edit()).plain
+    session.log.erase("privacy")
+    assert session.gate.judge(edit()).plain

@@ -110,7 +110,7 @@ class Hooks:
                 return event, here
         raise LookupError(f"{name} has no recorded payload at {moment}")
 
-    def records(self) -> onrecord.Records:
+    def records(self) -> onrecord.SessionStore:
         return onrecord.connect(str(self.store), project=str(self.project))
 
     def session(self, name: str = "fix-403") -> Session:
@@ -140,5 +140,5 @@ def hooks(tmp_path, bytecode) -> Hooks:
 def session(hooks) -> Session:
     """A session that has the conversation of `hooks.claude` on record as the agent `solver`."""
     made: Session = hooks.records().create("fix-403", agent="solver", objective="Fix the 403 after invite acceptance")
-    made.locate("claude", CONVERSATION, reason="startup")
+    made.agents.locate("claude", CONVERSATION, reason="startup")
     return made

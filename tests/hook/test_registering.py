@@ -24,7 +24,7 @@ LINK = link_id("claude", CONVERSATION)
 def test_the_directory_alone_means_nothing(hooks):
     """The project has one live session, and a conversation in it that nobody put on record: it is nobody's."""
     session = hooks.records().create("fix-403", agent="solver", objective="Fix it")
-    session.start_attempt("pytest")
+    session.attempts.start("pytest")
     before = session.views.position
     for event in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd", "Notification", "PreCompact"):
         assert hooks.claude(event, source="startup").is_empty
@@ -36,10 +36,10 @@ def test_the_directory_alone_means_nothing(hooks):
 def test_two_agents_in_one_directory_are_told_apart(hooks):
     """The same vendor twice in one directory: each call counts for the agent whose conversation it is."""
     session = hooks.records().create("fix-403", agent="one")
-    session.locate("claude", CONVERSATION)
+    session.agents.locate("claude", CONVERSATION)
     other = hooks.records().get("fix-403", agent="two")
-    other.locate("claude", "bbbbbbbb-0000-4000-8000-0000000000ad")
-    other.start_attempt("pytest")
+    other.agents.locate("claude", "bbbbbbbb-0000-4000-8000-0000000000ad")
+    other.attempts.start("pytest")
     assert hooks.edit().is_empty
     about = {"tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
     refused = hooks.claude("PreToolUse", session_id="bbbbbbbb-0000-4000-8000-0000000000ad", **about)
@@ -93,7 +93,7 @@ def test_a_glance_by_conversation_decides_like_the_whole_way(hooks, session):
         assert seen.present is not None
         for present in (seen.present, Present.of(session.views)):
             assert decide(request, present, 0, machine.is_gone).decision == "allow"
-        session.start_attempt("pytest")
+        session.attempts.start("pytest")
         seen = glance_linked(place, LINK)
         assert seen is not None
         assert seen.present is not None
@@ -102,7 +102,7 @@ def test_a_glance_by_conversation_decides_like_the_whole_way(hooks, session):
         ]
         assert verdicts[0] == verdicts[1]
         assert verdicts[0]["decision"] == "deny"
-        session.settle_attempt(None, "succeeded")
+        session.attempts.settle(None, "succeeded")
         for number in range(0 if round_ else SNAPSHOT_EVERY):
             session.decide(f"decision {number}")
     nobody = glance_linked(place, link_id("claude", "nobody"))
@@ -118,7 +118,7 @@ def test_a_live_session_comes_before_one_that_ended(hooks, session):
     """A conversation that two sessions have on record is the live one's."""
     with onrecord.connect(str(hooks.store), project="/elsewhere") as records:
         later = records.create("later", agent="other")
-        later.locate("claude", CONVERSATION)
+        later.agents.locate("claude", CONVERSATION)
         seen = glance_linked(str(hooks.store), LINK)
         assert seen is not None
         assert seen.agent == "other"
@@ -126,7 +126,7 @@ def test_a_live_session_comes_before_one_that_ended(hooks, session):
         seen = glance_linked(str(hooks.store), LINK)
         assert seen is not None
         assert seen.agent == "solver"
-        session.start_attempt("pytest")
+        session.attempts.start("pytest")
         assert "attempt 1" in hooks.edit().refusal
 
 
@@ -147,7 +147,7 @@ def test_a_plain_yes_loads_next_to_nothing(hooks, name):
     of = vendor(name)
     event, payload = of.sample_hook("00000000-0000-4000-8000-000000000000")
     made = hooks.records().create("fix-403", agent="solver")
-    made.locate(name, of.parse_hook({"hook_event_name": event} | payload, {}).vendor_id)
+    made.agents.locate(name, of.parse_hook({"hook_event_name": event} | payload, {}).vendor_id)
     look = (
         "import sys; from onrecord.surfaces.hook.process import Pending, answer; pending = Pending(); "
         f"answer([{name!r}, {event!r}], pending); assert pending.call.tool and not pending.reply.stdout; "

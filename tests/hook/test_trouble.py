@@ -114,7 +114,7 @@ def test_a_strict_gate_denies_when_it_fails(hooks, session):
 
 def test_a_refusal_stands_while_the_store_is_locked(hooks, session):
     """Somebody keeps the store locked for longer than a hook may take: it answers in time, and with the refusal."""
-    session.start_attempt("pytest")
+    session.attempts.start("pytest")
     with closing(apsw.Connection(str(hooks.store))) as holder:
         holder.execute("BEGIN IMMEDIATE")
         began = time.monotonic()
@@ -136,7 +136,7 @@ def test_a_hook_that_is_sent_nothing_ends_by_itself(hooks, session):
 
 def test_an_answer_nobody_reads_is_no_failure(hooks, session):
     """The agent may be gone when the hook answers."""
-    session.start_attempt("pytest")
+    session.attempts.start("pytest")
     with hooks.start("claude", "PreToolUse") as process:
         assert process.stdout is not None
         process.stdout.close()
@@ -193,7 +193,7 @@ def test_two_starts_at_the_same_moment_are_one(hooks, session, count):
 
 def test_a_full_disk_is_answered_like_any_other_trouble(hooks, session):
     """Where nothing more can be written a refusal is still one, though it is not on record; nothing is damaged."""
-    session.start_attempt("pytest")
+    session.attempts.start("pytest")
     full = 64 * 1024  # enough to read, and less than the schema alone takes up in the write-ahead log
 
     def no_file_may_grow() -> None:
@@ -220,13 +220,13 @@ def test_the_agents_directory_cannot_change_the_hook(hooks, session):
     """A project that has modules named like ours or Python's is not run by the hook."""
     for name in ("json.py", "onrecord.py", "apsw.py", "sitecustomize.py"):
         (hooks.project / name).write_text("import os\nos._exit(3)\n")
-    session.start_attempt("pytest")
+    session.attempts.start("pytest")
     assert "attempt 1" in hooks.edit().refusal
 
 
 def test_our_own_commands_are_never_in_the_way(hooks, session):
     """While everything else waits, the commands that clear it run, and are not recorded as work."""
-    session.start_attempt("pytest")
+    session.attempts.start("pytest")
     about = {"tool_name": "Bash", "tool_use_id": "o1"}
     clear = {"command": "cd src && onrecord attempt fail 1 --error 'x' --fix 'y'"}
     assert hooks.claude("PreToolUse", tool_input=clear, **about).is_empty

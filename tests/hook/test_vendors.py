@@ -59,11 +59,11 @@ def test_the_gate_denies_while_an_attempt_runs_and_allows_after_it_settled(hooks
     of = vendor(name)
     call = of.parse_hook({"hook_event_name": event} | payload, {})
     session = hooks.records().create("fix-403", agent="solver")
-    session.locate(name, call.vendor_id)
+    session.agents.locate(name, call.vendor_id)
     before = session.head.position
     assert hooks.send(name, event, payload).refusal == ""
     assert session.views.position == before, "a plain yes writes nothing"
-    session.start_attempt("make deploy")
+    session.attempts.start("make deploy")
     refused = hooks.send(name, event, payload)
     assert "attempt 1" in refused.refusal + refused.out + refused.err, refused
     assert "onrecord attempt fail 1 --session fix-403" in json.loads(json.dumps(refused.out + refused.err)).replace(
@@ -71,7 +71,7 @@ def test_the_gate_denies_while_an_attempt_runs_and_allows_after_it_settled(hooks
     )
     decided = next(session.events(kinds=["gate.decided"]))
     assert (decided.data["decision"], decided.data["agent"]) == ("deny", "solver")
-    session.settle_attempt(None, "succeeded")
+    session.attempts.settle(None, "succeeded")
     assert hooks.send(name, event, payload | {"tool_use_id": "another", "callID": "another"}).refusal == ""
 
 
@@ -80,7 +80,7 @@ def test_a_start_within_its_limit(hooks, name):
     """However much is on record, what is injected has at most as many bytes as the vendor takes."""
     session = hooks.records().create("fix-403", objective="é" * 3_000)
     for number in range(40):
-        session.state(f"claim {number} " + "ü" * 300, "rejected", evidence=["run-1"])
+        session.findings.state(f"claim {number} " + "ü" * 300, "rejected", evidence=["run-1"])
     of = vendor(name)
     event, payload = hooks.of(name, of.context_moment)
     said = hooks.send(name, event, payload, NAMED)

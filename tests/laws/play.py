@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onrecord.errors import OnrecordError
 from onrecord.log.events import Event
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.session.turns import Turn
 from onrecord.stores.memory import MemoryStore
 from onrecord.testing import FakeClock
@@ -98,7 +98,7 @@ class Play:
     def __init__(self, *, name: str = "play", budget: dict[str, float] | None = None) -> None:
         self.clock = FakeClock()
         self.store = MemoryStore(clock=self.clock)
-        self.records = Records(self.store, project="/project", clock=self.clock)
+        self.records = SessionStore(self.store, project="/project", clock=self.clock)
         self.session = self.records.create(name, objective="see what happens", budget=budget)
         self.handles: dict[str, Session] = {}
         self.turns: dict[str, Turn] = {}
@@ -122,7 +122,7 @@ class Play:
         """The handle of an agent that has its lane."""
         if name not in self.handles:
             self.handles[name] = Session(self.store, self.session.id, agent=name, clock=self.clock)
-        return self.handles[name].join(takeover=True)
+        return self.handles[name].acquire(takeover=True)
 
     def do_begin(self, agent: str) -> None:
         self.turns[agent] = self.agent(agent).turn()
@@ -147,7 +147,7 @@ class Play:
         self.agent(agent).record_turn(said)
 
     def do_roll_back(self, agent: str, count: int) -> None:
-        commits = self.agent(agent).lane()["commits"]
+        commits = self.agent(agent).agents.lane()["commits"]
         base = commits[-count]["base"] if len(commits) >= count else 0
         turn = self.agent(agent).turn(base=base, rollback=count)
         turn.user("again, otherwise")
@@ -166,47 +166,47 @@ class Play:
         self.agent(agent).compact(summary)
 
     def do_start_effect(self, agent: str, key: str) -> None:
-        self.agent(agent).start_effect(key, "tool", {"x": 1})
+        self.agent(agent).effects.start(key, "tool", {"x": 1})
 
     def do_settle_effect(self, agent: str, key: str, result: Any) -> None:
-        self.agent(agent).settle_effect(key, result=result)
+        self.agent(agent).effects.settle(key, result=result)
 
     def do_use(self, agent: str, tokens: int, cost: float | None) -> None:
-        self.agent(agent).use("m", input_tokens=tokens, cost=cost)
+        self.agent(agent).budget.record_usage("m", input_tokens=tokens, cost=cost)
 
     def do_decide(self, agent: str, text: str) -> None:
         self.agent(agent).decide(text, because=1)
 
     def do_state(self, agent: str, claim: str, label: str) -> None:
-        self.agent(agent).state(claim, label, evidence=["run-1"])
+        self.agent(agent).findings.state(claim, label, evidence=["run-1"])
 
     def do_relabel(self, agent: str, number: int, label: str) -> None:
-        self.agent(agent).relabel(f"f{number}", label, evidence=["run-2"])
+        self.agent(agent).findings.relabel(f"f{number}", label, evidence=["run-2"])
 
     def do_set_objective(self, agent: str, text: str) -> None:
-        self.agent(agent).set_objective(text)
+        self.agent(agent).facts.set_objective(text)
 
     def do_set_title(self, agent: str, text: str) -> None:
-        self.agent(agent).set_title(text)
+        self.agent(agent).facts.set_title(text)
 
     def do_set_next_action(self, agent: str, text: str) -> None:
-        self.agent(agent).set_next_action(text, command=text)
+        self.agent(agent).facts.set_next_action(text, command=text)
 
     def do_set_reproduction(self, agent: str, text: str) -> None:
-        self.agent(agent).set_reproduction(text, rate=text)
+        self.agent(agent).facts.set_reproduction(text, rate=text)
 
     def do_set_scratch(self, agent: str, key: str, value: Any) -> None:
-        self.agent(agent).set_scratch(key, value)
+        self.agent(agent).facts.set_scratch(key, value)
 
     def do_set_budget(self, agent: str, limits: dict[str, float]) -> None:
-        self.agent(agent).set_budget(**{name: amount * 1e6 for name, amount in limits.items()})
+        self.agent(agent).budget.set(**{name: amount * 1e6 for name, amount in limits.items()})
 
     def do_unknown_kind(self, agent: str, data: Any) -> None:
         self.agent(agent).record("weather.changed", data)
 
     def do_later_version(self, agent: str, data: dict[str, Any]) -> None:
         session = self.agent(agent)
-        session.append(session.draft("decision.made", {"text": "x", **data})._replace(v=99))
+        session.log.append(session.log.draft("decision.made", {"text": "x", **data})._replace(v=99))
 
     def do_pause(self, reason: str) -> None:
         self.session.pause(reason)
@@ -224,10 +224,10 @@ class Play:
         self.session.rename(name)
 
     def do_hold(self, reason: str) -> None:
-        self.session.hold(reason)
+        self.session.log.hold(reason)
 
     def do_release(self, reason: str) -> None:
-        self.session.release(reason)
+        self.session.log.release(reason)
 
     def do_erase(self, position: int) -> None:
-        self.session.erase("on request", positions=[position])
+        self.session.log.erase("on request", positions=[position])

@@ -18,7 +18,7 @@ deliveries = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), min_s
 def test_appending_again_changes_nothing(deliveries, payloads):
     """B08: drafts sent again in any grouping and order stand once each, with the receipt of the first time."""
     play = Play()
-    drafts = [play.session.draft("weather.changed", data, id=f"w{n}") for n, data in enumerate(payloads)]
+    drafts = [play.session.log.draft("weather.changed", data, id=f"w{n}") for n, data in enumerate(payloads)]
     receipts: dict[str, tuple[int, bytes]] = {}
     for batch in deliveries:
         for draft, where in zip(
@@ -40,7 +40,7 @@ def test_a_whole_log_sent_again_changes_nothing(played):
     for record in before:
         if record.payload is None:
             continue
-        draft = play.session.draft("x.y", {}, id=record.id)._replace(
+        draft = play.session.log.draft("x.y", {}, id=record.id)._replace(
             kind=record.kind, payload=record.payload, data=decode_payload(record.payload.decode())
         )
         (where,) = play.store.append(play.session.id, [draft])
@@ -56,9 +56,9 @@ def test_an_id_stands_for_one_event(one, other):
     if one == other and repr(one) == repr(other):
         assert play.session.record("weather.changed", other, id="w1") == first
     else:
-        fresh = play.session.draft("weather.changed", {}, id="w2")
+        fresh = play.session.log.draft("weather.changed", {}, id="w2")
         with pytest.raises(IdReused):
-            play.session.append(fresh, play.session.draft("weather.changed", other, id="w1"))
+            play.session.log.append(fresh, play.session.log.draft("weather.changed", other, id="w1"))
     with pytest.raises(IdReused):
         play.session.record("weather.turned", one, id="w1")
     assert play.store.head(play.session.id).position == 2
@@ -69,7 +69,7 @@ def test_an_expectation_holds_or_nothing_moves(played, expected):
     """An append that expects a position is placed right after it, or refused with both positions."""
     play = Play().run(played)
     head = play.store.head(play.session.id)
-    draft = play.session.draft("session.held", {"reason": "x"})
+    draft = play.session.log.draft("session.held", {"reason": "x"})
     if expected == head.position:
         (where,) = play.store.append(play.session.id, [draft], expect=expected)
         assert where.position == head.position + 1
@@ -99,17 +99,17 @@ def test_a_refused_step_leaves_no_trace(played):
     refused = [
         lambda: handle.decide(""),
         lambda: handle.decide("x" * 4_001),
-        lambda: handle.state("x", "certain"),
-        lambda: handle.state("x", "verified"),
-        lambda: handle.set_budget(patience=3),
-        lambda: handle.set_scratch("", 1),
+        lambda: handle.findings.state("x", "certain"),
+        lambda: handle.findings.state("x", "verified"),
+        lambda: handle.budget.set(patience=3),
+        lambda: handle.facts.set_scratch("", 1),
         lambda: handle.rename("../up"),
         lambda: handle.record_turn([]),
         lambda: handle.record_turn([{"role": "wizard"}]),
         lambda: handle.record_turn([{"role": "user", "content": "a"}, {"role": "user", "content": float("nan")}]),
-        lambda: handle.use("m", input_tokens=-1),
+        lambda: handle.budget.record_usage("m", input_tokens=-1),
         lambda: handle.once("", lambda: 1),
-        lambda: handle.erase("", positions=[1]),
+        lambda: handle.log.erase("", positions=[1]),
     ]
     for call in refused:
         with pytest.raises(InvalidInput):

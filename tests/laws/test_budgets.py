@@ -28,7 +28,7 @@ def test_what_is_left_never_grows_by_use(budget, used):
             if what == "turn":
                 session.record_turn([{"role": "user", "content": "x"}])
             elif what == "use":
-                session.use("m", input_tokens=amount, output_tokens=1, cost=cost)
+                session.budget.record_usage("m", input_tokens=amount, output_tokens=1, cost=cost)
             else:
                 play.clock.advance(amount)
         except BudgetExhausted as stop:
@@ -51,8 +51,8 @@ def test_the_first_limit_does_not_depend_on_how_it_was_written(budget, order):
     """K03: which limit is reported first is the same in the process that set the budget and in one that reads it later."""
     shuffled = {limit: budget[limit] for limit in [*order, *budget] if limit in budget}
     play = Play()
-    play.session.set_budget(**shuffled)
-    play.session.use("m", input_tokens=1_000, cost=1_000)
+    play.session.budget.set(**shuffled)
+    play.session.budget.record_usage("m", input_tokens=1_000, cost=1_000)
     play.clock.advance(1_000)
     now = int(play.clock() * 1e6)
     told = play.session.views.spend.exhausted(now)
@@ -65,7 +65,7 @@ def test_unknown_costs_are_counted_and_never_guessed(used):
     """K02: usage adds up per model and per run; a cost that was not told is counted as unknown, not as nothing."""
     play = Play()
     for model, tokens, cost in used:
-        play.session.use(model, output_tokens=tokens, cost=cost)
+        play.session.budget.record_usage(model, output_tokens=tokens, cost=cost)
     spend = play.session.views.spend
     assert spend.total["unknown_cost_calls"] == sum(cost is None for _model, _tokens, cost in used)
     assert abs(spend.total["cost"] - sum(cost or 0 for _model, _tokens, cost in used)) < 1e-6
@@ -124,7 +124,7 @@ def test_steps_are_turns_and_the_last_allowed_one_is_done(limit, more):
     assert done == min(limit, limit + more)
     if more:
         assert play.session.status == "paused"
-        play.session.set_budget(steps=limit + 1)
+        play.session.budget.set(steps=limit + 1)
         play.session.resume("raised")
         play.session.record_turn([{"role": "user", "content": "one more"}])
         with pytest.raises(BudgetExhausted):

@@ -14,7 +14,7 @@ from onrecord.errors import Conflict, DamagedBundle, OnrecordError
 from onrecord.log import codec
 from onrecord.session import bundle
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from tests.laws import values
 from tests.laws.play import Play, steps
@@ -26,8 +26,8 @@ def packed(session: Session) -> str:
     return "".join(bundle.lines_of(session))
 
 
-def elsewhere() -> Records:
-    return Records(MemoryStore(), project="/elsewhere")
+def elsewhere() -> SessionStore:
+    return SessionStore(MemoryStore(), project="/elsewhere")
 
 
 def read(data: bytes) -> Iterator[str]:
@@ -35,7 +35,7 @@ def read(data: bytes) -> Iterator[str]:
     return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline="\n")
 
 
-def take_in(data: bytes | str, **options: Any) -> tuple[Records, Session]:
+def take_in(data: bytes | str, **options: Any) -> tuple[SessionStore, Session]:
     there = elsewhere()
     return there, bundle.take_in(there, read(data.encode() if isinstance(data, str) else data), **options)
 

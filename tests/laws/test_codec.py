@@ -168,7 +168,7 @@ def test_what_was_recorded_cannot_be_changed_through_the_callers_objects():
     """B12: a caller that goes on changing the objects it recorded changes neither log nor views."""
     play = Play()
     value: dict[str, Any] = {"list": [1]}
-    event = play.session.set_scratch("key", value)
+    event = play.session.facts.set_scratch("key", value)
     item: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
     turn = play.session.record_turn([item])
     value["list"].append(2)
@@ -203,7 +203,7 @@ def test_what_is_no_json_is_refused(value, wrap):
     with pytest.raises(InvalidInput):
         play.session.record("weather.changed", {"value": wrap(value)})
     with pytest.raises(InvalidInput):
-        play.session.set_scratch("key", wrap(value))
+        play.session.facts.set_scratch("key", wrap(value))
     with pytest.raises(InvalidInput):
         codec.encode_payload(wrap(value))
     assert play.store.head(play.session.id) == before

@@ -171,7 +171,8 @@ def test_lanes_and_transcript_tell_the_same_story(played):
         assert lane["last_commit"] == (committed[-1].ended if committed else 0)
         assert [turn["position"] for turn in lane["provisional"]] == [t.begun for t in tail if t.status != "running"]
         assert [turn["how"] for turn in lane["provisional"]] == [t.status for t in tail if t.status != "running"]
-        assert (lane["open"] or {}).get("position") == next((t.begun for t in tail if t.status == "running"), None)
+        begun = lane["open"]["position"] if lane["open"] else None
+        assert begun == next((t.begun for t in tail if t.status == "running"), None)
         assert {turn.status for turn in committed} <= {"committed"}
 
 

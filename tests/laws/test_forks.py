@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from onrecord.errors import EventNotFound, NameTaken, OnrecordError
 from onrecord.session import bundle
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from tests.laws.play import Play, Step, quiet_steps, steps
 
@@ -85,7 +85,7 @@ def test_erasing_what_a_fork_inherited_breaks_neither(played, where, chosen):
     deeper = fork.fork("deeper", min(at, 2))
     there = [position for position in chosen if position <= play.store.head(play.session.id).position]
     if there:
-        play.session.erase("on request", positions=there)
+        play.session.log.erase("on request", positions=there)
     for id_ in (play.session.id, fork.id, deeper.id):
         session = Session(play.store, id_)
         report = session.verify()
@@ -100,7 +100,7 @@ def test_a_fork_moves_with_its_history(played, where, later):
     play = Play().run(played)
     fork = play.session.fork("fork", where % play.store.head(play.session.id).position + 1)
     go_on(play, fork, later)
-    there = Records(MemoryStore(), project="/elsewhere")
+    there = SessionStore(MemoryStore(), project="/elsewhere")
     moved = bundle.take_in(there, bundle.lines_of(fork))
     assert there.store.read(moved.id) == play.store.read(fork.id)
     assert moved.verify().ok

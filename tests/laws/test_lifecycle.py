@@ -18,7 +18,7 @@ from onrecord.errors import (
 )
 from onrecord.log import head as heads
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from onrecord.testing import FakeClock
 
@@ -40,7 +40,7 @@ class Lifecycle(RuleBasedStateMachine):
     def open(self):
         self.clock = FakeClock()
         self.store = MemoryStore(clock=self.clock)
-        self.records = Records(self.store, project="/p", clock=self.clock)
+        self.records = SessionStore(self.store, project="/p", clock=self.clock)
         self.human = self.records.create("machine")
         self.agent = Session(self.store, self.human.id, agent="main", clock=self.clock)
         self.status, self.held, self.name, self.taken = "open", False, "machine", {"machine"}
@@ -102,18 +102,18 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule()
     def hold(self):
-        if self.attempt(self.status != "erased", (SessionErased,), lambda: self.human.hold("incident 17")):
+        if self.attempt(self.status != "erased", (SessionErased,), lambda: self.human.log.hold("incident 17")):
             self.held = True
 
     @rule()
     def let_go(self):
-        if self.attempt(self.status != "erased", (SessionErased,), lambda: self.human.release("understood")):
+        if self.attempt(self.status != "erased", (SessionErased,), lambda: self.human.log.release("understood")):
             self.held = False
 
     @rule()
     def erase(self):
         legal = self.status != "erased" and not self.held
-        if self.attempt(legal, (SessionErased, SessionHeld), lambda: self.human.erase("on request")):
+        if self.attempt(legal, (SessionErased, SessionHeld), lambda: self.human.log.erase("on request")):
             self.status = "erased"
             self.told = []
 
@@ -134,7 +134,7 @@ class Lifecycle(RuleBasedStateMachine):
     def crash(self):
         self.agent = Session(self.store, self.human.id, agent="main", clock=self.clock)
         if self.status in LIVE:
-            self.agent.join(takeover=True)
+            self.agent.acquire(takeover=True)
 
     @invariant()
     def agrees(self):

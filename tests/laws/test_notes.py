@@ -77,11 +77,11 @@ def test_the_brief_fits_and_is_complete(objective, action, command, stated, deci
     """C13: at most 2,048 bytes, with objective, next action and the newest rejected finding, however hostile the texts."""
     play = Play()
     session = play.session
-    session.set_objective(objective)
-    session.set_next_action(action, command=command)
+    session.facts.set_objective(objective)
+    session.facts.set_next_action(action, command=command)
     for number, (claim, label) in enumerate(stated):
         # One question has one story, so the claims must differ.
-        session.state(f"{number} {claim}"[:4_000], label, evidence=["run-2026-05-18-a"])
+        session.findings.state(f"{number} {claim}"[:4_000], label, evidence=["run-2026-05-18-a"])
     for decision in decisions:
         session.decide(decision, why=decision)
     text = brief(session.views)

@@ -238,7 +238,7 @@ def test_a_context_is_the_end_of_what_was_committed(played, tokens):
         committed = handle.transcript(agent).committed
         assert 0 <= context.left_out <= len(committed)
         whole = well_formed(item for turn in committed for item in turn.items)
-        assume(not handle.lane()["compacted"])
+        assume(not handle.agents.lane()["compacted"])
         assert context.items == whole[len(whole) - len(context.items) :]
         inside = len(committed) - context.left_out
         assert len(context.items) >= len(
@@ -251,7 +251,7 @@ def test_text_from_the_record_cannot_leave_its_place(objective, summary):
     """T17: in the message to a model, text from the record cannot close the element it stands in or open another."""
     assume(objective.strip() and summary.strip())
     play = Play()
-    play.session.set_objective(objective)
+    play.session.facts.set_objective(objective)
     play.session.record_turn([{"role": "user", "content": "hi"}])
     play.session.compact(summary)
     content = play.session.context(100_000).messages()[0]["content"]

@@ -15,7 +15,7 @@ from onrecord.errors import InvalidInput, LeaseLost, TurnConflict
 from onrecord.log.codec import encode_payload
 from onrecord.log.events import Event
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.session.turns import Turn
 from onrecord.stores.memory import MemoryStore
 from onrecord.testing import FakeClock
@@ -64,7 +64,7 @@ class Turns(RuleBasedStateMachine):
     def open(self):
         self.clock = FakeClock()
         self.store = MemoryStore(clock=self.clock)
-        self.records = Records(self.store, project="/p", clock=self.clock)
+        self.records = SessionStore(self.store, project="/p", clock=self.clock)
         self.id = self.records.create("machine").id
         self.lanes = {agent: Model() for agent in AGENTS}
         self.handles: dict[str, Session] = {}
@@ -100,7 +100,7 @@ class Turns(RuleBasedStateMachine):
         running = self.lanes[agent].open
         if running is not None:
             self.turns[agent].add(item)
-            self.turns[agent].use("m", output_tokens=tokens)
+            self.turns[agent].record_usage("m", output_tokens=tokens)
             running["items"].append(item)
             self.said.append(item)
             self.tokens += tokens
@@ -245,7 +245,7 @@ class Turns(RuleBasedStateMachine):
             assert tail == [(turn["status"], turn["items"]) for turn in lane.tail] + running
             gone = sorted(encode_payload(turn.items) for turn in transcript.superseded if turn.agent == agent)
             assert gone == sorted(encode_payload(turn["items"]) for turn in lane.superseded)
-            counted = fresh.lane(agent)
+            counted = fresh.agents.lane(agent)
             assert (counted["committed"], counted["last_commit"]) == (len(lane.committed), lane.last)
             assert [turn["how"] for turn in counted["provisional"]] == [turn["status"] for turn in lane.tail]
             assert (counted["open"] is not None) == (lane.open is not None)

@@ -119,7 +119,7 @@ def test_a_rolled_back_store_is_found_by_a_checkpoint(played, later, where):
     assert [problem.cause for problem in other.session.verify(checkpoint).problems] == ["checkpoint"]
     human = play.records.get(play.session.id)
     while play.store.head(play.session.id).position < checkpoint["position"]:
-        human.append(human.draft("weather.changed", {}))
+        human.log.append(human.log.draft("weather.changed", {}))
     assert play.session.verify().ok
     assert [problem.cause for problem in play.session.verify(checkpoint).problems] == ["checkpoint"]
 
@@ -130,14 +130,14 @@ def test_erasing_never_breaks_verification(played, chosen, everything):
     play = Play().run(played)
     session = play.session
     if session.refresh().head.held:
-        session.release("let the law be tried")
+        session.log.release("let the law be tried")
     for positions in chosen:
         there = [position for position in positions if position <= play.store.head(session.id).position]
         if there:
             with suppress(OnrecordError):
-                session.erase("on request", positions=there)
+                session.log.erase("on request", positions=there)
     if everything:
-        session.erase("all of it")
+        session.log.erase("all of it")
     report = session.verify()
     assert report.problems == []
     gone = [record.position for record in play.store.read(session.id) if record.salt is None]
@@ -151,10 +151,10 @@ def test_what_records_an_erasure_cannot_be_erased():
     """K08: the event that says what was erased, and why, stays: without it the log would look damaged."""
     play = Play()
     play.session.decide("a secret")
-    event = play.session.erase("on request", positions=[2])
+    event = play.session.log.erase("on request", positions=[2])
     with pytest.raises(OnrecordError):
-        play.session.erase("hide the tracks", positions=[event.position])
-    play.session.erase("everything")
+        play.session.log.erase("hide the tracks", positions=[event.position])
+    play.session.log.erase("everything")
     assert play.session.event(event.position).data["reason"] == "on request"
     assert play.session.verify().ok
 
@@ -166,7 +166,7 @@ def test_erased_and_damaged_are_told_apart(played, chosen):
     head = play.store.head(play.session.id)
     there = sorted(position for position in chosen if position <= head.position)
     assume(there and len(there) < head.position)
-    play.session.erase("on request", positions=there)
+    play.session.log.erase("on request", positions=there)
     lost = next(position for position in range(1, head.position + 1) if position not in there)
     records = kept(play)
     records[lost - 1] = records[lost - 1]._replace(payload=None, salt=None)
@@ -178,7 +178,7 @@ def test_erased_and_damaged_are_told_apart(played, chosen):
 def test_an_erasure_covers_only_what_came_before_it():
     """An erasure event that names later positions, or absurdly many, excuses nothing that was written after it."""
     play = Play()
-    draft = play.session.draft(
+    draft = play.session.log.draft(
         "payload.erased", {"ranges": [[1, 10**15]], "count": 0, "reason": "x", "scope": "positions"}
     )
     play.store.erase(play.session.id, (), draft)

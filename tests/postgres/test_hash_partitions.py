@@ -5,7 +5,7 @@ import re
 import pytest
 
 from onrecord.connect import open_store
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores import statements
 from onrecord.stores.postgres import PostgresStore, schema
 from onrecord.stores.postgres.places import place_of
@@ -80,7 +80,7 @@ class TestOnPartitions(StoreContract):
 
 def test_every_table_of_sessions_is_split(postgres: Stores, database: str):
     """The tables are split indeed, and rows are in more than one part of each that holds something."""
-    with Records(open_store(f"{database}&tenant=spread")) as records:
+    with SessionStore(open_store(f"{database}&tenant=spread")) as records:
         for number in range(20):
             with records.open(f"session-{number}") as session:
                 session.record_turn([{"role": "user", "content": f"plover {number} " * 10_000}])

@@ -9,7 +9,7 @@ import pytest
 
 from onrecord.connect import open_store
 from onrecord.errors import LeaseHeld, OnrecordError
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.postgres import connections
 from tests.crash.ledger import Ack, acks_in, complaints
 from tests.crash.nursery import Nursery
@@ -186,7 +186,7 @@ def test_promise_9_a_living_holder_is_not_replaced(url: str, nursery: Nursery):
     holder.stop()
     store = open_store(url)
     with pytest.raises(LeaseHeld):
-        Records(store).open("fenced")
+        SessionStore(store).open("fenced")
     holder.go_on()
     holder.order()
     assert len(acks_in([holder.line()])) == 1
@@ -199,7 +199,7 @@ def test_promise_4_a_server_that_is_away_is_said_to_be_away(own_server: Server, 
     monkeypatch.setattr(connections, "PATIENCE_SECONDS", 0.3)
     url = Stores(own_server).fresh_database()
     store = open_store(url)
-    session = Records(store).open("away")
+    session = SessionStore(store).open("away")
     own_server.kill()
     with pytest.raises(OnrecordError) as refusal:
         session.record_turn([{"role": "user", "content": "hello"}], id="turn-1")

@@ -5,14 +5,14 @@ from itertools import count
 from onrecord.connect import open_store
 from onrecord.errors import OnrecordError
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from tests.crash.nursery import Pipes
 from tests.crash.workers import acknowledge, items_of
 
 
 def write_through_failovers(pipes: Pipes, path: str, session: str, agent: str) -> None:
     """Add turns for ever; what fails in a way that may pass is tried again under the same id, in the same process."""
-    handle = Records(open_store(path)).open(session, agent=agent)
+    handle = SessionStore(open_store(path)).open(session, agent=agent)
     pipes.say("ready")
     for number in count():
         _persist(pipes, handle, number)
@@ -32,7 +32,7 @@ def _persist(pipes: Pipes, handle: Session, number: int) -> None:
 
 def write_once_and_tell(pipes: Pipes, path: str, session: str, agent: str) -> None:
     """On each order add a turn, and report how it went."""
-    handle = Records(open_store(path)).open(session, agent=agent)
+    handle = SessionStore(open_store(path)).open(session, agent=agent)
     pipes.say("ready")
     for number in count():
         if not pipes.order():

@@ -11,7 +11,7 @@ from onrecord.rollout.recording import Intent, Rollout, open_rollout, read_lane
 from onrecord.rollout.samples import assemble
 from onrecord.rollout.trajectory import Policy
 from onrecord.rollout.turns import Reply, Request
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from onrecord.testing import FakeClock
 from tests.rollout.reference import Asked, Reference, Refused, Turn, merged
@@ -27,7 +27,7 @@ class Rollouts(RuleBasedStateMachine):
 
     @initialize(rollback=st.integers(0, 2))
     def start(self, rollback: int) -> None:
-        self.records = Records(MemoryStore(), clock=FakeClock())
+        self.records = SessionStore(MemoryStore(), clock=FakeClock())
         self.policy = Policy(max_rollback=rollback)
         self.reference = Reference(rollback)
         self.rollout: Rollout = open_rollout(self.records, "task", policy=self.policy)
@@ -212,7 +212,7 @@ class Rollouts(RuleBasedStateMachine):
 
     @invariant()
     def the_views_agree(self) -> None:
-        lane = self.rollout.session.lane()
+        lane = self.rollout.session.agents.lane()
         transcript = self.rollout.session.transcript("policy")
         assert lane["committed"] == self.rollout.trajectory.num_assistant == len(transcript.committed)
         assert lane["turns"] == self.begun

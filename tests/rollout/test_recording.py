@@ -100,9 +100,9 @@ def test_what_was_aborted_stays_on_record_and_is_paid_for(rollout):
     messages = play(rollout, 1)
     for _ in range(3):
         rollout.abort(begin(rollout, messages), aborted("half", message=calling('{"q": 1')))
-    assert len(rollout.session.lane()["provisional"]) == 3
+    assert len(rollout.session.agents.lane()["provisional"]) == 3
     play(rollout, 1, messages)
-    assert rollout.session.lane()["provisional"] == []
+    assert rollout.session.agents.lane()["provisional"] == []
     assert [record.status for record in rollout.trajectory.records] == ["COMPLETED", "COMPLETED"]
     outputs = [event.data for event in rollout.session.events(kinds=("tokens.recorded",)) if "finish" in event.data]
     assert [data["finish"] for data in outputs] == ["stop", "abort", "abort", "abort", "stop"]
@@ -271,7 +271,7 @@ def test_a_failed_call_on_record_leaves_the_view_where_it_was(rollout):
     rollout.abort(begin(rollout, messages), aborted("half"))
     rollout.fail(begin(rollout, messages), "connection refused")
     assert [record.status for record in rollout.lane.standing()] == ["COMPLETED", "ABORTED"]
-    assert len(rollout.session.lane()["provisional"]) == 3, "the lane tells of every try"
+    assert len(rollout.session.agents.lane()["provisional"]) == 3, "the lane tells of every try"
 
 
 def test_starting_over_after_many_turns_agrees_with_the_lane(rollout):
@@ -279,19 +279,19 @@ def test_starting_over_after_many_turns_agrees_with_the_lane(rollout):
     first = [user("question")]
     play(rollout, 12, first)
     play(rollout, 2, first)
-    assert rollout.trajectory.num_assistant == rollout.session.lane()["committed"] == 2
+    assert rollout.trajectory.num_assistant == rollout.session.agents.lane()["committed"] == 2
     assert len(rollout.session.transcript("policy").committed) == 2
-    assert rollout.session.reload().lane()["committed"] == 2
+    assert rollout.session._reload().agents.lane()["committed"] == 2
 
 
 def test_a_paused_or_spent_session_takes_no_turn(records, rollout):
     """Pause and budget stop a rollout like any session, before anything is written."""
     messages = play(rollout, 1)
-    rollout.session.set_budget(tokens=1)
+    rollout.session.budget.set(tokens=1)
     prepared = rollout.prepare(Request(messages), LETTERS)
     with pytest.raises(BudgetExhausted):
         rollout.intend(prepared)
-    rollout.session.set_budget(tokens=10_000_000)
+    rollout.session.budget.set(tokens=10_000_000)
     again = Rollout(records.open("task-17", agent="policy"))
     with pytest.raises(SessionPaused):
         play(again, 1, messages)
@@ -306,7 +306,7 @@ def test_a_pause_ends_the_turn_under_way(rollout):
     begin(rollout, messages)
     rollout.session.pause("weights are on their way")
     rollout.session.resume()
-    rollout.session.join()
+    rollout.session.acquire()
     prepared = rollout.prepare(Request(messages), LETTERS)
     assert rollout.trajectory.provisional is not None
     assert (rollout.trajectory.provisional.status, len(rollout.trajectory.provisional.output)) == ("ABORTED", 0)
@@ -356,7 +356,7 @@ def test_erased_ids_are_told_and_not_guessed(rollout):
     """Where retention erased the ids of a committed turn, reading says so."""
     play(rollout, 2)
     position = next(event.position for event in rollout.session.events(kinds=("tokens.recorded",)))
-    rollout.session.erase("privacy", positions=[position])
+    rollout.session.log.erase("privacy", positions=[position])
     with pytest.raises(PayloadErased):
         read_lane(rollout.session)
 
@@ -375,10 +375,10 @@ def test_erased_ids_are_told_and_not_guessed(rollout):
 def test_nonsense_on_record_is_told_as_damage(rollout, data):
     """Ids that are cut off, of another kind or not there are told with their position; nothing is guessed."""
     session = rollout.session
-    session.append(
-        session.draft("turn.begun", {"base": 0}),
-        session.draft("tokens.recorded", data),
-        session.draft("agent.left", {}),
+    session.log.append(
+        session.log.draft("turn.begun", {"base": 0}),
+        session.log.draft("tokens.recorded", data),
+        session.log.draft("agent.left", {}),
     )
     with pytest.raises(DamagedLog):
         read_lane(session)

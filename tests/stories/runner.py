@@ -26,7 +26,7 @@ from typing import Any
 from onrecord.errors import OnrecordError
 from onrecord.log.store import Store
 from onrecord.session.handle import Session
-from onrecord.session.records import Records
+from onrecord.session.session_store import SessionStore
 from onrecord.session.turns import Turn
 from onrecord.testing import FakeClock
 from onrecord.views.render import visible
@@ -79,7 +79,7 @@ class Story:
 
     def __init__(self, make_store: Callable[[FakeClock], Store]) -> None:
         self.clock = FakeClock()
-        self.records = Records(make_store(self.clock), project="/project", clock=self.clock)
+        self.records = SessionStore(make_store(self.clock), project="/project", clock=self.clock)
         self.handles: dict[str, Session] = {}
         self.turns: dict[str, Turn] = {}
         self.refused: list[str] = []
@@ -154,7 +154,7 @@ class Story:
 
     @verb(r"(\w+) assistant: (.*?)(?: ?-> (\w+) (\S+) (\{.*\}))?")
     def answer(self, agent: str, text: str, call: str | None, name: str | None, arguments: str | None) -> None:
-        made = [{"id": call, "name": name, "arguments": json.loads(arguments or "{}")}] if call else None
+        made: Any = [{"id": call, "name": name, "arguments": json.loads(arguments or "{}")}] if call else None
         self.turns[agent].assistant(text, tool_calls=made)
 
     @verb(r"(\w+) tool (\w+): (.*)")
@@ -177,7 +177,7 @@ class Story:
 
     @verb(r"(\w+) uses (\d+) tokens(?: costing ([\d.]+))?")
     def use(self, agent: str, tokens: str, cost: str | None) -> None:
-        self.agent(agent).use("model", output_tokens=int(tokens), cost=float(cost) if cost else None)
+        self.agent(agent).budget.record_usage("model", output_tokens=int(tokens), cost=float(cost) if cost else None)
 
     @verb(r"(\w+) decides: (.*)")
     def decide(self, agent: str, text: str) -> None:
@@ -185,23 +185,23 @@ class Story:
 
     @verb(r"(\w+) states (\w+): (.*?)(?: \[(.*)\])?")
     def finding(self, agent: str, label: str, claim: str, evidence: str | None) -> None:
-        self.agent(agent).state(claim, label, evidence=evidence.split(", ") if evidence else [])
+        self.agent(agent).findings.state(claim, label, evidence=evidence.split(", ") if evidence else [])
 
     @verb(r"(\w+) relabels (\w+) (\w+): \[(.*)\]")
     def relabel(self, agent: str, finding: str, label: str, evidence: str) -> None:
-        self.agent(agent).relabel(finding, label, evidence=evidence.split(", "))
+        self.agent(agent).findings.relabel(finding, label, evidence=evidence.split(", "))
 
     @verb(r"(\w+) takes next: (.*?)(?: \$ (.*))?")
     def next_action(self, agent: str, text: str, command: str | None) -> None:
-        self.agent(agent).set_next_action(text, command=command)
+        self.agent(agent).facts.set_next_action(text, command=command)
 
     @verb(r"(\w+) starts effect (\S+)")
     def start_effect(self, agent: str, key: str) -> None:
-        self.agent(agent).start_effect(key)
+        self.agent(agent).effects.start(key)
 
     @verb(r"(\w+) settles effect (\S+): (.*)")
     def settle_effect(self, agent: str, key: str, result: str) -> None:
-        self.agent(agent).settle_effect(key, result=result)
+        self.agent(agent).effects.settle(key, result=result)
 
     @verb(r"(\w+) compacts: (.*)")
     def compact(self, agent: str, summary: str) -> None:
@@ -209,18 +209,20 @@ class Story:
 
     @verb(r"budget: (.*)")
     def budget(self, limits: str) -> None:
-        self.session.set_budget(
+        self.session.budget.set(
             **{limit: float(amount) for limit, amount in (part.split("=") for part in limits.split())}
         )
 
     @verb(r"reproduction: (.*?)(?: \((.*)\))?")
     def reproduction(self, steps: str, rate: str | None) -> None:
-        self.session.set_reproduction(steps, rate=rate)
+        self.session.facts.set_reproduction(steps, rate=rate)
 
     @verb(r"(?:(\w+) )?(pause|resume|reopen|close|archive|hold|release): (.*)")
     def lifecycle(self, agent: str | None, step: str, reason: str) -> None:
         session = self.agent(agent) if agent else self.session
-        session.resume(reason, reopen=True) if step == "reopen" else getattr(session, step)(reason)
+        session.resume(reason, reopen=True) if step == "reopen" else getattr(
+            session.log if step in ("hold", "release") else session, step
+        )(reason)
 
     @verb(r"wait (\d+) days")
     def wait(self, days: str) -> None:
@@ -232,7 +234,7 @@ class Story:
 
     @verb(r"erase ([\d, ]+): (.*)")
     def erase(self, positions: str, reason: str) -> None:
-        self.session.erase(reason, positions=[int(position) for position in positions.split(",")])
+        self.session.log.erase(reason, positions=[int(position) for position in positions.split(",")])
 
     @verb(r"fork (\S+) at (\d+)")
     def fork(self, name: str, position: str) -> None:
@@ -281,7 +283,8 @@ class Story:
             f"{session.name} is {session.status} at {session.head.position}, run {session.head.run}, {proof}, {report.erased} erased"
         ]
         for agent, lane in sorted(views.lanes.lanes.items()):
-            here = "here" if views.roster.agents.get(agent, {}).get("here") else "not here"
+            known = views.roster.agents.get(agent)
+            here = "here" if known and known["here"] else "not here"
             lines.append(
                 f"{agent} ({here}): {lane['committed']} committed, last at {lane['last_commit']}, "
                 f"{len(lane['provisional'])} provisional, {lane['aborted']} aborted, {lane['interrupted']} interrupted"
@@ -294,7 +297,7 @@ class Story:
         )
         left = views.spend.remaining(int(self.clock() * 1e6))
         lines += [f"left: {limit} {amount:g}" for limit, amount in left.items() if limit != "seconds"]
-        lines += [f"unknown effect: {key}" for key in session.unknown_effects()]
+        lines += [f"unknown effect: {key}" for key in session.effects.unknown()]
         lines += [f"refused: {refusal}" for refusal in self.refused]
         lines += [f"swept: {swept}" for swept in self.swept]
         return "\n".join(lines)

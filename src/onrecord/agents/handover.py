@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.session.handle import Session
+    from onrecord.views.values import Link
 
 EXTRACT_BYTES = 16 * 1024
 """How much of the conversation before is retold."""
@@ -28,7 +29,7 @@ _RECORDS = 2_000
 """And in how many of the last records they are looked for."""
 
 
-def extract(session: Session, link: dict[str, Any], *, limit: int = EXTRACT_BYTES) -> str:
+def extract(session: Session, link: Link, *, limit: int = EXTRACT_BYTES) -> str:
     """The last messages of a mirrored conversation, each with the position it stands at, the oldest first."""
     last: deque[tuple[int, Item]] = deque(_items(session, link), maxlen=_ITEMS)
     lines: list[str] = []
@@ -42,7 +43,7 @@ def extract(session: Session, link: dict[str, Any], *, limit: int = EXTRACT_BYTE
     return "\n".join(reversed(lines))
 
 
-def _items(session: Session, link: dict[str, Any]) -> Iterator[tuple[int, Item]]:
+def _items(session: Session, link: Link) -> Iterator[tuple[int, Item]]:
     of = vendor(link["vendor"])
     last = deque(kept(session, link["vendor"], link["id"]), maxlen=_RECORDS)
     for number, item in of.items(of.parse(one.raw) for one in last):
@@ -62,7 +63,7 @@ def _brief(value: Any) -> str:
     return clip(" ".join(text_of(value).split()), ITEM_CHARACTERS)
 
 
-def handover(session: Session, link: dict[str, Any] | None, task: str) -> str:
+def handover(session: Session, link: Link | None, task: str) -> str:
     """The first prompt of the one who goes on: note and extract as data, then what to do."""
     before = f"{vendor(link['vendor']).title} as {link['agent']}" if link else "another agent"
     parts = [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from onrecord.agents.mirroring import Mirrored
     from onrecord.session.handle import Session
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.vendors.port import Place, Vendor
 
 TITLE_CHARACTERS = 100
@@ -52,7 +52,7 @@ def named(of: Vendor, env: Mapping[str, str], what: str) -> Place:
     return found
 
 
-def session_with(records: Records, of: Vendor, vendor_id: str) -> Session | None:
+def session_with(records: SessionStore, of: Vendor, vendor_id: str) -> Session | None:
     """The session that has a conversation on record already, opened as the agent whose it is."""
     for id_ in records.store.linked(link_id(of.name, vendor_id)):
         session = records.get(id_)
@@ -63,21 +63,21 @@ def session_with(records: Records, of: Vendor, vendor_id: str) -> Session | None
 
 
 def take_in(
-    records: Records, of: Vendor, place: Place, env: Mapping[str, str], *, session: Session | None = None,
+    records: SessionStore, of: Vendor, place: Place, env: Mapping[str, str], *, session: Session | None = None,
     agent: str | None = None, name: str | None = None, reason: str = IMPORTED,
 ) -> Imported:  # fmt: skip
     """Link a conversation and mirror it: into the session that has it, the given one, or a new one."""
     known = session_with(records, of, place.vendor_id)
     target = known or session or _open(records, of, place, agent or of.name, name)
     if known is None:
-        target.locate(
+        target.agents.locate(
             of.name, place.vendor_id, reason=reason, cwd=place.cwd, home=place.home, transcript=place.path
         )  # fmt: skip
     done = mirror(target, of.name, place.vendor_id, env, place=place)
     return Imported(target, place, done, known is None)
 
 
-def _open(records: Records, of: Vendor, place: Place, agent: str, name: str | None) -> Session:
+def _open(records: SessionStore, of: Vendor, place: Place, agent: str, name: str | None) -> Session:
     made = records.create(name, agent=agent) if name else _with_free_name(records, of, place, agent)
     title = title_of(of, place)
     if title:
@@ -85,7 +85,7 @@ def _open(records: Records, of: Vendor, place: Place, agent: str, name: str | No
     return made
 
 
-def _with_free_name(records: Records, of: Vendor, place: Place, agent: str) -> Session:
+def _with_free_name(records: SessionStore, of: Vendor, place: Place, agent: str) -> Session:
     """A name made from the id: as much of it as makes the name free."""
     letters = "".join(letter for letter in place.vendor_id if letter.isascii() and letter.isalnum())
     for length in range(_SHORT_ID, NAME_LIMIT - len(of.name) - 1):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
     from onrecord.vendors.port import Chunk, Vendor
+    from onrecord.views.values import Link
 
 CHUNK_BYTES = 1024 * 1024
 """About how much of a transcript one event keeps, and one step of mirroring has in memory."""
@@ -70,7 +71,7 @@ class Kept(NamedTuple):
     position: int
 
 
-def place_of(link: dict[str, Any], env: Mapping[str, str]) -> Place | None:
+def place_of(link: Link, env: Mapping[str, str]) -> Place | None:
     """Where a conversation of the record is on this machine: by its recorded path, else by its id."""
     about, of = link["first"] | link["last"], vendor(link["vendor"])
     path = about.get("transcript")
@@ -163,8 +164,8 @@ def _keep(
             data["mark_before"] = [before.offset, before.extra]
         if number == len(pieces) - 1:
             data |= {"mark_after": [chunk.mark.offset, chunk.mark.extra], "torn": chunk.torn}
-        drafts.append(session.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
-    events = session.append(*drafts)
+        drafts.append(session.log.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
+    events = session.log.append(*drafts)
     # What another process had put on record in the same words has that one's salt, and so another hash.
     return events[-1].position, events[0].payload_hash == drafts[0].payload_hash
 
@@ -235,7 +236,7 @@ def mirror_all(
     ]  # fmt: skip
 
 
-def links_of(session: Session, agent: str | None = None) -> list[dict[str, Any]]:
+def links_of(session: Session, agent: str | None = None) -> list[Link]:
     """The conversations of the session, or of one agent, as its agents have them in order."""
     agents = session.views.roster.agents
     return [link for name, one in agents.items() if agent in (None, name) for link in one["links"]]

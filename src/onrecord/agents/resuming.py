@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from onrecord.agents.wrapping import Ask, Outcome, Wrapped
     from onrecord.session.handle import Session
     from onrecord.vendors.port import Launch, Vendor
+    from onrecord.views.values import Link
 
 IN_USE = "in_use"
 """The hazard that another process has the conversation."""
@@ -64,7 +65,7 @@ class Plan(NamedTuple):
     """What resuming an agent would do, before anything is done."""
 
     agent: str
-    link: dict[str, Any]
+    link: Link
     of: Vendor
     env: dict[str, str]
     cwd: str
@@ -256,7 +257,7 @@ def _run(run: Wrapped, planned: Plan, ask: Ask) -> Outcome:
     session, place = run.session, planned.place
     where = {"home": place.home, "transcript": place.path} if place else {}
     about = {"reason": RESUMED, "cwd": planned.cwd, "via": VIA, **where, **run.survey(planned.cwd)}
-    session.locate(run.of.name, planned.vendor_id, **about)
+    session.agents.locate(run.of.name, planned.vendor_id, **about)
     launch = command(planned._replace(env=dict(run.env)), ask)
     prompted = record_prompt(session, ask)
     return wrap(run, launch, vendor_id=planned.vendor_id, resumed=True, headless=ask.headless, prompted=prompted)
@@ -280,7 +281,7 @@ def _restored(run: Wrapped, planned: Plan, outcome: Outcome, mended: list[str]) 
     if outcome.rewritten:
         grown = "the program replaced its transcript (what it was before is on record)"
     if run.session.refresh().head.status in LIVE:
-        run.session.locate(planned.of.name, planned.vendor_id, verified=verified)
+        run.session.agents.locate(planned.of.name, planned.vendor_id, verified=verified)
     return Resumed(planned.agent, RESTORED, verified, "" if verified else f"{seen}, and {grown}", outcome, mended)
 
 

@@ -23,7 +23,7 @@ OPENING_BYTES = 48 * 1024
 def join(run: Wrapped, **about: Any) -> Wrapped:
     """Take the agent's lane for one run; what it starts can be told by the token."""
     spawn = token()
-    run.session.join(vendor=run.of.name, spawn=spawn, **about)
+    run.session.acquire(vendor=run.of.name, spawn=spawn, **about)
     return run._replace(env=environment(run.env, run.session, spawn))
 
 
@@ -42,7 +42,7 @@ def start(run: Wrapped, cwd: str, ask: Ask, *, text: str | None = None, **about:
     prompted = record_prompt(run.session, ask, **about)
     if request.vendor_id:
         home = str(run.of.home({**run.env, **launch.env}))
-        run.session.locate(
+        run.session.agents.locate(
             run.of.name, request.vendor_id, reason=STARTUP, cwd=cwd, home=home, via=VIA, **run.survey(cwd)
         )
     return wrap(run, launch, vendor_id=request.vendor_id, headless=ask.headless, prompted=prompted)

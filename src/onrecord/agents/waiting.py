@@ -147,7 +147,7 @@ def again(session: Session, stop: Stop, ask: Ask, env: Mapping[str, str]) -> Ask
     prompt = ask.prompt or stop.prompt
     if not prompt or ask.prompt:
         return ask
-    reissue = session.recall(_id(stop.event))
+    reissue = session.log.find(_id(stop.event))
     if reissue is None or not _reached(session, reissue, prompt, env):
         return ask._replace(prompt=prompt, id=_id(stop.event), headless=True)
     return ask._replace(prompt=GO_ON, headless=True)

@@ -151,7 +151,7 @@ def _interrupt(run: Wrapped, watch: _Looking, why: Interruption, ran: Ran, promp
     resets_at = why.resets_at
     if resets_at is None and why.retry_after is not None:
         resets_at = run.session.clock() + why.retry_after
-    return run.session.interrupted(
+    return run.session.agents.record_interruption(
         why.cause, why.message, resets_at=resets_at, vendor=run.of.name, vendor_id=watch.current, status=ran.status,
         prompt=prompted,
     )  # fmt: skip
@@ -270,7 +270,7 @@ class _Looking:
             return None
 
     def _locate(self, vendor_id: str, **about: Any) -> None:
-        self.recording(lambda: self.run.session.locate(self.run.of.name, vendor_id, **about))
+        self.recording(lambda: self.run.session.agents.locate(self.run.of.name, vendor_id, **about))
 
     def _mirror(self, seconds: float | None) -> None:
         for vendor_id in self._had:

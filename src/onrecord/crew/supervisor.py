@@ -114,7 +114,7 @@ class Supervisor:
             spawn = self.ways.spawn(member, step.mode, self.wanted)
         except (OnrecordError, OSError) as problem:  # its directory is gone, git refuses: it counts like a crash
             spawn, about["refused"] = None, str(problem)[:REASON_LIMIT]
-        self.session.append(self.session.draft("agent.spawned", about), fenced=True)
+        self.session.log.append(self.session.log.draft("agent.spawned", about), fenced=True)
         self._seen_alive.add(member.id)
         self._gone.pop(member.id, None)
         if spawn is not None:
@@ -182,7 +182,7 @@ class Supervisor:
             if asks != self._asking.get(name, ""):
                 self._asking[name] = asks
                 kind, about = ("attention.needed", {"message": asks}) if asks else ("attention.given", {})
-                self.session.append(self.session.draft(kind, about)._replace(by=name))
+                self.session.log.append(self.session.log.draft(kind, about)._replace(by=name))
                 if asks:
                     self.ways.tell(f"{name} needs a person: {asks}")
 
@@ -204,16 +204,16 @@ class Supervisor:
         roster = self.session.refresh().views.roster.agents
         found = {}
         for name, member in self.wanted.members().items():
-            one, known = self.wanted.agent(name), roster.get(name, {})
-            links = known.get("links") or []
+            one, known = self.wanted.agent(name), roster.get(name)
+            links, waits = (known["links"], known["waits"]) if known else ([], None)
             step = self.steps.get(name) or Step("", "")
             found[name] = {
                 "command": " ".join(member.command), "session_name": f"{self.session.name}:{name}",
-                "session_id": links[-1]["id"] if links else None, "vendor": known.get("vendor"),
+                "session_id": links[-1]["id"] if links else None, "vendor": known["vendor"] if known else None,
                 "spawned_at": one["spawned_at"] or None, "starts": one["starts"], "restarts": len(one["restarts"]),
                 "state": WAITING if step.do == START else step.state, "until": step.at or None, "why": step.why,
                 "how": self.report(name),
-                "needs": (known.get("waits") or {}).get("message"), "group": member.group,
+                "needs": waits["message"] if waits else None, "group": member.group,
             }  # fmt: skip
         return found
 

@@ -25,7 +25,8 @@ from onrecord.errors import (
 from onrecord.log.names import is_ulid
 from onrecord.log.store import LEASE_SECONDS
 from onrecord.rollout.lane import LANE_KINDS, Lane, item_of, output_payload, prompt_payload
-from onrecord.session.turns import refuse_exhausted, stop, usage_of
+from onrecord.session.budget import usage_of
+from onrecord.session.turns import refuse_exhausted, stop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from onrecord.rollout.trajectory import LinearTrajectory, Policy, Prepared
     from onrecord.rollout.turns import Record, Reply, Request, Tokenizer
     from onrecord.session.handle import Session
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
 
 POLICY_AGENT = "policy"
 """The lane of a rollout where nobody names another."""
@@ -59,7 +60,7 @@ def read_lane(session: Session, agent: str = POLICY_AGENT, policy: Policy | None
 
 
 def open_rollout(
-    records: Records,
+    records: SessionStore,
     name: str,
     *,
     agent: str = POLICY_AGENT,
@@ -91,7 +92,7 @@ def refuse_retired(session: Session) -> None:
             raise _retired(session, str((event.data or {}).get("reason", "")))
 
 
-def _known(records: Records, name: str) -> str | None:
+def _known(records: SessionStore, name: str) -> str | None:
     """The id of the session that has exactly this name or id: a beginning could be another rollout's."""
     if is_ulid(name.upper()):
         return records.store.head(name.upper()).session
@@ -147,13 +148,13 @@ class Rollout:
         refuse_exhausted(session)
         base = commits[prepared.base - 1] if prepared.base else 0
         about = {"base": base, "turn": self.lane.turns + 1, "fingerprint": prepared.fingerprint}
-        begun = session.draft("turn.begun", about)
+        begun = session.log.draft("turn.begun", about)
         drafts = [begun]
         drafts += [
-            session.draft("item.added", {"item": item_of(message)}, id=f"{begun.id}/{number}")
+            session.log.draft("item.added", {"item": item_of(message)}, id=f"{begun.id}/{number}")
             for number, message in enumerate(prepared.appended, 1)
         ]
-        drafts.append(session.draft("tokens.recorded", prompt_payload(prepared), id=f"{begun.id}/prompt"))
+        drafts.append(session.log.draft("tokens.recorded", prompt_payload(prepared), id=f"{begun.id}/prompt"))
         first = self._append(drafts)[0]
         return Intent(prepared, begun.id, first.position, model)
 
@@ -198,11 +199,11 @@ class Rollout:
 
     def _draft(self, intent: Intent, kind: str, data: Any, part: str) -> Draft:
         """An event whose id follows from the turn's, so that a repeated step is the same step."""
-        return self.session.draft(kind, data, id=f"{intent.id}/{part}", because=intent.position)
+        return self.session.log.draft(kind, data, id=f"{intent.id}/{part}", because=intent.position)
 
     def _append(self, drafts: Sequence[Draft]) -> list[Event]:
         try:
-            events = self.session.append(*drafts, fenced=True)
+            events = self.session.log.append(*drafts, fenced=True)
         except SessionClosed:
             if self.refresh().lane.retired is not None:
                 raise _retired(self.session, self.lane.retired or "") from None
@@ -248,7 +249,7 @@ class Rollout:
 
             made = assemble(self.lane.standing(), session=self.session.id, **options)
             data = {"digest": digest_of(made), "options": options, "count": len(made)}
-            self._append([self.session.draft("samples.frozen", data)])
+            self._append([self.session.log.draft("samples.frozen", data)])
         return self._frozen()
 
     def samples(self) -> list[Sample]:
@@ -262,7 +263,7 @@ class Rollout:
         if digest != frozen.digest:
             raise Conflict(f"the frozen samples have the digest {frozen.digest}, not {digest!r:.100}")
         if not self.lane.acknowledged:
-            self._append([self.session.draft("samples.acknowledged", {"digest": digest}, because=frozen.position)])
+            self._append([self.session.log.draft("samples.acknowledged", {"digest": digest}, because=frozen.position)])
 
     def retire(self, reason: str = "", *, unacknowledged: bool = False) -> None:
         """End the rollout for good; its record is kept. Without an acknowledgement only if that is said."""
@@ -274,7 +275,7 @@ class Rollout:
                 hint="acknowledge their digest first, or retire it with unacknowledged=True to give it up",
             )
         data = {"reason": reason, "acknowledged": bool(self.lane.acknowledged)}
-        stop(self.session, "session.closed", reason, self.session.draft("rollout.retired", data))
+        stop(self.session, "session.closed", reason, self.session.log.draft("rollout.retired", data))
         self.refresh()
 
     def renew(self, seconds: float = LEASE_SECONDS) -> None:

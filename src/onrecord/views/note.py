@@ -177,9 +177,7 @@ def _phase(whole: Whole) -> list[str]:
 
     needs = ", ".join(lacking(whole, current))
     state = phases.status(current)
-    return [
-        f"{phases.number(current)} {current} ({state}); {count}" + (f"; it still needs {needs}" if needs else "")
-    ]
+    return [f"{phases.number(current)} {current} ({state}); {count}" + (f"; it still needs {needs}" if needs else "")]
 
 
 def _pointers(whole: Whole) -> list[str]:

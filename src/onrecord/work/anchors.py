@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from typing import TYPE_CHECKING
 
 from onrecord.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from onrecord.views.values import Anchor
 
 ANCHOR_BYTES = 16 * 1024 * 1024
 """The largest file a finding may rest on."""
@@ -22,7 +25,7 @@ ANCHOR_BYTES = 16 * 1024 * 1024
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def parse_anchor(text: str) -> dict[str, Any]:
+def parse_anchor(text: str) -> Anchor:
     """An anchor from how people write it."""
     path, is_symbol, symbol = text.partition("::")
     if is_symbol:
@@ -41,7 +44,7 @@ def parse_anchor(text: str) -> dict[str, Any]:
     return {"path": _checked(text)}
 
 
-def anchored(root: Path, text: str, here: Path | None = None) -> dict[str, Any]:
+def anchored(root: Path, text: str, here: Path | None = None) -> Anchor:
     """An anchor with the fingerprint it has now; an error if nothing stands there.
 
     The path is taken from `here` if there is such a file, else from the root; it is kept relative to the root.
@@ -57,7 +60,7 @@ def anchored(root: Path, text: str, here: Path | None = None) -> dict[str, Any]:
     return anchor | {"fingerprint": found}
 
 
-def reanchored(root: Path, anchors: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def reanchored(root: Path, anchors: list[Anchor]) -> list[Anchor]:
     """The same anchors on the present code; lines that moved are named where they stand now, gone ones are left out."""
     found = []
     for anchor in anchors:
@@ -71,7 +74,7 @@ def reanchored(root: Path, anchors: list[dict[str, Any]]) -> list[dict[str, Any]
     return found
 
 
-def fingerprint(root: Path, anchor: dict[str, Any], known: str | None = None) -> str | None:
+def fingerprint(root: Path, anchor: Anchor, known: str | None = None) -> str | None:
     """The fingerprint of what stands at an anchor; None when nothing does. `known` is recognised where it moved to."""
     size = _size(root, anchor)
     if size > ANCHOR_BYTES:
@@ -88,7 +91,7 @@ def fingerprint(root: Path, anchor: dict[str, Any], known: str | None = None) ->
     return _hash(content)
 
 
-def excerpt(root: Path, anchor: dict[str, Any]) -> str:
+def excerpt(root: Path, anchor: Anchor) -> str:
     """The text an anchor stands for."""
     content = _content(root, anchor) or b""
     if anchor.get("symbol"):
@@ -99,14 +102,14 @@ def excerpt(root: Path, anchor: dict[str, Any]) -> str:
     return content.decode(errors="replace")
 
 
-def _content(root: Path, anchor: dict[str, Any]) -> bytes | None:
+def _content(root: Path, anchor: Anchor) -> bytes | None:
     try:
         return (root / str(anchor["path"])).read_bytes()
     except (OSError, ValueError):
         return None
 
 
-def _size(root: Path, anchor: dict[str, Any]) -> int:
+def _size(root: Path, anchor: Anchor) -> int:
     try:
         return (root / str(anchor["path"])).stat().st_size
     except (OSError, ValueError):

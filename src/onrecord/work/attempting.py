@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from onrecord.session.handle import Session
-    from onrecord.views.attempts import Attempt
+    from onrecord.views.values import Attempt
     from onrecord.work.running import Ran
 
 _SHOWN = 300
@@ -75,7 +75,7 @@ def run_attempt(
     patterns = [(name, compiled(name, pattern)) for name, pattern in wanted.patterns]
     revision = revision_of(root)
     fixed = _tell_fix(session, command, fix)
-    foreseen = session.foreseen_failure(command, revision)
+    foreseen = session.attempts.foresee(command, revision)
     # A fix that was just told may lie outside the code, so the same code is worth another run.
     if foreseen and foreseen["number"] != fixed:
         if strict:
@@ -84,7 +84,7 @@ def run_attempt(
         warn(retold(foreseen))
     began = time.time()
     with Stop() as stop, Held(command, cwd=cwd) as held:
-        started = session.start_attempt(
+        started = session.attempts.start(
             command, cwd=relative(root, cwd), revision=revision, keeper=machine.identity(),
             process=machine.identity_of(held.pid) if held.pid else None,
         )  # fmt: skip
@@ -96,7 +96,8 @@ def run_attempt(
 
 def retold(attempt: Attempt) -> str:
     """An earlier failure in one line: which attempt, its error, its fix."""
-    fix = f"; fix: {one_line(attempt['fix'], _SHOWN)}" if attempt.get("fix") else "; no fix is on record"
+    known = attempt.get("fix")
+    fix = f"; fix: {one_line(known, _SHOWN)}" if known else "; no fix is on record"
     error = one_line(attempt.get("error") or "no error on record", _SHOWN)
     return f"attempt {attempt['number']} ({one_line(attempt['command'], 80)}) failed on this code: {error}{fix}"
 
@@ -116,7 +117,7 @@ def _tell_fix(session: Session, command: Sequence[str], fix: str | None) -> int 
     if failed is None:
         raise InvalidInput("no attempt failed that this fix could be for", hint="leave --fix out")
     if failed.get("fix") != fix:
-        session.correct_attempt(failed["number"], fix=fix)
+        session.attempts.correct(failed["number"], fix=fix)
     return int(failed["number"])
 
 
@@ -158,7 +159,7 @@ def _settle(
     attempts = session.views.attempts
     known = attempts.of_error(error_signature(error), code, number) if error else None
     try:
-        settled = session.settle_attempt(
+        settled = session.attempts.settle(
             number, status, error=error, metrics=brought.metrics, outputs=brought.outputs, evidence=evidence,
             exit_code=ran.exit_code, seconds=round(ran.seconds, 3), captured=True, code_after=code_of(after),
             revision_after=after,

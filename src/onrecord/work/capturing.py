@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import InvalidInput, NotFound, PayloadErased
 from onrecord.rules import signature_of_command
-from onrecord.session.findings import EVIDENCE_OUTPUT_LIMIT
+from onrecord.session.evidence import EVIDENCE_OUTPUT_LIMIT
 from onrecord.views.attempts import error_signature
 from onrecord.views.findings import NEED_EVIDENCE
 from onrecord.work.anchors import anchored, excerpt
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onrecord.session.handle import Session
+    from onrecord.views.values import Evidence
     from onrecord.work.running import Ran
 
 
@@ -69,7 +70,7 @@ def record_run(
         kept = {"of": "run", "command": signature_of_command(tuple(command)), "text": ran.output}
         kept_at = session.record("payload.kept", kept).position
     ended = int(session.clock() * 1e6)
-    event = session.record_evidence(
+    event = session.evidence.record(
         "run", id=id, captured=True, command=signature_of_command(tuple(command)), argv=list(command),
         cwd=relative(root, cwd), exit_code=ran.exit_code, seconds=round(ran.seconds, 3),
         started_at=ended - int(ran.seconds * 1e6), ended_at=ended, revision=_short(revision), error=error,
@@ -83,17 +84,18 @@ def capture_file(session: Session, text: str, *, root: Path, here: Path, id: str
     """Record what stands at `path`, `path:10-20` or `path::symbol` now, with its fingerprint."""
     anchor = anchored(root, text, here)
     shown = excerpt(root, anchor)
-    event = session.record_evidence(
+    event = session.evidence.record(
         "file", id=id, captured=True, anchor=anchor, excerpt=shown, revision=_short(revision_of(root))
     )
     return {"id": event.data["id"], "position": event.position}
 
 
-def full_output(session: Session, evidence: dict[str, Any]) -> str:
+def full_output(session: Session, evidence: Evidence) -> str:
     """All that was kept of a captured output; an error when retention erased it."""
-    if evidence.get("kept_at") is None:
+    kept_at = evidence.get("kept_at")
+    if kept_at is None:
         return str(evidence.get("output") or evidence.get("excerpt") or "")
-    data = session.event(evidence["kept_at"]).data
+    data = session.event(kept_at).data
     if data is None:
         raise PayloadErased(f"the whole output of {evidence['id']} was erased; its end is still on record")
     return str(data["text"])
@@ -105,7 +107,7 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
     known = view.findings.get(finding)
     if known is None:
         raise NotFound(f"no finding is named {finding!r}", hint="onrecord finding list")
-    runs = [view.evidence[one] for one in known["evidence"] if view.evidence.get(one, {}).get("argv")]
+    runs = [found for one in known["evidence"] if (found := view.evidence.get(one)) and found.get("argv")]
     if not runs:
         raise InvalidInput(
             f"{finding} rests on no captured command, so nothing can be run again",

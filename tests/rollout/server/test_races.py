@@ -62,7 +62,7 @@ def test_a_session_deleted_during_a_turn(proxy, engine, at_once):
     assert code_of(asked.result()) == (410, "session_retired")
     engine.go_on.set()
     assert code_of(proxy.chat(session, [USER])) == (410, "session_retired")
-    assert proxy.records.get(session).lane("policy")["committed"] == 0
+    assert proxy.records.get(session).agents.lane("policy")["committed"] == 0
 
 
 def test_a_client_that_hangs_up_finds_its_answer(proxy, engine):

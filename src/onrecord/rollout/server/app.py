@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from onrecord.rollout.server.settings import Settings
     from onrecord.rollout.trajectory import Policy
     from onrecord.rollout.turns import Tokenizer
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
 
     Turn = asyncio.Task[str | Refusal]
 
@@ -79,7 +79,7 @@ _MOVED_ON = (LeaseLost, SessionClosed, SessionErased, SessionRetired, StoreError
 class Proxy:
     """One recording proxy: its sessions, its engine, its routes."""
 
-    def __init__(self, records: Records, tokenizer: Tokenizer, settings: Settings, policy: Policy) -> None:
+    def __init__(self, records: SessionStore, tokenizer: Tokenizer, settings: Settings, policy: Policy) -> None:
         self.records = records
         self.settings = settings.checked()
         self.policy = policy.checked()

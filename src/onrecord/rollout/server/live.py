@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onrecord.rollout.trajectory import Policy, Prepared
     from onrecord.rollout.turns import Record, Tokenizer
     from onrecord.session.handle import Session
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
 
 _NOT_THE_TURN = ("messages", "tools", "stream", "stream_options")
 """How a client wants its answer is not part of what it asks for: a retry may ask for a stream this time."""
@@ -145,7 +145,13 @@ class Live:
 
 
 def load(
-    records: Records, id: str, tokenizer: Tokenizer, policy: Policy, *, lease_seconds: float, takeover: bool = False
+    records: SessionStore,
+    id: str,
+    tokenizer: Tokenizer,
+    policy: Policy,
+    *,
+    lease_seconds: float,
+    takeover: bool = False,
 ) -> Live:
     """Bring a session in from its log, and take its lane."""
     rollout = open_rollout(records, id, policy=policy, create=False, takeover=takeover, lease_seconds=lease_seconds)

@@ -58,7 +58,7 @@ def _started(session: Session, vendor: Vendor, call: HookCall, process: dict[str
         _join(session, call, process)
     said, briefed = telling.context(session, vendor, call)
     if session.head.status in LIVE:
-        session.locate(
+        session.agents.locate(
             call.vendor, call.vendor_id, reason=call.reason, home=str(vendor.home(os.environ)), process=process,
             transcript=call.transcript, via="hook", briefed=briefed, **_where(call),
         )  # fmt: skip
@@ -71,7 +71,7 @@ def _join(session: Session, call: HookCall, process: dict[str, Any] | None) -> N
     if agent and agent["here"] and not (agent["process"] and machine.is_gone(agent["process"])):
         return
     spawn = os.environ.get(SPAWN_VARIABLE)
-    session.arrive(process, vendor=call.vendor, via="hook", **({"spawn": spawn} if spawn else {}))
+    session.agents.record_start(process, vendor=call.vendor, via="hook", **({"spawn": spawn} if spawn else {}))
 
 
 def _where(call: HookCall) -> dict[str, Any]:
@@ -90,9 +90,9 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
             return started(session, vendor, call, process_of(call))
         said, briefed = telling.context(session, vendor, call)
         if session.head.status in LIVE:
-            session.go_on()
+            session.agents.record_attention_given()
             if briefed is not None:
-                session.locate(call.vendor, call.vendor_id, briefed=briefed)
+                session.agents.locate(call.vendor, call.vendor_id, briefed=briefed)
         return HookAnswer(context=said)
 
 
@@ -124,7 +124,7 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
     with Closing(session):
         if session.head.status not in LIVE:
             return HookAnswer()
-        session.go_on()
+        session.agents.record_attention_given()
         answer = stopping.nudge(session, vendor, call)
         keeping.keep_transcript(session, call)
         return answer
@@ -139,10 +139,10 @@ def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
         agent = session.views.roster.agents.get(session.agent)
         link = session.views.roster.link(call.vendor, call.vendor_id)
         if session.head.status in LIVE and agent and agent["links"][-1] is link:
-            session.locate(call.vendor, call.vendor_id, transcript=call.transcript, **_where(call))
+            session.agents.locate(call.vendor, call.vendor_id, transcript=call.transcript, **_where(call))
         # Who joined it, says that it left: the process that started an agent outlives it and tells how it ended.
         if agent and agent["here"] and not call.stays and is_same(agent["process"], process_of(call)):
-            session.depart(call.reason)
+            session.agents.record_end(call.reason)
         keeping.keep_transcript(session, call)
     return HookAnswer()
 
@@ -153,9 +153,10 @@ def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
     if session is not None:
         with Closing(session):
             message = (call.message or call.event)[:MESSAGE_WIDTH]
-            agent = session.views.roster.agents.get(session.agent) or {}
-            if session.head.status in LIVE and (agent.get("waits") or {}).get("message") != message:
-                session.wait(message)
+            agent = session.agents.get()
+            waits = agent["waits"] if agent else None
+            if session.head.status in LIVE and (waits is None or waits["message"] != message):
+                session.agents.record_attention_needed(message)
     return HookAnswer()
 
 

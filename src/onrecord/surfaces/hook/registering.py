@@ -14,7 +14,7 @@ from onrecord.vendors.hooks import START, STARTUP
 
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.vendors.hooks import HookCall
 
 AUTO_VARIABLE = "ONRECORD_AUTO"
@@ -64,7 +64,7 @@ def registered(call: HookCall, process: dict[str, Any] | None) -> Session | None
     return found
 
 
-def _by_process(records: Records, call: HookCall, process: dict[str, Any] | None) -> Session | None:
+def _by_process(records: SessionStore, call: HookCall, process: dict[str, Any] | None) -> Session | None:
     """After a rotation the id is new and the process is not: the agent that is in it goes on under the new id."""
     if process is None:
         return None
@@ -97,7 +97,7 @@ def is_another(session: Session, call: HookCall, process: dict[str, Any] | None)
     )
 
 
-def _by_itself(records: Records, call: HookCall) -> Session | None:
+def _by_itself(records: SessionStore, call: HookCall) -> Session | None:
     """A session that is named after the project's directory and the day; one that has ended gets a successor."""
     from datetime import UTC, datetime
 
@@ -117,7 +117,7 @@ def _by_itself(records: Records, call: HookCall) -> Session | None:
     return None
 
 
-def _free_name(records: Records, name: str, call: HookCall) -> str:
+def _free_name(records: SessionStore, name: str, call: HookCall) -> str:
     """The vendor's name, or with a number where an agent of that name is at work."""
     known = records.store.heads(project=records.project, name=name, limit=1)
     if not known:
@@ -125,8 +125,9 @@ def _free_name(records: Records, name: str, call: HookCall) -> str:
     agents = opened(records, known[0].session, call).views.roster.agents
     for number in range(1, NAMES_TRIED):
         agent = call.vendor + (f"-{number}" if number > 1 else "")
-        process = (agents.get(agent) or {}).get("process")
-        busy = agent in agents and agents[agent]["here"] and not (process and machine.is_gone(process))
+        known_as = agents.get(agent)
+        process = known_as["process"] if known_as else None
+        busy = known_as and known_as["here"] and not (process and machine.is_gone(process))
         if not busy:
             return agent
     return call.vendor

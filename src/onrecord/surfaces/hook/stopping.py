@@ -39,7 +39,7 @@ def nudge(session: Session, vendor: Vendor, call: HookCall) -> HookAnswer:
         return HookAnswer()
     ground, reason, clear = undone
     id_ = f"nudge/{session.agent}/{ground}"
-    if session.recall(id_) is not None or _lately(session):
+    if session.log.find(id_) is not None or _lately(session):
         return HookAnswer()
     data = {"decision": DENY, "act": "stop", "rule": ground.partition("/")[0], "reason": reason, "clear": clear,
             "agent": session.agent, "positions": [], "ground": ""}  # fmt: skip

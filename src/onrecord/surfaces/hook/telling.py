@@ -30,7 +30,8 @@ def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict
         return "", None
     link = session.views.roster.link(call.vendor, call.vendor_id)
     told: dict[str, Any] = (link["last"].get("briefed") if link else None) or NOTHING_TOLD
-    run = session.views.roster.agents.get(session.agent, {}).get("run", 0)
+    known = session.agents.get()
+    run = known["run"] if known else 0
     if not vendor.context_lasts and (call.moment == START or told.get("run") != run):
         told = NOTHING_TOLD  # what was injected before went with the process
     forgot = call.moment == START and call.reason in (CLEARED, COMPACTED)
@@ -52,7 +53,7 @@ def forget(session: Session, call: HookCall) -> None:
     """The conversation is about to lose what it was told."""
     link = session.views.roster.link(call.vendor, call.vendor_id)
     if link is not None and link["last"].get("briefed") and session.head.status in LIVE:
-        session.locate(call.vendor, call.vendor_id, briefed=dict(NOTHING_TOLD))
+        session.agents.locate(call.vendor, call.vendor_id, briefed=dict(NOTHING_TOLD))
 
 
 def _who(session: Session) -> str:

@@ -47,7 +47,7 @@ def before_tool(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
         return HookAnswer()
     request.agent = session.agent
     try:
-        return _answer(session.gate(request))
+        return _answer(session.gate.judge(request))
     except Exception as problem:
         if seen.present is None:
             _note_failure(session, request, problem)
@@ -112,7 +112,7 @@ def after_tool(vendor: Vendor, call: HookCall) -> HookAnswer:
         if session.head.status not in LIVE:
             return HookAnswer()
         with suppress(IdReused):  # the same call was told before, in other words
-            session.used_tool(
+            session.agents.record_tool(
                 call.tool, request.act, call=call.call, command=_command(call) if request.act == RUN else None,
                 exit_code=call.exit_code,
                 paths=list(request.paths[:PATHS_KEPT]) or None, vendor=call.vendor,

@@ -14,7 +14,7 @@ from onrecord.log.names import link_id
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.vendors.hooks import HookCall
     from onrecord.views.present import Present
 
@@ -72,7 +72,7 @@ def owner(call: HookCall) -> Session | None:
     return None if id_ is None else opened(records, id_, call)
 
 
-def linked(records: Records, call: HookCall) -> str | None:
+def linked(records: SessionStore, call: HookCall) -> str | None:
     """The session that has this conversation on record: a live one if there is one."""
     from onrecord.log.head import LIVE
 
@@ -83,7 +83,7 @@ def linked(records: Records, call: HookCall) -> str | None:
     return next((one for one in found if records.store.head(one).status in LIVE), found[0] if found else None)
 
 
-def opened(records: Records, id: str, call: HookCall) -> Session:
+def opened(records: SessionStore, id: str, call: HookCall) -> Session:
     """The session as the agent who has the conversation; else as whom the environment names; else as the vendor."""
     from onrecord.session.handle import Session
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.vendors.port import Place, Vendor
+    from onrecord.views.values import Link
 
 FOLLOW_SECONDS = 2.0
 """How often `mirror --follow` looks."""
@@ -63,7 +64,7 @@ def _follow(call: Call, session: Session, agent: str | None, done: list[Mirrored
     return done
 
 
-def _alive(link: dict[str, Any]) -> bool:
+def _alive(link: Link) -> bool:
     process = (link["first"] | link["last"]).get("process")
     here = machine.identity()
     return isinstance(process, dict) and process.get("host") == here["host"] and not machine.is_gone(process)
@@ -179,6 +180,6 @@ def restore(call: Call) -> int:
     call.confirm(f"Put the conversation {planned.vendor_id} back below {home}?")
     place = put_back(session, planned, cwd)
     session = call.records().get(session.id, agent=agent)
-    session.locate(planned.of.name, planned.vendor_id, cwd=cwd, home=place.home, transcript=place.path)
+    session.agents.locate(planned.of.name, planned.vendor_id, cwd=cwd, home=place.home, transcript=place.path)
     data |= {"state": "restored", "transcript": place.path, "position": session.head.position}
     return call.output.done("restore", data, f"{place.path} is back; next: {data['next']}")

@@ -87,10 +87,10 @@ def run_hook(of: Vendor, commands: Sequence[str]) -> Answer:
         call = of.parse_hook(payload | {"hook_event_name": event, "cwd": folder}, {})
         with connect(url, project="check") as records:
             session = records.create("check", agent="check")
-            session.locate(of.name, call.vendor_id)
-            session.start_attempt(ATTEMPT)
+            session.agents.locate(of.name, call.vendor_id)
+            session.attempts.start(ATTEMPT)
             refused = _run(words, payload | {"cwd": folder}, url)
-            session.settle_attempt(None, "succeeded")
+            session.attempts.settle(None, "succeeded")
             allowed = _run(words, payload | {"cwd": folder}, url)
     for answer in (refused, allowed):
         if isinstance(answer, str):

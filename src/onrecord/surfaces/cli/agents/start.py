@@ -26,7 +26,7 @@ from onrecord.vendors.port import Place, Request
 if TYPE_CHECKING:
     from onrecord.agents.wrapping import Ask, Outcome, Wrapped
     from onrecord.session.handle import Session
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.vendors.port import Vendor
 
@@ -97,7 +97,7 @@ def session_named(call: Call, name: str, agent: str) -> Session:
     return session
 
 
-def _found(records: Records, name: str, agent: str) -> Session | None:
+def _found(records: SessionStore, name: str, agent: str) -> Session | None:
     """The session of this id, or of exactly this name in this project."""
     if is_ulid(name.upper()):
         return records.get(name, agent=agent)
@@ -187,7 +187,7 @@ def _attach(call: Call, of: Vendor, place: Place, env: dict[str, str], about: di
     )  # fmt: skip
     session = done.session
     if session.refresh().status in LIVE:
-        session.locate(of.name, place.vendor_id, **{key: value for key, value in about.items() if value})
+        session.agents.locate(of.name, place.vendor_id, **{key: value for key, value in about.items() if value})
     state = "adopted" if done.new else "already_adopted"
     data = session_data(session.refresh().head) | {
         "state": state, "agent": session.agent, "vendor": of.name, "vendor_id": place.vendor_id,

@@ -108,12 +108,12 @@ def _refuse_idle(team: Team, *, headless: bool) -> None:
 
 
 def _form(session: Session, team: Team, *, headless: bool) -> None:
-    session.append(session.draft("team.formed", {"team": team.as_data(), "headless": headless}), fenced=True)
+    session.log.append(session.log.draft("team.formed", {"team": team.as_data(), "headless": headless}), fenced=True)
 
 
 def _take_lane(session: Session) -> None:
     try:
-        session.join()
+        session.acquire()
     except LeaseHeld as held:
         who = f"process {held.holder.get('pid')} on {held.holder.get('host')}"
         raise LeaseHeld(
@@ -331,7 +331,7 @@ def _stop(call: Call, words: list[str]) -> int:
     deadline = time.monotonic() + STOP_SECONDS
     while _supervising(session) is not None and time.monotonic() < deadline:
         time.sleep(_LOOK)
-    session.join(takeover=True)
+    session.acquire(takeover=True)
     try:
         killed = crew.supervisor.end_all()
         crew.close()

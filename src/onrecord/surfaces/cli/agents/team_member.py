@@ -26,13 +26,13 @@ def run_member(words: list[str]) -> int:
     with connect() as records:
         session = records.get(session_id, agent=agent)
         spawn = token()
-        session.join(spawn=spawn, program=command[0])
+        session.acquire(spawn=spawn, program=command[0])
         try:
             status, stopped_by = _run(session, command, environment(os.environ, session, spawn))
             if stopped_by or status:
                 processes.end_spawned(spawn)
                 cause = KILLED if stopped_by or status < 0 else CRASH
-                session.interrupted(cause, f"{command[0]} ended with status {status}", status=status)
+                session.agents.record_interruption(cause, f"{command[0]} ended with status {status}", status=status)
         finally:
             session.leave()
     return 128 - status if status < 0 else status

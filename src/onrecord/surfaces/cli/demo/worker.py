@@ -62,7 +62,7 @@ def work(words: list[str]) -> int:
         told.event(turn.assistant("Comparing the commit of the row with the first request.", tool_calls=[
             {"id": "c3", "name": "bash", "arguments": {"cmd": "tools/trace-invite --watch"}},
         ]))  # fmt: skip
-        told.event(session.start_effect(EFFECT, "bash", {"cmd": "tools/reseed staging"}))
+        told.event(session.effects.start(EFFECT, "bash", {"cmd": "tools/reseed staging"}))
         told.tell("in the middle of a turn")
         for number in range(1, ENDLESS):
             told.event(turn.assistant(f"probe {number}: membership row not visible to the replica yet"))
@@ -78,7 +78,7 @@ def _reproduce(session: Session, told: Teller) -> None:
         ]))  # fmt: skip
         told.event(turn.tool("c1", "3 failed, 7 passed: 403 right after accept"))
     told.event(session.event(_last_commit(session)))
-    told.event(session.set_reproduction("accept an invite, then request /team at once", rate="3/10"))
+    told.event(session.facts.set_reproduction("accept an invite, then request /team at once", rate="3/10"))
     told.event(session.decide("Reproduce before touching the middleware", why="two earlier fixes were guesses"))
 
 
@@ -91,13 +91,17 @@ def _reject_middleware(session: Session, told: Teller) -> None:
         ]))  # fmt: skip
         told.event(turn.tool("c2", "still 3 of 10 fail"))
     told.event(session.event(_last_commit(session)))
-    told.event(session.state("The auth middleware caches a stale role", "rejected", evidence=["run-2.log"]))
-    told.event(session.state("The 403 comes before the membership row is visible", "verified", evidence=["trace-7"]))
-    told.event(session.set_next_action("Read memberships from the primary after accept", command="pytest -k invite"))
+    told.event(session.findings.state("The auth middleware caches a stale role", "rejected", evidence=["run-2.log"]))
+    told.event(
+        session.findings.state("The 403 comes before the membership row is visible", "verified", evidence=["trace-7"])
+    )
+    told.event(
+        session.facts.set_next_action("Read memberships from the primary after accept", command="pytest -k invite")
+    )
 
 
 def _last_commit(session: Session) -> int:
-    return int(session.lane()["last_commit"])
+    return int(session.agents.lane()["last_commit"])
 
 
 def resume(words: list[str]) -> int:
@@ -114,10 +118,10 @@ def resume(words: list[str]) -> int:
     )
     tail = session.transcript(AGENT).provisional
     told.tell(
-        "read the record", position=session.head.position, brief=session.brief(), unknown=[*session.unknown_effects()]
+        "read the record", position=session.head.position, brief=session.brief(), unknown=[*session.effects.unknown()]
     )
     told.tell("found the tail", turns=len(tail), items=sum(len(turn.items) for turn in tail))
-    told.event(session.settle_effect(EFFECT, error="it had not happened: the staging database is as it was"))
+    told.event(session.effects.settle(EFFECT, error="it had not happened: the staging database is as it was"))
     with session.turn() as turn:
         told.event(session.event(turn.position))
         told.event(turn.user("Go on from the record."))
@@ -127,7 +131,7 @@ def resume(words: list[str]) -> int:
         told.event(turn.tool("c4", "10 passed"))
     told.event(session.event(_last_commit(session)))
     told.event(session.decide("Read memberships from the primary for five seconds after accept"))
-    told.event(session.set_next_action("Open the pull request", command="git push"))
+    told.event(session.facts.set_next_action("Open the pull request", command="git push"))
     left = session.transcript(AGENT)
     told.tell("superseded the tail", provisional=len(left.provisional), superseded=len(left.superseded))
     session.leave()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onrecord.session.handle import Session
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
 
 BUNDLE_LEVEL = 9
@@ -126,7 +126,7 @@ def import_session(call: Call) -> int:
     )
 
 
-def _position(records: Records, path: Path) -> int | None:
+def _position(records: SessionStore, path: Path) -> int | None:
     """Where the bundle's session stands here, if it is here; whether the bundle is any good is not judged yet."""
     try:
         return records.store.head(str(json.loads(next(_lines(path)))["session"])).position

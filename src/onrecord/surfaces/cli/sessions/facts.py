@@ -27,13 +27,13 @@ def objective(call: Call) -> int:
     present = session.views.facts.objective
     if present and present["text"] == text:
         return _answer(call, session, session.event(present["position"]), "already_recorded")
-    return _answer(call, session, session.set_objective(text), "recorded")
+    return _answer(call, session, session.facts.set_objective(text), "recorded")
 
 
 def next_action(call: Call) -> int:
     """Say the one thing to do next."""
     session = call.session()
-    event = session.set_next_action(call.text("TEXT"), command=call.get("command"))
+    event = session.facts.set_next_action(call.text("TEXT"), command=call.get("command"))
     return _answer(call, session, event, "recorded")
 
 
@@ -46,12 +46,12 @@ def state(call: Call) -> int:
             raise UsageError("--finding goes with --label and without a claim", hint=call.verb.example)
         session = call.session()
         _require_finding(session, finding)
-        event = session.relabel(finding, label, evidence=evidence, why=call.get("why"), because=because)
+        event = session.findings.relabel(finding, label, evidence=evidence, why=call.get("why"), because=because)
         return _answer(call, session, event, "recorded")
     if "CLAIM" not in call.positional:
         raise UsageError("CLAIM is missing: onrecord state CLAIM", hint=f"for example: {call.verb.example}")
     session = call.session()
-    event = session.state(call.text("CLAIM"), label or "open", evidence=evidence, because=because)
+    event = session.findings.state(call.text("CLAIM"), label or "open", evidence=evidence, because=because)
     return _answer(call, session, event, "recorded")
 
 

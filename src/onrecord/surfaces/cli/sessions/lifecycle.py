@@ -45,7 +45,7 @@ def resume(call: Call) -> int:
     def go_on() -> Event:
         event = session.resume(call.get("reason") or "", reopen=reopen)
         if session.views.phases.profile:
-            session.start_work("Session resumed")
+            session.phases.log_start("Session resumed")
         return event
 
     done = _step(call, session, live, go_on, lambda: tell_saved(call, session))
@@ -63,7 +63,7 @@ def _take_up(call: Call, session: Session) -> None:
             refusal.hint = _way(session) or refusal.hint
             raise
         if session.views.phases.profile:
-            session.start_work("Session resumed")
+            session.phases.log_start("Session resumed")
     look_around(call, session)
     state_file.after(call, session)
 

@@ -13,7 +13,7 @@ from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.views.render import ago
 
 if TYPE_CHECKING:
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
 
 SHOWN = 20
@@ -52,7 +52,7 @@ def overview(call: Call) -> int:
     return 0
 
 
-def _entries(call: Call, records: Records) -> tuple[list[Entry], bool]:
+def _entries(call: Call, records: SessionStore) -> tuple[list[Entry], bool]:
     limit = call.number("limit") or SHOWN
     project = "" if "all" in call else None
     # More are looked at than shown: what needs a person must not be missed for being older than the rest.
@@ -65,7 +65,7 @@ def _entries(call: Call, records: Records) -> tuple[list[Entry], bool]:
     return entries[:limit] + [_ended(head) for head in ended[:room]], more
 
 
-def _entry(call: Call, records: Records, head: Head) -> Entry:
+def _entry(call: Call, records: SessionStore, head: Head) -> Entry:
     session = Session(records.store, head.session, clock=records.clock)
     here = presence(session, call.now())
     facts = session.views.facts
@@ -98,7 +98,7 @@ def _row(call: Call, entry: Entry) -> list[str | Cell]:
     ]
 
 
-def _elsewhere(records: Records) -> str:
+def _elsewhere(records: SessionStore) -> str:
     others = records.sessions(project="", limit=1)
     return "no session in this project; onrecord list --all shows those of others" if others else "no session yet"
 

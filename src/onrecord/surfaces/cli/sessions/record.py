@@ -14,6 +14,7 @@ from onrecord.surfaces.cli.shared.shapes import receipt_data
 if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.views.values import ModelUsage
 
 _SPOKEN = frozenset({"user", "assistant", "tool"})
 
@@ -24,7 +25,7 @@ def record(call: Call) -> int:
     session = call.session(agent="main")
     known = session.head.position
     refuse_work(session.head)  # before the lane is taken: a refused turn leaves no trace
-    session.join(takeover="takeover" in call)
+    session.acquire(takeover="takeover" in call)
     with session:
         event = session.record_turn(items, usage=_usage(call), id=call.get("id"))
         state = "recorded" if event.position > known else "already_recorded"
@@ -87,10 +88,10 @@ def _values(text: str) -> list[Any]:
     return whole if isinstance(whole, list) else [whole]
 
 
-def _usage(call: Call) -> dict[str, Any] | None:
+def _usage(call: Call) -> ModelUsage | None:
     if not any(name in call for name in ("model", "input-tokens", "output-tokens", "cost")):
         return None
     return {
-        "model": call.get("model"), "input_tokens": call.number("input-tokens", 0),
-        "output_tokens": call.number("output-tokens", 0), "cost": call.amount("cost"),
+        "model": call.get("model"), "input_tokens": call.number("input-tokens", 0) or 0,
+        "output_tokens": call.number("output-tokens", 0) or 0, "cost": call.amount("cost"),
     }  # fmt: skip

@@ -15,7 +15,7 @@ from onrecord.surfaces.cli.shared.shapes import event_data, session_data
 if TYPE_CHECKING:
     from onrecord.log.head import Head
     from onrecord.session.handle import Session
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
 
 LISTED = 50
@@ -37,10 +37,10 @@ def open_session(call: Call) -> int:
         state = "opened"
     except NameTaken:
         session, state = _existing(records, name, agent), "already_open"
-        if objective and (session.views.facts.objective or {}).get("text") != objective:
-            session.set_objective(objective)
+        if objective and session.views.facts.purpose != objective:
+            session.facts.set_objective(objective)
         if budget and session.views.spend.budget != budget:
-            session.set_budget(**budget)
+            session.budget.set(**budget)
     _equip(call, session, profile)
     head = session.views.head
     if state != "opened" and head.status == "paused":
@@ -57,7 +57,7 @@ def _equip(call: Call, session: Session, profile: dict[str, Any] | None) -> None
     from onrecord.surfaces.cli.work.phases import choose
 
     if "stealth" in call and session.views.facts.scratch.get(state_file.STEALTH_KEY) is not True:
-        session.set_scratch(state_file.STEALTH_KEY, value=True)
+        session.facts.set_scratch(state_file.STEALTH_KEY, value=True)
     if profile is not None:
         choose(session, profile)
     if session.views.phases.profile is not None and "fresh" in call:
@@ -65,7 +65,7 @@ def _equip(call: Call, session: Session, profile: dict[str, Any] | None) -> None
     state_file.after(call, session)
 
 
-def _existing(records: Records, name: str, agent: str) -> Session:
+def _existing(records: SessionStore, name: str, agent: str) -> Session:
     from onrecord.log.head import refuse_ended
     from onrecord.session.handle import Session
 
@@ -99,7 +99,7 @@ def list_sessions(call: Call) -> int:
     return 0
 
 
-def _named(call: Call, records: Records) -> list[Head]:
+def _named(call: Call, records: SessionStore) -> list[Head]:
     """The one session that --session names, if it does."""
     name = call.get("session")
     return [records.find(name)] if name else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord import machine
 from onrecord.log.head import LIVE, PAUSED
@@ -10,6 +10,7 @@ from onrecord.log.head import LIVE, PAUSED
 if TYPE_CHECKING:
     from onrecord.log.store import Lease
     from onrecord.session.handle import Session
+    from onrecord.views.values import Effect
 
 SHAPES = {
     "working": "●", "open": "○", "active": "○", "resumed": "○", "paused": "◌", "closed": "✓", "archived": "▪",
@@ -60,8 +61,8 @@ def needs(session: Session, here: Presence) -> list[str]:
     return found
 
 
-def unknown_effects(session: Session, here: Presence) -> dict[str, dict[str, Any]]:
+def unknown_effects(session: Session, here: Presence) -> dict[str, Effect]:
     """Effects without a result whose process is gone, also when nobody has resumed since."""
     alive = {lease.lane for lease in here.working}
     unfinished = session.views.effects.unfinished
-    return session.unknown_effects() | {key: effect for key, effect in unfinished.items() if effect["by"] not in alive}
+    return session.effects.unknown() | {key: effect for key, effect in unfinished.items() if effect["by"] not in alive}

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onrecord.log.head import Head
     from onrecord.session.handle import Session
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.catalogue import Option, Verb
 
 SESSION_VARIABLE = "ONRECORD_SESSION"
@@ -37,7 +37,7 @@ class Call:
         self.words = _parse(verb, words, self.given)
         self.positional = _placed(verb, self.words)
         self.output = Output(json="json" in self, quiet="quiet" in self)
-        self._records: Records | None = None
+        self._records: SessionStore | None = None
 
     def __contains__(self, option: str) -> bool:
         return any(name == option for name, _value in self.given)
@@ -67,7 +67,7 @@ class Call:
 
     # The store
 
-    def records(self, *, make: bool = True) -> Records:
+    def records(self, *, make: bool = True) -> SessionStore:
         """The store's sessions. With `make=False`, a store that is not there yet is an error and is not made."""
         if self._records is None:
             from onrecord.connect import connect, store_file
@@ -117,7 +117,7 @@ class Call:
         records, head = self.records(make=False), self.head()
         return Session(records.store, head.session, agent=self.agent(agent), clock=records.clock)
 
-    def _only_live(self, records: Records) -> Head:
+    def _only_live(self, records: SessionStore) -> Head:
         from onrecord.errors import AmbiguousName, SessionNotFound
         from onrecord.log.head import LIVE
 

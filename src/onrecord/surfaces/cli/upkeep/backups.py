@@ -11,7 +11,7 @@ from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.upkeep.prove import Progress, all_heads
 
 if TYPE_CHECKING:
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
 
 
@@ -52,7 +52,7 @@ def _restore(call: Call, source: str) -> int:
         call.confirm(f"This puts {path} in the place of {place}, which is moved aside.")
     counted = {"sessions": 0, "events": 0}
 
-    def check(records: Records) -> None:
+    def check(records: SessionStore) -> None:
         heads = list(all_heads(records))
         progress, total = Progress(call, "events verified"), sum(head.position for head in heads)
         for head in heads:

@@ -15,7 +15,7 @@ from onrecord.work.project import project_named
 
 if TYPE_CHECKING:
     from onrecord.log.head import Head
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
 
 _STYLES = {ALREADY_THERE: "quiet", AHEAD: "attention", "refused": "bad"}
@@ -51,7 +51,7 @@ def copy(call: Call) -> int:
 
 
 def _copy_all(
-    call: Call, source: Records, target: Records, heads: list[Head]
+    call: Call, source: SessionStore, target: SessionStore, heads: list[Head]
 ) -> tuple[dict[str, Copied], list[Refused]]:
     """Copy one after the other; one that is refused does not keep the others from their way."""
     copied: dict[str, Copied] = {}

@@ -21,7 +21,7 @@ from onrecord.surfaces.cli.upkeep.retain import size
 
 if TYPE_CHECKING:
     from onrecord.log.store import Store
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
 
 VERIFIED = 5
@@ -71,7 +71,7 @@ def doctor(call: Call) -> int:
     return _answer(call, checks, facts)
 
 
-def _agents(records: Records | None) -> list[Check]:
+def _agents(records: SessionStore | None) -> list[Check]:
     from onrecord.surfaces.cli.upkeep.doctor_agents import agents
 
     return agents(records)
@@ -182,7 +182,7 @@ def _wal(store: Store, amount: int, *, fix: bool) -> Check:
     return Check("write-ahead", "ok", size(amount))
 
 
-def _sessions(records: Records) -> list[Check]:
+def _sessions(records: SessionStore) -> list[Check]:
     newest = records.sessions(project="", limit=VERIFIED)
     checks = []
     for head in newest:

@@ -10,7 +10,7 @@ import os
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onrecord.agents.mirroring import place_of, standing
 from onrecord.errors import OnrecordError
@@ -24,8 +24,9 @@ from onrecord.views.render import ago, one_line
 from onrecord.work.project import find_worktree
 
 if TYPE_CHECKING:
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.vendors.port import Vendor
+    from onrecord.views.values import Link
 
 SESSIONS_LOOKED_AT = 50
 """In how many of the newest sessions agents' conversations are looked for."""
@@ -36,7 +37,7 @@ PACKAGE_LEVELS = 5
 DAY = 86_400
 
 
-def agents(records: Records | None) -> list[Check]:
+def agents(records: SessionStore | None) -> list[Check]:
     """What there is to say of coding agents on this machine and in this store."""
     links = _links(records) if records is not None else []
     checks = [_agent(of, links, records) for of in installed_vendors()]
@@ -48,7 +49,7 @@ def agents(records: Records | None) -> list[Check]:
     return checks
 
 
-def _links(records: Records) -> list[tuple[Session, dict[str, Any]]]:
+def _links(records: SessionStore) -> list[tuple[Session, Link]]:
     """Conversations on record, with their sessions; those of vendors that this version does not know are left out."""
     found = []
     for head in records.sessions(project="", limit=SESSIONS_LOOKED_AT):
@@ -63,7 +64,7 @@ def _links(records: Records) -> list[tuple[Session, dict[str, Any]]]:
     return found
 
 
-def _agent(of: Vendor, links: list[tuple[Session, dict[str, Any]]], records: Records | None) -> Check:
+def _agent(of: Vendor, links: list[tuple[Session, Link]], records: SessionStore | None) -> Check:
     program = next((path for name in of.programs if (path := shutil.which(name))), None)
     said = [f"{of.title} {version_of(program)}" if program else f"{of.title}: no program on PATH"]
     if not of.capabilities.verified:
@@ -99,7 +100,7 @@ def version_of(program: str) -> str:
     return "(version not known)"
 
 
-def _expiring(links: list[tuple[Session, dict[str, Any]]]) -> list[Check]:
+def _expiring(links: list[tuple[Session, Link]]) -> list[Check]:
     """Transcripts that a vendor's own retention will delete, and whether the record has them."""
     found = []
     for session, link in links:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from onrecord.log.head import Head
     from onrecord.log.verify import Report
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.views.values import Checkpoint
 
 PATIENCE_SECONDS = 2.0
 """After this long, progress is told on stderr."""
@@ -59,7 +60,7 @@ def verify(call: Call) -> int:
     """Re-derive the chain of one session or of all, also against checkpoints."""
     records = call.records(make=False)
     checkpoints = _read_checkpoints(call.get("checkpoint"))
-    missing: list[dict[str, Any]] = []
+    missing: list[Checkpoint] = []
     if "all" in call:
         heads = list(all_heads(records))
         known = {head.session for head in heads}
@@ -77,8 +78,8 @@ def verify(call: Call) -> int:
 
 
 def _chosen(
-    call: Call, records: Records, checkpoints: dict[str, dict[str, Any]]
-) -> tuple[list[Head], list[dict[str, Any]]]:
+    call: Call, records: SessionStore, checkpoints: dict[str, Checkpoint]
+) -> tuple[list[Head], list[Checkpoint]]:
     """The session that is meant; without a name, the ones the checkpoint file is of."""
     named = call.positional.get("NAME") or call.get("session")
     if named or not checkpoints:
@@ -93,7 +94,7 @@ def _chosen(
 
 
 def _verify(
-    call: Call, records: Records, heads: list[Head], checkpoints: dict[str, dict[str, Any]]
+    call: Call, records: SessionStore, heads: list[Head], checkpoints: dict[str, Checkpoint]
 ) -> list[tuple[Head, Report]]:
     total, done = sum(head.position for head in heads), 0
     progress = Progress(call, "events verified")
@@ -120,7 +121,7 @@ def report_data(head: Head, report: Report) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print(call: Call, reports: list[tuple[Head, Report]], missing: list[dict[str, Any]]) -> None:
+def _print(call: Call, reports: list[tuple[Head, Report]], missing: list[Checkpoint]) -> None:
     rows: list[list[str | Cell]] = []
     for head, report in reports:
         state = Cell("verified", "good") if report.ok else Cell("damaged", "bad")
@@ -159,14 +160,14 @@ def checkpoint(call: Call) -> int:
     return call.output.done("checkpoint_file", summary, f"{what} written to {path}; keep it outside the store")
 
 
-def _read_checkpoints(file: str | None) -> dict[str, dict[str, Any]]:
+def _read_checkpoints(file: str | None) -> dict[str, Checkpoint]:
     if not file:
         return {}
     try:
         value = json.loads(Path(file).read_bytes())
         value = value["data"] if isinstance(value, dict) and "data" in value else value
         points = value if isinstance(value, list) else [value]
-        checked = {
+        checked: dict[str, Checkpoint] = {
             str(point["session"]): {
                 "session": str(point["session"]), "position": int(point["position"]), "hash": str(point["hash"]),
             }
@@ -179,7 +180,7 @@ def _read_checkpoints(file: str | None) -> dict[str, dict[str, Any]]:
     return checked
 
 
-def all_heads(records: Records) -> Iterator[Head]:
+def all_heads(records: SessionStore) -> Iterator[Head]:
     """Every session of the store, whatever its project."""
     before = None
     while page := records.sessions(project="", limit=500, before=before):

@@ -11,8 +11,8 @@ from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.surfaces.cli.shared.shapes import receipt_data, session_data
 
 if TYPE_CHECKING:
-    from onrecord.session.records import Records
     from onrecord.session.retention import Policy, Swept
+    from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
 
 
@@ -45,7 +45,7 @@ def sweep(call: Call) -> int:
     return status
 
 
-def _sweep(records: Records, policy: Policy) -> tuple[list[Swept], OnrecordError | None]:
+def _sweep(records: SessionStore, policy: Policy) -> tuple[list[Swept], OnrecordError | None]:
     """Sweep as far as it goes: what was done is told even if something stopped it."""
     done: list[Swept] = []
     try:
@@ -75,7 +75,7 @@ def hold(call: Call) -> int:
     reason = call.get("reason")
     if not reason:
         raise UsageError("a hold, and lifting one, needs --reason", hint=f"for example: {call.verb.example}")
-    event = session.release(reason) if lift else session.hold(reason)
+    event = session.log.release(reason) if lift else session.log.hold(reason)
     state = "released" if lift else "held"
     data = session_data(session.head) | {"state": state}
     return call.output.done("session", data, f"{head.name} is {state} at position {event.position}")
@@ -92,7 +92,7 @@ def erase(call: Call) -> int:
     session = call.session()
     what = "everything" if everything else f"position {', '.join(map(str, sorted(set(positions))))}"
     call.confirm(f"This erases {what} of {session.name} for good; no backup of ours keeps it.")
-    event = session.erase(reason, positions=None if everything else positions)
+    event = session.log.erase(reason, positions=None if everything else positions)
     data = receipt_data(session.head, event, "erased") | {"count": event.data["count"], "ranges": event.data["ranges"]}
     return call.output.done(
         "erasure",

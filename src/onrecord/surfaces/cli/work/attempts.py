@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
-    from onrecord.views.attempts import Attempt
+    from onrecord.views.values import Attempt
 
 STYLES = {FAILED: "bad", LOST: "attention", SUCCEEDED: "good"}
 
@@ -46,8 +46,8 @@ def metrics_of(call: Call) -> dict[str, float]:
 
 def attempt_data(attempt: Attempt) -> dict[str, Any]:
     """An attempt as it is to be read now: `lost` is found out by looking, and is not on record."""
-    return attempt | {
-        "status": status_of(attempt, machine.is_gone), "on_record": attempt["status"],
+    return {
+        **attempt, "status": status_of(attempt, machine.is_gone), "on_record": attempt["status"],
         "orphaned": orphaned(attempt, machine.is_gone), "captured": bool(attempt.get("captured")),
         "time": iso(attempt["at"]),
     }  # fmt: skip
@@ -60,12 +60,12 @@ def _start(call: Call, words: list[str]) -> int:
     refuse_work(session.head)
     root = root_of(session)
     revision = revision_of(root)
-    foreseen = session.foreseen_failure(words, revision)
+    foreseen = session.attempts.foresee(words, revision)
     if foreseen and "strict" in call:
         raise Conflict(retold(foreseen), hint="change the code first, or leave --strict out")
     if foreseen:
         call.output.note(f"warning: {retold(foreseen)}")
-    event = session.start_attempt(words, cwd=relative(root, Path(os.curdir)), revision=revision)
+    event = session.attempts.start(words, cwd=relative(root, Path(os.curdir)), revision=revision)
     number = number_at(session, event.position)
     more = {"warnings": [retold(foreseen)] if foreseen else []}
     return _answer(call, session, event, f"attempt {number} is RUNNING", number=number, more=more)
@@ -100,7 +100,7 @@ def _abandon(call: Call, words: list[str]) -> int:
 
 def _settle(call: Call, session: Session, number: int | None, outcome: str, **about: Any) -> int:
     after = revision_of(root_of(session))
-    event = session.settle_attempt(number, outcome, code_after=code_of(after), revision_after=after, **about)
+    event = session.attempts.settle(number, outcome, code_after=code_of(after), revision_after=after, **about)
     number = event.data["attempt"]
     return _answer(call, session, event, f"attempt {number} {outcome}", number=number)
 
@@ -109,7 +109,7 @@ def _correct(call: Call, words: list[str]) -> int:
     (text,) = need(call, words, "N")
     number = whole_number(text, "the number of an attempt")
     session = call.session()
-    event = session.correct_attempt(number, fix=call.get("fix"), remark=call.get("remark"))
+    event = session.attempts.correct(number, fix=call.get("fix"), remark=call.get("remark"))
     return _answer(call, session, event, f"added to attempt {number}", number=number)
 
 
@@ -159,7 +159,7 @@ def _show(call: Call, words: list[str]) -> int:
     if known is None:
         raise NotFound(f"no attempt has the number {number}", hint="onrecord attempt list")
     one = attempt_data(known)
-    evidence = session.views.findings.evidence.get(one.get("evidence") or "", {})
+    evidence: dict[str, Any] = {**(session.evidence.get(one.get("evidence") or "") or {})}
     if call.output.json:
         call.output.envelope("attempt", one | {"output": evidence.get("output")})
         return 0
@@ -197,8 +197,12 @@ def _answer(
     call: Call, session: Session, event: Event, sentence: str, *, number: int, more: dict[str, Any] | None = None
 ) -> int:
     state_file.after(call, session)
-    attempt = session.views.attempts.get(number) or {}
-    data = attempt_data(attempt) | receipt_data(session.head, event, "recorded") | {"number": number} | (more or {})
+    data = (
+        attempt_data(session.views.attempts.all()[number - 1])
+        | receipt_data(session.head, event, "recorded")
+        | {"number": number}
+        | (more or {})
+    )
     return call.output.done("attempt", data, f"{sentence} (position {event.position} of {session.name})")
 
 

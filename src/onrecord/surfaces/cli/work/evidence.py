@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import NotFound
-from onrecord.session.findings import EVIDENCE_KINDS
+from onrecord.session.evidence import EVIDENCE_KINDS
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.surfaces.cli.shared.place import act, need, option, root_of, seconds
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.views.findings import Findings
+    from onrecord.views.values import Evidence
 
 ASSERTABLE = tuple(kind for kind in EVIDENCE_KINDS if kind not in ("run", "file"))
 
@@ -28,9 +29,9 @@ def evidence(call: Call) -> int:
     return act(call, _ACTIONS)
 
 
-def evidence_data(view: Findings, one: dict[str, Any]) -> dict[str, Any]:
+def evidence_data(view: Findings, one: Evidence) -> dict[str, Any]:
     """An evidence, how it came to be on record, and what rests on it."""
-    return one | {"how": view.how(one["id"]), "findings": view.resting_on(one["id"])}
+    return {**one, "how": view.how(one["id"]), "findings": view.resting_on(one["id"])}
 
 
 def _add(call: Call, words: list[str]) -> int:
@@ -42,7 +43,7 @@ def _add(call: Call, words: list[str]) -> int:
             hint=f"onrecord evidence {kind}; or {', '.join(ASSERTABLE)}",
         )
     session = call.session()
-    event = session.record_evidence(kind, id=call.get("id"), reference=reference, text=call.get("text"))
+    event = session.evidence.record(kind, id=call.get("id"), reference=reference, text=call.get("text"))
     return _answer(call, session, event.data["id"], event.position)
 
 
@@ -90,12 +91,12 @@ def _show(call: Call, words: list[str]) -> int:
     if call.output.json:
         call.output.envelope("evidence", evidence_data(view, one) | ({"full": text} if "full" in call else {}))
         return 0
-    revision = one.get("revision") or {}
+    revision, anchor = one.get("revision") or {}, one.get("anchor")
     lines = [
         ("evidence", name), ("kind", one["kind"]), ("how", view.how(name)), ("what", _what(one)),
         ("directory", one.get("cwd")), ("exit code", one.get("exit_code")), ("seconds", one.get("seconds")),
         ("error", one.get("error")), ("attempt", one.get("attempt")), ("text", one.get("text")),
-        ("fingerprint", (one.get("anchor") or {}).get("fingerprint")), ("revision", revision.get("revision")),
+        ("fingerprint", anchor and anchor["fingerprint"]), ("revision", revision.get("revision")),
         ("dirty", revision.get("dirty")), ("recorded", f"{iso(one['at'])} by {one['by']}, position {one['position']}"),
         ("findings", ", ".join(view.resting_on(name))),
     ]  # fmt: skip
@@ -125,9 +126,9 @@ def _list(call: Call, words: list[str]) -> int:
     return 0
 
 
-def _what(one: dict[str, Any]) -> str:
-    if one.get("anchor"):
-        return anchor_key(one["anchor"])
+def _what(one: Evidence) -> str:
+    if anchor := one.get("anchor"):
+        return anchor_key(anchor)
     return str(one.get("command") or one.get("reference") or "")
 
 

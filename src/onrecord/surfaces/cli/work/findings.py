@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onrecord.errors import NotFound
 from onrecord.surfaces.cli.shared.exits import UsageError
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
-    from onrecord.views.findings import Finding, Findings
+    from onrecord.views.findings import Findings
+    from onrecord.views.values import Anchor, Challenge, Finding, Judgement
 
 STYLES = {"rejected": "bad", "verified": "good", STALE: "attention", "blocked": "attention"}
 
@@ -39,7 +40,7 @@ def proofs(view: Findings, finding: Finding) -> str:
 def _state(call: Call, words: list[str]) -> int:
     (claim,) = need(call, words, "CLAIM")
     session = call.session()
-    event = session.state(
+    event = session.findings.state(
         claim, call.get("label") or "open", evidence=call.many("evidence"), anchors=_anchors(call, session),
         because=call.number("because"), hypothesis="hypothesis" in call,
     )  # fmt: skip
@@ -55,7 +56,7 @@ def _relabel(call: Call, words: list[str]) -> int:
     known = _known(session, name)
     # Whoever judges anew judges the code as it is now.
     anchors = _anchors(call, session) or reanchored(root_of(session), known["anchors"])
-    event = session.relabel(
+    event = session.findings.relabel(
         name,
         label,
         evidence=call.many("evidence"),
@@ -69,20 +70,22 @@ def _relabel(call: Call, words: list[str]) -> int:
 def _challenge(call: Call, words: list[str]) -> int:
     name, argument = need(call, words, "FINDING", "ARGUMENT")
     session = call.session()
-    event = session.challenge(name, argument, evidence=call.many("evidence"), because=call.number("because"))
+    event = session.findings.challenge(name, argument, evidence=call.many("evidence"), because=call.number("because"))
     return _answer(call, session, event, name)
 
 
 def _uphold(call: Call, words: list[str]) -> int:
     (name,) = need(call, words, "FINDING")
     session = call.session()
-    return _answer(call, session, session.uphold(name, option(call, "why"), evidence=call.many("evidence")), name)
+    return _answer(
+        call, session, session.findings.uphold(name, option(call, "why"), evidence=call.many("evidence")), name
+    )
 
 
 def _pursue(call: Call, words: list[str]) -> int:
     (name,) = need(call, words, "FINDING")
     session = call.session()
-    return _answer(call, session, session.pursue(name), name)
+    return _answer(call, session, session.findings.pursue(name), name)
 
 
 def _recheck(call: Call, words: list[str]) -> int:
@@ -98,7 +101,7 @@ def _recheck(call: Call, words: list[str]) -> int:
     known = session.views.findings.findings[name]
     applied = None
     if "apply" in call:
-        applied = session.relabel(
+        applied = session.findings.relabel(
             name,
             found.proposed,
             evidence=[found.again.evidence],
@@ -159,7 +162,7 @@ def reached(call: Call) -> int:
     """Say that the root cause is verified, or the fix implemented."""
     what = call.positional["WHAT"].replace("-", "_")
     session = call.session()
-    event = session.reach(what, finding=call.get("finding"), evidence=call.many("evidence"))
+    event = session.findings.record_milestone(what, finding=call.get("finding"), evidence=call.many("evidence"))
     sentence = "the root cause is verified" if what == "root_cause" else "the fix is implemented"
     data = receipt_data(session.head, event, "recorded") | event.data
     return call.output.done("milestone", data, f"{sentence} (position {event.position} of {session.name})")
@@ -191,7 +194,7 @@ def told(stale: list[str], fresh: list[str], looked_at: int) -> str:
     )
 
 
-def _anchors(call: Call, session: Session) -> list[dict[str, Any]]:
+def _anchors(call: Call, session: Session) -> list[Anchor]:
     root = root_of(session)
     return [anchored(root, text, Path.cwd()) for text in call.many("on")]
 
@@ -211,18 +214,18 @@ def _since(view: Findings, finding: Finding) -> str:
     return f"{count} file{'' if count == 1 else 's'} changed since" if count else ""
 
 
-def _differs(view: Findings, anchor: dict[str, Any]) -> str:
+def _differs(view: Findings, anchor: Anchor) -> str:
     now = view.known_at(anchor)
     return " (gone)" if now is None else " (changed since)" if now != anchor["fingerprint"] else ""
 
 
-def _change(change: dict[str, Any]) -> str:
+def _change(change: Judgement) -> str:
     why = f": {change['why']}" if change.get("why") else ""
     proof = f" [{', '.join(change['evidence'])}]" if change["evidence"] else ""
     return f"{iso(change['at'])} {change['by']} {change['label']}{proof}{why}"
 
 
-def _argued(challenge: dict[str, Any]) -> str:
+def _argued(challenge: Challenge) -> str:
     outcome = f"{challenge['outcome']}: {challenge.get('why') or ''}" if challenge["outcome"] else "not settled"
     return f"{iso(challenge['at'])} {challenge['by']}: {challenge['argument']} ({outcome})"
 

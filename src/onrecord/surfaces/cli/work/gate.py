@@ -83,7 +83,7 @@ def _decide(call: Call, request: ToolRequest) -> int:
         session = call.session()
     except (NotInitialised, SessionNotFound, AmbiguousName) as problem:
         return _answer(call, Verdict(ALLOW), note=f"no rule holds here: {problem.message}")
-    return _answer(call, session.gate(request), session.name)
+    return _answer(call, session.gate.judge(request), session.name)
 
 
 def _failed(call: Call, request: ToolRequest, problem: Exception) -> int:
@@ -126,6 +126,6 @@ def _override(call: Call, word: str) -> int:
     if word != "override" or not rule or not reason:
         raise UsageError("an override names a rule and a reason", hint='onrecord gate override RULE --reason "..."')
     session = call.session()
-    event = session.override(rule, reason)
+    event = session.gate.override(rule, reason)
     data = {"session": session.name, "position": event.position, "state": "recorded", **event.data}
     return call.output.done("override", data, f"overridden at position {event.position}: {event.data['ground']}")

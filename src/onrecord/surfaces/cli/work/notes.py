@@ -36,7 +36,7 @@ def note(call: Call) -> int:
     call.positional |= {"NAME": what} if what else {}
     session = call.session()
     if "stealth" in call and session.views.facts.scratch.get(state_file.STEALTH_KEY) is not True:
-        session.set_scratch(state_file.STEALTH_KEY, value=True)
+        session.facts.set_scratch(state_file.STEALTH_KEY, value=True)
     state_file.before(call, session)
     form, out = call.get("format") or "markdown", call.get("out")
     text = render(session, form)
@@ -114,7 +114,7 @@ def _none(call: Call, field: str) -> int:
         raise UsageError(f"note none is one of {', '.join(NONE_FIELDS)}, with --why", hint=call.verb.example)
     session = call.session()
     said = nothing_on_purpose(session.views) | {field: why}
-    event = session.set_scratch(NONE_KEY, said)
+    event = session.facts.set_scratch(NONE_KEY, said)
     state_file.after(call, session)
     data = receipt_data(session.head, event, "recorded")
     return call.output.done("event", data, f"there is nothing {field}, and that is on record: {why}")
@@ -133,7 +133,7 @@ def continue_work(call: Call) -> int:
     last = starts[-1]["position"] if starts else 0
     told = report(views, session.at(last).views if last else None, machine.is_gone, call.now())
     if not dry:
-        session.start_work()
+        session.phases.log_start()
         state_file.after(call, session)
     if call.output.json:
         call.output.envelope("continuation", told)
@@ -186,7 +186,7 @@ def instructions(call: Call) -> int:
 def reproduction(call: Call) -> int:
     """Say how the problem is seen, where, and how often."""
     session = call.session()
-    event = session.set_reproduction(call.text("STEPS"), rate=call.get("rate"), scenario=call.get("scenario"))
+    event = session.facts.set_reproduction(call.text("STEPS"), rate=call.get("rate"), scenario=call.get("scenario"))
     state_file.after(call, session)
     data = receipt_data(session.head, event, "recorded")
     return call.output.done("event", data, f"recorded at position {event.position}: {describe(event)}")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.views.values import Json
 
 
 def phase(call: Call) -> int:
@@ -32,9 +33,9 @@ def phase(call: Call) -> int:
         raise Conflict("every phase is done", hint="onrecord close")
     known = session.head.position
     if action == "enter":
-        event = session.enter_phase(wanted or "")
+        event = session.phases.enter(wanted or "")
     elif action == "finish":
-        event = session.finish_phase(wanted or "", retroactive="retroactive" in call, why=call.get("why"))
+        event = session.phases.finish(wanted or "", retroactive="retroactive" in call, why=call.get("why"))
     else:
         raise UsageError(f"phase is enter, finish or list; not {action!r}", hint=call.verb.example)
     done = "entered" if action == "enter" else "finished"
@@ -49,16 +50,20 @@ def phase(call: Call) -> int:
 def _list_phases(call: Call, session: Session) -> int:
     views = session.views
     phases = views.phases
-    rows = [
+    rows: list[dict[str, Json]] = [
         {
             "number": phases.number(name), "name": name, "status": phases.status(name),
             "needs": [] if name in phases.finished else lacking(views, name),
-            "retroactive": phases.finished.get(name, {}).get("retroactive", False),
+            "retroactive": name in phases.finished and phases.finished[name]["retroactive"],
         }
         for name in phases.names
     ]  # fmt: skip
     if call.output.json:
-        data = {"session": session.id, "profile": (phases.profile or {}).get("name"), "current": phases.current()}
+        data = {
+            "session": session.id,
+            "profile": phases.profile["name"] if phases.profile else None,
+            "current": phases.current(),
+        }
         call.output.envelope("phases", data | {"phases": rows})
         return 0
     styles = {DONE: "quiet", IN_PROGRESS: "strong"}
@@ -109,7 +114,7 @@ def choose(session: Session, chosen: dict[str, Any]) -> tuple[Event, str]:
     if session.views.phases.profile == chosen:
         last = max(event.position for event in session.events(kinds=["profile.chosen"]))
         return session.event(last), "already_chosen"
-    return session.choose_profile(chosen), "chosen"
+    return session.phases.choose_profile(chosen), "chosen"
 
 
 def section(call: Call) -> int:
@@ -125,7 +130,7 @@ def section(call: Call) -> int:
         text = sys.stdin.read()
     session = call.session()
     state_file.before(call, session)
-    event = session.write_section(call.positional["SECTION"], text.rstrip("\n"), append="append" in call)
+    event = session.phases.write_section(call.positional["SECTION"], text.rstrip("\n"), append="append" in call)
     return _answer(call, session, event, "recorded", f"section {event.data['section']} is written")
 
 
@@ -133,7 +138,7 @@ def worklog(call: Call) -> int:
     """Write one line of the work log."""
     session, text = call.session(), call.text("TEXT")
     state_file.before(call, session)
-    return _answer(call, session, session.log_work(text), "recorded", "the work log has it")
+    return _answer(call, session, session.phases.log_work(text), "recorded", "the work log has it")
 
 
 def feature(call: Call) -> int:
@@ -152,18 +157,19 @@ def feature(call: Call) -> int:
         if "TEXT" not in call.positional:
             raise UsageError("feature add needs a name and a text", hint=call.verb.example)
         known = named in session.views.phases.features
-        event = session.list_feature(named, call.text("TEXT"))
+        event = session.phases.add_feature(named, call.text("TEXT"))
         return _answer(call, session, event, "already_listed" if known else "listed", f"feature {named} is listed")
-    event = session.judge_feature(named, passes=action == "pass", evidence=evidence)
+    event = session.phases.judge_feature(named, passes=action == "pass", evidence=evidence)
     return _answer(call, session, event, "recorded", f"feature {named} {'passes' if action == 'pass' else 'fails'}")
 
 
 def _reverify(call: Call, session: Session, names: list[str], evidence: list[str]) -> int:
     event = None
     for name in names:
-        if not session.views.phases.features.get(name, {}).get("passes"):
+        known = session.views.phases.features.get(name)
+        if not known or not known["passes"]:
             raise Conflict(f"feature {name!r} does not pass, so it cannot be tried again", hint="onrecord feature list")
-        event = session.judge_feature(name, passes=True, evidence=evidence)
+        event = session.phases.judge_feature(name, passes=True, evidence=evidence)
     if event is None:
         data = {"state": "already_verified", "session": session.id, "position": session.head.position}
         return call.output.done("event", data, "no feature waits for being tried again")
@@ -173,7 +179,9 @@ def _reverify(call: Call, session: Session, names: list[str], evidence: list[str
 def _list_features(call: Call, session: Session) -> int:
     phases = session.views.phases
     again = phases.unproven()
-    rows = [{"feature": name, "again": name in again, **one} for name, one in phases.features.items()]
+    rows: list[dict[str, Json]] = [
+        {"feature": name, "again": name in again, **one} for name, one in phases.features.items()
+    ]
     if call.output.json:
         passing = sum(one["passes"] for one in rows)
         call.output.envelope("features", {"session": session.id, "features": rows, "passing": passing})

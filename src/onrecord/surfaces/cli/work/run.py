@@ -48,7 +48,7 @@ def run(call: Call) -> int:
     show_rest(done.ran)
     state_file.after(call, session)
     if call.output.json:
-        attempt = session.views.attempts.get(done.number) or {}
+        attempt = session.views.attempts.all()[done.number - 1]
         about = {
             "position": done.position,
             "warnings": warnings,

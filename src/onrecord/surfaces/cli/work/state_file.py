@@ -150,18 +150,17 @@ def _take_in(session: Session, path: Path, content: bytes, *, fresh: bool) -> tu
 
 def _take_region(session: Session, region: state_md.Region, position: int) -> bool:
     views = session.views
-    sections = (views.phases.profile or {}).get("sections", [])
-    section = next(one for one in sections if one["name"] == region.section)
+    section = next(one for one in views.phases.described() if one["name"] == region.section)
     shown = state_md.shown_text(views, section)
     if region.text == shown:
         return False
     if not region.text:
-        session.empty_section(region.section)
+        session.phases.empty_section(region.section)
         return True
     # Where the log moved on since the file was rendered, both texts stand; the id makes a repeated look harmless.
     moved = region.base != state_md.key_of(session.id, region.section, shown)
     digest = state_md.key_of(session.id, region.section, region.text)
-    session.write_section(
+    session.phases.write_section(
         region.section, region.text, append=moved or section["rule"] == "append",
         id=f"state-file/{position}/{digest}/{region.base}",
     )  # fmt: skip
