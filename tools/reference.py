@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code, so that it says what the code does. `--check` fails when it does not."""
+"""Writes docs/reference/ and the types of onrecord.aio from the code. `--check` fails when they differ from it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+
+from aio_stub import stub
+from python_page import python_page
 
 from onrecord import errors
 from onrecord.environment import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
@@ -180,24 +183,23 @@ PAGES = {
     "settings.md": settings_page,
     "cli.md": cli_page,
     "schema.md": schema_page,
+    "python.md": python_page,
 }
 
 
 def main() -> int:
     check = "--check" in sys.argv[1:]
     TARGET.mkdir(parents=True, exist_ok=True)
-    stale = []
-    for name, page in PAGES.items():
-        path, text = TARGET / name, NOTICE + "\n" + page() + "\n"
-        if path.exists() and path.read_text() == text:
-            continue
-        stale.append(name)
-        if not check:
-            path.write_text(text)
+    files = {TARGET / name: NOTICE + "\n" + page() + "\n" for name, page in PAGES.items()}
+    files[SOURCE / "aio" / "__init__.pyi"] = stub()
+    stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if check and stale:
-        print(f"docs/reference is not what the code says: {', '.join(stale)}. Run: python tools/reference.py")
+        names = ", ".join(str(path.relative_to(ROOT)) for path in stale)
+        print(f"not what the code says: {names}. Run: python tools/reference.py")
         return 1
-    print(f"docs/reference: {'in step with the code' if check else f'{len(stale)} of {len(PAGES)} pages written'}")
+    for path in stale:
+        path.write_text(files[path])
+    print(f"reference: {'in step with the code' if check else f'{len(stale)} of {len(files)} files written'}")
     return 0
 
 

@@ -12,20 +12,45 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
     from onrecord.log.head import Head
     from onrecord.log.verify import Report
+    from onrecord.rules import ToolRequest, Verdict
     from onrecord.session.handle import Session
     from onrecord.session.moment import Moment
-    from onrecord.session.records import Records
     from onrecord.session.replay import replay
     from onrecord.session.retention import Policy
+    from onrecord.session.session_store import SessionStore
     from onrecord.session.turns import Turn
     from onrecord.views.context import Context
     from onrecord.views.transcript import Transcript
+    from onrecord.views.values import (
+        Agent,
+        Anchor,
+        Attempt,
+        Budget,
+        Change,
+        Checkpoint,
+        Decision,
+        Effect,
+        Evidence,
+        Feature,
+        Finding,
+        Interruption,
+        Json,
+        Lane,
+        Link,
+        NextAction,
+        Objective,
+        Phase,
+        Profile,
+        Reproduction,
+        Section,
+        Usage,
+    )
 
-_PLACES = {
+_HOMES = {
     "connect": "connection",
     "instructions": "connection",
-    "Records": "session.records",
     "Session": "session.handle",
+    "SessionStore": "session.session_store",
     "Turn": "session.turns",
     "Moment": "session.moment",
     "Policy": "session.retention",
@@ -36,20 +61,68 @@ _PLACES = {
     "Transcript": "views.transcript",
     "Context": "views.context",
     "OnrecordError": "errors",
+    "ToolRequest": "rules",
+    "Verdict": "rules",
+    "Agent": "views.values",
+    "Anchor": "views.values",
+    "Attempt": "views.values",
+    "Budget": "views.values",
+    "Change": "views.values",
+    "Checkpoint": "views.values",
+    "Decision": "views.values",
+    "Effect": "views.values",
+    "Evidence": "views.values",
+    "Feature": "views.values",
+    "Finding": "views.values",
+    "Interruption": "views.values",
+    "Json": "views.values",
+    "Lane": "views.values",
+    "Link": "views.values",
+    "NextAction": "views.values",
+    "Objective": "views.values",
+    "Phase": "views.values",
+    "Profile": "views.values",
+    "Reproduction": "views.values",
+    "Section": "views.values",
+    "Usage": "views.values",
 }
 
 __all__ = [
+    "Agent",
+    "Anchor",
+    "Attempt",
+    "Budget",
+    "Change",
+    "Checkpoint",
     "Context",
+    "Decision",
+    "Effect",
     "Event",
+    "Evidence",
+    "Feature",
+    "Finding",
     "Head",
+    "Interruption",
+    "Json",
+    "Lane",
+    "Link",
     "Moment",
+    "NextAction",
+    "Objective",
     "OnrecordError",
+    "Phase",
     "Policy",
-    "Records",
+    "Profile",
     "Report",
+    "Reproduction",
+    "Section",
     "Session",
+    "SessionStore",
+    "ToolRequest",
     "Transcript",
     "Turn",
+    "Usage",
+    "Verdict",
     "__version__",
     "connect",
     "instructions",
@@ -59,10 +132,15 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Public names load on first use, so that a hook pays only for what it touches."""
-    if name not in _PLACES:
+    if name not in _HOMES:
         raise AttributeError(f"module 'onrecord' has no attribute {name!r}")
     from importlib import import_module
 
-    module = import_module(f"onrecord.{_PLACES[name]}")
+    module = import_module(f"onrecord.{_HOMES[name]}")
     value = globals()[name] = getattr(module, name)
     return value
+
+
+def __dir__() -> list[str]:
+    """The public names, also those that are not loaded yet."""
+    return sorted({*globals(), *_HOMES})

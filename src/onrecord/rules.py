@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from onrecord.views.present import Present
-    from onrecord.views.values import Attempt
+    from onrecord.views.values import Anchor, Attempt, Process
 
-    Gone = Callable[[dict[str, Any]], bool]
+    Gone = Callable[[Process], bool]
 
 ALLOW, ASK, DENY = "allow", "ask", "deny"
 EDIT, RUN, READ, OTHER = "edit", "run", "read", "other"
@@ -325,7 +325,7 @@ def _matches(request: ToolRequest, present: Present) -> Iterator[tuple[str, str]
             yield f"{request.agent}/finding/{finding['id']}/{finding['position']}", line
 
 
-def _touches(request: ToolRequest, anchor: dict[str, Any]) -> bool:
+def _touches(request: ToolRequest, anchor: Anchor) -> bool:
     if anchor["path"] not in request.paths:
         return False
     lines = anchor.get("lines")

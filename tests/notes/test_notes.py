@@ -15,11 +15,12 @@ from onrecord.views.instructions import placed
 from onrecord.views.note import BRIEF_LIMIT, REJECTED, brief, note
 from onrecord.views.note_forms import issue_comment, pull_request, task
 from onrecord.views.render import one_line
+from onrecord.views.values import Anchor
 from tests.laws import values
 from tests.phases.conftest import SMALL
 
 long_texts = values.long_hostile_texts.filter(str.strip)
-ANCHOR = {"path": "src/auth.py", "fingerprint": "aaaa"}
+ANCHOR: Anchor = {"path": "src/auth.py", "fingerprint": "aaaa"}
 
 
 def never_gone(_process):

@@ -1,4 +1,4 @@
-"""A phase is finished by its checkpoint, in order, and never twice."""
+"""A phase is finished when its required sections are written, in order, and never twice."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_a_work_log_line_has_the_phase_it_was_written_in(session):
     ]  # fmt: skip
 
 
-def test_a_checkpoint_sees_what_is_generated(session):
+def test_a_generated_section_can_be_required(session):
     """A generated section is filled by what happened: without an attempt the phase that needs attempts stays open."""
     finish(session, "Plan")
     session.phases.enter("Do")

@@ -8,6 +8,9 @@ from threading import Event as Flag
 import pytest
 
 from onrecord import aio
+from onrecord.aio.calls import THREADS
+from onrecord.aio.deriving import CHAPTER, kind_of, members_of
+from onrecord.aio.deriving import awaited as awaited_form
 from onrecord.errors import EffectUnknown, OnrecordError, SessionClosed, TurnConflict
 from onrecord.session.handle import Session
 from onrecord.session.session_store import SessionStore
@@ -25,23 +28,26 @@ def run(coroutine):
     return asyncio.run(coroutine)
 
 
-# What is for the inside, or needs no waiting, or is not a verb.
-INSIDE = {
-    # (`attempt` is a block around a running command; its two steps are awaited.)
-    Session: {"draft", "require_text", "take_up", "start_turning", "stop_turning", "reload", "attempt"},
-    Records: set(),
-    Turn: set(),
-}
+CHAPTERS = [
+    type(getattr(Session.__new__(Session), name))
+    for name, member in members_of(Session).items()
+    if kind_of(name, member) == CHAPTER
+]
 
 
 @pytest.mark.parametrize(
     ("sync", "awaited"),
-    [(Session, aio.AsyncSession), (Records, aio.AsyncSessionStore), (Turn, aio.AsyncTurn)],
+    [
+        (Session, aio.AsyncSession),
+        (SessionStore, aio.AsyncSessionStore),
+        (Turn, aio.AsyncTurn),
+        *((chapter, awaited_form(chapter)) for chapter in CHAPTERS),
+    ],
     ids=lambda it: it.__name__,
 )
 def test_every_verb_can_be_awaited(sync, awaited):
     """The awaited form has every verb and every property of the synchronous one, under the same name."""
-    names = {name for name in dir(sync) if not name.startswith("_")} - INSIDE[sync]
+    names = {name for name in dir(sync) if not name.startswith("_")}
     missing = {name for name in names if not hasattr(awaited, name)}
     assert missing == set()
     for name in names:
@@ -117,11 +123,11 @@ def test_effects_that_use_the_session_do_not_wait_for_each_other(store):
             return number
 
         calls = [
-            session.once(f"effect {number}", lambda number=number: effect(number)) for number in range(aio.THREADS + 16)
+            session.once(f"effect {number}", lambda number=number: effect(number)) for number in range(THREADS + 16)
         ]
         return await asyncio.wait_for(asyncio.gather(*calls), 60)
 
-    assert run(work()) == list(range(aio.THREADS + 16))
+    assert run(work()) == list(range(THREADS + 16))
 
 
 def slowed(records: SessionStore, monkeypatch: pytest.MonkeyPatch, *, fails: bool) -> tuple[Flag, Flag]:

@@ -1,5 +1,7 @@
 """Facts: objective, decisions, findings, next action, scratch. Small, permanent, each with its author and its source."""
 
+from operator import attrgetter
+
 import pytest
 
 from onrecord.errors import EventNotFound, InvalidInput, NotFound
@@ -72,14 +74,16 @@ def test_a_relabelling_names_a_finding_that_is_there(session):
 
 
 @pytest.mark.parametrize(
-    "verb", ["decide", "state", "set_objective", "set_title", "set_next_action", "set_reproduction"]
-)
+    "verb",
+    ["decide", "findings.state", "facts.set_objective", "facts.set_title", "facts.set_next_action",
+     "facts.set_reproduction"],
+)  # fmt: skip
 @pytest.mark.parametrize("text", ["", "   \n", "x" * 4_001, None, 5, "\ud800"])
 def test_facts_say_something_and_are_short(session, verb, text):
     """A fact is a text that says something and is small; anything else is refused and changes nothing (C02)."""
     before = session.head
     with pytest.raises(InvalidInput):
-        getattr(session, verb)(text)
+        attrgetter(verb)(session)(text)
     assert session.refresh().head == before
 
 

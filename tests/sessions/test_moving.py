@@ -1,6 +1,7 @@
 """Moving a session: out into one file, in on another machine, back again; nothing is merged silently."""
 
 import json
+from operator import attrgetter
 
 import pytest
 
@@ -122,7 +123,7 @@ def test_a_session_arrives_as_it_left(session, elsewhere, status):
     """Whatever its state was, it is in that state where it arrives (A11)."""
     steps = {"paused": ["pause"], "closed": ["close"], "archived": ["close", "archive"], "erased": ["close", "erase"]}
     for step in steps[status]:
-        getattr(session, step)("for a reason")
+        attrgetter(step)(session)("for a reason")
     assert bundle.take_in(elsewhere, bundle.lines_of(session)).status == status
     assert elsewhere.sessions()[0].status == status
 

@@ -74,7 +74,7 @@ class Kept(NamedTuple):
     position: int
 
 
-def location_of(link: dict[str, Any], env: Mapping[str, str]) -> Location | None:
+def location_of(link: Link, env: Mapping[str, str]) -> Location | None:
     """Where a conversation of the record is on this machine: by its recorded path, else by its id."""
     about, of = link["first"] | link["last"], vendor(link["vendor"])
     path = about.get("transcript")
@@ -248,7 +248,7 @@ def mirror_until_ended(
         yield done
 
 
-def _is_running(link: dict[str, Any]) -> bool:
+def _is_running(link: Link) -> bool:
     process = (link["first"] | link["last"]).get("process")
     here = machine.identity()
     return isinstance(process, dict) and process.get("host") == here["host"] and not machine.is_gone(process)

@@ -193,8 +193,8 @@ class Supervisor:
         roster = self.session.refresh().views.roster.agents
         found = {}
         for name, member in self.view.members().items():
-            one, known = self.view.agent(name), roster.get(name, {})
-            links = known.get("links") or []
+            one, known = self.view.agent(name), roster.get(name)
+            links, waits = (known["links"], known["waits"]) if known else ([], None)
             step = self.steps.get(name) or Step("", "")
             found[name] = {
                 "command": " ".join(member.command), "session_name": f"{self.session.name}:{name}",

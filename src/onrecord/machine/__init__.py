@@ -7,7 +7,7 @@ from functools import lru_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
 
@@ -88,7 +88,7 @@ def program_of(pid: int) -> tuple[str, int]:
     return (os.path.basename(path.strip()), int(parent)) if parent.isdigit() else ("", 0)
 
 
-def is_gone(holder: dict[str, Any]) -> bool:
+def is_gone(holder: Mapping[str, Any]) -> bool:
     """Whether a holder is certainly gone: it lived on this machine and its process is not there any more."""
     if holder.get("host") != os.uname().nodename:
         return False

@@ -1,91 +1,106 @@
-"""The verbs of agents: where an agent's vendor conversation is, and why a run of it stopped."""
+"""`session.agents`: runs of agents, their vendor conversations, the tools they used, and why they stopped."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onrecord.errors import InvalidInput
 from onrecord.log.events import NEW_RUN
 from onrecord.log.names import ID_LIMIT, link_id
+from onrecord.session.chapter import Chapter
 from onrecord.views.facts import TEXT_LIMIT
 from onrecord.views.roster import LINK_FIELDS
 
 if TYPE_CHECKING:
     from onrecord.log.events import Event
-    from onrecord.session.verbs import Conducted
+    from onrecord.views.values import Agent, Json, Lane, Process
 
 __all__ = ["AgentVerbs", "link_id"]
 
 
-class AgentVerbs:
-    """Locate an agent's conversation, record its runs, its tools, what it waits for and why it stopped."""
+class AgentVerbs(Chapter):
+    """Record where an agent's conversation is, its runs and tools, when it needs a person, why it stopped."""
 
-    run: int | None
+    __slots__ = ()
 
-    def locate(self: Conducted, /, vendor: str, vendor_id: str, **about: Any) -> Event | None:
-        """Put on record which vendor conversation this agent is in, and what is new about it; None if nothing is.
+    def get(self, agent: str | None = None) -> Agent | None:
+        """What is known of an agent, or of this handle's own; None if it never took part."""
+        return self._session.views.roster.agents.get(agent or self._session.agent)
+
+    def lane(self, agent: str | None = None) -> Lane:
+        """An agent's turns: counts, last committed position, the open turn, the provisional tail."""
+        return self._session._lane(agent or self._session.agent)
+
+    def locate(self, /, vendor: str, vendor_id: str, **about: Json) -> Event | None:
+        """Record which vendor conversation this agent is in, and what is new about it; None if nothing is.
 
         `about` may have: reason (why the id is what it is), cwd, home, worktree, branch, revision, transcript, process,
-        verified, via (who says so), briefed (what it was told of the record). A conversation belongs to one agent of a
-        session; its first event is found by `Store.linked`.
+        verified, via (the source), briefed (what it was given of the record). A conversation belongs to one agent of a
+        session; `store.linked` finds the session by it.
         """
         for name in about:
             if name not in LINK_FIELDS:
                 raise InvalidInput(f"a conversation is not described by {name!r}", hint=f"{', '.join(LINK_FIELDS)}")
         id_ = link_id(vendor, vendor_id)
-        known = self.views.roster.link(vendor, vendor_id)
-        if known is not None and known["agent"] != self.agent:
+        known = self._session.views.roster.link(vendor, vendor_id)
+        if known is not None and known["agent"] != self._session.agent:
             raise InvalidInput(
                 f"the conversation {vendor_id} belongs to the agent {known['agent']!r} of this session",
                 hint=f"act as it: --agent {known['agent']}",
             )
         said = {name: value for name, value in about.items() if value not in (None, "")}
         if known is None:
-            return self.record("agent.located", {"vendor": vendor, "vendor_id": vendor_id, **said}, id=id_)
-        agent = self.views.roster.agents[self.agent]
+            return self._session.record("agent.located", {"vendor": vendor, "vendor_id": vendor_id, **said}, id=id_)
+        agent = self._session.views.roster.agents[self._session.agent]
         current = agent["links"][-1] is known
         new = {name: value for name, value in said.items() if known["last"].get(name) != value}
         if not new and current:
             return None
-        return self.record("agent.located", {"vendor": vendor, "vendor_id": vendor_id, **new})
+        return self._session.record("agent.located", {"vendor": vendor, "vendor_id": vendor_id, **new})
 
-    def interrupted(
-        self: Conducted, /, cause: str, message: str = "", *, resets_at: float | None = None, **about: Any
+    def record_interruption(
+        self, /, cause: str, message: str = "", *, resets_at: float | None = None, **about: Json
     ) -> Event:
-        """Put on record why work stopped; `resets_at` (seconds since 1970) is when a limit ends, if it was told."""
-        data = {"cause": cause, "message": message[:TEXT_LIMIT], "agent": self.agent, "resets_at": resets_at, **about}
-        return self.record("interruption.recorded", data)
+        """Record why work stopped; `resets_at` (seconds since 1970) is when a limit ends, if that is known."""
+        data = {
+            "cause": cause,
+            "message": message[:TEXT_LIMIT],
+            "agent": self._session.agent,
+            "resets_at": resets_at,
+            **about,
+        }
+        return self._session.record("interruption.recorded", data)
 
-    def arrive(self: Conducted, /, process: dict[str, Any] | None, **about: Any) -> Event:
-        """Put on record that a new run of this agent began in a process that is not ours, so that no lane is taken.
+    def record_start(self, /, process: Process | None, **about: Json) -> Event:
+        """Record that a new run of this agent began in a process that is not ours; takes no lane.
 
-        Two that say so of the same process at the same moment record it once.
+        Two callers that record the same process at the same moment record it once.
         """
-        known = self.views.roster.agents.get(self.agent)
-        id_ = f"arrival/{self.agent}/{known['runs'] if known else 0}"
-        draft = self.draft("agent.joined", {"process": process, **about}, id=id_)._replace(run=NEW_RUN)
-        event = self.append(draft)[0]
-        self.run = event.run
+        known = self._session.views.roster.agents.get(self._session.agent)
+        id_ = f"arrival/{self._session.agent}/{known['runs'] if known else 0}"
+        draft = self._session._draft("agent.joined", {"process": process, **about}, id=id_)._replace(run=NEW_RUN)
+        event = self._session._append_drafts(draft)[0]
+        self._session.run = event.run
         return event
 
-    def depart(self: Conducted, /, reason: str = "") -> Event:
-        """Put on record that the agent's present run ended in order; the counterpart of `arrive`."""
-        known = self.views.roster.agents.get(self.agent)
-        self.run = known["run"] if known else self.run
-        return self.append(self.draft("agent.left", {"reason": reason} if reason else {}))[0]
+    def record_end(self, /, reason: str = "") -> Event:
+        """Record that the agent's present run ended in order; the counterpart of `record_start`."""
+        known = self._session.views.roster.agents.get(self._session.agent)
+        self._session.run = known["run"] if known else self._session.run
+        return self._session._append_drafts(self._session._draft("agent.left", {"reason": reason} if reason else {}))[0]
 
-    def used_tool(self: Conducted, /, tool: str, act: str, *, call: str = "", **about: Any) -> Event:
-        """Put on record that a tool ran: command, exit_code, paths. The same call again records nothing twice."""
-        id_ = f"tool/{self.agent}/{call}"
+    def record_tool(self, /, tool: str, act: str, *, call: str = "", **about: Json) -> Event:
+        """Record that a tool ran: command, exit_code, paths. The same call is recorded once."""
+        id_ = f"tool/{self._session.agent}/{call}"
         known = bool(call) and len(id_) <= ID_LIMIT and id_.isprintable()
         data = {"tool": tool, "act": act} | {name: value for name, value in about.items() if value not in (None, "")}
-        return self.record("tool.used", data, id=id_ if known else None)
+        return self._session.record("tool.used", data, id=id_ if known else None)
 
-    def wait(self: Conducted, /, message: str) -> Event:
-        """Put on record that this agent needs a person."""
-        return self.record("attention.needed", {"message": message[:TEXT_LIMIT]})
+    def record_attention_needed(self, /, message: str) -> Event:
+        """Record that this agent needs a person."""
+        return self._session.record("attention.needed", {"message": message[:TEXT_LIMIT]})
 
-    def go_on(self: Conducted) -> Event | None:
-        """Put on record that this agent needs nobody any more; None if it did not wait."""
-        known = self.views.roster.agents.get(self.agent)
-        return self.record("attention.given", {}) if known and known["waits"] else None
+    def record_attention_given(self) -> Event | None:
+        """Record that this agent no longer needs a person; None if it did not wait for one."""
+        known = self._session.views.roster.agents.get(self._session.agent)
+        return self._session.record("attention.given", {}) if known and known["waits"] else None

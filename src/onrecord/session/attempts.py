@@ -1,14 +1,15 @@
-"""The verbs of attempts: RUNNING is durable before anything runs; the outcome is recorded once."""
+"""`session.attempts`: runs of commands. RUNNING is durable before a command starts; its outcome is recorded once."""
 
 from __future__ import annotations
 
 import math
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onrecord import machine
 from onrecord.errors import Conflict, IdReused, InvalidInput, NotFound, OnrecordError
 from onrecord.rules import command_of, signature_of_command
+from onrecord.session.chapter import Chapter, checked_text
 from onrecord.views.attempts import (
     ABANDONED,
     FAILED,
@@ -23,17 +24,17 @@ from onrecord.views.attempts import (
 from onrecord.views.facts import TEXT_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from onrecord.log.events import Event
-    from onrecord.session.verbs import Conducted
-    from onrecord.views.attempts import Attempt
+    from onrecord.session.handle import Session
+    from onrecord.views.values import Attempt, Json, Process, Revision
 
 _TRIES = 100
 
 
 class OpenAttempt:
-    """An attempt under way: fill in what it brings."""
+    """An attempt under way: add its metrics, outputs and fix."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -42,25 +43,35 @@ class OpenAttempt:
         self.fix: str | None = None
 
     def metric(self, name: str, value: float) -> None:
-        """Note a number the run produced; NaN and infinity make the attempt fail."""
+        """Record a number the run produced; NaN and infinity make the attempt fail."""
         self.metrics[name] = value
 
     def output(self, path: str) -> None:
-        """Note a file the run produced."""
+        """Record a file the run produced."""
         self.outputs.append(path)
 
 
-class AttemptVerbs:
-    """Start, settle, correct."""
+class AttemptVerbs(Chapter):
+    """Start attempts, settle them, correct them; ask what is known of a command before running it."""
 
-    def start_attempt(
-        self: Conducted, command: str | Sequence[str], *, cwd: str | None = None, revision: Any = None,
-        process: dict[str, Any] | None = None, keeper: dict[str, Any] | None = None, watched: bool = False,
+    __slots__ = ()
+
+    def get(self, number: int) -> Attempt | None:
+        """The attempt with this number, if there is one."""
+        return self._session.views.attempts.get(number)
+
+    def all(self) -> list[Attempt]:
+        """Every attempt, in order."""
+        return self._session.views.attempts.all()
+
+    def start(
+        self, command: str | Sequence[str], *, cwd: str | None = None, revision: Revision | None = None,
+        process: Process | None = None, keeper: Process | None = None, watched: bool = False,
     ) -> Event:  # fmt: skip
-        """Put on record that a command is about to run. Refused while another attempt of this agent is unresolved.
+        """Record that a command is about to run. Refused while another attempt of this agent is unresolved.
 
-        With `watched`, the attempt is lost when this process is gone; with `process` and `keeper`, when both of them
-        are; without any of these it waits until somebody settles it.
+        With `watched`, the attempt counts as lost when this process is gone; with `process` and `keeper`, when both
+        are gone; without any of these it stays unresolved until it is settled.
         """
         arguments = command_of(command) if isinstance(command, str) else tuple(command)
         if not arguments or not all(isinstance(word, str) for word in arguments):
@@ -72,24 +83,25 @@ class AttemptVerbs:
             "code": code_of(revision), "token": machine.entropy(8).hex(),
         }  # fmt: skip
         for _try in range(_TRIES):
-            views = self.views
-            _refuse_second(self, views.attempts.unresolved(self.agent))
-            # The id holds the number: of two that start at once one is placed, and the other looks again.
+            views = self._session.views
+            _refuse_second(self._session, views.attempts.unresolved(self._session.agent))
+            # The id holds the number: when two start at once, one lands and the other takes the next number.
             number = len(views.attempts.attempts) + 1
             try:
-                return self.record(
+                return self._session.record(
                     "attempt.started", data | {"phase": views.phases.current()}, id=f"attempt/{number}/started"
                 )
             except IdReused:
                 continue
         raise Conflict("too many attempts are started at once", hint="try again")
 
-    def settle_attempt(
-        self: Conducted, /, number: int | None, outcome: str, *, error: str | None = None, fix: str | None = None,
-        metrics: dict[str, float] | None = None, outputs: Sequence[Any] = (), reason: str | None = None, **about: Any,
+    def settle(
+        self, /, number: int | None, outcome: str, *, error: str | None = None, fix: str | None = None,
+        metrics: Mapping[str, float] | None = None, outputs: Sequence[Json] = (), reason: str | None = None,
+        **about: Json,
     ) -> Event:  # fmt: skip
         """Record how an attempt ended: succeeded, failed (with its exact error) or abandoned (with a reason)."""
-        attempt = _unsettled(self, number)
+        attempt = _unsettled(self._session, number)
         if outcome not in OUTCOMES:
             raise InvalidInput(f"an attempt ends {', '.join(OUTCOMES)}; not {outcome!r}")
         found = dict(metrics or {})
@@ -99,9 +111,9 @@ class AttemptVerbs:
                 f"{', '.join(bad)} is not a finite number: this attempt failed", hint="settle it as failed"
             )
         if outcome == FAILED:
-            self.require_text(error or "", "a failed attempt's error", TEXT_LIMIT)
+            checked_text(error or "", "a failed attempt's error", TEXT_LIMIT)
         if outcome == ABANDONED:
-            self.require_text(reason or "", "an abandoned attempt's reason", TEXT_LIMIT)
+            checked_text(reason or "", "an abandoned attempt's reason", TEXT_LIMIT)
         plain = {name: value if name not in bad else str(value) for name, value in found.items()}
         data = {
             "attempt": attempt["number"], "outcome": outcome, "error": error, "fix": fix, "metrics": plain,
@@ -109,15 +121,15 @@ class AttemptVerbs:
             **about,
         }  # fmt: skip
         try:
-            # The id makes settling final: of two that settle the same attempt at once, the second is refused.
-            return self.record("attempt.settled", data, id=f"attempt/{attempt['number']}/settled")
+            # The id makes settling final: when two settle the same attempt at once, the second is refused.
+            return self._session.record("attempt.settled", data, id=f"attempt/{attempt['number']}/settled")
         except IdReused:
-            _unsettled(self, attempt["number"])
+            _unsettled(self._session, attempt["number"])
             raise
 
-    def correct_attempt(self: Conducted, number: int, *, fix: str | None = None, remark: str | None = None) -> Event:
-        """Add to a settled attempt; what was recorded stays."""
-        attempt = self.views.attempts.get(number)
+    def correct(self, number: int, *, fix: str | None = None, remark: str | None = None) -> Event:
+        """Add a fix or a remark to a settled attempt; what was recorded stays."""
+        attempt = self._session.views.attempts.get(number)
         if attempt is None:
             raise NotFound(f"no attempt has the number {number}", hint="onrecord attempt list")
         if attempt["status"] == RUNNING:
@@ -128,41 +140,45 @@ class AttemptVerbs:
             raise InvalidInput("a correction says something", hint="give a fix or a remark")
         for text in (fix, remark):
             if text:
-                self.require_text(text, "a correction", TEXT_LIMIT)
-        return self.record("attempt.corrected", {"attempt": number, "fix": fix, "remark": remark})
+                checked_text(text, "a correction", TEXT_LIMIT)
+        return self._session.record("attempt.corrected", {"attempt": number, "fix": fix, "remark": remark})
 
-    def foreseen_failure(self: Conducted, command: str | Sequence[str], revision: Any = None) -> Attempt | None:
-        """The earlier attempt that tells how this command would fail on this code, if one does."""
+    def foresee(self, command: str | Sequence[str], revision: Revision | None = None) -> Attempt | None:
+        """The earlier attempt that shows how this command would fail on this code, if there is one."""
         arguments = command_of(command) if isinstance(command, str) else tuple(command)
-        return self.views.attempts.foreseen(signature_of_command(arguments), code_of(revision))
+        return self._session.views.attempts.foreseen(signature_of_command(arguments), code_of(revision))
 
     @contextmanager
-    def attempt(self: Conducted, command: str | Sequence[str], **about: Any) -> Iterator[OpenAttempt]:
-        """Run something as an attempt: `with session.attempt("python train.py") as attempt: ...`."""
-        this: Any = self
-        started = this.start_attempt(command, watched=True, **about)
-        made = OpenAttempt(number_at(self, started.position))
+    def record(
+        self, command: str | Sequence[str], *, cwd: str | None = None, revision: Revision | None = None
+    ) -> Iterator[OpenAttempt]:
+        """Record what the block does as an attempt: `with session.attempts.record("python train.py") as attempt: ...`.
 
-        def settle(outcome: str, error: str | None = None) -> None:
-            known = {"metrics": made.metrics, "fix": made.fix, "outputs": made.outputs}
-            this.settle_attempt(made.number, outcome, error=error, **known)
-
+        The end of the block settles it: succeeded, or failed with the exception or the metric that is not finite.
+        """
+        started = self.start(command, cwd=cwd, revision=revision, watched=True)
+        made = OpenAttempt(number_at(self._session, started.position))
         try:
             yield made
         except BaseException as problem:
             try:
-                settle(FAILED, f"{type(problem).__name__}: {problem}"[:TEXT_LIMIT])
+                self._conclude(made, FAILED, f"{type(problem).__name__}: {problem}"[:TEXT_LIMIT])
             except OnrecordError as failure:
                 problem.add_note(f"onrecord could not record that the attempt failed: {failure}")
             raise
         bad = not_finite(made.metrics)
         if bad:
-            settle(FAILED, ", ".join(f"metric {name} is {made.metrics[name]}" for name in bad))
+            self._conclude(made, FAILED, ", ".join(f"metric {name} is {made.metrics[name]}" for name in bad))
         else:
-            settle(SUCCEEDED)
+            self._conclude(made, SUCCEEDED)
+
+    def _conclude(self, made: OpenAttempt, outcome: str, error: str | None = None) -> None:
+        self.settle(
+            made.number, outcome, error=error, metrics=made.metrics, fix=made.fix, outputs=made.outputs
+        )  # fmt: skip
 
 
-def number_at(session: Conducted, position: int) -> int:
+def number_at(session: Session, position: int) -> int:
     """The number of the attempt that was started at a position."""
     attempt = session.views.attempts.started_at(position)
     if attempt is None:
@@ -170,20 +186,20 @@ def number_at(session: Conducted, position: int) -> int:
     return int(attempt["number"])
 
 
-def code_of(revision: Any) -> str | None:
+def code_of(revision: Revision | None) -> str | None:
     """The state of the code, in one word: the same code has the same; None where there is no repository."""
     if not revision:
         return None
     return f"{revision.get('revision') or ''}/{revision.get('dirty') or ''}"
 
 
-def not_finite(metrics: dict[str, Any]) -> list[str]:
+def not_finite(metrics: Mapping[str, object]) -> list[str]:
     """Metrics that are not finite numbers."""
     return [name for name, value in metrics.items() if isinstance(value, float) and not math.isfinite(value)]
 
 
-def last_failure(session: Conducted, command: str | Sequence[str], code: str | None = None) -> Attempt | None:
-    """The failed attempt a fix is told for: the newest of this command, else the newest of this agent."""
+def last_failure(session: Session, command: str | Sequence[str], code: str | None = None) -> Attempt | None:
+    """The failed attempt that a fix belongs to: the newest of this command, else the newest of this agent."""
     arguments = command_of(command) if isinstance(command, str) else tuple(command)
     attempts = session.views.attempts
     same = [one for one in attempts.failures_of(signature_of_command(arguments)) if not code or failed_on(one, code)]
@@ -191,20 +207,20 @@ def last_failure(session: Conducted, command: str | Sequence[str], code: str | N
     return next(reversed(same or own), None)
 
 
-def _refuse_second(session: Conducted, waiting: list[Attempt]) -> None:
+def _refuse_second(session: Session, waiting: list[Attempt]) -> None:
     if not waiting:
         return
     first = waiting[0]
     number = first["number"]
     lost = status_of(first, machine.is_gone) == LOST
-    state = "is lost: its process is gone and nobody recorded how it ended" if lost else "is unresolved"
+    state = "is lost: its process is gone and its outcome is not on record" if lost else "is unresolved"
     raise Conflict(
         f"attempt {number} of {session.agent!r} {state}: {first['command']}",
         hint=f"settle it first: onrecord attempt succeed {number}, fail {number} or abandon {number}",
     )
 
 
-def _unsettled(session: Conducted, number: int | None) -> Attempt:
+def _unsettled(session: Session, number: int | None) -> Attempt:
     attempts = session.views.attempts
     if number is None:
         waiting = attempts.unresolved(session.agent)

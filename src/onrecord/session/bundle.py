@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onrecord.log.head import Head
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
 
 FORMAT = "onrecord-bundle"
 VERSION = 1
@@ -57,7 +57,7 @@ def _end(digest: str, events: int, last: bytes) -> str:
     return _line({"end": True, "events": events, "hash": last.hex(), "digest": digest})
 
 
-def take_in(records: Records, lines: Iterable[str], *, name: str | None = None, update: bool = False) -> Session:
+def take_in(records: SessionStore, lines: Iterable[str], *, name: str | None = None, update: bool = False) -> Session:
     """Verify a bundle and keep its session in this project, under its own name or another one.
 
     The log arrives as it was, to the last bit: what it is called here and which project keeps it is not part of it, so
@@ -84,7 +84,7 @@ def take_in(records: Records, lines: Iterable[str], *, name: str | None = None, 
     return Session(records.store, session_id, clock=records.clock)
 
 
-def _install(records: Records, lineage: list[tuple[str, int]], found: list[Record], name: str) -> None:
+def _install(records: SessionStore, lineage: list[tuple[str, int]], found: list[Record], name: str) -> None:
     """Put each session of the lineage into the store; ancestors that are here already must be the very same."""
     folded = {record.session: head for record, head in _steps(None, found)}
     wanted = []
@@ -112,7 +112,7 @@ def _steps(head: Head | None, found: Iterable[Record]) -> list[tuple[Record, Hea
     return steps
 
 
-def _extend(records: Records, here: Head, found: list[Record]) -> Session:
+def _extend(records: SessionStore, here: Head, found: list[Record]) -> Session:
     if here.position > len(found) or found[here.position - 1].hash != here.hash:
         raise Conflict(
             f"session {here.name!r} went on differently here, at or before position {here.position}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import CompactionFailed, OnrecordError
 from onrecord.views.facts import TEXT_LIMIT
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
     from onrecord.log.items import Item
     from onrecord.session.handle import Session
-    from onrecord.views.lanes import Lane
+    from onrecord.views.fold import Whole
+    from onrecord.views.values import Decision, Finding, Lane
 
 SUMMARY_LIMIT = 64 * 1024
 """The longest summary, in characters."""
@@ -48,7 +49,7 @@ def compact(
     summed up from its beginning each time; `afresh`, it is given all turns. `extract` may name decisions of the turns
     it is given that are worth keeping as facts; they are recorded in the same durable step as the summary.
     """
-    session.join()
+    session.acquire()
     views = session.views
     lane = views.lanes.lane(session.agent)
     end = min(upto or lane["last_commit"], lane["last_commit"])
@@ -68,9 +69,9 @@ def compact(
         "summary": summary, "from": turns[0].begun, "upto": end, "turns": len(turns), "items": len(items),
         "facts": facts, "unanswered": unanswered,
     }  # fmt: skip
-    drafts = [session.draft("decision.made", {"text": text, "why": None}, because=end) for text in decisions]
-    drafts.append(session.draft("transcript.compacted", data, because=end))
-    event = session.append(*drafts, fenced=True)[-1]
+    drafts = [session._draft("decision.made", {"text": text, "why": None}, because=end) for text in decisions]
+    drafts.append(session._draft("transcript.compacted", data, because=end))
+    event = session._append_drafts(*drafts, fenced=True)[-1]
     return Coverage(event, end, len(turns), len(items), facts, unanswered, len(decisions))
 
 
@@ -111,5 +112,5 @@ def _require_text(text: object, what: str, limit: int) -> None:
         raise CompactionFailed(f"{what} has half a character in it (a lone surrogate)") from None
 
 
-def _facts(views: Any) -> list[dict[str, Any]]:
+def _facts(views: Whole) -> list[Decision | Finding]:
     return [*views.facts.decisions, *views.findings.findings.values()]

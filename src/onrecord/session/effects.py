@@ -1,4 +1,7 @@
-"""Effects: side effects that must not happen twice. What was started and not finished is unknown, and says so."""
+"""`session.effects` and `session.once`: side effects that must not happen twice.
+
+An effect that was started and never finished is unknown: it may have happened.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import Conflict, EffectUnknown, InvalidInput, PayloadErased
 from onrecord.log.codec import decode_payload, encode_payload, open_record
+from onrecord.session.chapter import Chapter
 from onrecord.session.turns import told
 from onrecord.views.effects import KEY_LIMIT, effect_id
 
@@ -14,12 +18,31 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
+    from onrecord.views.values import Agent, Effect, Json
 
 TRIES_LIMIT = 1_000
 """How often one effect may fail and be tried again."""
 
 
-def once(session: Session, key: str, fn: Callable[[], Any], *, rerun_unknown: bool) -> Any:
+class EffectVerbs(Chapter):
+    """Record the two ends of a side effect by hand, where `session.once` does not fit; find the unknown ones."""
+
+    __slots__ = ()
+
+    def start(self, key: str, name: str = "", arguments: Json = None) -> Event:
+        """Record that a side effect is about to happen."""
+        return start(self._session, key, name, arguments)
+
+    def settle(self, key: str, *, result: Json = None, error: str | None = None) -> Event:
+        """Record how a started side effect ended, right away or once somebody knows."""
+        return settle(self._session, key, result=result, error=error)
+
+    def unknown(self) -> dict[str, Effect]:
+        """Effects by key that a run started and did not finish before it ended."""
+        return unknown(self._session)
+
+
+def once(session: Session, key: str, fn: Callable[[], Json], *, rerun_unknown: bool) -> Json:
     """Return the recorded result, or run `fn` between its two records."""
     done, result = prepare(session, key, getattr(fn, "__name__", ""), rerun_unknown=rerun_unknown)
     if done:
@@ -44,7 +67,7 @@ def prepare(session: Session, key: str, name: str, *, rerun_unknown: bool) -> tu
     try:
         start(session, key, name, None)
     except Conflict:
-        # Another thread or agent was quicker; if it is through already, its result is ours.
+        # Another thread or agent started first; if it has finished, its result is ours.
         ended = _latest(session, key)[1]
         if ended is not None and _succeeded(ended):
             return True, _result(ended, key)
@@ -52,8 +75,8 @@ def prepare(session: Session, key: str, name: str, *, rerun_unknown: bool) -> tu
     return False, None
 
 
-def conclude(session: Session, key: str, made: Any) -> Any:
-    """Record what an effect returned, and return what a later process will read: so both go on alike."""
+def conclude(session: Session, key: str, made: Json) -> Json:
+    """Record what an effect returned, and return it as a later process will read it."""
     try:
         result = decode_payload(encode_payload(made).decode())
     except InvalidInput:
@@ -63,50 +86,55 @@ def conclude(session: Session, key: str, made: Any) -> Any:
     return result
 
 
-def start(session: Session, key: str, name: str, arguments: Any) -> Event:
+def start(session: Session, key: str, name: str, arguments: Json) -> Event:
     """Record that the effect is about to happen; refuse one that runs, is unknown or has succeeded."""
     _checked(key)
-    session.take_up()
+    session._take_up()
     number, ended = _latest(session, key)
     if number and ended is None:
         raise _unknown(session, key)
     if ended is not None and _succeeded(ended):
         raise Conflict(
-            f"effect {key!r} has happened, at position {ended.position}", hint="once(key, fn) returns its result"
+            f"effect {key!r} has happened, at position {ended.position}",
+            hint="session.once(key, fn) returns its result",
         )
     if number >= TRIES_LIMIT:
         raise Conflict(f"effect {key!r} has failed {number} times", hint="use a new key")
     data = {"key": key, "name": name, "arguments": arguments}
-    draft = session.draft("effect.started", data, id=effect_id(key, "started", number + 1))
-    event = session.append(draft, fenced=True)[0]
+    draft = session._draft("effect.started", data, id=effect_id(key, "started", number + 1))
+    event = session._append_drafts(draft, fenced=True)[0]
     if event.payload_hash != draft.payload_hash:
-        raise _unknown(session, key)  # another thread or agent was quicker: the event on record is not ours
+        raise _unknown(session, key)  # another thread or agent started first: the event on record is not ours
     return event
 
 
-def settle(session: Session, key: str, *, result: Any = None, error: str | None = None) -> Event:
+def settle(session: Session, key: str, *, result: Json = None, error: str | None = None) -> Event:
     """Record how the effect ended."""
     return _finish(session, key, {"ok": error is None, "result": result, "error": error})
 
 
 def _finish(session: Session, key: str, outcome: dict[str, Any]) -> Event:
-    """Whoever learned the outcome may record it: a holder that lost its lane too, for what happened has happened."""
+    """Record an outcome. It needs no lease: a holder that lost its lane may still know what happened."""
     number, ended = _latest(session, _checked(key))
     if not number or ended is not None:
-        raise Conflict(f"effect {key!r} is not under way", hint="start_effect(key) comes first")
-    draft = session.draft("effect.finished", {"key": key, **outcome}, id=effect_id(key, "finished", number))
-    return session.append(draft)[0]
+        raise Conflict(f"effect {key!r} is not under way", hint="session.effects.start(key) comes first")
+    draft = session._draft("effect.finished", {"key": key, **outcome}, id=effect_id(key, "finished", number))
+    return session._append_drafts(draft)[0]
 
 
-def unknown(session: Session) -> dict[str, dict[str, Any]]:
+def unknown(session: Session) -> dict[str, Effect]:
     """Unfinished effects of runs that are over."""
     views = session.views
     latest = {agent: lane["run"] for agent, lane in views.lanes.lanes.items()}
     return {
         key: effect
         for key, effect in views.effects.unfinished.items()
-        if effect["run"] < latest.get(effect["by"], 0) or not views.roster.agents.get(effect["by"], {}).get("here")
+        if effect["run"] < latest.get(effect["by"], 0) or not _is_here(views.roster.agents.get(effect["by"]))
     }
+
+
+def _is_here(agent: Agent | None) -> bool:
+    return bool(agent and agent["here"])
 
 
 def recorded_try(session: Session, key: str, number: int) -> Event | None:
@@ -120,7 +148,7 @@ def tries(session: Session, key: str) -> int:
     return _latest(session, _checked(key))[0]
 
 
-def result_of(ended: Event, key: str) -> Any:
+def result_of(ended: Event, key: str) -> Json:
     """What a try that succeeded returned."""
     return _result(ended, key)
 
@@ -139,10 +167,10 @@ def _succeeded(ended: Event) -> bool:
     return ended.data is None or bool(ended.data["ok"])
 
 
-def _result(ended: Event, key: str) -> Any:
+def _result(ended: Event, key: str) -> Json:
     if ended.data is None:
         raise PayloadErased(
-            f"effect {key!r} happened, and its result was erased", hint=f"onrecord at {ended.position} tells when"
+            f"effect {key!r} happened, and its result was erased", hint=f"session.event({ended.position}) has its time"
         )
     if ended.data.get("unrecordable"):
         raise InvalidInput(f"effect {key!r} happened, and its result could not be recorded as JSON")
@@ -150,9 +178,10 @@ def _result(ended: Event, key: str) -> Any:
 
 
 def _unknown(session: Session, key: str) -> EffectUnknown:
-    since = session.views.effects.unfinished.get(key, {})
+    since = session.views.effects.unfinished.get(key)
     return EffectUnknown(
-        f"effect {key!r} was started at position {since.get('position', '?')} and has no result: it may have happened",
+        f"effect {key!r} was started at position {since['position'] if since else '?'} and has no result: "
+        "it may have happened",
         key=key,
     )
 

@@ -1,4 +1,4 @@
-"""The verbs of the gate: decide on a tool call, and let a refusal pass for a reason that is on record."""
+"""`session.gate`: judge a tool call, and override a refusal for a reason that is on record."""
 
 from __future__ import annotations
 
@@ -7,49 +7,52 @@ from typing import TYPE_CHECKING, Any
 from onrecord import machine
 from onrecord.errors import Conflict, IdReused, InvalidInput, SessionClosed, SessionErased
 from onrecord.rules import ALLOW, EDIT, RULES, RUN, ToolRequest, Verdict, decide, refusals
+from onrecord.session.chapter import Chapter, checked_text
 from onrecord.views.facts import TEXT_LIMIT
 from onrecord.views.present import Present
 
 if TYPE_CHECKING:
     from onrecord.log.events import Event
-    from onrecord.session.verbs import Conducted
+    from onrecord.session.handle import Session
 
 CALL_LIMIT = 120
 """Calls with a longer id are known by its hash."""
 
 
-class GateVerbs:
-    """Gate a tool call, override a refusal."""
+class GateVerbs(Chapter):
+    """Judge a tool call, override a refusal."""
 
-    def gate(self: Conducted, request: ToolRequest) -> Verdict:
-        """The verdict on what an agent is about to do. Whatever is not a plain yes is on record; a call once.
+    __slots__ = ()
 
-        An ended session takes no events, so what it refuses is not recorded: `onrecord resume --reopen` clears that.
+    def judge(self, request: ToolRequest) -> Verdict:
+        """The verdict on a tool call. Every verdict that is not a plain yes is recorded, once for each call.
+
+        An ended session takes no events, so its refusals are not recorded; reopening the session clears them.
         """
         id_ = _id_of(request)
-        if id_ is not None and (known := _decided(self, id_)) is not None:
+        if id_ is not None and (known := _decided(self._session, id_)) is not None:
             return known
-        now = int(self.clock() * 1e6)
-        verdict = decide(request, Present.of(self.views), now, machine.is_gone)
+        now = int(self._session.clock() * 1e6)
+        verdict = decide(request, Present.of(self._session.views), now, machine.is_gone)
         if verdict.plain:
             return verdict
         data = {"tool": request.tool, "act": request.act, "agent": request.agent, "call": request.call}
         try:
-            self.record("gate.decided", data | verdict.as_data(), id=id_)
+            self._session.record("gate.decided", data | verdict.as_data(), id=id_)
         except (SessionClosed, SessionErased):
             return verdict
         except IdReused:
-            # The same call was asked about at the same moment; what went on record first counts.
-            return _decided(self, str(id_)) or verdict
+            # Two processes asked about the same call at once; the verdict recorded first counts.
+            return _decided(self._session, str(id_)) or verdict
         return verdict
 
-    def override(self: Conducted, rule: str, reason: str, *, agent: str | None = None) -> Event:
-        """Let what a rule refuses an agent at present pass, for a reason. A new ground for refusal counts anew."""
+    def override(self, rule: str, reason: str, *, agent: str | None = None) -> Event:
+        """Let pass what a rule refuses an agent at present, for a reason. A new ground is refused again."""
         if rule not in RULES:
             raise InvalidInput(f"a rule is one of {', '.join(RULES)}; not {rule!r}")
-        self.require_text(reason, "an override", TEXT_LIMIT)
-        present, now = Present.of(self.views), int(self.clock() * 1e6)
-        agent = agent or self.agent
+        checked_text(reason, "an override", TEXT_LIMIT)
+        present, now = Present.of(self._session.views), int(self._session.clock() * 1e6)
+        agent = agent or self._session.agent
         grounds = [
             verdict
             for act in (EDIT, RUN)
@@ -60,7 +63,9 @@ class GateVerbs:
             raise Conflict(f"{rule} refuses nothing to {agent!r} at present", hint="there is nothing to override")
         verdict = grounds[0]
         data = {"ground": verdict.ground, "rule": rule, "reason": reason, "positions": list(verdict.positions)}
-        return self.record("gate.overridden", data, because=verdict.positions[-1] if any(verdict.positions) else None)
+        return self._session.record(
+            "gate.overridden", data, because=verdict.positions[-1] if any(verdict.positions) else None
+        )
 
 
 def _id_of(request: ToolRequest) -> str | None:
@@ -74,14 +79,14 @@ def _id_of(request: ToolRequest) -> str | None:
     return f"gate/{request.agent}/{call}"
 
 
-def _decided(session: Conducted, id_: str) -> Verdict | None:
-    """What was decided about a call before; an erased decision is none."""
-    known: Any = session.recall(id_)
+def _decided(session: Session, id_: str) -> Verdict | None:
+    """The recorded verdict on a call; an erased one counts as none."""
+    known: Any = session.log.find(id_)
     return Verdict.from_data(known.data) if known is not None and known.data else None
 
 
-def failure(session: Conducted, request: ToolRequest, problem: BaseException) -> Event:
-    """Put on record that the gate itself failed and let a call pass."""
+def failure(session: Session, request: ToolRequest, problem: BaseException) -> Event:
+    """Record that the gate itself failed and let a call pass."""
     data = {
         "decision": ALLOW, "tool": request.tool, "act": request.act, "agent": request.agent, "call": request.call,
         "failure": f"{type(problem).__name__}: {problem}"[:TEXT_LIMIT],

@@ -1,8 +1,9 @@
 """Session: the handle on one session. A verb builds events, appends them durably and folds just those into its views.
 
 What a verb returns was on disk before it returned. Views are caches of the log: `refresh` reads what others appended.
-Threads may share a handle; no lock is held while a store persists. A verb's module is imported when the verb is first
-used: a command that records one fact loads what one fact needs.
+Threads may share a handle; no lock is held while a store persists. Verbs that belong together are a chapter
+(`session.attempts`, `session.findings`); a chapter is imported when it is first used, so a command that records one
+fact loads what one fact needs.
 """
 
 from __future__ import annotations
@@ -27,26 +28,30 @@ from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_event_id
 from onrecord.log.store import LEASE_SECONDS, Lease, Store
-from onrecord.session.agents import AgentVerbs
-from onrecord.session.attempts import AttemptVerbs
-from onrecord.session.facts import FactVerbs
-from onrecord.session.findings import FindingVerbs
-from onrecord.session.gating import GateVerbs
 from onrecord.session.kept_views import KeptViews
-from onrecord.session.phases import PhaseVerbs, refuse_summary
 from onrecord.views.fold import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from onrecord.log.items import Item
     from onrecord.log.verify import Report
+    from onrecord.session.agents import AgentVerbs
+    from onrecord.session.attempts import AttemptVerbs
+    from onrecord.session.budget import BudgetVerbs
     from onrecord.session.compaction import Coverage
-    from onrecord.session.log_access import Log
+    from onrecord.session.effects import EffectVerbs
+    from onrecord.session.evidence import EvidenceVerbs
+    from onrecord.session.facts import FactVerbs
+    from onrecord.session.findings import FindingVerbs
+    from onrecord.session.gating import GateVerbs
+    from onrecord.session.log_access import LogVerbs
     from onrecord.session.moment import Moment
+    from onrecord.session.phases import PhaseVerbs
     from onrecord.session.turns import Turn
     from onrecord.views.context import Context
-    from onrecord.views.lanes import Lane
     from onrecord.views.transcript import Transcript
+    from onrecord.views.values import Change, Checkpoint, Json, Lane, Message, ModelUsage
 
     Clock = Callable[[], float]
 
@@ -74,7 +79,7 @@ def _sealed(  # noqa: PLR0917  # on the hottest path, where names cost time
     return seal_own(kind, data, make_event_id(at // 1000, entropy[16:]), at, by, run, entropy[:16], because, plain)
 
 
-class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, GateVerbs, AgentVerbs):
+class Session(KeptViews):
     """One session: a log, the views folded from it, and the verbs that append to it."""
 
     def __init__(self, store: Store, id: str, *, agent: str = DEFAULT_ACTOR, clock: Clock = time.time) -> None:
@@ -116,13 +121,13 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
     @property
     def views(self) -> Whole:
         """Everything the log means at its newest position."""
-        return self.refresh()._whole  # noqa: SLF001 - its own
+        return self.refresh()._whole
 
-    def lane(self, agent: str | None = None) -> Lane:
-        """Where an agent's turns stand: counts, last committed position, the open turn, the provisional tail."""
+    def _lane(self, agent: str) -> Lane:
+        """A copy of an agent's lane."""
         with self._lock:
-            lane = self.views.lanes.lane(agent or self.agent)
-            return {name: value.copy() if isinstance(value, dict | list) else value for name, value in lane.items()}
+            lane = self.views.lanes.lane(agent)
+            return {name: value.copy() if isinstance(value, dict | list) else value for name, value in lane.items()}  # type: ignore[return-value]  # the same fields
 
     def _end_of_lane(self) -> Lane:
         """Where this handle's own turns stand, as far as it has read: what the next one is checked against."""
@@ -132,7 +137,7 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
             return whole.lanes.lane(self.agent)
 
     def note(self) -> str:
-        """The note for whoever goes on, as Markdown."""
+        """The note for whoever continues the work, as Markdown."""
         from onrecord.session.reading import last_turn
         from onrecord.views.note import is_unwritten, note
 
@@ -141,28 +146,100 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
             return note(views, last_turn(self) if is_unwritten(views) else None, machine.is_gone)
 
     def brief(self) -> str:
-        """The note's first 2 KB, complete by themselves."""
+        """The first 2 KB of the note, readable on their own."""
         from onrecord.views.note import brief
 
         with self._lock:
             return brief(self.views, machine.is_gone)
 
+    # Chapters: each is a small class of its own module
+
+    @property
+    def agents(self) -> AgentVerbs:
+        """Runs of agents, their vendor conversations, tools and interruptions."""
+        from onrecord.session.agents import AgentVerbs
+
+        return AgentVerbs(self)
+
+    @property
+    def attempts(self) -> AttemptVerbs:
+        """Runs of commands on record, and what they teach."""
+        from onrecord.session.attempts import AttemptVerbs
+
+        return AttemptVerbs(self)
+
+    @property
+    def budget(self) -> BudgetVerbs:
+        """Limits, usage of models, and what is left."""
+        from onrecord.session.budget import BudgetVerbs
+
+        return BudgetVerbs(self)
+
+    @property
+    def effects(self) -> EffectVerbs:
+        """Side effects whose two ends are recorded by hand; `once` does both."""
+        from onrecord.session.effects import EffectVerbs
+
+        return EffectVerbs(self)
+
+    @property
+    def evidence(self) -> EvidenceVerbs:
+        """Something inspectable that findings and features rest on."""
+        from onrecord.session.evidence import EvidenceVerbs
+
+        return EvidenceVerbs(self)
+
+    @property
+    def facts(self) -> FactVerbs:
+        """Objective, title, next action, reproduction, scratch values."""
+        from onrecord.session.facts import FactVerbs
+
+        return FactVerbs(self)
+
+    @property
+    def findings(self) -> FindingVerbs:
+        """Claims with a label that evidence has earned."""
+        from onrecord.session.findings import FindingVerbs
+
+        return FindingVerbs(self)
+
+    @property
+    def gate(self) -> GateVerbs:
+        """Verdicts on tool calls, and overrides."""
+        from onrecord.session.gating import GateVerbs
+
+        return GateVerbs(self)
+
+    @property
+    def log(self) -> LogVerbs:
+        """The log itself: single events, the newest first, headers only, holds, erasure, leases."""
+        from onrecord.session.log_access import LogVerbs
+
+        return LogVerbs(self)
+
+    @property
+    def phases(self) -> PhaseVerbs:
+        """The profile, its phases and sections, the work log, the feature list."""
+        from onrecord.session.phases import PhaseVerbs
+
+        return PhaseVerbs(self)
+
     # Appending
 
-    def draft(
+    def _draft(
         self, kind: str, data: Any, *, id: str | None = None, because: int | None = None, plain: bool = False
     ) -> Draft:
         """Seal an event of this handle's agent and run; `plain` as in `codec.seal`."""
         run = self._whole.head.run if self.run is None else self.run
         return _sealed(kind, data, id, int(self.clock() * 1e6), self.agent, run, because, plain)
 
-    def append(self, *drafts: Draft, expect: int | None = None, fenced: bool = False) -> list[Event]:
+    def _append_drafts(self, *drafts: Draft, expect: int | None = None, fenced: bool = False) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need this agent's lane."""
         if len(drafts) > BATCH_LIMIT:
             raise TooLarge(f"one append takes up to {BATCH_LIMIT:,} events, not {len(drafts):,}", hint="split it")
         lease = self.lease if fenced else None
         if fenced and lease is None:
-            raise LeaseLost(f"this handle does not hold the lane of {self.agent!r}", hint="join() takes it")
+            raise LeaseLost(f"this handle does not hold the lane of {self.agent!r}", hint="session.acquire() takes it")
         return self._append(drafts, lease, expect)
 
     def _append(self, drafts: Sequence[Draft], lease: Lease | None, expect: int | None = None) -> list[Event]:
@@ -178,7 +255,7 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
             raise
         return events
 
-    def record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
+    def record(self, kind: str, data: Json, *, id: str | None = None, because: int | None = None) -> Event:
         """Append one event. The way to record a kind that has no verb here."""
         if kind in RESERVED_KINDS:
             raise InvalidInput(
@@ -202,8 +279,8 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         if not 0 < because <= self.head.position:
             raise EventNotFound(f"no event stands at position {because}, which this one is to come from")
 
-    def join(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
-        """Take this agent's lane: a new run begins. Another holder's turns are refused from here on."""
+    def acquire(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
+        """Take the lease on this agent's lane: a new run begins. Turns of an earlier holder are refused."""
         with self._joining:  # threads that share this handle are one holder
             if self.lease is None:
                 self._take_lane(takeover=takeover, seconds=seconds, about=about)
@@ -215,7 +292,7 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         holder = process | {"handle": machine.entropy(4).hex()}
         lease = self.store.acquire(self.id, self.agent, holder, seconds=seconds, takeover=takeover)
         try:
-            draft = self.draft("agent.joined", {"process": process, **about})
+            draft = self._draft("agent.joined", {"process": process, **about})
             if self.run is None:
                 draft = draft._replace(run=NEW_RUN)
             self.run = self._append((draft,), lease)[0].run
@@ -234,38 +311,38 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         if self.lease is not None:
             self.lease = self.store.renew(self.lease, seconds)
 
-    def take_up(self) -> None:
-        """Hold the lane for work; where the lifecycle allows no work, refuse before anything moves."""
+    def _take_up(self) -> None:
+        """Hold the lease for work; refuse first if the lifecycle allows no work."""
         if self.lease is None:
             refuse_work(self.refresh().head)
-            self.join()
+            self.acquire()
 
-    def start_turning(self, share: int) -> None:
+    def _start_turning(self, share: int) -> None:
         """Keep the threads of this handle out of each other's turns: one begins (-1), or some record whole ones (1)."""
         with self._lock:
             if self._turning < 0 or (share < 0 and self._turning):
-                raise TurnConflict("another thread begins or records a turn of this lane just now", hint="try again")
+                raise TurnConflict("another thread is beginning or recording a turn of this lane", hint="try again")
             self._turning += share
 
-    def stop_turning(self, share: int) -> None:
-        """The other end of `start_turning`."""
+    def _stop_turning(self, share: int) -> None:
+        """The other end of `_start_turning`."""
         with self._lock:
             self._turning -= share
 
     def leave(self) -> None:
-        """Give the lane back. The session itself stays as it is; `close` ends it."""
+        """Release the lease. The session stays as it is; `close` ends it."""
         if self.lease is not None:
             try:
-                self.append(self.draft("agent.left", {}), fenced=True)
+                self._append_drafts(self._draft("agent.left", {}), fenced=True)
             except LeaseLost:
-                pass  # another process has the lane: there is nothing to give back
+                pass  # another process has the lane: there is nothing to release
             finally:
                 self.store.release(self.lease)
                 self.lease = self.run = None
 
-    # Turns and effects
+    # Turns, effects, decisions
 
-    def turn(self, *, request: Any = None, base: int | None = None, rollback: int = 0, id: str | None = None) -> Turn:
+    def turn(self, *, request: Json = None, base: int | None = None, rollback: int = 0, id: str | None = None) -> Turn:
         """Begin a turn: its intent is durable before the model is called. Use it as a context manager.
 
         `base` is the committed position the caller builds on; with `request` too, a retry whose reply was lost gets the
@@ -276,9 +353,9 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
 
     def record_turn(
         self,
-        items: Iterable[Any],
+        items: Iterable[Message],
         *,
-        usage: dict[str, Any] | None = None,
+        usage: ModelUsage | None = None,
         format: str | None = None,
         id: str | None = None,
     ) -> Event:
@@ -286,87 +363,57 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         _begin, record = _turn_verbs()
         return record(self, items, usage=usage, format=format, id=id)
 
-    def once(self, key: str, fn: Callable[[], Any], *, rerun_unknown: bool = False) -> Any:
+    def once(self, key: str, fn: Callable[[], Json], *, rerun_unknown: bool = False) -> Json:
         """The recorded result under this key; if there is none, run `fn` and record what it returns."""
         from onrecord.session import effects
 
         return effects.once(self, key, fn, rerun_unknown=rerun_unknown)
 
-    def start_effect(self, key: str, name: str = "", arguments: Any = None) -> Event:
-        """Put on record that a side effect is about to happen."""
-        from onrecord.session import effects
+    def decide(self, text: str, *, why: str | None = None, because: int | None = None, id: str | None = None) -> Event:
+        """Record a decision; `because` is the position it came from."""
+        from onrecord.session.chapter import checked_text
+        from onrecord.views.facts import TEXT_LIMIT
 
-        return effects.start(self, key, name, arguments)
-
-    def settle_effect(self, key: str, *, result: Any = None, error: str | None = None) -> Event:
-        """Put on record how a started side effect ended, right away or once somebody found out."""
-        from onrecord.session import effects
-
-        return effects.settle(self, key, result=result, error=error)
-
-    def unknown_effects(self) -> dict[str, dict[str, Any]]:
-        """Effects that were started by a run that is over, and never finished."""
-        from onrecord.session import effects
-
-        return effects.unknown(self)
-
-    def use(self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None) -> Event:
-        """Record what a model call used. A cost that is not known stays unknown."""
-        from onrecord.session import turns
-
-        return self.record("usage.recorded", turns.usage_of(model, input_tokens, output_tokens, cost))
+        data = {"text": checked_text(text, "a decision", TEXT_LIMIT), "why": why}
+        return self.record("decision.made", data, because=because, id=id)
 
     # Lifecycle
 
     def pause(self, reason: str = "") -> Event:
-        """Stop for now; the lane is given back and no process is held."""
+        """Stop for now and release the lease; no process stays behind."""
         from onrecord.session import turns
 
         return turns.stop(self, "session.paused", reason)
 
     def resume(self, reason: str = "", *, reopen: bool = False) -> Event:
-        """Go on after a pause; with `reopen`, after a close."""
+        """Continue after a pause; with `reopen`, after a close."""
         return self._record("session.resumed", {"reason": reason} | ({"reopen": True} if reopen else {}))
 
     def close(self, reason: str = "", *, anyway: str | None = None, note_owed: bool = False) -> Event:
-        """End the session and keep its record; with a profile, the work log ends with what is pending, or nothing.
+        """End the session and keep its log; with a profile, the work log ends with what is pending.
 
         A session with a profile (or any that has findings or attempts, with `note_owed`) is not closed with only a
-        summary; `anyway` does it all the same, and is recorded.
+        summary; `anyway`, a reason, closes it and is recorded.
         """
         from onrecord.session import turns
+        from onrecord.session.phases import refuse_summary
 
         phases = self.views.phases
         if (phases.profile or note_owed) and self.status in LIVE:
             refuse_summary(self, anyway)
-        last = {"text": self.completion(), "phase": phases.current(), "mark": "end"}
-        first = [self.draft("worklog.written", last)] if phases.profile and self.status in LIVE else []
+        last = {"text": self.phases.completion(), "phase": phases.current(), "mark": "end"}
+        first = [self._draft("worklog.written", last)] if phases.profile and self.status in LIVE else []
         return turns.stop(self, "session.closed", reason, *first)
 
     def archive(self, reason: str = "") -> Event:
-        """Put a closed session away."""
+        """Archive a closed session: lists leave it out."""
         return self._record("session.archived", {"reason": reason})
 
     def rename(self, name: str) -> Event:
         """Give the session another name; its id and history stay."""
         return self._record("session.renamed", {"name": check_name(name), "was": self.name})
 
-    def hold(self, reason: str) -> Event:
-        """Protect everything against erasure, for instance until an incident is understood."""
-        return self._record("session.held", {"reason": reason})
-
-    def release(self, reason: str) -> Event:
-        """Lift the hold."""
-        return self._record("session.released", {"reason": reason})
-
     # Reading
-
-    @property
-    def log(self) -> Log:
-        """The log itself: single events, the newest first, headers only, leases, erasure."""
-        from onrecord.session.log_access import Log
-
-        return Log(self)
 
     def events(self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None) -> Iterator[Event]:
         """The log, in order: position, id, kind, at, by, run, data, hash."""
@@ -386,11 +433,6 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         if not found:
             raise EventNotFound(f"session {self.name!r} has no event at position {position}")
         return open_record(found[0])
-
-    def recall(self, id: str) -> Event | None:
-        """The event with this id, if there is one."""
-        found = self.store.find(self.id, id)
-        return None if found is None else open_record(found)
 
     def transcript(self, agent: str | None = None, *, upto: int | None = None) -> Transcript:
         """Turns and their items, of all agents or of one; `.provisional` is what no commit stands for yet."""
@@ -412,25 +454,23 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
 
         return moment.at(self, position)
 
-    def diff(self, before: int, after: int | None = None) -> list[dict[str, Any]]:
+    def diff(self, before: int, after: int | None = None) -> list[Change]:
         """What changed in meaning between two positions."""
         from onrecord.session import moment
 
         return moment.diff(self, before, self.views.position if after is None else after)
 
-    def verify(
-        self, checkpoint: dict[str, Any] | None = None, *, progress: Callable[[int], None] | None = None
-    ) -> Report:
-        """Re-derive the chain from what the store gives out, against a checkpoint kept elsewhere if there is one.
+    def verify(self, checkpoint: Checkpoint | None = None, *, progress: Callable[[int], None] | None = None) -> Report:
+        """Re-derive the hash chain from what the store returns, and compare it with a checkpoint kept elsewhere.
 
-        `progress` is told now and then how many events are done.
+        `progress` is called now and then with the number of events done.
         """
         from onrecord.session import moment
 
         return moment.verify(self, checkpoint, progress)
 
-    def checkpoint(self) -> dict[str, Any]:
-        """Position and hash to keep outside the store: it finds truncation and rollback of the whole store."""
+    def checkpoint(self) -> Checkpoint:
+        """Position and hash to keep outside the store: with it, `verify` finds a truncated or rolled back store."""
         head = self.store.head(self.id)
         return {"session": self.id, "position": head.position, "hash": head.hash.hex()}
 
@@ -441,22 +481,19 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         new = moment.fork(self, name, self.views.position if at is None else at)
         return Session(self.store, new, agent=agent or self.agent, clock=self.clock)
 
-    def compact(self, /, summarise: str | Callable[[list[Any]], str], **options: Any) -> Coverage:
-        """Let a summary stand for the transcript so far; facts are untouched. See `compaction.compact`."""
+    def compact(
+        self,
+        summarise: str | Callable[[list[Item]], str],
+        *,
+        upto: int | None = None,
+        extract: Callable[[list[Item]], Iterable[str]] | None = None,
+        afresh: bool = False,
+    ) -> Coverage:
+        """Replace the transcript so far by a summary in contexts; facts and events stay.
+
+        `summarise` gets the last summary and the turns after it, or all turns if `afresh`. `extract` may return
+        decisions worth keeping as facts; they are recorded in the same durable step.
+        """
         from onrecord.session import compaction
 
-        return compaction.compact(self, summarise, **options)
-
-    def erase(self, reason: str, *, positions: Collection[int] | None = None) -> Event:
-        """Erase payloads for good: those at `positions`, or all of the session."""
-        from onrecord.session import retention
-
-        return retention.erase(self, reason, positions)
-
-    def require_text(self, text: str, what: str, limit: int) -> str:
-        """The text if it says something and is short enough."""
-        if not isinstance(text, str) or not text.strip():
-            raise InvalidInput(f"{what} needs some text")
-        if len(text) > limit:
-            raise InvalidInput(f"{what} has {len(text):,} characters; the limit is {limit:,}", hint="facts are short")
-        return text
+        return compaction.compact(self, summarise, upto=upto, extract=extract, afresh=afresh)

@@ -69,7 +69,7 @@ class KeptViews:
         self._keep_snapshot()
         return self
 
-    def reload(self) -> Self:
+    def _reload(self) -> Self:
         """Fold everything anew, for instance after an erasure changed what can be read."""
         with self._lock:
             self._views, self._fresh, self.lane_end.known = self._load(), [], False

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onrecord.log.codec import open_record, open_records
+from onrecord.session.chapter import Chapter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from onrecord.log.events import Event
+    from onrecord.log.events import Draft, Event
     from onrecord.log.head import Head
     from onrecord.log.store import Lease
-    from onrecord.session.handle import Session
+    from onrecord.views.values import Json
 
 NEWEST_PAGE = 50
 """How many events a read from the end fetches at a time."""
@@ -20,13 +21,10 @@ HEADERS_PAGE = 500
 """How many headers one read fetches."""
 
 
-class Log:
-    """Read single events, read from the end, read headers only; see who holds leases."""
+class LogVerbs(Chapter):
+    """Find single events, read from the end, append several at once, hold and erase, see who holds leases."""
 
-    __slots__ = ("_session",)
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    __slots__ = ()
 
     @property
     def url(self) -> str:
@@ -66,6 +64,28 @@ class Log:
         while found := session.store.read(session.id, after=after, kinds=kinds, bodies=(), limit=page):
             yield from open_records(found)
             after = found[-1].position
+
+    def draft(self, kind: str, data: Json, *, id: str | None = None, because: int | None = None) -> Draft:
+        """Seal an event of this handle's agent and run, to append together with others."""
+        return self._session._draft(kind, data, id=id, because=because)
+
+    def append(self, *drafts: Draft, expect: int | None = None, fenced: bool = False) -> list[Event]:
+        """Append drafts in one durable step. `fenced` ones need the lease on this agent's lane."""
+        return self._session._append_drafts(*drafts, expect=expect, fenced=fenced)
+
+    def hold(self, reason: str) -> Event:
+        """Protect the whole log against erasure, for instance until an incident is understood."""
+        return self._session._record("session.held", {"reason": reason})
+
+    def release(self, reason: str) -> Event:
+        """Lift the hold."""
+        return self._session._record("session.released", {"reason": reason})
+
+    def erase(self, reason: str, *, positions: Collection[int] | None = None) -> Event:
+        """Erase payloads for good: those at `positions`, or all of the session."""
+        from onrecord.session import retention
+
+        return retention.erase(self._session, reason, positions)
 
     def leases(self) -> list[Lease]:
         """The leases on the lanes of this session, expired ones of silent holders included."""

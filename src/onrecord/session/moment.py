@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onrecord import machine
 from onrecord.errors import EventNotFound, InvalidInput
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onrecord.log.store import Store
     from onrecord.session.handle import Session
     from onrecord.views.transcript import Turn
+    from onrecord.views.values import Change, Checkpoint
 
 VERIFY_PAGE = 2_000
 """How many events verification reads at a time."""
@@ -67,7 +68,7 @@ def at(session: Session, position: int) -> Moment:
     return Moment(session, fold_whole(head, session.store.read(session.id, upto=position, bodies=BODIES)))
 
 
-def diff(session: Session, before: int, after: int) -> list[dict[str, Any]]:
+def diff(session: Session, before: int, after: int) -> list[Change]:
     """What changed in meaning from one position to another."""
     if before > after:
         raise InvalidInput(f"a diff goes forward: {before} comes after {after}", hint="give the earlier position first")
@@ -83,7 +84,7 @@ def fork(session: Session, name: str, position: int) -> str:
     check_name(name)
     past = at(session, position).views.head
     data = {"name": name, "parent": {"session": past.session, "position": position, "hash": past.hash.hex()}}
-    draft = session.draft("session.forked", data, because=position)._replace(run=past.run)
+    draft = session._draft("session.forked", data, because=position)._replace(run=past.run)
     new = make_ulid(draft.at // 1000, machine.entropy(10))
     here = session.store.head(session.id)
     # Its parent is the session that the position belongs to: in a fork that may be an ancestor.
@@ -111,9 +112,7 @@ def context(session: Session, *, tokens: int, count: Callable[[str], int]) -> Co
     )
 
 
-def verify(
-    session: Session, checkpoint: dict[str, Any] | None, progress: Callable[[int], None] | None = None
-) -> Report:
+def verify(session: Session, checkpoint: Checkpoint | None, progress: Callable[[int], None] | None = None) -> Report:
     """Re-derive the chain of everything this session rests on, its inherited history included."""
     verifier, fold, after = Verifier(session.id), HeadFold(), 0
     head = session.store.head(session.id)
@@ -146,7 +145,7 @@ def excuse_inherited(store: Store, head: Head, verifier: Verifier) -> None:
         head = store.head(head.parent)
 
 
-def _against(checkpoint: dict[str, Any], session: Session, head: Head, kept: str | None) -> Problem | None:
+def _against(checkpoint: Checkpoint, session: Session, head: Head, kept: str | None) -> Problem | None:
     position = checkpoint["position"]
     if checkpoint.get("session") != session.id:
         return Problem(position, "checkpoint", f"the checkpoint is of session {checkpoint.get('session')}")

@@ -1,33 +1,39 @@
-"""The verbs of phases and profiles: a phase is finished by its checkpoint, not by saying so."""
+"""`session.phases`: the profile, its phases, the sections of STATE.md, the work log and the feature list.
+
+A phase is finished when its required sections are written, not when somebody says so.
+"""
 
 from __future__ import annotations
 
 from onrecord.errors import Conflict, InvalidInput, NotFound
+from onrecord.session.chapter import Chapter, checked_text
 from onrecord.views.facts import TEXT_LIMIT
 from onrecord.views.phases import DONE, IN_PROGRESS, SECTION_LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Mapping, Sequence
 
     from onrecord.log.events import Event
-    from onrecord.session.verbs import Conducted
+    from onrecord.session.handle import Session
     from onrecord.views.phases import Phases
+    from onrecord.views.values import Profile
 
 FEATURE_NAME_LIMIT = 64
 """The longest name of a feature, in characters."""
 
 
-class PhaseVerbs:
+class PhaseVerbs(Chapter):
     """Choose a profile, enter and finish phases, write sections, keep the work log and the feature list."""
 
-    def choose_profile(self: Conducted, profile: dict[str, Any]) -> Event:
-        """Say what kind of work this is, and write the session-start line of the work log with it."""
+    __slots__ = ()
+
+    def choose_profile(self, profile: Profile | Mapping[str, object]) -> Event:
+        """Record what kind of work this is; the work log starts with it."""
         from onrecord.session.profiles import check
 
         profile = check(profile)
-        phases = self.views.phases
+        phases = self._session.views.phases
         known = phases.profile
         if known is not None and known["name"] != profile["name"]:
             raise Conflict(
@@ -37,63 +43,59 @@ class PhaseVerbs:
         if lost:
             raise Conflict(f"phase {lost[0]!r} was entered, and this profile has no such phase")
         first = profile["phases"][0]["name"]
-        chosen = self.draft("profile.chosen", {"profile": profile})
+        chosen = self._session._draft("profile.chosen", {"profile": profile})
         if known is not None:
-            return self.append(chosen)[0]
+            return self._session._append_drafts(chosen)[0]
         line = f"Session started: profile {profile['name']}, {len(profile['phases'])} phases, first {first}"
-        start = self.draft("worklog.written", {"text": line, "phase": first, "mark": "start"})
-        return self.append(chosen, start)[0]
+        start = self._session._draft("worklog.written", {"text": line, "phase": first, "mark": "start"})
+        return self._session._append_drafts(chosen, start)[0]
 
-    def start_work(self: Conducted, how: str = "Session continued") -> Event:
-        """Write the line that says where work goes on, before anything else is done."""
-        phases = self.views.phases
+    def log_start(self, how: str = "Session continued") -> Event:
+        """Write the work log line that says at which phase work continues."""
+        phases = self._session.views.phases
         current = phases.current()
         done = ", ".join(name for name in phases.names if name in phases.finished) or "none"
         where = f" at phase {phases.number(current)} {current}" if current else ", every phase is done"
         text = f"{how}{where}; phases skipped because they are done: {done}" if phases.names else how
-        return self.record("worklog.written", {"text": text, "phase": current, "mark": "start"})
+        return self._session.record("worklog.written", {"text": text, "phase": current, "mark": "start"})
 
-    def enter_phase(self: Conducted, phase: str) -> Event:
-        """Begin a phase; the ones before it must be finished."""
-        phases = self.views.phases
+    def enter(self, phase: str) -> Event:
+        """Enter a phase; the ones before it must be finished."""
+        phases = self._session.views.phases
         phase = _known(phases, phase)
         if phases.status(phase) == DONE:
             raise Conflict(f"phase {phase!r} is done; it is not repeated", hint=_way_on(phases))
-        _refuse_open_before(self, phase)
-        return self.record("phase.entered", {"phase": phase}, id=f"phase/{phase}/entered")
+        _refuse_open_before(self._session, phase)
+        return self._session.record("phase.entered", {"phase": phase}, id=f"phase/{phase}/entered")
 
-    def finish_phase(self: Conducted, phase: str, *, retroactive: bool = False, why: str | None = None) -> Event:
-        """Finish a phase: entered, its checkpoint filled, no attempt unresolved, the one before it finished.
+    def finish(self, phase: str, *, retroactive: bool = False, why: str | None = None) -> Event:
+        """Finish a phase: entered, its required sections written, no attempt unresolved, earlier phases finished.
 
-        `retroactive` finishes a phase that was worked on and never entered. Its checkpoint must be filled all the same;
-        that it was repaired, and why, is on record.
+        `retroactive` finishes a phase that was worked on and never entered. It needs its required sections too; that
+        the order was repaired, and why, is recorded.
         """
         from onrecord.views.sections import lacking
 
-        views = self.views
+        views = self._session.views
         phases = views.phases
         phase = _known(phases, phase)
         if phases.status(phase) == DONE:
             raise Conflict(f"phase {phase!r} is done already", hint=_way_on(phases))
-        _refuse_open_before(self, phase)
+        _refuse_open_before(self._session, phase)
         if phases.status(phase) != IN_PROGRESS and not retroactive:
             raise Conflict(f"phase {phase!r} was not entered", hint=f"onrecord phase enter {phase!r}, or --retroactive")
         if missing := lacking(views, phase):
-            raise Conflict(
-                f"the checkpoint of {phase!r} needs {', '.join(missing)}", hint=_how_to_fill(phases, missing[0])
-            )
+            raise Conflict(f"phase {phase!r} still needs {', '.join(missing)}", hint=_how_to_fill(phases, missing[0]))
         waiting = views.attempts.unresolved()
         if waiting:
             raise Conflict(f"attempt {waiting[0]['number']} is unresolved", hint="onrecord attempt list")
         data = {"phase": phase, "retroactive": retroactive} | ({"why": why} if why else {})
-        return self.record("phase.finished", data, id=f"phase/{phase}/finished")
+        return self._session.record("phase.finished", data, id=f"phase/{phase}/finished")
 
-    def write_section(
-        self: Conducted, section: str, text: str, *, append: bool = False, id: str | None = None
-    ) -> Event:
+    def write_section(self, section: str, text: str, *, append: bool = False, id: str | None = None) -> Event:
         """Write a section of STATE.md; protected ones only grow, generated ones cannot be written."""
-        phases = self.views.phases
-        sections = [one["name"] for one in (phases.profile or {}).get("sections", [])]
+        phases = self._session.views.phases
+        sections = [one["name"] for one in phases.described()]
         if phases.profile is not None and section not in sections:
             near = next((one for one in sections if one.casefold() == section.casefold()), None)
             if near is None:
@@ -108,39 +110,41 @@ class PhaseVerbs:
         if rule == "append" and phases.text_of(section) and not append:
             raise Conflict(f"section {section!r} only grows", hint="add a correction with --append")
         before = len(phases.text_of(section)) if append else 0
-        self.require_text(text, f"section {section!r}", SECTION_LIMIT - before)
+        checked_text(text, f"section {section!r}", SECTION_LIMIT - before)
         mode = "append" if append else "replace"
-        return self.record("section.written", {"section": section, "text": text, "mode": mode}, id=id)
+        return self._session.record("section.written", {"section": section, "text": text, "mode": mode}, id=id)
 
-    def empty_section(self: Conducted, section: str) -> Event:
-        """Let a section say nothing; what it said stays in the log. Only a free one can be emptied."""
-        if self.views.phases.rule(section) != "free":
+    def empty_section(self, section: str) -> Event:
+        """Empty a section; its text stays in the log. Only a free section can be emptied."""
+        if self._session.views.phases.rule(section) != "free":
             raise Conflict(f"section {section!r} cannot be emptied")
-        return self.record("section.written", {"section": section, "text": "", "mode": "replace"})
+        return self._session.record("section.written", {"section": section, "text": "", "mode": "replace"})
 
-    def log_work(self: Conducted, text: str) -> Event:
+    def log_work(self, text: str) -> Event:
         """Write one line of the work log, tagged with the phase."""
-        self.require_text(text, "a work log line", TEXT_LIMIT)
-        return self.record("worklog.written", {"text": text, "phase": self.views.phases.current()})
+        checked_text(text, "a work log line", TEXT_LIMIT)
+        return self._session.record("worklog.written", {"text": text, "phase": self._session.views.phases.current()})
 
-    def list_feature(self: Conducted, feature: str, text: str) -> Event:
-        """Put something on the list of what the work must be able to do. Its text never changes."""
-        self.require_text(text, "a feature", TEXT_LIMIT)
+    def add_feature(self, feature: str, text: str) -> Event:
+        """Add a feature to the list of what the work must be able to do. Its text never changes."""
+        checked_text(text, "a feature", TEXT_LIMIT)
         if not feature or len(feature) > FEATURE_NAME_LIMIT or not feature.isprintable() or " " in feature:
-            raise InvalidInput(f"{feature!r:.80} is no name of a feature", hint="a short word, like login-works")
-        known = self.views.phases.features.get(feature)
+            raise InvalidInput(f"{feature!r:.80} is not a valid feature name", hint="a short word, like login-works")
+        known = self._session.views.phases.features.get(feature)
         if known and known["text"] != text:
             raise Conflict(
                 f"feature {feature!r} is listed with another text", hint="its text never changes; add another"
             )
-        return self.record("feature.listed", {"feature": feature, "text": text}, id=f"feature/{feature}/listed")
+        return self._session.record(
+            "feature.listed", {"feature": feature, "text": text}, id=f"feature/{feature}/listed"
+        )
 
-    def judge_feature(self: Conducted, feature: str, *, passes: bool, evidence: Sequence[str]) -> Event:
-        """Say that a feature passes, or does not any more; either needs evidence that is on record.
+    def judge_feature(self, feature: str, *, passes: bool, evidence: Sequence[str]) -> Event:
+        """Record that a feature passes, or no longer passes; either needs evidence that is on record.
 
-        After work went on, what passed before is tried again first: only then does another feature pass.
+        After a resume, features that passed before must be tried again before another one may pass.
         """
-        phases = self.views.phases
+        phases = self._session.views.phases
         if feature not in phases.features:
             raise NotFound(f"no feature is named {feature!r}", hint="onrecord feature list")
         named = [evidence] if isinstance(evidence, str) else list(evidence)
@@ -149,19 +153,19 @@ class PhaseVerbs:
                 "a feature passes or fails with evidence only", hint="onrecord run -- COMMAND gives an id"
             )
         for one in named:
-            if one not in self.views.findings.evidence:
+            if one not in self._session.views.findings.evidence:
                 raise NotFound(f"no evidence has the id {one!r:.80}", hint="onrecord run -- COMMAND records some")
         unproven = [name for name in phases.unproven() if name != feature]
         if passes and not phases.features[feature]["passes"] and unproven:
             raise Conflict(
-                f"{', '.join(unproven[:5])} passed before work went on and was not tried again",
+                f"{', '.join(unproven[:5])} passed before the last resume and was not tried again",
                 hint="onrecord feature reverify --evidence ID comes first",
             )
-        return self.record("feature.judged", {"feature": feature, "passes": passes, "evidence": named})
+        return self._session.record("feature.judged", {"feature": feature, "passes": passes, "evidence": named})
 
-    def completion(self: Conducted) -> str:
-        """The last line of the work log: what is pending when the session ends, honestly."""
-        views = self.views
+    def completion(self) -> str:
+        """The last line of the work log: what is pending when the session ends."""
+        views = self._session.views
         left = [f"phase {name}" for name in views.phases.names if name not in views.phases.finished]
         left += [f"attempt {one['number']}" for one in views.attempts.unresolved()]
         left += [f"feature {name}" for name, one in views.phases.features.items() if not one["passes"]]
@@ -180,7 +184,7 @@ def _known(phases: Phases, phase: str) -> str:
     return found
 
 
-def _refuse_open_before(session: Conducted, phase: str) -> None:
+def _refuse_open_before(session: Session, phase: str) -> None:
     from onrecord.views.sections import lacking
 
     views = session.views
@@ -195,11 +199,11 @@ def _refuse_open_before(session: Conducted, phase: str) -> None:
 
 def _way_on(phases: Phases) -> str:
     current = phases.current()
-    return f"go on with {current!r}" if current else "every phase is done: onrecord close"
+    return f"continue with {current!r}" if current else "every phase is done: onrecord close"
 
 
 def _how_to_fill(phases: Phases, name: str) -> str:
-    sections = {one["name"]: one for one in (phases.profile or {}).get("sections", [])}
+    sections = {one["name"]: one for one in phases.described()}
     if name not in sections:
         return "onrecord feature list"
     if sections[name]["rule"] == "generated":
@@ -207,8 +211,8 @@ def _how_to_fill(phases: Phases, name: str) -> str:
     return f"onrecord section {name!r} --text ...; a line in the work log is no substitute"
 
 
-def refuse_summary(session: Conducted, anyway: str | None) -> None:
-    """A session is not closed with only a summary; `anyway` allows it all the same, and is on record."""
+def refuse_summary(session: Session, anyway: str | None) -> None:
+    """Refuse to close a session with only a summary; `anyway` allows it and is recorded."""
     from onrecord.views.check import obstacles
 
     gaps = obstacles(session.views)
@@ -220,5 +224,5 @@ def refuse_summary(session: Conducted, anyway: str | None) -> None:
             f"{session.views.head.name} cannot be closed with only a summary; its note lacks: {missing}",
             hint=f"{gaps[0].clear}; onrecord note check names all; --anyway REASON closes it and is recorded",
         )
-    why = session.require_text(anyway, "closing an unfinished session", TEXT_LIMIT)
+    why = checked_text(anyway, "closing an unfinished session", TEXT_LIMIT)
     session.record("decision.made", {"text": f"Closed although the note lacks: {missing}", "why": why})

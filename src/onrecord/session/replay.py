@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onrecord.log.events import Event
-    from onrecord.session.records import Records
+    from onrecord.session.session_store import SessionStore
 
 _COMPARED = frozenset(
     {"turn.begun", "turn.committed", "turn.aborted", "turn.recorded", "item.added", "effect.started", "effect.finished",
@@ -76,17 +76,17 @@ class ReplaySession(Session):
         if ended is None:
             self.unrecorded.append(key)
             raise UnrecordedEffect(key)
-        self.start_effect(key, getattr(fn, "__name__", ""))
+        self.effects.start(key, getattr(fn, "__name__", ""))
         if ended.data is not None and not ended.data["ok"]:
-            self.settle_effect(key, error=ended.data["error"])
+            self.effects.settle(key, error=ended.data["error"])
             raise RecordedFailure(ended.data["error"])
         result = result_of(ended, key)
-        self.settle_effect(key, result=result)
+        self.effects.settle(key, result=result)
         return result
 
 
 def replay(
-    recording: Session, worker: Callable[[Session], object], scratch: Records, *, run: int | None = None
+    recording: Session, worker: Callable[[Session], object], scratch: SessionStore, *, run: int | None = None
 ) -> Replay:
     """Run `worker` on an empty session in `scratch` (a store that may be thrown away) and compare."""
     origin = scratch.create(recording.name, agent=recording.agent)

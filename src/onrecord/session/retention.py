@@ -9,6 +9,7 @@ from onrecord.log.codec import open_record
 from onrecord.log.events import TRANSCRIPT_KINDS
 from onrecord.log.head import ARCHIVED, CLOSED, ERASED, LIVE, PAUSED, TITLE_KINDS
 from onrecord.log.verify import ranges_of
+from onrecord.session.chapter import checked_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -49,7 +50,7 @@ class Swept(NamedTuple):
 
 def erase(session: Session, reason: str, positions: Collection[int] | None) -> Event:
     """Erase the payloads at `positions`, or of the whole session."""
-    session.require_text(reason, "an erasure", 1_000)
+    checked_text(reason, "an erasure", 1_000)
     scope = "all" if positions is None else "positions"
     head = session.store.head(session.id)
     if head.status == ERASED:
@@ -76,10 +77,10 @@ def wipe(session: Session, positions: list[int], reason: str, scope: str) -> Eve
     heirs = heirs_of(store, session.id, positions)
     data = {"ranges": ranges_of(positions), "count": len(positions), "reason": reason, "scope": scope}
     where = store.erase(
-        session.id, positions, session.draft("payload.erased", data | _untitled(store, session.id, positions))
+        session.id, positions, session._draft("payload.erased", data | _untitled(store, session.id, positions))
     )
     tell_heirs(session, heirs, positions, where.position, data)
-    session.reload()
+    session._reload()
     return session.event(where.position)
 
 
@@ -103,7 +104,7 @@ def tell_heirs(
         if inherited and store.find(heir.session, id_) is None:
             notice = data | {"ranges": ranges_of(inherited), "count": 0, "scope": "inherited", "of": session.id}
             notice |= _untitled(store, heir.session, inherited)
-            store.erase(heir.session, (), session.draft("payload.erased", notice, id=id_))
+            store.erase(heir.session, (), session._draft("payload.erased", notice, id=id_))
 
 
 def _refuse_proofs(session: Session, positions: Collection[int]) -> None:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from onrecord.errors import BudgetExhausted, InvalidInput, OnrecordError, PayloadErased, TurnConflict
 from onrecord.log.codec import encode_payload
 from onrecord.log.head import PAUSED
 from onrecord.log.items import ITEMS_LIMIT, Item, plain_item, to_items
+from onrecord.session.budget import usage_of
 from onrecord.session.reading import recent_turns
 from onrecord.views.lanes import ROLLBACK_LIMIT
 from onrecord.views.progress import LOOK_BACK_TURNS, stuck
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from onrecord.log.events import Draft, Event
     from onrecord.session.handle import Session
-    from onrecord.views.lanes import Lane
+    from onrecord.views.values import Json, Lane, Message, ModelUsage, ToolCall
 
-AMOUNT_LIMIT = 1e15
-"""Token counts and costs stay below this, so that sums stay exact."""
 REASON_LIMIT = 2_000
 """How much of an exception's text is recorded as the reason of an abort, in characters."""
 WHOLE_TURN_LIMIT = 32 * 1024
@@ -61,34 +60,34 @@ class Turn:
             # The turn reads as interrupted then. What went wrong first is what the caller must see.
             problem.add_note(f"onrecord could not record that the turn was aborted: {failure}")
 
-    def add(self, message: Any, *, format: str | None = None) -> Event:
+    def add(self, message: Message, *, format: str | None = None) -> Event:
         """Add a message: an item in neutral form, or a partner's message, kept word for word."""
         self._must_be_open()
         session, item = self.session, plain_item(message, format)
         if item is not None:
-            drafts = [session.draft("item.added", {"item": item}, plain=True)]
+            drafts = [session._draft("item.added", {"item": item}, plain=True)]
         else:
-            drafts = [session.draft("item.added", {"item": item}) for item in to_items(message, format)]
-        events = session.append(*drafts, fenced=True)
+            drafts = [session._draft("item.added", {"item": item}) for item in to_items(message, format)]
+        events = session._append_drafts(*drafts, fenced=True)
         self._last = events[-1].position
         return events[-1]
 
-    def system(self, content: Any) -> Event:
+    def system(self, content: Json) -> Event:
         """Add what the system says."""
         return self.add({"role": "system", "content": content}, format="neutral")
 
-    def user(self, content: Any) -> Event:
+    def user(self, content: Json) -> Event:
         """Add what the user says."""
         return self.add({"role": "user", "content": content}, format="neutral")
 
-    def assistant(self, content: Any, *, tool_calls: list[dict[str, Any]] | None = None) -> Event:
+    def assistant(self, content: Json, *, tool_calls: Sequence[ToolCall] | None = None) -> Event:
         """Add what the assistant says and the tools it calls."""
         item: Item = {"role": "assistant", "content": content}
         if tool_calls:
-            item["tool_calls"] = tool_calls
+            item["tool_calls"] = list(tool_calls)
         return self.add(item, format="neutral")
 
-    def tool(self, call: str, content: Any, *, error: bool = False) -> Event:
+    def tool(self, call: str, content: Json, *, error: bool = False) -> Event:
         """Add the result of a tool call."""
         item: Item = {"role": "tool", "call": call, "content": content}
         if error:
@@ -99,26 +98,28 @@ class Turn:
         """Record a decision that comes from the last item: it is a fact, whatever becomes of the turn."""
         return self.session.decide(text, why=why, because=self._last or None)
 
-    def use(self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None) -> Event:
+    def record_usage(
+        self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None
+    ) -> Event:
         """Record what a model call of this turn used; it counts even if the turn is aborted."""
-        return self.session.use(model, input_tokens=input_tokens, output_tokens=output_tokens, cost=cost)
+        return self.session.record("usage.recorded", usage_of(model, input_tokens, output_tokens, cost))
 
     def commit(self) -> Event:
         """Make the turn count. It supersedes what was provisional in this lane."""
         self._must_be_open()
         session = self.session
-        draft = session.draft("turn.committed", {}, because=self.position, plain=True)
-        self.committed = session.append(draft, fenced=True)[0]
+        draft = session._draft("turn.committed", {}, because=self.position, plain=True)
+        self.committed = session._append_drafts(draft, fenced=True)[0]
         return self.committed
 
-    def abort(self, reason: str, *, partial: Iterable[Any] = ()) -> Event:
+    def abort(self, reason: str, *, partial: Iterable[Message] = ()) -> Event:
         """Give the turn up, with what had arrived of it. It stays visible until the next commit supersedes it."""
         self._must_be_open()
         session = self.session
         items = [item for message in partial for item in to_items(message)]
-        drafts = [session.draft("item.added", {"item": item}) for item in items]
-        drafts.append(session.draft("turn.aborted", {"reason": str(reason)}, because=self.position))
-        self.aborted = session.append(*drafts, fenced=True)[-1]
+        drafts = [session._draft("item.added", {"item": item}) for item in items]
+        drafts.append(session._draft("turn.aborted", {"reason": str(reason)}, because=self.position))
+        self.aborted = session._append_drafts(*drafts, fenced=True)[-1]
         return self.aborted
 
     def _must_be_open(self) -> None:
@@ -129,15 +130,15 @@ class Turn:
         raise TurnConflict(f"this turn is {'committed' if self.committed else 'aborted'} already")
 
 
-def begin(session: Session, *, request: Any, base: int | None, rollback: int, id: str | None) -> Turn:
+def begin(session: Session, *, request: Json, base: int | None, rollback: int, id: str | None) -> Turn:
     """Begin a turn; everything is checked before anything moves."""
     fingerprint = None if request is None else sha256(encode_payload(request)).hexdigest()
-    session.take_up()
-    session.start_turning(-1)
+    session._take_up()
+    session._start_turning(-1)
     try:
         return _begin(session, fingerprint, base, rollback, id)
     finally:
-        session.stop_turning(-1)
+        session._stop_turning(-1)
 
 
 def _begin(session: Session, fingerprint: str | None, base: int | None, rollback: int, id: str | None) -> Turn:
@@ -148,7 +149,7 @@ def _begin(session: Session, fingerprint: str | None, base: int | None, rollback
             return answer
     base = end.last_commit if base is None else base
     data = {"base": base, "turn": end.turns + 1} | ({"fingerprint": fingerprint} if fingerprint else {})
-    begun = session.append(session.draft("turn.begun", data, id=id), fenced=True)[0]
+    begun = session._append_drafts(session._draft("turn.begun", data, id=id), fenced=True)[0]
     return Turn(session, begun, base)
 
 
@@ -171,7 +172,7 @@ def _check_beginning(session: Session, fingerprint: str | None, base: int | None
 
 
 def record(
-    session: Session, messages: Iterable[Any], *, usage: dict[str, Any] | None, format: str | None, id: str | None
+    session: Session, messages: Iterable[Message], *, usage: ModelUsage | None, format: str | None, id: str | None
 ) -> Event:
     """Record a whole turn in one durable step."""
     items, plain = [], True
@@ -185,33 +186,33 @@ def record(
     if not 1 <= len(items) <= ITEMS_LIMIT:
         raise InvalidInput(f"a turn has 1 to {ITEMS_LIMIT:,} items, not {len(items):,}")
     if id is None or session.store.find(session.id, id) is None:
-        session.take_up()
-        session.start_turning(1)
+        session._take_up()
+        session._start_turning(1)
         try:
             if not session.lane_end.known or session.lane_end.open:
                 _make_ready(session)
             return _append_whole(session, items, usage, id, plain=plain)
         finally:
-            session.stop_turning(1)
-    session.join()  # it is on record, and this one only asks where: no limit can have anything against that
+            session._stop_turning(1)
+    session.acquire()  # it is on record, and this one only asks where: no limit can have anything against that
     return _append_whole(session, items, usage, id, plain=plain)
 
 
 def _append_whole(
-    session: Session, items: list[Item], usage: dict[str, Any] | None, id: str | None, *, plain: bool
+    session: Session, items: list[Item], usage: ModelUsage | None, id: str | None, *, plain: bool
 ) -> Event:
-    drafts = [session.draft("turn.recorded", {"items": items}, id=id, plain=plain)]
+    drafts = [session._draft("turn.recorded", {"items": items}, id=id, plain=plain)]
     if len(drafts[0].payload) > WHOLE_TURN_LIMIT:
         # A retry must say the same under the same ids: so nothing here depends on where the lane stands.
-        drafts = [session.draft("turn.begun", {}, id=id)]
+        drafts = [session._draft("turn.begun", {}, id=id)]
         drafts += [
-            session.draft("item.added", {"item": item}, id=_part(id, number)) for number, item in enumerate(items, 1)
+            session._draft("item.added", {"item": item}, id=_part(id, number)) for number, item in enumerate(items, 1)
         ]
-        drafts.append(session.draft("turn.committed", {}, id=_part(id, "committed")))
+        drafts.append(session._draft("turn.committed", {}, id=_part(id, "committed")))
     count = len(drafts)
     if usage is not None:
-        drafts.append(session.draft("usage.recorded", usage_of(**usage), id=_part(id, "usage")))
-    return session.append(*drafts, fenced=True)[count - 1]
+        drafts.append(session._draft("usage.recorded", usage_of(**usage), id=_part(id, "usage")))
+    return session._append_drafts(*drafts, fenced=True)[count - 1]
 
 
 def _make_ready(session: Session) -> None:
@@ -228,7 +229,7 @@ def _own_lane(session: Session) -> Lane:
     """The lane this handle holds. Nobody else adds turns to it, so what the handle knows of it is current."""
     if session.behind:
         session.refresh()
-    return session._end_of_lane()  # noqa: SLF001 - the hot path: `session.lane` reads and copies
+    return session._end_of_lane()
 
 
 def _part(id: str | None, what: object) -> str | None:
@@ -242,29 +243,17 @@ def told(problem: BaseException) -> str:
     return text.encode("utf-8", "backslashreplace").decode()[:REASON_LIMIT]
 
 
-def usage_of(
-    model: str | None = None, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None
-) -> dict[str, Any]:
-    """The payload of a usage event, checked."""
-    for what, amount in (("input_tokens", input_tokens), ("output_tokens", output_tokens), ("cost", cost)):
-        if amount is not None and (
-            isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < AMOUNT_LIMIT
-        ):
-            raise InvalidInput(f"{what} is a number from 0 up, not {amount!r}")
-    return {"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, "cost": cost}
-
-
 def stop(session: Session, kind: str, reason: str, *first: Draft) -> Event:
     """Pause or end a session, with the turn and the presence of this handle, in one durable step."""
     drafts = list(first)
     held = session.lease
     if held is not None:
-        lane = session.lane()
+        lane = session.agents.lane()
         if lane["open"]:
-            drafts.append(session.draft("turn.aborted", {"reason": f"session {kind.partition('.')[2]}"}))
-        drafts.append(session.draft("agent.left", {}))
-    drafts.append(session.draft(kind, {"reason": reason}))
-    event = session.append(*drafts, fenced=held is not None)[-1]
+            drafts.append(session._draft("turn.aborted", {"reason": f"session {kind.partition('.')[2]}"}))
+        drafts.append(session._draft("agent.left", {}))
+    drafts.append(session._draft(kind, {"reason": reason}))
+    event = session._append_drafts(*drafts, fenced=held is not None)[-1]
     if held is not None:
         session.store.release(held)
         session.lease = session.run = None
@@ -304,7 +293,7 @@ def _check_base(lane: Lane, base: int, rollback: int) -> None:
 
 def refuse_exhausted(session: Session) -> None:
     """Stop a session whose budget is used up; `session` has just read all there is."""
-    if session._whole.spend.budget:  # noqa: SLF001 - the hot path: most sessions have none
+    if session._whole.spend.budget:
         _check_budget(session)
 
 
@@ -321,11 +310,14 @@ def _check_budget(session: Session) -> None:
         return
     if whole.head.status != PAUSED:
         stop(
-            session, "session.paused", reason, session.draft("interruption.recorded", {"cause": reason, "limit": limit})
+            session,
+            "session.paused",
+            reason,
+            session._draft("interruption.recorded", {"cause": reason, "limit": limit}),
         )
     raise BudgetExhausted(
         f"session {session.name!r} stopped; {reason}",
-        hint="raise it with session.set_budget(...), then session.resume(); or close the session",
+        hint="raise it with session.budget.set(...), then session.resume(); or close the session",
         limit=limit,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.log.store import Receipt
 from onrecord.stores.refusals import refuse_other, refuse_twin
@@ -12,23 +12,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Draft, Record
     from onrecord.log.tip import Placement, Tip
-
-
-class OnRecord(Protocol):
-    """An event on record, or about to be: what a retry is compared with. A `Record` is one, and so is a store's row."""
-
-    @property
-    def position(self) -> int: ...
-    @property
-    def run(self) -> int: ...
-    @property
-    def hash(self) -> bytes: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def salt(self) -> bytes | None: ...
-    @property
-    def payload_hash(self) -> bytes: ...
+    from onrecord.stores.refusals import OnRecord
 
 
 class Known(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from onrecord.errors import (
     Conflict,
@@ -25,7 +25,23 @@ if TYPE_CHECKING:
     from onrecord.log.events import Draft
     from onrecord.log.head import Head
     from onrecord.log.store import Lease
-    from onrecord.stores.placing import OnRecord
+
+
+class OnRecord(Protocol):
+    """An event on record, or about to be: what a retry is compared with. A `Record` is one, and so is a store's row."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def run(self) -> int: ...
+    @property
+    def hash(self) -> bytes: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def salt(self) -> bytes | None: ...
+    @property
+    def payload_hash(self) -> bytes: ...
 
 
 def not_found(session: str) -> SessionNotFound:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from onrecord.log.events import Event
-
-    Attempt = dict[str, Any]
+    from onrecord.views.values import Attempt, Process, Stamp
 
 RUNNING, SUCCEEDED, FAILED, ABANDONED, LOST = "running", "succeeded", "failed", "abandoned", "lost"
 OUTCOMES = (SUCCEEDED, FAILED, ABANDONED)
@@ -87,20 +86,21 @@ class Attempts(View):
         return next((one for one in reversed(self.attempts.values()) if one["position"] == position), None)
 
     def apply(self, event: Event) -> None:
-        data = event.data or {}
-        stamp = {"position": event.position, "at": event.at, "by": event.by}
+        data: Any = event.data or {}
+        stamp: Stamp = {"position": event.position, "at": event.at, "by": event.by}
         if event.kind == "attempt.started":
             number = self.count = self.count + 1
-            self.attempts[str(number)] = {
+            begun: Any = {
                 "number": number, "status": RUNNING, "command": data.get("command", "(erased)"),
                 "signature": data.get("signature", ""), "code": data.get("code"), "phase": data.get("phase"),
                 "cwd": data.get("cwd"), "process": data.get("process"), "keeper": data.get("keeper"),
                 "revision": data.get("revision"), **stamp,
             }  # fmt: skip
+            self.attempts[str(number)] = begun
             return
         attempt = self.attempts[str(data["attempt"])]
         if event.kind == "attempt.corrected":
-            attempt.setdefault("corrections", []).append({**data, **stamp})
+            attempt.setdefault("corrections", []).append(data | stamp)
             attempt["fix"] = data.get("fix") or attempt.get("fix")
         elif attempt["status"] == RUNNING:
             attempt |= {
@@ -126,7 +126,7 @@ def failed_on(attempt: Attempt, code: str | None) -> bool:
     return code in (attempt["code"], attempt.get("code_after") or attempt["code"])
 
 
-def status_of(attempt: Attempt, gone: Callable[[dict[str, Any]], bool]) -> str:
+def status_of(attempt: Attempt, gone: Callable[[Process], bool]) -> str:
     """The status a reader should go by: lost when it runs on record and nobody who knew of it is there any more.
 
     Nothing of this is stored: an attempt whose process turns out alive is running again.
@@ -136,7 +136,7 @@ def status_of(attempt: Attempt, gone: Callable[[dict[str, Any]], bool]) -> str:
     return LOST if lost else str(attempt["status"])
 
 
-def orphaned(attempt: Attempt, gone: Callable[[dict[str, Any]], bool]) -> bool:
+def orphaned(attempt: Attempt, gone: Callable[[Process], bool]) -> bool:
     """Whether a command still runs though the onrecord that started it is gone: nobody will record how it ends."""
-    left = attempt["status"] == RUNNING and attempt["process"] and attempt["keeper"]
-    return bool(left and gone(attempt["keeper"]) and not gone(attempt["process"]))
+    process, keeper = attempt["process"], attempt["keeper"]
+    return bool(attempt["status"] == RUNNING and process and keeper and gone(keeper) and not gone(process))

@@ -6,12 +6,13 @@ nobody a note, and is never refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.views.findings import CAPTURED, NAMED
 
 if TYPE_CHECKING:
     from onrecord.views.fold import Whole
+    from onrecord.views.values import Json
 
 COMPLETE, USABLE, INSUFFICIENT = "complete", "usable", "insufficient"
 NONE_KEY = "note.none"
@@ -65,7 +66,7 @@ def obstacles(whole: Whole) -> list[Gap]:
     return [gap for gap in check(whole).gaps if gap.essential and gap.field not in waived]
 
 
-def nothing_on_purpose(whole: Whole) -> dict[str, Any]:
+def nothing_on_purpose(whole: Whole) -> dict[str, Json]:
     """Fields that somebody said are empty, with the reason."""
     said = whole.facts.scratch.get(NONE_KEY)
     return said if isinstance(said, dict) else {}
@@ -97,7 +98,7 @@ def _reproduction(whole: Whole) -> list[Gap]:
     """A way to see the problem; where a profile has checkpoints, a finished phase says as much."""
     facts, clear = whole.facts, 'onrecord reproduction "STEPS" --rate 3/10'
     profile = whole.phases.profile
-    reproduces = any(one.get("from") == "reproduction" for one in (profile or {}).get("sections", []))
+    reproduces = any(one.get("from") == "reproduction" for one in whole.phases.described())
     if facts.reproduction:
         rated = facts.reproduction.get("rate")
         return [] if rated else [Gap("reproduction", "has no rate (3/10 runs)", clear, essential=False)]

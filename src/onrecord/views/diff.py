@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from onrecord.views.fold import Whole
     from onrecord.views.transcript import Turn
+    from onrecord.views.values import Change, Json, NextAction, Objective, Reproduction
 
 
-def changes(old: Whole, new: Whole, turns: list[Turn]) -> list[dict[str, Any]]:
+def changes(old: Whole, new: Whole, turns: list[Turn]) -> list[Change]:
     """One entry per change: what, before, after."""
-    found: list[dict[str, Any]] = []
+    found: list[Change] = []
     _single(found, "name", old.head.name, new.head.name)
     _single(found, "status", old.head.status, new.head.status)
     for field in ("objective", "reproduction", "next_action"):
@@ -22,8 +23,8 @@ def changes(old: Whole, new: Whole, turns: list[Turn]) -> list[dict[str, Any]]:
         for decision in new.facts.decisions[len(old.facts.decisions) :]
     ]
     for name, finding in new.findings.findings.items():
-        label = old.findings.findings.get(name, {}).get("label")
-        _single(found, f"finding {name}", label, finding["label"], finding["claim"])
+        known = old.findings.findings.get(name)
+        _single(found, f"finding {name}", known and known["label"], finding["label"], finding["claim"])
     for key in sorted(old.facts.scratch.keys() | new.facts.scratch.keys()):
         _single(found, f"scratch {key}", old.facts.scratch.get(key), new.facts.scratch.get(key))
     _single(found, "budget", old.spend.budget, new.spend.budget)
@@ -34,15 +35,17 @@ def changes(old: Whole, new: Whole, turns: list[Turn]) -> list[dict[str, Any]]:
     for agent in sorted(new.lanes.lanes):
         before, after = old.lanes.lane(agent), new.lanes.lane(agent)
         _single(found, f"provisional turns of {agent}", len(before["provisional"]), len(after["provisional"]))
-    tokens = "input_tokens", "output_tokens"
-    _single(found, "tokens", *(sum(whole.spend.total[name] for name in tokens) for whole in (old, new)))
+    _single(found, "tokens", old.spend.tokens, new.spend.tokens)
     return found
 
 
-def _said(fact: dict[str, Any] | None) -> Any:
+def _said(fact: Objective | Reproduction | NextAction | None) -> Json:
     return fact and (fact.get("text") or fact.get("steps"))
 
 
-def _single(found: list[dict[str, Any]], what: str, before: Any, after: Any, about: str | None = None) -> None:
+def _single(found: list[Change], what: str, before: Json, after: Json, about: str | None = None) -> None:
     if before != after:
-        found.append({"what": what, "before": before, "after": after} | ({"about": about} if about else {}))
+        change: Change = {"what": what, "before": before, "after": after}
+        if about:
+            change["about"] = about
+        found.append(change)

@@ -5,12 +5,13 @@ The key of an effect is in its event ids, so that this view outlives the erasure
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from onrecord.views.view import View
 
 if TYPE_CHECKING:
     from onrecord.log.events import Event
+    from onrecord.views.values import Effect
 
 KEY_LIMIT = 128
 """The longest key of an effect, in characters."""
@@ -27,7 +28,7 @@ class Effects(View):
     KINDS: ClassVar = frozenset({"effect.started", "effect.finished"})
 
     def __init__(self) -> None:
-        self.unfinished: dict[str, dict[str, Any]] = {}
+        self.unfinished: dict[str, Effect] = {}
 
     def apply(self, event: Event) -> None:
         parts = event.id.split("/", 3)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from onrecord.views.view import View
 
 if TYPE_CHECKING:
     from onrecord.log.events import Event
+    from onrecord.views.values import Decision, Json, NextAction, Objective, Reproduction, Stamp
 
 TEXT_LIMIT = 4_000
 """The longest objective, decision, finding or next action, in characters: facts are small."""
@@ -22,19 +23,24 @@ class Facts(View):
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.objective: dict[str, Any] | None = None
-        self.reproduction: dict[str, Any] | None = None
-        self.next_action: dict[str, Any] | None = None
+        self.objective: Objective | None = None
+        self.reproduction: Reproduction | None = None
+        self.next_action: NextAction | None = None
         self.title: str | None = None
-        self.decisions: list[dict[str, Any]] = []
-        self.scratch: dict[str, Any] = {}
-        self.metadata: dict[str, Any] = {}
+        self.decisions: list[Decision] = []
+        self.scratch: dict[str, Json] = {}
+        self.metadata: dict[str, Json] = {}
+
+    @property
+    def purpose(self) -> str | None:
+        """The text of the objective."""
+        return self.objective["text"] if self.objective else None
 
     def apply(self, event: Event) -> None:
         data = event.data
         if data is None:
             return
-        stamp = {"position": event.position, "at": event.at, "by": event.by}
+        stamp: Stamp = {"position": event.position, "at": event.at, "by": event.by}
         match event.kind:
             case "session.opened":
                 self.metadata = data.get("metadata", {})
@@ -45,7 +51,7 @@ class Facts(View):
             case "session.titled":
                 self.title = data["text"]
             case "reproduction.recorded":
-                self.reproduction = {**data, **stamp}
+                self.reproduction = data | stamp
             case "next_action.set":
                 self.next_action = {"text": data["text"], "command": data.get("command"), **stamp}
             case "decision.made":

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from onrecord.log.events import Event
-
-    Finding = dict[str, Any]
+    from onrecord.views.values import Anchor, Evidence, Finding, Judgement, ShownFinding, Stamp
 
 LABELS = ("verified", "rejected", "open", "blocked")
 STALE = "stale"
@@ -24,16 +23,16 @@ CAPTURED, ASSERTED, NAMED = "captured", "asserted", "named"
 """Evidence that onrecord saw itself, that somebody says there is, and that is only a name."""
 
 
-def anchor_key(anchor: dict[str, Any]) -> str:
+def anchor_key(anchor: Anchor) -> str:
     """How an anchor is written: `path`, `path:10-20` or `path::Class.method`."""
     if anchor.get("symbol"):
         return f"{anchor['path']}::{anchor['symbol']}"
-    if anchor.get("lines"):
-        return f"{anchor['path']}:{anchor['lines'][0]}-{anchor['lines'][1]}"
+    if lines := anchor.get("lines"):
+        return f"{anchor['path']}:{lines[0]}-{lines[1]}"
     return str(anchor["path"])
 
 
-def place_key(anchor: dict[str, Any]) -> str:
+def place_key(anchor: Anchor) -> str:
     """Under which key the present fingerprint of an anchor is known.
 
     Lines are recognised where they moved to, so what is known of them depends on what stood there.
@@ -41,10 +40,10 @@ def place_key(anchor: dict[str, Any]) -> str:
     return f"{anchor_key(anchor)}@{anchor['fingerprint']}" if anchor.get("lines") else anchor_key(anchor)
 
 
-def subject_of(evidence: dict[str, Any]) -> str:
+def subject_of(evidence: Evidence) -> str:
     """What an evidence points at: a place in the code, a command that ran, or a reference to something elsewhere."""
-    if evidence.get("anchor"):
-        return anchor_key(evidence["anchor"])
+    if anchor := evidence.get("anchor"):
+        return anchor_key(anchor)
     return str(evidence.get("command") or evidence.get("reference") or "")
 
 
@@ -63,7 +62,7 @@ class Findings(View):
 
     def __init__(self) -> None:
         self.findings: dict[str, Finding] = {}
-        self.evidence: dict[str, dict[str, Any]] = {}
+        self.evidence: dict[str, Evidence] = {}
         self.hypothesis: str | None = None
         self.code: dict[str, str | None] = {}
         """The last known fingerprint at each anchor that ever changed."""
@@ -85,7 +84,7 @@ class Findings(View):
         """In how many files the code differs from when a finding was last judged."""
         return len({anchor["path"] for anchor in finding["anchors"] if self.known_at(anchor) != anchor["fingerprint"]})
 
-    def known_at(self, anchor: dict[str, Any]) -> str | None:
+    def known_at(self, anchor: Anchor) -> str | None:
         """The fingerprint last seen at an anchor; None when nothing stood there."""
         return self.code.get(place_key(anchor), anchor["fingerprint"])
 
@@ -96,10 +95,10 @@ class Findings(View):
             return NAMED
         return CAPTURED if known.get("captured") else ASSERTED
 
-    def shown(self, finding: Finding) -> Finding:
+    def shown(self, finding: Finding) -> ShownFinding:
         """A finding as it is to be read now, every evidence with how it came to be on record."""
-        return finding | {
-            "current": self.label_of(finding), "changed": self.changed_under(finding),
+        return {
+            **finding, "current": self.label_of(finding), "changed": self.changed_under(finding),
             "files_changed": self.files_changed(finding), "active": self.hypothesis == finding["id"],
             "proof": [{"id": one, "how": self.how(one)} for one in finding["evidence"]],
         }  # fmt: skip
@@ -113,56 +112,62 @@ class Findings(View):
         finding = self.findings.get(self.hypothesis or "")
         return finding if finding and self.label_of(finding) in ("open", "blocked", STALE) else None
 
-    def anchors(self) -> dict[str, dict[str, Any]]:
+    def anchors(self) -> dict[str, Anchor]:
         """Every anchor any finding rests on, by its place."""
         return {place_key(anchor): anchor for finding in self.findings.values() for anchor in finding["anchors"]}
 
     def apply(self, event: Event) -> None:
         data = event.data
-        stamp = {"position": event.position, "at": event.at, "by": event.by}
+        stamp: Stamp = {"position": event.position, "at": event.at, "by": event.by}
         if event.kind == "finding.stated":
             self._state(event, data or {"claim": "(erased)", "label": "open"}, stamp)
         elif data is None:
             return
         elif event.kind == "evidence.recorded":
-            self.evidence[data["id"]] = {**data, **stamp}
+            self.evidence[data["id"]] = data | stamp
         elif event.kind == "code.changed":
             self.code |= data["anchors"]
         elif data["finding"] in self.findings:
             self._judge(event.kind, self.findings[data["finding"]], data, stamp)
 
-    def _state(self, event: Event, said: dict[str, Any], stamp: dict[str, Any]) -> None:
+    def _state(self, event: Event, said: dict[str, Any], stamp: Stamp) -> None:
         number = f"f{len(self.findings) + 1}"
-        change = {"label": said["label"], "evidence": said.get("evidence", []), **stamp}
+        label, evidence = said["label"], said.get("evidence", [])
         self.findings[number] = {
-            "id": number, "claim": said["claim"], "because": event.because, "history": [change], "challenges": [],
-            "anchors": said.get("anchors", []), **change,
+            "id": number, "claim": said["claim"], "because": event.because,
+            "history": [_judgement(label, evidence, stamp)], "challenges": [], "anchors": said.get("anchors", []),
+            "label": label, "evidence": evidence, **stamp,
         }  # fmt: skip
         self._look(said.get("anchors", []))
         if said.get("hypothesis"):
             self.hypothesis = number
 
-    def _look(self, anchors: list[dict[str, Any]]) -> None:
+    def _look(self, anchors: list[Anchor]) -> None:
         """Whoever rests a finding on code has just looked at that code."""
         self.code |= {place_key(anchor): anchor["fingerprint"] for anchor in anchors}
 
-    def _judge(self, kind: str, finding: Finding, data: dict[str, Any], stamp: dict[str, Any]) -> None:
+    def _judge(self, kind: str, finding: Finding, data: dict[str, Any], stamp: Stamp) -> None:
         evidence = data.get("evidence", [])
         if kind == "hypothesis.chosen":
             self.hypothesis = finding["id"]
             return
         finding["evidence"] = [*finding["evidence"], *(one for one in evidence if one not in finding["evidence"])]
         if kind == "finding.challenged":
-            finding["challenges"].append({"argument": data["argument"], "evidence": evidence, "outcome": None, **stamp})
+            challenge: Any = {"argument": data["argument"], "evidence": evidence, "outcome": None} | stamp
+            finding["challenges"].append(challenge)
             return
         outcome = "upheld"
         if kind == "finding.relabelled":
             outcome = f"relabelled {data['label']}"
-            change = {"label": data["label"], "evidence": evidence, "why": data.get("why"), **stamp}
-            finding["history"].append(change)
-            finding["label"] = change["label"]
+            judged: Judgement = {"label": data["label"], "evidence": evidence, "why": data.get("why"), **stamp}
+            finding["history"].append(judged)
+            finding["label"] = judged["label"]
             finding["anchors"] = data.get("anchors") or finding["anchors"]
             self._look(data.get("anchors") or [])
         for challenge in finding["challenges"]:
             if challenge["outcome"] is None:
                 challenge |= {"outcome": outcome, "settled": stamp["position"], "why": data.get("why")}
+
+
+def _judgement(label: str, evidence: list[str], stamp: Stamp) -> Judgement:
+    return {"label": label, "evidence": evidence, "position": stamp["position"], "at": stamp["at"], "by": stamp["by"]}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from onrecord.log.events import Record
+    from onrecord.views.values import Interruption
     from onrecord.views.view import View
 
 VIEWS_VERSION = "whole.5"
@@ -77,7 +78,7 @@ class Whole:
         """The last event that is folded in."""
         return self.head.position
 
-    def interruption(self) -> dict[str, Any] | None:
+    def interruption(self) -> Interruption | None:
         """Why work stopped last; None once it went on: the session was resumed, or that agent runs again."""
         stop = self.lifecycle.interruption
         agent = self.roster.agents.get(stop["by"]) if stop and stop.get("vendor") else None

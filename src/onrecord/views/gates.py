@@ -6,9 +6,10 @@ from onrecord.views.view import View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar
+    from typing import ClassVar
 
     from onrecord.log.events import Event
+    from onrecord.views.values import Override
 
 ADVICE_LIMIT = 1_000
 """How many pieces of advice are remembered as given."""
@@ -28,7 +29,7 @@ class Gates(View):
 
     def __init__(self) -> None:
         self.refusals: dict[str, int] = {}
-        self.overridden: dict[str, dict[str, Any]] = {}
+        self.overridden: dict[str, Override] = {}
         self.advised: list[str] = []
 
     def apply(self, event: Event) -> None:

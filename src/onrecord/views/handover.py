@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onrecord.views.attempts import RUNNING, status_of
 from onrecord.views.diff import changes
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onrecord.views.fold import Whole
+    from onrecord.views.values import Change, Json, Process
 
-    Gone = Callable[[dict[str, Any]], bool]
+    Gone = Callable[[Process], bool]
 
 REPORT_LINE = 200
 """The longest line of the report, in characters."""
@@ -22,7 +23,7 @@ REPORT_ENTRIES = 20
 """How many entries of one part of the report are shown as text; all of them are in its data."""
 
 
-def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str, Any]:
+def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str, Json]:
     """Everything the report says. `before` is the session as it was when work last went on; None if it never did."""
     phases, findings = whole.phases, whole.findings
     unresolved = [
@@ -37,7 +38,7 @@ def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str
     return {
         "session": whole.head.session, "name": whole.head.name, "status": whole.head.status,
         "position": whole.position, "since": before.position if before else 0,
-        "objective": (whole.facts.objective or {}).get("text"), "next_action": whole.facts.next_action,
+        "objective": whole.facts.purpose, "next_action": whole.facts.next_action,
         "phase": phases.current(), "outcome": (status_lines(whole) or [""])[0],
         "reused": [finding_line(whole, one) for one in findings.labelled("verified")],
         "rejected": [finding_line(whole, one) for one in findings.labelled("rejected")],
@@ -47,21 +48,20 @@ def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str
     }  # fmt: skip
 
 
-def saved(whole: Whole, now: int) -> dict[str, Any]:
+def saved(whole: Whole, now: int) -> dict[str, Json]:
     """What needs not be done again: finished phases, settled attempts, tokens and seconds spent so far."""
     settled = [one for one in whole.attempts.all() if one["status"] != RUNNING]
-    total = whole.spend.total
     return {
         "phases": [name for name in whole.phases.names if name in whole.phases.finished],
         "attempts": len(settled),
         "failed_attempts": sum(one["status"] == "failed" for one in settled),
         "attempt_seconds": round(sum(one.get("seconds") or 0 for one in settled), 3),
-        "tokens": total["input_tokens"] + total["output_tokens"],
+        "tokens": whole.spend.tokens,
         "seconds": round(whole.spend.used(now)["seconds"], 3),
     }
 
 
-def text_of(told: dict[str, Any]) -> str:
+def text_of(told: dict[str, Json]) -> str:
     """The report for people and agents."""
     action = told["next_action"]
     command = f"  $ {action['command']}" if action and action["command"] else ""
@@ -85,7 +85,7 @@ def text_of(told: dict[str, Any]) -> str:
     return "\n".join(one_line(line, REPORT_LINE) for line in lines) + "\n"
 
 
-def saved_line(kept: dict[str, Any]) -> str:
+def saved_line(kept: dict[str, Json]) -> str:
     """What resuming saves, in one line."""
     phases = f"{len(kept['phases'])} phases ({', '.join(kept['phases'])})" if kept["phases"] else "no phase"
     return (
@@ -94,10 +94,11 @@ def saved_line(kept: dict[str, Any]) -> str:
     )
 
 
-def _new_attempts(before: Whole, whole: Whole) -> list[dict[str, Any]]:
-    found = []
+def _new_attempts(before: Whole, whole: Whole) -> list[Change]:
+    found: list[Change] = []
     for one in whole.attempts.all():
-        was = (before.attempts.get(one["number"]) or {}).get("status")
+        known = before.attempts.get(one["number"])
+        was = known["status"] if known else None
         if was != one["status"]:
             found.append({"what": f"attempt {one['number']}", "before": was, "after": one["status"]})
     old, new = before.phases, whole.phases

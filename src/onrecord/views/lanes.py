@@ -7,19 +7,18 @@ the honest last turn.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from onrecord.views.view import View
 
 if TYPE_CHECKING:
     from onrecord.log.events import Event
+    from onrecord.views.values import Lane, OpenTurn
 
 ROLLBACK_LIMIT = 8
 """How many committed turns a retry may discard at the most."""
 PROVISIONAL_LIMIT = 50
 """How many provisional turns a lane lists; older ones are only counted (all of them stay in the log)."""
-
-Lane = dict[str, Any]
 
 
 def new_lane() -> Lane:
@@ -61,27 +60,28 @@ class Lanes(View):
         kind = event.kind
         if kind == "turn.recorded":
             lane["turns"] += 1
-            self._commit(lane, {"turn": lane["turns"], "base": lane["last_commit"], "fingerprint": None}, event)
+            self._commit(lane, lane["turns"], lane["last_commit"], None, event)
         elif kind == "turn.begun":
             self._begin(lane, event)
         elif kind == "turn.committed" and lane["open"]:
-            self._commit(lane, lane["open"], event)
+            turn = lane["open"]
+            self._commit(lane, turn["turn"], turn["base"], turn["fingerprint"], event)
         elif kind == "turn.aborted" and lane["open"]:
             lane["aborted"] += 1
-            self._leave_provisional(lane, event, "aborted", (event.data or {}).get("reason", ""))
+            self._leave_provisional(lane, lane["open"], event, "aborted", (event.data or {}).get("reason", ""))
         elif kind == "transcript.compacted":
             lane["compacted"], lane["covered"] = event.position, event.because or 0
         elif kind in ("agent.joined", "agent.left"):
             if lane["open"]:
                 lane["interrupted"] += 1
-                self._leave_provisional(lane, event, "interrupted", "its process ended")
+                self._leave_provisional(lane, lane["open"], event, "interrupted", "its process ended")
             lane["run"] = max(lane["run"], event.run)
 
     def _begin(self, lane: Lane, event: Event) -> None:
         data = event.data or {}
         if lane["open"]:
             lane["interrupted"] += 1
-            self._leave_provisional(lane, event, "interrupted", "another turn was begun")
+            self._leave_provisional(lane, lane["open"], event, "interrupted", "another turn was begun")
         lane["turns"] += 1
         lane["open"] = {
             "turn": lane["turns"],
@@ -92,19 +92,17 @@ class Lanes(View):
             "at": event.at,
         }
 
-    def _commit(self, lane: Lane, turn: dict[str, Any], event: Event) -> None:
+    def _commit(self, lane: Lane, turn: int, base: int, fingerprint: str | None, event: Event) -> None:
         commits = lane["commits"]
-        while commits and commits[-1]["position"] > turn["base"]:
+        while commits and commits[-1]["position"] > base:
             # A retry from an earlier base: what it discards leaves the trajectory now, and not before.
             if commits.pop()["position"] <= lane["covered"]:
                 # The last summary tells of what is discarded now.
                 lane["compacted"] = lane["covered"] = 0
             lane["committed"] -= 1
-        if turn["base"] == 0:
+        if base == 0:
             lane["committed"] = 0  # starting over discards more commits than are listed here
-        commits.append(
-            {"turn": turn["turn"], "base": turn["base"], "fingerprint": turn["fingerprint"], "position": event.position}
-        )
+        commits.append({"turn": turn, "base": base, "fingerprint": fingerprint, "position": event.position})
         if len(commits) > ROLLBACK_LIMIT + 1:
             del commits[0]
         lane["committed"] += 1
@@ -113,8 +111,7 @@ class Lanes(View):
         if lane["provisional"]:
             lane["provisional"] = []
 
-    def _leave_provisional(self, lane: Lane, event: Event, how: str, reason: str) -> None:
-        turn = lane["open"]
+    def _leave_provisional(self, lane: Lane, turn: OpenTurn, event: Event, how: str, reason: str) -> None:
         lane["open"] = None
         lane["provisional"].append(
             {"turn": turn["turn"], "position": turn["position"], "end": event.position, "how": how, "reason": reason,

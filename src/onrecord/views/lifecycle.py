@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from onrecord.log.events import Event
+    from onrecord.views.values import Interruption, Parent, Step
 
 
 class Lifecycle(View):
@@ -21,16 +22,17 @@ class Lifecycle(View):
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.steps: list[dict[str, Any]] = []
+        self.steps: list[Step] = []
         self.names: list[str] = []
-        self.parent: dict[str, Any] | None = None
+        self.parent: Parent | None = None
         self.erased: int = 0
-        self.interruption: dict[str, Any] | None = None
+        self.interruption: Interruption | None = None
 
     def apply(self, event: Event) -> None:
         data = event.data or {}
         if event.kind == "interruption.recorded":
-            self.interruption = {"position": event.position, "at": event.at, "by": event.by, **data}
+            told: Any = {"position": event.position, "at": event.at, "by": event.by}
+            self.interruption = told | data
             return
         if event.kind == "payload.erased":
             self.erased += data.get("count", 0)

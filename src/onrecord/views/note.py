@@ -9,7 +9,7 @@ Evidence that onrecord captured itself carries a `✓`; what somebody only says 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onrecord.views.attempts import RUNNING, status_of
 from onrecord.views.findings import CAPTURED
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.views.fold import Whole
     from onrecord.views.transcript import Turn
+    from onrecord.views.values import Attempt, Decision, Finding, NextAction, Objective, Process, Reproduction
 
-    Gone = Callable[[dict[str, Any]], bool]
+    Gone = Callable[[Process], bool]
     Group = tuple[str, list[str]]
 
 BRIEF_LIMIT = 2_048
@@ -115,7 +116,7 @@ def _groups(whole: Whole, gone: Gone | None) -> list[Group]:
     return [(title, entries) for title, entries in groups if entries]
 
 
-def finding_line(whole: Whole, finding: dict[str, Any]) -> str:
+def finding_line(whole: Whole, finding: Finding) -> str:
     """A finding with its evidence, on one line; a stale one says what it was and how much changed since."""
     findings = whole.findings
     marks = [f"{one}✓" if findings.how(one) == CAPTURED else one for one in finding["evidence"][-3:]]
@@ -136,7 +137,7 @@ def attempt_lines(whole: Whole, gone: Gone | None) -> list[str]:
     return [_attempt(attempt, gone) for attempt in (*last, *unresolved)]
 
 
-def _attempt(attempt: dict[str, Any], gone: Gone | None) -> str:
+def _attempt(attempt: Attempt, gone: Gone | None) -> str:
     status = status_of(attempt, gone) if gone else attempt["status"]
     unresolved = "; unresolved, settle it first" if attempt["status"] == RUNNING else ""
     metrics = ", ".join(f"{name}={value}" for name, value in (attempt.get("metrics") or {}).items())
@@ -161,7 +162,7 @@ def feature_lines(whole: Whole) -> list[str]:
     again = whole.phases.unproven()
     features = whole.phases.features.items()
     lines = [f"{name}: {one['text']}" for name, one in features if not one["passes"]]
-    return lines + [f"{name}: passed before work went on; try it again first" for name in again]
+    return lines + [f"{name}: passed before the last resume; try it again first" for name in again]
 
 
 def _phase(whole: Whole) -> list[str]:
@@ -176,9 +177,7 @@ def _phase(whole: Whole) -> list[str]:
 
     needs = ", ".join(lacking(whole, current))
     state = phases.status(current)
-    return [
-        f"{phases.number(current)} {current} ({state}); {count}" + (f"; its checkpoint needs {needs}" if needs else "")
-    ]
+    return [f"{phases.number(current)} {current} ({state}); {count}" + (f"; it still needs {needs}" if needs else "")]
 
 
 def _pointers(whole: Whole) -> list[str]:
@@ -213,12 +212,7 @@ def is_unwritten(whole: Whole) -> bool:
 
 def changed_files(whole: Whole) -> list[str]:
     """Files that differed from their revision around any attempt, and those that findings rest on and that changed."""
-    found = {
-        name
-        for attempt in whole.attempts.all()
-        for moment in ("revision", "revision_after")
-        for name in (attempt.get(moment) or {}).get("changed") or ()
-    }
+    found = {name for attempt in whole.attempts.all() for name in (attempt["revision"] or {}).get("changed") or ()}
     return sorted(found | {key.partition(":")[0].partition("@")[0] for key in whole.findings.code})
 
 
@@ -245,27 +239,28 @@ def _unsettled(whole: Whole) -> list[str]:
         entries.append(f"effect {key} was started at position {effect['position']} and has no result: find out first")
     stop = whole.interruption()
     if stop:
-        ends = stop.get("until") or (iso(int(stop["resets_at"] * 1e6)) if stop.get("resets_at") else "")
+        resets = stop.get("resets_at")
+        ends = stop.get("until") or (iso(int(resets * 1e6)) if resets else "")
         until = f", until {ends}" if ends else ""
         entries.append(f"interrupted at position {stop['position']}: {stop.get('cause', 'unknown')}{until}")
     return entries
 
 
-def _fact(fact: dict[str, Any] | None, width: int = _FIELD) -> str:
+def _fact(fact: Objective | NextAction | None, width: int = _FIELD) -> str:
     return clip(one_line(fact["text"], width), width) if fact else "(none on record)"
 
 
-def _next(action: dict[str, Any] | None, width: int = _FIELD) -> str:
+def _next(action: NextAction | None, width: int = _FIELD) -> str:
     text = _fact(action, width)
     return f"{text}  $ {clip(one_line(action['command'], width), width)}" if action and action["command"] else text
 
 
-def _decision(decision: dict[str, Any]) -> str:
+def _decision(decision: Decision) -> str:
     source = f" (from position {decision['because']})" if decision["because"] else ""
     return f"{decision['text']}" + (f" because {decision['why']}" if decision["why"] else "") + source
 
 
-def reproduction_line(reproduction: dict[str, Any]) -> str:
+def reproduction_line(reproduction: Reproduction) -> str:
     """How the problem is seen, where, and how often."""
     text = one_line(str(reproduction.get("steps", "")), _LINE * 5)
     if reproduction.get("rate"):

@@ -5,7 +5,7 @@ Text of agents is made inert for where it goes: no mention notifies anybody, no 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onrecord.views.findings import subject_of
 from onrecord.views.note import (
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from onrecord.views.fold import Whole
     from onrecord.views.transcript import Turn
+    from onrecord.views.values import Finding, Json, Process
 
-    Gone = Callable[[dict[str, Any]], bool]
+    Gone = Callable[[Process], bool]
 
 TASK_VERSION = 1
 """The version of the JSON task file; fields may be added, consumers ignore unknown ones."""
@@ -73,16 +74,17 @@ def issue_comment(whole: Whole, turn: Turn | None = None, gone: Gone | None = No
     return _cut(f"{short}\n\n<details><summary>The whole note</summary>\n\n{full}\n</details>\n")
 
 
-def task(whole: Whole, gone: Gone | None = None) -> dict[str, Any]:
+def task(whole: Whole, gone: Gone | None = None) -> dict[str, Json]:
     """The note as data, for programs: every field, complete and unshortened."""
     facts, findings, phases = whole.facts, whole.findings, whole.phases
+    active = findings.active()
     return {
         "task_version": TASK_VERSION, "session": whole.head.session, "name": whole.head.name,
         "status": whole.head.status, "position": whole.position, "last_activity_at": iso(whole.head.at),
-        "objective": (facts.objective or {}).get("text"), "next_action": facts.next_action,
-        "reproduction": facts.reproduction, "hypothesis": (findings.active() or {}).get("id"),
+        "objective": facts.purpose, "next_action": facts.next_action,
+        "reproduction": facts.reproduction, "hypothesis": active["id"] if active else None,
         "findings": [_finding(whole, one) for one in findings.findings.values()],
-        "evidence": [one | {"how": findings.how(name)} for name, one in findings.evidence.items()],
+        "evidence": [{**one, "how": findings.how(name)} for name, one in findings.evidence.items()],
         "decisions": facts.decisions, "milestones": phases.milestones,
         "phases": [{"number": phases.number(one), "name": one, "status": phases.status(one)} for one in phases.names],
         "phase": phases.current(), "features": phases.features, "attempts": whole.attempts.all(),
@@ -91,12 +93,12 @@ def task(whole: Whole, gone: Gone | None = None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _finding(whole: Whole, finding: dict[str, Any]) -> dict[str, Any]:
+def _finding(whole: Whole, finding: Finding) -> dict[str, Json]:
     findings = whole.findings
     evidence = [{"id": one, "how": findings.how(one)} for one in finding["evidence"]]
     changed = findings.files_changed(finding)
     return (
-        finding
+        dict(finding)
         | {"label": findings.label_of(finding), "judged": finding["label"], "evidence": evidence}
         | ({"files_changed_since": changed} if changed else {})
     )

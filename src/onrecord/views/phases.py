@@ -9,9 +9,21 @@ from onrecord.views.view import View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar
+    from typing import ClassVar
 
     from onrecord.log.events import Event
+    from onrecord.views.values import (
+        Feature,
+        FinishedPhase,
+        Milestone,
+        Phase,
+        Profile,
+        Section,
+        SectionText,
+        Stamp,
+        WorklogLine,
+        WorkStart,
+    )  # fmt: skip
 
 PENDING, IN_PROGRESS, DONE = "pending", "in progress", "DONE"
 SECTION_LIMIT = 64 * 1024
@@ -29,24 +41,28 @@ class Phases(View):
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.profile: dict[str, Any] | None = None
-        self.entered: dict[str, dict[str, Any]] = {}
-        self.finished: dict[str, dict[str, Any]] = {}
-        self.sections: dict[str, dict[str, Any]] = {}
-        self.worklog: list[dict[str, Any]] = []
-        self.features: dict[str, dict[str, Any]] = {}
-        self.milestones: dict[str, dict[str, Any]] = {}
-        self.starts: list[dict[str, Any]] = []
+        self.profile: Profile | None = None
+        self.entered: dict[str, Stamp] = {}
+        self.finished: dict[str, FinishedPhase] = {}
+        self.sections: dict[str, SectionText] = {}
+        self.worklog: list[WorklogLine] = []
+        self.features: dict[str, Feature] = {}
+        self.milestones: dict[str, Milestone] = {}
+        self.starts: list[WorkStart] = []
         """When work began, or went on after a stop: position and time of each, the last `STARTS_KEPT`."""
 
     @property
     def names(self) -> list[str]:
         """The phases of the profile, in order."""
-        return [phase["name"] for phase in (self.profile or {}).get("phases", [])]
+        return [phase["name"] for phase in self.listed()]
 
-    def listed(self) -> list[dict[str, Any]]:
+    def listed(self) -> list[Phase]:
         """The phases of the profile as it describes them."""
-        return list((self.profile or {}).get("phases", []))
+        return list(self.profile.get("phases", [])) if self.profile else []
+
+    def described(self) -> list[Section]:
+        """The sections of the profile as it describes them."""
+        return list(self.profile.get("sections", [])) if self.profile else []
 
     def number(self, phase: str) -> int:
         """The number of a phase."""
@@ -56,8 +72,7 @@ class Phases(View):
 
     def rule(self, section: str) -> str:
         """free, append or generated; without a profile every section is free."""
-        sections = (self.profile or {}).get("sections", [])
-        return next((str(one.get("rule", "free")) for one in sections if one["name"] == section), "free")
+        return next((str(one.get("rule", "free")) for one in self.described() if one["name"] == section), "free")
 
     def unproven(self) -> list[str]:
         """Features that passed before the work last went on, and were not tried again since."""
@@ -76,21 +91,24 @@ class Phases(View):
 
     def text_of(self, section: str) -> str:
         """What a section says."""
-        return str(self.sections.get(section, {}).get("text", ""))
+        known = self.sections.get(section)
+        return str(known["text"]) if known else ""
 
     def apply(self, event: Event) -> None:
         data = event.data
         if data is None:
             return
-        stamp = {"position": event.position, "at": event.at, "by": event.by}
+        stamp: Stamp = {"position": event.position, "at": event.at, "by": event.by}
         match event.kind:
             case "profile.chosen":
                 self.profile = data["profile"]
             case "phase.entered":
                 self.entered.setdefault(data["phase"], stamp)
             case "phase.finished":
-                about = {"retroactive": bool(data.get("retroactive")), "why": data.get("why")}
-                self.finished.setdefault(data["phase"], stamp | about)
+                about: FinishedPhase = {
+                    **stamp, "retroactive": bool(data.get("retroactive")), "why": data.get("why")
+                }  # fmt: skip
+                self.finished.setdefault(data["phase"], about)
             case "session.resumed":
                 self._start(stamp)
             case "worklog.written":
@@ -107,10 +125,13 @@ class Phases(View):
                     data["feature"], {"text": data["text"], "passes": False, "evidence": [], **stamp}
                 )
             case "feature.judged" if data["feature"] in self.features:
-                self.features[data["feature"]] |= {"passes": data["passes"], "evidence": data["evidence"], **stamp}
+                self.features[data["feature"]] |= {
+                    "passes": data["passes"], "evidence": data["evidence"], "position": event.position, "at": event.at,
+                    "by": event.by,
+                }  # fmt: skip
             case "milestone.reached":
-                self.milestones[data["what"]] = {**data, **stamp}
+                self.milestones[data["what"]] = data | stamp
 
-    def _start(self, stamp: dict[str, Any]) -> None:
+    def _start(self, stamp: Stamp) -> None:
         self.starts.append({"position": stamp["position"], "at": stamp["at"]})
         del self.starts[:-STARTS_KEPT]

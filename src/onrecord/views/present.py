@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from onrecord.views.fold import Whole
+    from onrecord.views.values import Attempt, Finding, Json, Step
     from onrecord.views.view import View
 
 PRESENT_VERSION = "present.1"
@@ -89,10 +90,11 @@ class Present:
             setattr(present, name, getattr(whole, name))
         return present
 
-    def stopped(self) -> dict[str, Any]:
+    def stopped(self) -> Step:
         """The step that paused or ended the session last."""
         steps = (step for step in reversed(self.lifecycle.steps) if f"session.{step['step']}" in LISTENS["lifecycle"])
-        return next(steps, {"position": 0, "reason": ""})
+        never: Step = {"position": 0, "at": 0, "by": "", "run": 0, "step": "", "reason": ""}
+        return next(steps, never)
 
     def fold(self, events: Iterable[Any]) -> Present:
         """Fold events in, in order: whole ones or `Seen` ones. Kinds without a say in a rule may be missing."""
@@ -121,7 +123,7 @@ class Present:
         }
         return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
 
-    def _attempts(self) -> dict[str, Any]:
+    def _attempts(self) -> dict[str, dict[str, Json]]:
         """Attempts that run, the last of each command, those that findings rest on, and the newest."""
         known = self.attempts.attempts
         last = {attempt["signature"]: number for number, attempt in known.items() if attempt["status"] != RUNNING}
@@ -142,15 +144,15 @@ class Present:
         return present
 
 
-def _slim(attempt: dict[str, Any]) -> dict[str, Any]:
+def _slim(attempt: Attempt) -> dict[str, Json]:
     """What stays of an attempt: all of one that runs, the lesson of one that failed, the number of any other."""
     if attempt["status"] == RUNNING:
-        return attempt
+        return dict(attempt)
     slim = {name: attempt.get(name) for name in ("number", "status", "signature", "position", "by", "evidence")}
     if attempt["status"] == FAILED:
         slim |= {name: str(attempt[name])[:CLAIM_WIDTH] for name in ("error", "fix") if attempt.get(name)}
     return slim
 
 
-def _short(finding: dict[str, Any]) -> dict[str, Any]:
-    return finding | {"claim": finding["claim"][:CLAIM_WIDTH], "history": [], "challenges": []}
+def _short(finding: Finding) -> Finding:
+    return {**finding, "claim": finding["claim"][:CLAIM_WIDTH], "history": [], "challenges": []}

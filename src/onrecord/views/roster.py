@@ -8,6 +8,7 @@ from onrecord.views.view import View
 
 if TYPE_CHECKING:
     from onrecord.log.events import Event
+    from onrecord.views.values import Agent, Attention, Link
 
 LINK_FIELDS = (
     "reason", "cwd", "home", "worktree", "branch", "revision", "transcript", "process", "verified", "via", "briefed",
@@ -27,7 +28,7 @@ class Roster(View):
     )
 
     def __init__(self) -> None:
-        self.agents: dict[str, dict[str, Any]] = {}
+        self.agents: dict[str, Agent] = {}
 
     def apply(self, event: Event) -> None:
         data = event.data or {}
@@ -38,16 +39,16 @@ class Roster(View):
                 "waits": None,
             },
         )  # fmt: skip
-        waiting = {"message": str(data.get("message") or ""), "position": event.position, "at": event.at}
+        waiting: Attention = {"message": str(data.get("message") or ""), "position": event.position, "at": event.at}
         agent["waits"] = waiting if event.kind == "attention.needed" else None
         if event.kind == "agent.joined":
             agent["runs"] += 1
-            agent.update(run=event.run, here=True, process=data.get("process"), last_joined_at=event.at)
+            agent |= {"run": event.run, "here": True, "process": data.get("process"), "last_joined_at": event.at}
             agent["vendor"] = data.get("vendor") or agent["vendor"]
         elif event.kind == "agent.located":
             self._locate(event, data)
         elif event.kind == "agent.left" and event.run == agent["run"]:
-            agent.update(here=False, left_at=event.at)
+            agent |= {"here": False, "left_at": event.at}
 
     def _locate(self, event: Event, data: dict[str, Any]) -> None:
         vendor, vendor_id = data.get("vendor"), data.get("vendor_id")
@@ -68,7 +69,7 @@ class Roster(View):
         agent["links"].append(known)
         agent["vendor"] = vendor
 
-    def link(self, vendor: str, vendor_id: str) -> dict[str, Any] | None:
+    def link(self, vendor: str, vendor_id: str) -> Link | None:
         """A conversation, whoever has it."""
         return next(
             (

@@ -1,6 +1,6 @@
-"""The sections of STATE.md that nobody writes: each is made from the log, so it cannot say what did not happen.
+"""The generated sections of STATE.md: each is made from the log, so it cannot say what did not happen.
 
-A generator gives lines of Markdown; none at all means that the section is not filled, which a checkpoint sees.
+A generator returns lines of Markdown; no line means that the section is empty, and a phase that requires it waits.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from onrecord.views.render import iso, one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from onrecord.views.fold import Whole
+    from onrecord.views.values import Attempt, NextAction, Section
 
 LINE_LIMIT = 400
 """The longest line of a generated section, in characters; the log has the rest."""
@@ -22,25 +22,27 @@ WORKLOG_SHOWN = 500
 """How many lines of the work log STATE.md shows: the newest."""
 
 
-def lines_of(whole: Whole, section: dict[str, Any]) -> list[str]:
+def lines_of(whole: Whole, section: Section) -> list[str]:
     """What a generated section says."""
     return _GENERATORS[section["from"]](whole)
 
 
 def lacking(whole: Whole, phase: str) -> list[str]:
-    """What the checkpoint of a phase still needs: sections that say nothing, features that do not pass."""
+    """What a phase still needs: required sections that are empty, features that do not pass."""
     phases = whole.phases
-    about: dict[str, Any] = next((one for one in (phases.profile or {}).get("phases", []) if one["name"] == phase), {})
-    sections = {one["name"]: one for one in (phases.profile or {}).get("sections", [])}
-    missing = [name for name in about.get("checkpoint", []) if not _is_filled(whole, sections.get(name, {}), name)]
+    about = next((one for one in phases.listed() if one["name"] == phase), None)
+    if about is None:
+        return []
+    sections = {one["name"]: one for one in phases.described()}
+    missing = [name for name in about.get("checkpoint", []) if not _is_filled(whole, sections.get(name), name)]
     if about.get("all_features"):
         missing += [f"feature {name} to pass" for name, one in phases.features.items() if not one["passes"]]
         missing += [] if phases.features else ["a feature list"]
     return missing
 
 
-def _is_filled(whole: Whole, section: dict[str, Any], name: str) -> bool:
-    if section.get("rule") == "generated":
+def _is_filled(whole: Whole, section: Section | None, name: str) -> bool:
+    if section and section.get("rule") == "generated":
         return bool(lines_of(whole, section))
     return bool(whole.phases.text_of(name).strip())
 
@@ -55,7 +57,7 @@ def _phases(whole: Whole) -> list[str]:
         needs = lacking(whole, current)
         state = phases.status(current)
         now = f"Now: phase {phases.number(current)}, {current} ({state})"
-        now += f"; its checkpoint needs {', '.join(needs)}." if needs and state != DONE else "."
+        now += f"; it still needs {', '.join(needs)}." if needs and state != DONE else "."
     action = whole.facts.next_action
     return [
         "| phase | name | status |", "|---|---|---|", *rows, "", now,
@@ -79,7 +81,7 @@ def _attempts(whole: Whole) -> list[str]:
     return [f"- {attempt_line(one)}" for one in whole.attempts.all()]
 
 
-def attempt_line(attempt: dict[str, Any]) -> str:
+def attempt_line(attempt: Attempt) -> str:
     """One attempt on one line: number, status, command, numbers, error, fix."""
     parts = [f"attempt {attempt['number']} {attempt['status'].upper()}: `{_code(attempt['command'])}`"]
     if attempt.get("metrics"):
@@ -123,7 +125,7 @@ def _next_action(whole: Whole) -> list[str]:
     return [_next(whole.facts.next_action)] if whole.facts.next_action else []
 
 
-def _next(action: dict[str, Any]) -> str:
+def _next(action: NextAction) -> str:
     return _line(action["text"]) + (f"  $ {_line(action['command'])}" if action["command"] else "")
 
 

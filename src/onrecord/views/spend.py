@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from onrecord.log.events import Event
+    from onrecord.views.values import Budget, Usage
 
 LIMITS = ("steps", "tokens", "seconds", "spend", "repeats")
 """What a budget may limit: turns, tokens, wall-clock seconds, money, and the same call made in a row."""
@@ -39,7 +40,7 @@ class Exhausted:
         return self.limit, self.used, self.allowed
 
 
-def _nothing() -> dict[str, Any]:
+def _nothing() -> Usage:
     return {"calls": 0, "input_tokens": 0, "output_tokens": 0, "cost": 0.0, "unknown_cost_calls": 0}
 
 
@@ -52,13 +53,13 @@ class Spend(View):
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.budget: dict[str, float] = {}
+        self.budget: Budget = {}
         self.budget_position = 0
-        self.sliced: dict[str, float] = {}
+        self.sliced: Budget = {}
         self.steps = 0
         self.total = _nothing()
-        self.models: dict[str, dict[str, Any]] = {}
-        self.runs: dict[str, dict[str, Any]] = {}
+        self.models: dict[str, Usage] = {}
+        self.runs: dict[str, Usage] = {}
         self.started_at = 0
         self.stopped_at: int | None = None
         self.idle = 0
@@ -110,20 +111,29 @@ class Spend(View):
     def _sum_up_oldest_run(self) -> None:
         oldest = min((run for run in self.runs if run != "0"), key=int)
         early = self.runs.setdefault("0", _nothing())
-        for field, amount in self.runs.pop(oldest).items():
-            early[field] += amount
+        late = self.runs.pop(oldest)
+        early["calls"] += late["calls"]
+        early["input_tokens"] += late["input_tokens"]
+        early["output_tokens"] += late["output_tokens"]
+        early["cost"] += late["cost"]
+        early["unknown_cost_calls"] += late["unknown_cost_calls"]
 
-    def used(self, now: int) -> dict[str, float]:
+    @property
+    def tokens(self) -> int:
+        """All tokens that were used, in and out."""
+        return self.total["input_tokens"] + self.total["output_tokens"]
+
+    def used(self, now: int) -> Budget:
         """What is used of each limit at a moment."""
         until = self.stopped_at or now
         return {
             "steps": self.steps,
-            "tokens": self.total["input_tokens"] + self.total["output_tokens"],
+            "tokens": self.tokens,
             "seconds": max(0.0, (until - self.started_at - self.idle) / 1e6) if self.started_at else 0.0,
             "spend": self.total["cost"],
         }
 
-    def remaining(self, now: int) -> dict[str, float]:
+    def remaining(self, now: int) -> Budget:
         """What is left of each limit that is set, after use and slices."""
         used = self.used(now)
         return {

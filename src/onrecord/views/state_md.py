@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.views.render import visible
 from onrecord.views.sections import lines_of
 
 if TYPE_CHECKING:
     from onrecord.views.fold import Whole
+    from onrecord.views.values import Section
 
 _HEAD = re.compile(r"<!-- onrecord:state session=(\w+) position=(\d+) outside=([0-9a-f]{12}) -->")
 _MARKER = re.compile(r"<!-- onrecord:(begin|end) ([0-9a-f]{12}) (.+) -->")
@@ -58,7 +59,7 @@ def key_of(session: str, section: str, text: str) -> str:
     return sha256(f"{session}\0{section}\0{text}".encode(errors="surrogatepass")).hexdigest()[:12]
 
 
-def shown_text(whole: Whole, section: dict[str, Any]) -> str:
+def shown_text(whole: Whole, section: Section) -> str:
     """What stands inside the region of a section: its text; of one that only grows, what is to be added (nothing)."""
     return "" if section["rule"] == "append" else neutral(whole.phases.text_of(section["name"]))
 
@@ -70,7 +71,7 @@ def render(whole: Whole) -> str:
         f"> Made by onrecord from position {whole.position} of session {name}. Write only between begin and end; the",
         "> rest is made from the log and comes back. `onrecord state-file sync` takes in what you wrote.",
     ]
-    for section in (whole.phases.profile or {}).get("sections", []):
+    for section in whole.phases.described():
         lines += ["", f"# {section['name']}", ""]
         lines += [f"*{section['description']}*", ""] if section["description"] else []
         lines += _body(whole, session, section)
@@ -80,7 +81,7 @@ def render(whole: Whole) -> str:
     )
 
 
-def _body(whole: Whole, session: str, section: dict[str, Any]) -> list[str]:
+def _body(whole: Whole, session: str, section: Section) -> list[str]:
     name = section["name"]
     if section["rule"] == "generated":
         return [neutral(line) for line in lines_of(whole, section)] or ["(nothing yet)"]
@@ -100,7 +101,7 @@ def read(content: str, whole: Whole) -> Read:
     if head is None:
         return Read(None, 0, [], whole=False, untouched_outside=False)
     session, position = head[1], int(head[2])
-    sections = [one for one in (whole.phases.profile or {}).get("sections", []) if one["rule"] != "generated"]
+    sections = [one for one in whole.phases.described() if one["rule"] != "generated"]
     marks = _genuine(lines, {one["name"]: key_of(session, one["name"], shown_text(whole, one)) for one in sections})
     order = [(mark[1], mark[3]) for _number, mark in marks]
     keys = [mark[2] for _number, mark in marks]

@@ -1,4 +1,4 @@
-"""Records: the sessions of one store. What `connect()` returns."""
+"""SessionStore: the sessions of one store. What `connect()` returns."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from onrecord.log.head import Head
 from onrecord.log.names import check_name, is_ulid, link_id, make_event_id, make_ulid
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Lease, Store
 from onrecord.log.text import text_of, words_of
-from onrecord.session.facts import check_budget
+from onrecord.session.budget import check_budget
 from onrecord.session.handle import DEFAULT_ACTOR, Session
 from onrecord.views.facts import TEXT_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from onrecord.session.copying import Copied
     from onrecord.session.retention import Policy, Swept
+    from onrecord.views.values import Json, Parent
 
 METADATA_LIMIT = 16 * 1024
 """The largest metadata of a session, in bytes of JSON."""
@@ -38,7 +39,7 @@ class Found(NamedTuple):
     snippet: str
 
 
-class Records:
+class SessionStore:
     """Open, find, list and search sessions."""
 
     def __init__(self, store: Store, *, project: str = "", clock: Callable[[], float] = time.time) -> None:
@@ -62,8 +63,9 @@ class Records:
         return self.store.url
 
     def open(
-        self, name: str, *, agent: str = "main", objective: str | None = None, metadata: dict[str, Any] | None = None,
-        budget: dict[str, float] | None = None, takeover: bool = False, lease_seconds: float = LEASE_SECONDS,
+        self, name: str, *, agent: str = "main", objective: str | None = None,
+        metadata: Mapping[str, Json] | None = None, budget: Mapping[str, float] | None = None,
+        takeover: bool = False, lease_seconds: float = LEASE_SECONDS,
     ) -> Session:  # fmt: skip
         """Open a session for work as `agent`: a new one, or the one of this name as its last process left it.
 
@@ -72,18 +74,18 @@ class Records:
         check_name(agent, "agent")
         session = self._find_or_create(name, agent, objective, metadata, check_budget(budget))
         heads.refuse_ended(session.head)
-        session.join(takeover=takeover, seconds=lease_seconds)
+        session.acquire(takeover=takeover, seconds=lease_seconds)
         known = session.views
-        if objective and (known.facts.objective or {}).get("text") != objective:
-            session.set_objective(objective)
+        if objective and known.facts.purpose != objective:
+            session.facts.set_objective(objective)
         if budget and known.spend.budget != budget:
-            session.set_budget(**budget)
+            session.budget.set(**budget)
         return session
 
     def create(
         self, name: str, *, agent: str = DEFAULT_ACTOR, objective: str | None = None,
-        metadata: dict[str, Any] | None = None, budget: dict[str, float] | None = None,
-        parent: dict[str, Any] | None = None,
+        metadata: Mapping[str, Json] | None = None, budget: Mapping[str, float] | None = None,
+        parent: Parent | None = None,
     ) -> Session:  # fmt: skip
         """Make a new session; `NameTaken` if the project has one of this name."""
         check_name(name)
@@ -93,7 +95,7 @@ class Records:
             raise InvalidInput(f"the metadata is over {METADATA_LIMIT:,} bytes", hint="keep large things in files")
         entropy, now = machine.entropy(33), self.clock()
         data = {
-            "name": name, "project": self.project, "objective": objective, "metadata": metadata or {},
+            "name": name, "project": self.project, "objective": objective, "metadata": dict(metadata or {}),
             "budget": check_budget(budget), "parent": parent,
         }  # fmt: skip
         id_ = make_ulid(int(now * 1e3), entropy[:10])
@@ -188,7 +190,7 @@ class Records:
         event = parent.record("budget.sliced", {"child": name, "limits": budget}, id=f"slice/{name}")
         return self.create(name, budget=budget, parent={"session": parent.id, "position": event.position}, **options)
 
-    def copy(self, name: str, to: Records, *, rename: str | None = None, into: str | None = None) -> list[Copied]:
+    def copy(self, name: str, to: SessionStore, *, rename: str | None = None, into: str | None = None) -> list[Copied]:
         """Copy a session to another store, verified before and after; or add what is new to the copy that is there.
 
         Those it was forked from come along where they are missing. Name and project stay unless others are given.
@@ -209,7 +211,12 @@ class Records:
         return sweep(self.store, handle, policy or Policy(), now, dry_run=dry_run)
 
     def _find_or_create(
-        self, name: str, agent: str, objective: str | None, metadata: dict[str, Any] | None, budget: dict[str, float]
+        self,
+        name: str,
+        agent: str,
+        objective: str | None,
+        metadata: Mapping[str, Json] | None,
+        budget: dict[str, float],
     ) -> Session:
         if isinstance(name, str) and is_ulid(name.upper()):
             return self.get(name, agent=agent)

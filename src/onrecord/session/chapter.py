@@ -1,0 +1,30 @@
+"""A chapter: the verbs of a session that belong together, as in `session.attempts.start(...)`.
+
+A chapter holds nothing but its session, so it is made when somebody asks for it and forgotten after the call.
+"""
+
+from __future__ import annotations
+
+from onrecord.errors import InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onrecord.session.handle import Session
+
+
+class Chapter:
+    """What every chapter has: the session that its verbs append to."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+
+def checked_text(text: object, what: str, limit: int) -> str:
+    """The text, if it is not blank and short enough."""
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidInput(f"{what} needs some text")
+    if len(text) > limit:
+        raise InvalidInput(f"{what} has {len(text):,} characters; the limit is {limit:,}", hint="facts are short")
+    return text
