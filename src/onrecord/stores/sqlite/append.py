@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onrecord.log.head import Head
     from onrecord.log.store import Lease
     from onrecord.stores.payloads import Packed
-    from onrecord.stores.placing import OnRecord
+    from onrecord.stores.refusals import OnRecord
 
 _HEAD_AND_LEASE = QUERIES["head_and_lease"]
 _ADD_EVENT = QUERIES["add_event"]

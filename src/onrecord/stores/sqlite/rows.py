@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Record
     from onrecord.log.tip import Placement, Tip
     from onrecord.stores.payloads import Packed
-    from onrecord.stores.placing import OnRecord
+    from onrecord.stores.refusals import OnRecord
 
 POSITION_BITS = 32
 POSITION_MASK = 0xFFFFFFFF
