@@ -32,16 +32,16 @@ def test_phases_go_in_order(session):
     assert session.views.phases.current() == "Do"
     with pytest.raises(Conflict, match="is done; it is not repeated") as refusal:
         session.phases.enter("Plan")
-    assert refusal.value.hint == "go on with 'Do'"
+    assert refusal.value.hint == "continue with 'Do'"
     with pytest.raises(Conflict, match="done already"):
         session.phases.finish("Plan")
 
 
-def test_a_phase_needs_its_checkpoint_and_a_work_log_line_is_none(session):
+def test_a_phase_needs_its_required_sections_and_a_work_log_line_is_none(session):
     """Without the sections of its checkpoint a phase stays open, whatever the work log says (D06, D07)."""
     session.phases.enter("Plan")
     session.phases.log_work("Design: as simple as possible")
-    with pytest.raises(Conflict, match="the checkpoint of 'Plan' needs Design"):
+    with pytest.raises(Conflict, match="phase 'Plan' still needs Design"):
         session.phases.finish("Plan")
     session.phases.write_section("Design", "x")
     assert session.phases.finish("Plan").data == {"phase": "Plan", "retroactive": False}
@@ -195,7 +195,7 @@ def test_what_passed_is_tried_again_before_anything_else_passes(building):
     building.pause()
     building.resume()
     assert building.views.phases.unproven() == ["login"]
-    with pytest.raises(Conflict, match="login passed before work went on"):
+    with pytest.raises(Conflict, match="login passed before the last resume"):
         building.phases.judge_feature("logout", passes=True, evidence=["run-1"])
     building.phases.judge_feature("login", passes=True, evidence=["run-1"])
     building.phases.judge_feature("logout", passes=True, evidence=["run-1"])

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from onrecord import aio
+from onrecord.aio import own
 from onrecord.session import following
 from onrecord.session.following import Follower
 
@@ -89,7 +90,7 @@ def test_a_follower_is_woken_by_a_store_that_can(session, again, monkeypatch):
 
 def test_coroutines_follow_too(session, records, again, monkeypatch):
     """The awaited form sees every event once, several followers share the loop, and one that is cancelled ends (B08)."""
-    monkeypatch.setattr(aio, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(own, "POLL_SECONDS", 0.001)
 
     async def work():
         followed = await aio.over(records).get(session.id)

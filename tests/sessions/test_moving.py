@@ -121,7 +121,12 @@ def test_a_bundle_without_erased_words(session, elsewhere):
 @pytest.mark.parametrize("status", ["paused", "closed", "archived", "erased"])
 def test_a_session_arrives_as_it_left(session, elsewhere, status):
     """Whatever its state was, it is in that state where it arrives (A11)."""
-    steps = {"paused": ["pause"], "closed": ["close"], "archived": ["close", "archive"], "erased": ["close", "erase"]}
+    steps = {
+        "paused": ["pause"],
+        "closed": ["close"],
+        "archived": ["close", "archive"],
+        "erased": ["close", "log.erase"],
+    }
     for step in steps[status]:
         attrgetter(step)(session)("for a reason")
     assert bundle.take_in(elsewhere, bundle.lines_of(session)).status == status
