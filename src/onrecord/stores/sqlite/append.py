@@ -51,11 +51,10 @@ _EXTEND_LEASE = QUERIES["extend_lease"]
 class Remembered:
     """What the last append of this process left behind: the next one to the same session need not query it again."""
 
-    __slots__ = ("_connection", "_lease", "_session", "_version", "lease_row", "number", "tip")
+    __slots__ = ("_connection", "_lease", "_session", "_version", "known")
 
-    number: int
-    tip: Tip
-    lease_row: LeaseRow
+    known: tuple[int, Tip, LeaseRow]
+    """The session's number, its tip and the lease of the lane."""
 
     def __init__(self) -> None:
         self._connection: apsw.Connection | None = None
@@ -73,14 +72,11 @@ class Remembered:
             and self._version == connection.data_version()
         )
 
-    def keep(  # on the hottest path, where names cost time
-        self, connection: apsw.Connection, lease: Lease | None, number: int, tip: Tip, lease_row: LeaseRow
+    def keep(
+        self, connection: apsw.Connection, session: str, lease: Lease | None, known: tuple[int, Tip, LeaseRow]
     ) -> None:
         """Remember a session after a commit."""
-        self._session = tip.base.session
-        self._lease = lease
-        self.number, self.tip, self.lease_row = number, tip, lease_row
-        self._connection = connection
+        self._connection, self._session, self._lease, self.known = connection, session, lease, known
         self._version = connection.data_version()
 
 
@@ -148,7 +144,7 @@ class Append(PendingWrite):
         """Alone in its transaction."""
         remembered = self._remembered
         if remembered is not None and remembered.is_valid(cursor.connection, self.session, self._lease):
-            number, tip, lease_row = remembered.number, remembered.tip, remembered.lease_row
+            number, tip, lease_row = remembered.known
         else:
             number, tip, lease_row = self._query(cursor)
         if len(self._drafts) == 1 and tip.base.parent is None:
@@ -202,7 +198,7 @@ class Append(PendingWrite):
 
     def committed(self, connection: apsw.Connection) -> None:
         if self._remembered is not None and self._left is not None:
-            self._remembered.keep(connection, self._lease, *self._left)
+            self._remembered.keep(connection, self.session, self._lease, self._left)
 
     @classmethod
     def work_together(cls, cursor: apsw.Cursor, batch: Sequence[PendingWrite]) -> None:
@@ -268,10 +264,12 @@ class Append(PendingWrite):
 
     def follow_up(self, cursor: apsw.Cursor, number: int, lease_row: LeaseRow) -> bool:
         """Write what goes with new events: large payloads, and more time for the lease. Whether the lease changed."""
-        lease = self._lease
-        extended = lease is not None and 2 * (lease_row.until - self._now) < lease_row.span
-        if lease is not None and extended:
-            cursor.execute(_EXTEND_LEASE, (number, lease.lane, self._now + lease_row.span, lease_row.span))
+        lease, extended = self._lease, False
+        if lease is not None:
+            _epoch, _held, until, span = lease_row
+            extended = 2 * (until - self._now) < span
+            if extended:
+                cursor.execute(_EXTEND_LEASE, (number, lease.lane, self._now + span, span))
         for _encoding, stored, body in self._packed:
             if body is not None:
                 cursor.execute(_ADD_BLOB, (stored, body))
