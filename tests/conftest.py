@@ -1,6 +1,5 @@
 """How the tests are run: `--full` for the long form, Hypothesis profiles, and no silent skip in CI."""
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -8,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.skips import NoSilentSkips
+
 if TYPE_CHECKING:
     from tests.parallel import SideBySideThenAlone
     from tests.postgres.servers import Stores
 
 FULL_TIMEOUT_SECONDS = 3600
-ALLOWED_SKIP = "cannot run here:"
 
 settings.register_profile(
     "ci",
@@ -28,10 +28,6 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-
-
-def in_ci() -> bool:
-    return os.environ.get("CI", "").lower() not in {"", "0", "false", "no"}
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -91,37 +87,3 @@ def postgres() -> Iterator["Stores"]:
 
     with running() as server:
         yield Stores(server)
-
-
-class NoSilentSkips:
-    """Under CI a skipped test is a failure, unless its reason says why it cannot run on this machine."""
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-
-    def note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
-        if not report.skipped or hasattr(report, "wasxfail"):
-            return
-        where = report.longrepr
-        reason = where[2] if isinstance(where, tuple) else str(where)
-        reason = reason.removeprefix("Skipped: ")
-        if not reason.startswith(ALLOWED_SKIP):
-            self.found.append(f"{report.nodeid}: {reason}")
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.note(report)
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        self.note(report)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if in_ci() and self.found and session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if in_ci() and self.found:
-            terminalreporter.section("skipped in CI", red=True, bold=True)
-            for line in self.found:
-                terminalreporter.line(line)
-            terminalreporter.line(f'A reason that starts with "{ALLOWED_SKIP}" is accepted; any other skip fails.')

@@ -15,11 +15,13 @@ from tests.parallel import SERIAL, is_serial
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFTEST = """
-import pytest
 import tests.parallel
-from tests.conftest import NoSilentSkips, pytest_xdist_make_scheduler
+from tests.skips import NoSilentSkips
 
 tests.parallel.SERIAL = ("alone/",)
+
+def pytest_xdist_make_scheduler(config, log):
+    return tests.parallel.SideBySideThenAlone(config, log)
 
 def pytest_configure(config):
     config.pluginmanager.register(NoSilentSkips(), "no-silent-skips")
@@ -43,8 +45,8 @@ def run_tests(
     """A run of pytest of its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "CI"))}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words], cwd=cwd, text=True, check=False,
-        capture_output=True, env={**kept, "PYTHONPATH": str(ROOT), **more},
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist", *words], cwd=cwd, text=True, check=False,
+        capture_output=True, env={**kept, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **more},
     )  # fmt: skip
 
 

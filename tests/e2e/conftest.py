@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import in_ci
 from tests.e2e.install import CannotInstall
 from tests.e2e.lab import Lab
+from tests.skips import in_ci
 
 
 @pytest.fixture

@@ -120,9 +120,13 @@ class AttemptVerbs(Chapter):
             "outputs": list(outputs), "reason": reason, "error_signature": error_signature(error) if error else None,
             **about,
         }  # fmt: skip
+        id = f"attempt/{attempt['number']}/settled"
         try:
-            # The id makes settling final: when two settle the same attempt at once, the second is refused.
-            return self._session.record("attempt.settled", data, id=f"attempt/{attempt['number']}/settled")
+            # The id makes settling final: of two that settle the same attempt at once, the second is refused.
+            while (event := self._session.record("attempt.settled", data, id=id)).data is None:
+                # An outcome was recorded and erased since: the attempt has none, and can be settled again.
+                id += "/again"
+            return event
         except IdReused:
             _unsettled(self._session, attempt["number"])
             raise
