@@ -135,9 +135,11 @@ class Source:
                 found.append(node.annotation)
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns:
                 found.append(node.returns)
-            elif (isinstance(node, ast.If) and _names(node.test, "TYPE_CHECKING")) or (
-                isinstance(node, ast.Assign) and _names(node.targets[0], "TYPE_CHECKING", "__slots__")
-            ):
+            elif isinstance(node, ast.If) and _names(node.test, "TYPE_CHECKING"):
+                found.append(node)
+            elif isinstance(node, ast.Assign) and _names(node.targets[0], "TYPE_CHECKING", "__slots__"):
+                found.append(node)
+            elif isinstance(node, ast.ClassDef) and any(_names(base, "Protocol") for base in node.bases):
                 found.append(node)
         return [(self.start(node), self.end(node)) for node in found]
 

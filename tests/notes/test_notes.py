@@ -211,6 +211,11 @@ def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
         "phases": ["Plan"], "attempts": 1, "failed_attempts": 1, "attempt_seconds": 4.5, "tokens": 1_200, "seconds": 90.0,
     }  # fmt: skip
     text = text_of(found)
+    for part in (
+        "Reused (verified):\n- f2: The row", "Already rejected (not tried again):\n- f1: The middleware",
+        f"New since position {before.position}:\n- finding f3: - -> open", "Unresolved (first):\n- attempt 2 is running",
+    ):  # fmt: skip
+        assert part in text
     assert "Go on with: phase Do: Read the commit order $ pytest -k commit" in text
     assert "1 phases (Plan), 1 attempts (1 failed, 4.5 s); saved: 1,200 tokens, 90 s" in text
 
