@@ -104,6 +104,17 @@ def test_a_stale_finding_says_how_much_changed(session):
     assert "Stale" not in session.note()
 
 
+def test_who_judges_anew_has_looked_at_the_code(session):
+    """H28: judged again on the code as it is now, a finding is not stale; another one that rests on the old code is."""
+    told(session)
+    session.state("The cache is cold", "verified", evidence=["log-b"], anchors=[ANCHOR])
+    session.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
+    session.relabel("f2", "verified", evidence=["run-a"], anchors=[ANCHOR | {"fingerprint": "cccc"}])
+    findings = session.views.findings
+    assert [one["id"] for one in findings.labelled("verified")] == ["f2"]
+    assert [one["id"] for one in findings.labelled("stale")] == ["f3"]
+
+
 def test_a_verified_cause_is_no_fix(session):
     """H45: root cause verified and fix implemented are two statements."""
     told(session)
