@@ -25,7 +25,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
@@ -135,11 +135,21 @@ class Source:
                 found.append(node.annotation)
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns:
                 found.append(node.returns)
-            elif (isinstance(node, ast.If) and _names(node.test, "TYPE_CHECKING")) or (
-                isinstance(node, ast.Assign) and _names(node.targets[0], "TYPE_CHECKING", "__slots__")
-            ):
+            elif _is_for_checkers(node):
                 found.append(node)
         return [(self.start(node), self.end(node)) for node in found]
+
+
+def _is_for_checkers(node: ast.AST) -> TypeGuard[ast.stmt]:
+    """Whether a statement means nothing, or next to nothing, when the program runs."""
+    match node:
+        case ast.If(test=test):
+            return _names(test, "TYPE_CHECKING")
+        case ast.Assign(targets=[target, *_]):
+            return _names(target, "TYPE_CHECKING", "__slots__")
+        case ast.ClassDef(bases=bases):
+            return any(_names(base, "Protocol") for base in bases)
+    return False
 
 
 def _names(node: ast.expr, *names: str) -> bool:

@@ -123,6 +123,9 @@ def test_a_verdict_is_on_record_with_what_it_rests_on(session):
     session.gate.judge(edit(call="c1"))
     (event,) = session.events(kinds=["gate.decided"])
     assert event.data["ground"] == f"unresolved_attempt/claude/{started.position}"
+    assert (event.data["decision"], event.data["rule"]) == ("deny", "unresolved_attempt")
+    assert event.data["reason"] == "attempt 1 (pytest) is unresolved; say how it ended first"
+    assert event.data["clear"].startswith("onrecord attempt fail 1 --session invite-403 ")
     assert (event.data["call"], event.data["tool"], event.data["positions"]) == ("c1", "Edit", [started.position])
 
 

@@ -107,6 +107,17 @@ def test_a_stale_finding_says_how_much_changed(session):
     assert "Stale" not in session.note()
 
 
+def test_who_judges_anew_has_looked_at_the_code(session):
+    """H28: judged again on the code as it is now, a finding is not stale; another one that rests on the old code is."""
+    told(session)
+    session.state("The cache is cold", "verified", evidence=["log-b"], anchors=[ANCHOR])
+    session.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
+    session.relabel("f2", "verified", evidence=["run-a"], anchors=[ANCHOR | {"fingerprint": "cccc"}])
+    findings = session.views.findings
+    assert [one["id"] for one in findings.labelled("verified")] == ["f2"]
+    assert [one["id"] for one in findings.labelled("stale")] == ["f3"]
+
+
 def test_a_verified_cause_is_no_fix(session):
     """Root cause verified and fix implemented are two statements (H45)."""
     told(session)
@@ -214,6 +225,11 @@ def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
         "phases": ["Plan"], "attempts": 1, "failed_attempts": 1, "attempt_seconds": 4.5, "tokens": 1_200, "seconds": 90.0,
     }  # fmt: skip
     text = text_of(found)
+    for part in (
+        "Reused (verified):\n- f2: The row", "Already rejected (not tried again):\n- f1: The middleware",
+        f"New since position {before.position}:\n- finding f3: - -> open", "Unresolved (first):\n- attempt 2 is running",
+    ):  # fmt: skip
+        assert part in text
     assert "Go on with: phase Do: Read the commit order $ pytest -k commit" in text
     assert "1 phases (Plan), 1 attempts (1 failed, 4.5 s); saved: 1,200 tokens, 90 s" in text
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
+from onrecord.views.sections import WORKLOG_SHOWN
 from onrecord.views.state_md import key_of, neutral, read, render
 from tests.laws import values
 from tests.phases.conftest import SMALL
@@ -154,6 +155,18 @@ def test_the_work_log_shows_time_phase_and_text():
     session.phases.log_work("Trained")
     shown = [re.sub(r"^- \d{4}-\d\d-\d\dT[0-9:.]+Z ", "", line) for line in lines("worklog")]
     assert shown[1:] == ["[Plan] Downloaded the data", "[Do] Trained"]
+
+
+def test_a_long_work_log_shows_its_newest_lines_and_counts_the_rest():
+    """The file stays readable: the newest lines are shown, and how many earlier ones the log has is said."""
+    session, lines = generated("worklog")
+    for number in range(WORKLOG_SHOWN + 1):
+        session.log_work(f"line {number}")
+    first, second, *_between, last = lines("worklog")
+    assert first == "- (2 earlier lines are in the log)", "the start line is one of them"
+    assert second.endswith(" line 1")
+    assert last.endswith(f" line {WORKLOG_SHOWN}")
+    assert len(lines("worklog")) == 1 + WORKLOG_SHOWN == 501
 
 
 def test_findings_facts_and_features_have_sections():

@@ -49,6 +49,16 @@ def test_facts_survive_compaction_unchanged(session):
     assert "the proxy is fine" in session.context(4_000).brief
 
 
+def test_a_summary_that_does_not_fit_is_left_out(session):
+    """C12: where record and summary together are too long for the budget, the record is kept and the summary is not."""
+    session.compact("many words " * 2_000)
+    assert session.context(40_000).summary
+    context = session.context(600)
+    assert (context.summary, context.left_out) == (None, 5)
+    assert context.brief == session.brief()
+    assert context.tokens <= 600
+
+
 def test_what_comes_later_is_shown_beside_the_summary(session):
     """Brief, summary, then the turns after it; a later summary takes the place of the earlier one (C12)."""
     session.compact("the first five")

@@ -25,6 +25,17 @@ def test_a_decision_knows_who_when_why_and_where_from(session):
             session.decide("from nowhere", because=nowhere)
 
 
+@pytest.mark.parametrize("payload", [["text"], "text", 5])
+def test_a_payload_is_an_object(session, payload):
+    """What is recorded is a JSON object; anything else is refused with its type, and nothing is recorded."""
+    before = session.head
+    with pytest.raises(
+        InvalidInput, match=f"the payload of worklog.written is a JSON object, not {type(payload).__name__}"
+    ):
+        session.record("worklog.written", payload)
+    assert session.refresh().head == before
+
+
 def test_an_id_makes_a_fact_repeatable(session):
     """A fact with an id of the caller's is on record once, and a retry is answered with the very same event (B08)."""
     first = session.decide("use WAL", id="decision-1")

@@ -42,6 +42,18 @@ def test_a_rotated_id_makes_a_chain(session):
     assert [link["id"] for link in session.views.roster.agents["coder"]["links"]] == ["c-2", "c-1"]
 
 
+def test_the_vendor_of_an_agent_is_kept(session):
+    """A run that says whose agent it is sets the vendor; a later run that does not say it leaves it; a link renews it."""
+    session.arrive({"pid": 1}, vendor="claude")
+    assert session.views.roster.agents["coder"]["vendor"] == "claude"
+    session.depart()
+    session.arrive({"pid": 2})
+    roster = session.views.roster.agents["coder"]
+    assert (roster["vendor"], roster["process"]) == ("claude", {"pid": 2})
+    session.locate("codex", "c-9")
+    assert session.views.roster.agents["coder"]["vendor"] == "codex"
+
+
 def test_a_conversation_has_one_agent(session):
     """Two agents of a session cannot claim the same conversation."""
     session.agents.locate("claude", "c-1")

@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from onrecord.errors import InvalidInput
+from onrecord.log.items import to_items
 
 OPENAI = [
     {"role": "system", "content": "be brief"},
@@ -33,6 +34,30 @@ ANTHROPIC = [
     {"role": "assistant", "content": [{"type": "text", "text": "One file."}]},
 ]  # fmt: skip
 GIVEN = {"openai": OPENAI, "anthropic": ANTHROPIC}
+
+
+@pytest.mark.parametrize(
+    ("message", "items"),
+    [
+        (
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"cmd": "ls"}}]},
+            [{"role": "assistant", "content": "",
+              "tool_calls": [{"id": "toolu_1", "name": "bash", "arguments": {"cmd": "ls"}}]}],
+        ),
+        (
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "a.py"}]},
+            [{"role": "tool", "call": "toolu_1", "content": "a.py"}],
+        ),
+        (
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Yes."}]},
+            [{"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Yes."}]}],
+        ),
+    ],
+)  # fmt: skip
+def test_one_part_is_enough_to_know_the_partner(message, items):
+    """A message of Anthropic's is known by a tool use, a tool result or thinking alone; nobody has to say whose it is."""
+    verbatim = {"format": "anthropic", "message": message, "spans": 1}
+    assert to_items(message) == [items[0] | {"verbatim": verbatim}, *items[1:]]
 
 
 def messages(session, dialect):

@@ -12,6 +12,14 @@ def contents(items):
     return [item["content"] for item in items]
 
 
+def nested(depth):
+    """A list in a list in a list."""
+    value: list[object] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 def test_leaving_the_block_commits(session):
     """Items in the order they came; leaving the block commits them as one turn (B01, B02, B06)."""
     with session.turn() as turn:
@@ -315,6 +323,8 @@ def test_turns_begin_durably(session, again):
      [{"role": "tool", "content": "x"}], [{"role": "user", "content": "x", "tool_calls": []}],
      [{"role": "assistant", "content": "x", "tool_calls": [{"id": "c1"}]}], [{"role": "assistant", "tool_calls": "c1"}],
      [{"role": "assistant", "tool_calls": [{"id": "c", "name": "a"}, {"id": "c", "name": "b"}]}],
+     [{"role": "assistant", "content": None, "tool_calls": [{"id": "c", "name": "a", "arguments": {"x": float("nan")}}]}],
+     [{"role": "assistant", "content": None, "tool_calls": [{"id": "c", "name": "a", "arguments": nested(300)}]}],
      [{"role": "user", "content": "fine"}, {"role": "user", "content": [float("nan")]}]],
 )  # fmt: skip
 def test_items_have_a_form(session, items):
