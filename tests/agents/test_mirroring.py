@@ -236,7 +236,7 @@ def test_the_place_may_be_given(conversation, tmp_path):
     elsewhere = tmp_path / "elsewhere.jsonl"
     conversation.write("one")
     conversation.path.rename(elsewhere)
-    assert conversation.mirror(place=Location(ID, str(elsewhere), "", "")).records == 1
+    assert conversation.mirror(location=Location(ID, str(elsewhere), "", "")).records == 1
 
 
 def test_a_record_from_elsewhere_cannot_point_at_other_files(conversation, tmp_path):

@@ -1,4 +1,4 @@
-"""Evidence that onrecord saw itself: a command's output, a piece of a file. And running captured evidence again."""
+"""Captured evidence: a command's output, a piece of a file; and running captured commands again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onrecord.views.findings import NEED_EVIDENCE
 from onrecord.work.anchors import anchored, excerpt
 from onrecord.work.outputs import failure_of
 from onrecord.work.revisions import revision_of
-from onrecord.work.running import Held, Stop
+from onrecord.work.running import Stop, SuspendedCommand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Captured(NamedTuple):
 
 
 class Recheck(NamedTuple):
-    """What came out when the captured evidence of a finding was run again."""
+    """The result of running the captured evidence of a finding again."""
 
     again: Captured
     before: str
@@ -46,14 +46,14 @@ def capture_run(
     session: Session, command: Sequence[str], *, root: Path, cwd: Path, id: str | None = None,
     timeout: float | None = None, show: bool = True,
 ) -> Captured:  # fmt: skip
-    """Run a command and record what came out as evidence, however it ended."""
+    """Run a command and record its result as evidence, however it ended."""
     if not command:
         raise InvalidInput("there is no command to run")
     revision = revision_of(root)
-    with Stop() as stop, Held(command, cwd=cwd) as held:
-        if held.pid is None:
-            raise NotFound(held.problem, hint="nothing ran, so there is nothing to capture")
-        ran = held.go(timeout=timeout, show=show, stop=stop)
+    with Stop() as stop, SuspendedCommand(command, cwd=cwd) as suspended:
+        if suspended.pid is None:
+            raise NotFound(suspended.problem, hint="nothing ran, so there is nothing to capture")
+        ran = suspended.go(timeout=timeout, show=show, stop=stop)
         error = failure_of(ran, timeout=timeout)
         event = record_run(session, command, ran, root=root, cwd=cwd, id=id, revision=revision, error=error)
     return Captured(event["id"], event["position"], ran, error)
@@ -80,7 +80,7 @@ def record_run(
 
 
 def capture_file(session: Session, text: str, *, root: Path, here: Path, id: str | None = None) -> dict[str, Any]:
-    """Record what stands at `path`, `path:10-20` or `path::symbol` now, with its fingerprint."""
+    """Record the present text of `path`, `path:10-20` or `path::symbol`, with its fingerprint."""
     anchor = anchored(root, text, here)
     shown = excerpt(root, anchor)
     event = session.record_evidence(
@@ -128,7 +128,7 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
 
 
 def relative(root: Path, place: Path) -> str:
-    """A place as it is called on any machine that has the project; outside of it, its whole path."""
+    """A path relative to the project, valid on every machine that has it; outside of it, the absolute path."""
     root, place = root.resolve(), place.resolve()
     return place.relative_to(root).as_posix() if place.is_relative_to(root) else str(place)
 

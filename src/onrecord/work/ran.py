@@ -1,4 +1,4 @@
-"""How a command ended: the value that running gives and that recording and judging take."""
+"""How a command ended: the result of running it, which is recorded and classified."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Ran(NamedTuple):
     """How a command ended."""
 
     exit_code: int
-    """Of the shell's kind: 128 + signal for a killed one, 127 when there is no such command, 124 when out of time."""
+    """As shells give it: 128 + signal if it was killed, 127 if there is no such command, 124 if its time ran out."""
     seconds: float
     output: str
     """The beginning and the end of what it printed."""
@@ -25,4 +25,4 @@ class Ran(NamedTuple):
     """The signal that ended the command, if one did."""
     traceback: bool = False
     unshown: tuple[tuple[int, bytes], ...] = ()
-    """Output whose reader was too slow to take it while the command ran."""
+    """Output that a slow reader had not taken when the command ended."""
