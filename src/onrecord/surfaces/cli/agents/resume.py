@@ -122,8 +122,9 @@ def _tell(call: Call, session: Session, done: Resumed, *, final: bool = True) ->
     if done.how == FRESH:
         call.output.note(f"{done.agent} began a fresh conversation from the note: {done.why}")
     else:
-        unsure = "" if done.verified else f" Could not confirm that it is the same conversation: {done.why}."
-        call.output.note(f"Resumed {done.agent}.{unsure} {saved_line(kept)}")
+        doubt = f"Could not confirm that it is the same conversation: {done.why}"
+        proof = "Verified: its id, and more in the same transcript" if done.verified else doubt
+        call.output.note(f"Resumed {done.agent}. {proof}. {saved_line(kept)}")
     if call.output.json and final:
         data = session_data(session.refresh().head) | {
             "state": done.how, "agent": done.agent, "verified": done.verified, "why": done.why,
