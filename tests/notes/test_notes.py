@@ -108,11 +108,11 @@ def test_a_stale_finding_says_how_much_changed(session):
 
 
 def test_who_judges_anew_has_looked_at_the_code(session):
-    """H28: judged again on the code as it is now, a finding is not stale; another one that rests on the old code is."""
+    """Judged again on the code as it is now, a finding is not stale; another one that rests on the old code is (H28)."""
     told(session)
-    session.state("The cache is cold", "verified", evidence=["log-b"], anchors=[ANCHOR])
+    session.findings.state("The cache is cold", "verified", evidence=["log-b"], anchors=[ANCHOR])
     session.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
-    session.relabel("f2", "verified", evidence=["run-a"], anchors=[ANCHOR | {"fingerprint": "cccc"}])
+    session.findings.relabel("f2", "verified", evidence=["run-a"], anchors=[ANCHOR | {"fingerprint": "cccc"}])
     findings = session.views.findings
     assert [one["id"] for one in findings.labelled("verified")] == ["f2"]
     assert [one["id"] for one in findings.labelled("stale")] == ["f3"]

@@ -161,7 +161,7 @@ def test_a_long_work_log_shows_its_newest_lines_and_counts_the_rest():
     """The file stays readable: the newest lines are shown, and how many earlier ones the log has is said."""
     session, lines = generated("worklog")
     for number in range(WORKLOG_SHOWN + 1):
-        session.log_work(f"line {number}")
+        session.phases.log_work(f"line {number}")
     first, second, *_between, last = lines("worklog")
     assert first == "- (2 earlier lines are in the log)", "the start line is one of them"
     assert second.endswith(" line 1")

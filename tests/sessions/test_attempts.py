@@ -38,11 +38,11 @@ def test_an_attempt_is_on_record_before_it_runs_and_is_settled_once(session, aga
 
 def test_an_attempt_whose_outcome_was_erased_can_be_settled_again(session):
     """An erased outcome leaves the attempt unresolved; it can be settled again, however often that is erased (F13, K08)."""
-    session.start_attempt("make")
+    session.attempts.start("make")
     for _time in range(3):
-        event = session.settle_attempt(1, "failed", error="E42")
+        event = session.attempts.settle(1, "failed", error="E42")
         assert session.views.attempts.get(1)["status"] == "failed"
-        session.erase("privacy", positions=[event.position])
+        session.log.erase("privacy", positions=[event.position])
         assert [one["number"] for one in session.views.attempts.unresolved()] == [1]
     assert session.verify().ok
 

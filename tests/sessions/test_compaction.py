@@ -50,7 +50,7 @@ def test_facts_survive_compaction_unchanged(session):
 
 
 def test_a_summary_that_does_not_fit_is_left_out(session):
-    """C12: where record and summary together are too long for the budget, the record is kept and the summary is not."""
+    """Where record and summary together are too long for the budget, the record is kept and the summary is not (C12)."""
     session.compact("many words " * 2_000)
     assert session.context(40_000).summary
     context = session.context(600)

@@ -44,13 +44,13 @@ def test_a_rotated_id_makes_a_chain(session):
 
 def test_the_vendor_of_an_agent_is_kept(session):
     """A run that says whose agent it is sets the vendor; a later run that does not say it leaves it; a link renews it."""
-    session.arrive({"pid": 1}, vendor="claude")
+    session.agents.record_start({"pid": 1}, vendor="claude")
     assert session.views.roster.agents["coder"]["vendor"] == "claude"
-    session.depart()
-    session.arrive({"pid": 2})
+    session.agents.record_end()
+    session.agents.record_start({"pid": 2})
     roster = session.views.roster.agents["coder"]
     assert (roster["vendor"], roster["process"]) == ("claude", {"pid": 2})
-    session.locate("codex", "c-9")
+    session.agents.locate("codex", "c-9")
     assert session.views.roster.agents["coder"]["vendor"] == "codex"
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from onrecord.machine import started
 from onrecord.work.outputs import HEAD_KEPT, TAIL_KEPT, Kept, error_of, failure_of
-from onrecord.work.running import Held, Stop
+from onrecord.work.running import Stop, SuspendedCommand
 
 
 def run(*command, timeout=None, stop=None, cwd=Path()):
-    with Held(command, cwd=cwd) as held:
-        return held.go(timeout=timeout, show=False, stop=stop)
+    with SuspendedCommand(command, cwd=cwd) as suspended:
+        return suspended.go(timeout=timeout, show=False, stop=stop)
 
 
 def python(code, **options):
@@ -31,18 +31,18 @@ def gone(pid, patience=3.0):
 
 
 def test_nothing_runs_before_it_is_let_go(tmp_path):
-    """A held command has a process and has done nothing; let go, the very same process is the command (F03)."""
-    with Held(["sh", "-c", f"echo $$ > {tmp_path}/pid"], cwd=tmp_path) as held:
+    """A suspended command has a process and has done nothing; let go, the very same process is the command (F03)."""
+    with SuspendedCommand(["sh", "-c", f"echo $$ > {tmp_path}/pid"], cwd=tmp_path) as suspended:
         time.sleep(0.2)
         assert not (tmp_path / "pid").exists()
-        assert held.go(show=False).exit_code == 0
-        assert int((tmp_path / "pid").read_text()) == held.pid
+        assert suspended.go(show=False).exit_code == 0
+        assert int((tmp_path / "pid").read_text()) == suspended.pid
 
 
 def test_a_held_command_never_runs_when_it_is_not_let_go(tmp_path):
     """When whoever holds a command gives up, the command is gone without having run (F03)."""
-    with Held(["touch", str(tmp_path / "ran")], cwd=tmp_path) as held:
-        pid = held.pid
+    with SuspendedCommand(["touch", str(tmp_path / "ran")], cwd=tmp_path) as suspended:
+        pid = suspended.pid
     assert pid is not None
     assert gone(pid)
     assert not (tmp_path / "ran").exists()
@@ -81,8 +81,8 @@ def test_time_runs_out_though_nobody_reads():
     saved = os.dup(1)
     os.dup2(writer, 1)
     try:
-        with Held(["yes"], cwd=Path()) as held:
-            ran = held.go(timeout=0.5, show=True)
+        with SuspendedCommand(["yes"], cwd=Path()) as suspended:
+            ran = suspended.go(timeout=0.5, show=True)
     finally:
         os.dup2(saved, 1)
         for end in (reader, writer, saved):

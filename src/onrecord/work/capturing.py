@@ -1,4 +1,4 @@
-"""Evidence that onrecord captures itself: a command's output, a part of a file. And running captured evidence again."""
+"""Captured evidence: a command's output, a piece of a file; and running captured commands again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onrecord.views.findings import NEED_EVIDENCE
 from onrecord.work.anchors import anchored, excerpt
 from onrecord.work.outputs import failure_of
 from onrecord.work.revisions import revision_of
-from onrecord.work.running import Held, Stop
+from onrecord.work.running import Stop, SuspendedCommand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,14 +47,14 @@ def capture_run(
     session: Session, command: Sequence[str], *, root: Path, cwd: Path, id: str | None = None,
     timeout: float | None = None, show: bool = True,
 ) -> Captured:  # fmt: skip
-    """Run a command and record its output as evidence, however it ended."""
+    """Run a command and record its result as evidence, however it ended."""
     if not command:
         raise InvalidInput("there is no command to run")
     revision = revision_of(root)
-    with Stop() as stop, Held(command, cwd=cwd) as held:
-        if held.pid is None:
-            raise NotFound(held.problem, hint="nothing ran, so there is nothing to capture")
-        ran = held.go(timeout=timeout, show=show, stop=stop)
+    with Stop() as stop, SuspendedCommand(command, cwd=cwd) as suspended:
+        if suspended.pid is None:
+            raise NotFound(suspended.problem, hint="nothing ran, so there is nothing to capture")
+        ran = suspended.go(timeout=timeout, show=show, stop=stop)
         error = failure_of(ran, timeout=timeout)
         event = record_run(session, command, ran, root=root, cwd=cwd, id=id, revision=revision, error=error)
     return Captured(event["id"], event["position"], ran, error)
@@ -130,7 +130,7 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
 
 
 def relative(root: Path, place: Path) -> str:
-    """A path relative to the project's root, the same on every machine; outside the project, the absolute path."""
+    """A path relative to the project, valid on every machine that has it; outside of it, the absolute path."""
     root, place = root.resolve(), place.resolve()
     return place.relative_to(root).as_posix() if place.is_relative_to(root) else str(place)
 

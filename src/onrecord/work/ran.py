@@ -1,4 +1,4 @@
-"""How a command ended: running returns this value; recording and judging use it."""
+"""How a command ended: the result of running it, which is recorded and classified."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Ran(NamedTuple):
     """How a command ended."""
 
     exit_code: int
-    """As in a shell: 128 + signal if killed, 127 if there is no such command, 124 after a timeout."""
+    """As shells give it: 128 + signal if it was killed, 127 if there is no such command, 124 if its time ran out."""
     seconds: float
     output: str
     """The beginning and the end of its output."""
@@ -25,4 +25,4 @@ class Ran(NamedTuple):
     """The signal that ended the command, if any."""
     traceback: bool = False
     unshown: tuple[tuple[int, bytes], ...] = ()
-    """Output that a slow reader had not read when the command ended."""
+    """Output that a slow reader had not taken when the command ended."""
