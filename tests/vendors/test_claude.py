@@ -51,7 +51,7 @@ def test_a_cut_line_is_counted_and_costs_nothing_else(env):
 
 
 def test_the_home_may_be_elsewhere(tmp_path):
-    """CLAUDE_CONFIG_DIR moves conversations, settings and the file of servers."""
+    """CLAUDE_CONFIG_DIR moves conversations, settings and the servers file."""
     env = {"HOME": "/nowhere", "CLAUDE_CONFIG_DIR": str(copied("claude", tmp_path / "elsewhere"))}
     assert at(CLAUDE, KILLED, env).home == str(tmp_path / "elsewhere")
     assert all(str(file.path).startswith(str(tmp_path)) for file in CLAUDE.files("user", tmp_path, env))
@@ -70,7 +70,7 @@ def test_a_process_is_located_by_its_own_file(home, env):
 
 
 def test_a_stale_file_names_nobody(home, env):
-    """After a kill the file stays; a later process with the same number is not taken for the agent."""
+    """After a kill the file remains; a later process with the same pid is not mistaken for the agent."""
     about = json.loads((home / "sessions" / "1373.json").read_text())
     processes_file(home, about, pid=os.getpid(), procStart="12345")
     assert CLAUDE.locate(os.getpid(), env) is None
@@ -85,7 +85,7 @@ def test_a_hostile_id_in_a_process_file_is_ignored(home, env):
 
 
 def test_a_second_writer_is_a_fatal_hazard(home, env):
-    """While a process has the conversation open, resuming it would mix two writers' turns."""
+    """While a conversation is in use, resuming it is a hazard: it would mix two writers' turns."""
     about = json.loads((home / "sessions" / "1373.json").read_text())
     processes_file(home, about, pid=os.getpid(), procStart=started(os.getpid()), sessionId=KILLED)
     (hazard,) = CLAUDE.hazards(at(CLAUDE, KILLED, env), env)
@@ -94,7 +94,7 @@ def test_a_second_writer_is_a_fatal_hazard(home, env):
 
 
 def test_retention_is_told(home, env):
-    """Conversations go 30 days after their last change, or when the settings say; the project's word counts last."""
+    """Conversations expire 30 days after their last change, or as the settings say; the project's settings win."""
     place = at(CLAUDE, KILLED, env)
     changed = Path(place.path).stat().st_mtime
     assert CLAUDE.expires_at(place, env) == changed + 30 * 86_400
@@ -129,7 +129,7 @@ def test_doubtful_commands_are_named(command, part):
 
 
 def test_a_sound_command_has_no_warning():
-    """A resume by id with its permissions settled is not complained about."""
+    """A resume by id with permission flags causes no warning."""
     assert CLAUDE.warnings(["claude", "-p", "--resume", KILLED, "--permission-mode", "acceptEdits"], {}) == []
 
 
@@ -158,7 +158,7 @@ def test_names_are_one_line():
     ],
 )
 def test_results_are_read_and_talk_is_not(record, status, cause):
-    """The result record decides; what an assistant talks about does not."""
+    """The result record decides, not the assistant's words."""
     assert CLAUDE.classify([json.dumps(record)], status).cause == cause
 
 

@@ -39,7 +39,7 @@ def env(home: Path) -> dict[str, str]:
 
 
 def test_a_glued_record_is_put_on_its_own_line(env):
-    """The record that was glued to half a line would cut the history off; mended, every parent is there again."""
+    """A record that follows half a line would cut off the history; after the fix every parent is there again."""
     place = at(QWEN, GLUED, env)
     before = QWEN.read(place)
     assert before.torn == 1
@@ -57,7 +57,7 @@ def test_a_glued_record_is_put_on_its_own_line(env):
 
 
 def test_a_torn_tail_is_fatal_until_it_is_mended(env):
-    """Half a line at the end would cost the whole history later, so it goes first."""
+    """Half a line at the end would lose the whole history later, so it is removed first."""
     place = at(QWEN, TOOLS, env)
     path = Path(place.path)
     whole = path.read_bytes()
@@ -95,7 +95,7 @@ def test_it_resumes_where_it_began(env, tmp_path):
 
 
 def test_only_what_a_person_submitted_is_a_prompt():
-    """Its prompt hook is called after tools too, with nothing in it."""
+    """Its prompt hook is also called after tools, without a prompt."""
     event = {"hook_event_name": "UserPromptSubmit"}
     assert QWEN.parse_hook({**event, "prompt": ""}, {}).moment == OTHER
     call = QWEN.parse_hook({**event, "prompt": "do it @", "submitted_prompt": "do it"}, {})
