@@ -3,12 +3,13 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from tests.parallel import SideBySideThenAlone
     from tests.postgres.servers import Stores
 
 FULL_TIMEOUT_SECONDS = 3600
@@ -33,7 +34,10 @@ def in_ci() -> bool:
     return os.environ.get("CI", "").lower() not in {"", "0", "false", "no"}
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    if not pluginmanager.hasplugin("timeout"):
+        # The crash tests need no extra; without this plugin a hung test hangs, and everything else is the same.
+        parser.addini("timeout", "not enforced: pytest-timeout is not installed")
     parser.addoption("--full", action="store_true", help="run every test in its long form")
     parser.addoption("--update-stories", action="store_true", help="write what the stories show into their files")
 
@@ -44,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
     settings.load_profile("full" if config.getoption("--full") else "ci")
+    config.addinivalue_line("markers", "timeout(seconds): how long this test may take")
     config.addinivalue_line("markers", "every_store: run on PostgreSQL too, not only with --full")
     config.addinivalue_line("markers", "on_file: about a store in a file, whatever `every_store` says")
     config.pluginmanager.register(NoSilentSkips(), "no-silent-skips")
@@ -54,6 +59,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(FULL_TIMEOUT_SECONDS))
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "SideBySideThenAlone":
+    from tests.parallel import SideBySideThenAlone
+
+    return SideBySideThenAlone(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import pytest
 
 from onrecord.log.store import Store
 from onrecord.stores.memory import MemoryStore
-from onrecord.stores.postgres import PostgresStore
 from onrecord.stores.sqlite import SQLiteStore
 
 SHARED = ("sqlite", "postgres")
@@ -31,4 +30,6 @@ def timed_store(kind: str, request: pytest.FixtureRequest, tmp_path: Path, clock
         return MemoryStore(clock=clock)
     if kind == "sqlite":
         return SQLiteStore(str(tmp_path / "timed.db"), clock=clock)
+    from onrecord.stores.postgres import PostgresStore  # only where the extra is installed
+
     return PostgresStore(url_of(kind, request, tmp_path), clock=clock)

@@ -19,6 +19,6 @@ from onrecord.vendors.port import vendor
     ],
 )  # fmt: skip
 def test_limits_are_told_apart(said, cause):
-    """G01 to G04: a rate limit is not a usage window, and neither is a prompt that is too long."""
+    """A rate limit is not a usage window, and neither is a prompt that is too long (G01-G04)."""
     result = {"type": "result", "subtype": "success", "is_error": True, "result": said}
     assert vendor("claude").classify([json.dumps(result)], 1).cause == cause

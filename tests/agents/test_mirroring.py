@@ -221,7 +221,7 @@ def test_only_linked_conversations_are_mirrored(conversation):
 
 @pytest.mark.parametrize("hostile", ["../../etc/passwd", "a\nb", "x" * 300, "\x1b[2J", ""])
 def test_hostile_ids_become_no_path_and_no_event(conversation, hostile):
-    """T08: what is no id of a conversation is refused before a file is looked for, or simply not found."""
+    """What is no id of a conversation is refused before a file is looked for, or simply not found (T08)."""
     position = conversation.session.head.position
     try:
         conversation.session.locate("claude", hostile)

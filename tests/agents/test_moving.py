@@ -63,7 +63,7 @@ def test_import_into_a_session_and_from_a_file_of_another_machine(desk, tmp_path
 
 @pytest.mark.parametrize("hostile", ["../../../etc/passwd", "*", "/etc/passwd", "x\ny"])
 def test_import_of_what_is_no_conversation_is_refused(desk, hostile):
-    """T08: neither a pattern nor a path that leads elsewhere is a conversation."""
+    """Neither a pattern nor a path that leads elsewhere is a conversation (T08)."""
     converse(desk, "something")
     assert desk.run("import", "claude", hostile).code == 4
     assert desk.run("list").out == ""
@@ -78,7 +78,7 @@ def test_a_bundle_is_still_imported(desk, tmp_path):
 
 
 def test_a_conversation_moves_to_another_machine(desk, tmp_path, bytecode):
-    """A19, T06: export there, import here, restore: the transcript is put back for the new paths and is resumed."""
+    """Export there, import here, restore: the transcript is put back for the new paths and is resumed (A19, T06)."""
     desk.ok("start", "claude", "--name", "fix", "-p", "Find the bug")
     desk.ok("export", "fix", "--out", str(tmp_path / "fix.onrecord"))
     lines = desk.transcripts()[0].read_text().splitlines()

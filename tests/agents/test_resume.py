@@ -21,7 +21,7 @@ def killed(desk):
 
 
 def test_a_killed_agent_goes_on_in_the_same_conversation(killed):
-    """G05, G11, L04: resumed by name, verified by id and growth; nothing of the transcript is lost (T13)."""
+    """Resumed by name, verified by id and growth; nothing of the transcript is lost (G05, G11, L04, T13)."""
     before = killed.transcripts()[0].read_bytes()
     data = killed.data("resume", "fix", "-p", "Go on", kind="resumption")
     assert (data["state"], data["verified"], data["finished"]) == ("resumed", True, True)
@@ -33,14 +33,14 @@ def test_a_killed_agent_goes_on_in_the_same_conversation(killed):
 
 
 def test_nothing_is_told_again_to_a_conversation_that_knows_it(killed):
-    """T23: a resumed conversation gets the new prompt and nothing else."""
+    """A resumed conversation gets the new prompt and nothing else (T23)."""
     killed.ok("decide", "Reproduce first", "--session", "fix")
     killed.ok("resume", "fix", "-p", "Go on")
     assert killed.prompts()[-1] == "Go on"
 
 
 def test_an_interruption_is_told_until_the_agent_runs_again(desk):
-    """G09, G10: the note and the overview say why it stopped and until when; once it went on, they do not any more."""
+    """The note and the overview say why it stopped and until when; once it went on, they do not any more (G09, G10)."""
     desk.plan("limit 7200", "answer")
     desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
     note = desk.ok("show", "fix", "--note")
@@ -62,7 +62,7 @@ def test_the_command_can_be_printed_instead(killed):
 
 
 def test_another_directory_makes_no_difference(killed, tmp_path):
-    """T06: called from elsewhere, the agent runs where its conversation was."""
+    """Called from elsewhere, the agent runs where its conversation was (T06)."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     project, killed.project = killed.project, elsewhere
@@ -103,7 +103,7 @@ def test_branch_and_revision_are_known_at_start_and_end(desk):
 
 
 def test_a_lost_transcript_is_put_back_from_the_record(killed):
-    """T07: the vendor's file is gone; the record's copy is written back, and the conversation goes on."""
+    """The vendor's file is gone; the record's copy is written back, and the conversation goes on (T07)."""
     path = killed.transcripts()[0]
     before = path.read_bytes()
     path.unlink()
@@ -113,7 +113,7 @@ def test_a_lost_transcript_is_put_back_from_the_record(killed):
 
 
 def test_without_any_copy_it_begins_anew_from_the_note_or_not_at_all(killed):
-    """T07 and the policies: `must` stops and says why, `allow` begins anew with the note fenced as data."""
+    """`must` stops and says why, `allow` begins anew with the note fenced as data (T07)."""
     (link,) = killed.links("fix")
     session = killed.session("fix")
     kept = [event.position for event in session.events(kinds=("payload.kept",))]
@@ -150,7 +150,7 @@ def test_a_silent_fresh_start_is_noticed(killed):
 
 
 def test_a_transcript_that_was_cut_on_resume_is_noticed_and_not_lost(killed):
-    """T13: a program that empties the file is not called verified, and what was there before stays on record."""
+    """A program that empties the file is not called verified, and what was there before stays on record (T13)."""
     before = killed.transcripts()[0].read_text().splitlines()
     killed.plan("truncate")
     data = killed.data("resume", "fix", "-p", "Go on", kind="resumption")
@@ -207,7 +207,7 @@ def test_a_foreign_process_on_the_conversation_is_a_second_writer_too(killed, tm
 
 
 def test_several_agents_are_planned_and_one_must_be_named(desk):
-    """A23: one name, many agents; each plan is shown, and the person says who goes on."""
+    """One name, many agents; each plan is shown, and the person says who goes on (A23)."""
     for agent in ("one", "two"):
         desk.ok("start", "claude", "--name", "team", "--agent", agent, "-p", f"I am {agent}")
     done = desk.run("resume", "team", "-p", "Go on")

@@ -13,7 +13,7 @@ from tests.agents.conftest import gone, until
 
 
 def test_a_headless_run_is_on_record_from_its_id_to_its_end(desk):
-    """G12, A21, A25: the conversation is linked under an id chosen up front, mirrored, and its run has a number."""
+    """The conversation is linked under an id chosen up front, mirrored, and its run has a number (G12, A21, A25)."""
     done = desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
     assert done.code == 0, done
     assert '"result": "done"' in done.out
@@ -51,7 +51,7 @@ def test_what_an_agent_starts_knows_whose_it_is(desk, tmp_path):
     [("limit 3600", "usage_window", 1), ("die", "killed", 137), ("refuse", "refused", 1), ("no-end", "unknown", 1)],
 )  # fmt: skip
 def test_a_run_that_stopped_is_never_completed(desk, step, cause, code):
-    """G01 to G05, G09, G10: why a run stopped is on record with the reset time; the command does not succeed."""
+    """Why a run stopped is on record with the reset time; the command does not succeed (G01-G05, G09, G10)."""
     desk.plan(step)
     done = desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
     assert done.code == code, done
@@ -63,7 +63,7 @@ def test_a_run_that_stopped_is_never_completed(desk, step, cause, code):
 
 
 def test_what_a_killed_agent_left_running_is_ended(desk, tmp_path):
-    """T12 and orphans: a tool's process in a session of its own does not outlive a killed agent."""
+    """A tool's process in a session of its own does not outlive a killed agent (T12)."""
     desk.plan(f"tool-then-die {tmp_path}/child")
     assert desk.run("start", "claude", "--name", "fix", "-p", "go").code == 137
     assert gone(int((tmp_path / "child").read_text()))
@@ -81,7 +81,7 @@ def test_ending_the_wrapper_ends_the_agent_and_says_so(desk, tmp_path):
 
 
 def test_a_flood_of_output_is_passed_on_whole_and_a_deaf_reader_stops_nobody(desk):
-    """T12: everything goes through in order; when nobody reads any more, the agent still runs to its end."""
+    """Everything goes through in order; when nobody reads any more, the agent still runs to its end (T12)."""
     desk.plan("flood 3000")
     done = desk.run("start", "claude", "--name", "fix", "-p", "go")
     assert len(done.out.splitlines()) == 3002
@@ -93,7 +93,7 @@ def test_a_flood_of_output_is_passed_on_whole_and_a_deaf_reader_stops_nobody(des
 
 
 def test_two_agents_of_one_vendor_in_one_directory_are_told_apart(desk):
-    """T02: each has its own conversation, though both ran in the same directory at the same time."""
+    """Each has its own conversation, though both ran in the same directory at the same time (T02)."""
     pair = [
         desk.started("start", "claude", "--name", "team", "--agent", agent, "-p", f"I am {agent}", stdin=subprocess.DEVNULL)
         for agent in ("one", "two")
@@ -121,7 +121,7 @@ def test_two_terminals_do_not_have_one_agent(desk, tmp_path):
 
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "-x", "a b", "x" * 65, "\x1b[2J"])
 def test_hostile_names_start_nothing(desk, name):
-    """T08: a name that could be a path, an option or a terminal sequence is refused before anything runs."""
+    """A name that could be a path, an option or a terminal sequence is refused before anything runs (T08)."""
     for words in (["--name", name], ["--name", "fix", "--agent", name]):
         done = desk.run("start", "claude", f"{words[0]}={words[1]}", *words[2:], "-p", "go")
         assert done.code == 2, done
@@ -177,7 +177,7 @@ print(json.dumps({"type": "turn.completed", "usage": {}}), flush=True)
 
 
 def test_an_id_that_cannot_be_had_before_is_learned_from_the_stream(desk):
-    """T03: where neither we nor the vendor can name the conversation first, its stream does; never the newest file."""
+    """Where neither we nor the vendor can name the conversation first, its stream does; never the newest file (T03)."""
     decoy = (
         desk.place / ".codex/sessions/2027/01/01/rollout-2027-01-01T00-00-00-01a1ddec-2375-7ee0-bade-e44cc4ed7f0c.jsonl"
     )

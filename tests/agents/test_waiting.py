@@ -22,7 +22,7 @@ def limited(desk):
 
 
 def test_the_interrupted_prompt_is_issued_again_once_the_limit_ends(limited):
-    """G03, G10: the session is parked until the reset, resumed in the same conversation, and finishes."""
+    """The session is parked until the reset, resumed in the same conversation, and finishes (G03, G10)."""
     (stop,) = limited.interruptions("fix")
     done = limited.run("resume", "fix", "--wait")
     assert done.code == 0, done
@@ -40,7 +40,7 @@ def test_the_interrupted_prompt_is_issued_again_once_the_limit_ends(limited):
 
 
 def test_start_waits_through_one_limit_after_another(desk):
-    """G04: limits may come at any moment; `start --wait` goes on after each and ends when the work is done."""
+    """Limits may come at any moment; `start --wait` goes on after each and ends when the work is done (G04)."""
     desk.plan("limit 1", "limit 1", "answer")
     done = desk.run("start", "claude", "--name", "fix", "--wait", "-p", "Find the bug")
     assert done.code == 0, done

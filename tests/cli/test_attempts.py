@@ -53,7 +53,7 @@ def test_errors_name_the_way(command):
 
 
 def test_start_warns_and_refuses_repetition(command):
-    """F14: what failed on this code is told before it is started by hand; --strict refuses."""
+    """What failed on this code is told before it is started by hand; --strict refuses (F14)."""
     command.ok("open", "work")
     command.ok("attempt", "start", "--", "make")
     command.ok("attempt", "fail", "--error", "boom", "--fix", "clean")

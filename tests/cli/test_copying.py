@@ -58,7 +58,7 @@ def long(tmp_path) -> str:
 
 @pytest.mark.parametrize("kind", SHARED)
 def test_a_killed_copy_goes_on_where_it_was(long, kind, request, tmp_path, count):
-    """A19: a copy that is killed with -9 again and again leaves a true beginning each time, and the last one ends it."""
+    """A copy that is killed with -9 again and again leaves a true beginning each time, and the last one ends it (A19)."""
     target = url_of(kind, request, tmp_path, "target")
     chance = random.Random(7)
     kills, seen = 0, [0]
@@ -136,7 +136,7 @@ def test_a_damaged_store_is_not_copied(working, command):
 @pytest.mark.on_file  # the store is the one that `kind` says, not the command's
 @pytest.mark.parametrize("kind", SHARED)
 def test_followers_see_what_many_processes_write(kind, request, tmp_path, command):
-    """B07: two followers, four writer processes: both see every event once and in order; Ctrl-C ends with 130."""
+    """Two followers, four writer processes: both see every event once and in order; Ctrl-C ends with 130 (B07)."""
     path = url_of(kind, request, tmp_path, "followed")
     with onrecord.connect(path, project="/project") as records:
         records.create("followed")

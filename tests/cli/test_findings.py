@@ -20,7 +20,7 @@ def verified(bug, *options):
 
 
 def test_captured_and_asserted_are_told_apart_everywhere(bug):
-    """H18 H19 H20: ids resolve; what onrecord saw, what somebody says and what is only a name are different things."""
+    """Ids resolve; what onrecord saw, what somebody says and what is only a name are different things (H18, H19, H20)."""
     run = bug.data("evidence", "run", "--", "sh", "-c", "echo seen; exit 5", kind="evidence")
     assert (run["how"], run["exit_code"], run["output"], run["captured"]) == ("captured", 5, "seen\n", True)
     assert run["id"].startswith("run-")
@@ -69,7 +69,7 @@ def test_nobody_asserts_what_is_captured(bug):
 
 
 def test_the_life_of_a_finding(bug):
-    """H16 H23 H24 H25: labels need evidence, a challenge adds, the outcome settles it, reopening needs new evidence."""
+    """Labels need evidence, a challenge adds, the outcome settles it, reopening needs new evidence (H16, H23, H24, H25)."""
     bug.error("finding", "state", "It is the proxy", "-l", "rejected", code=2, kind="invalid_input")
     bug.ok("finding", "state", "It is the proxy", "--hypothesis")
     bug.error("finding", "state", "it is the proxy.", code=2, kind="invalid_input")
@@ -90,7 +90,7 @@ def test_the_life_of_a_finding(bug):
 
 
 def test_stale_and_back_again(bug):
-    """H28 T22: changed code makes the finding stale, "1 file changed since"; a revert makes it fresh; nothing new, no event."""
+    """Changed code makes the finding stale, "1 file changed since"; a revert makes it fresh; nothing new, no event (H28, T22)."""
     verified(bug, "--on", "auth.py::accept")
     bug.ok("finding", "state", "Elsewhere", "-l", "verified", "-e", "e", "--on", "result")
     assert bug.data("survey", kind="survey")["state"] == "nothing_new"
@@ -119,7 +119,7 @@ def test_resume_surveys(bug):
 
 
 def test_recheck_proposes_and_applies(bug):
-    """H29: the captured command is run again and captured; the same end proposes the same label, another end `open`."""
+    """The captured command is run again and captured; the same end proposes the same label, another end `open` (H29)."""
     verified(bug, "--on", "auth.py")
     (bug.project / "auth.py").write_text("def accept():\n    return 500\n")
     bug.ok("survey")
@@ -144,7 +144,7 @@ def test_what_was_only_asserted_cannot_be_rechecked(bug):
 
 
 def test_root_cause_and_fix_are_two_things(bug):
-    """H45: the root cause is a verified finding; the fix is another milestone."""
+    """The root cause is a verified finding; the fix is another milestone (H45)."""
     bug.error("reached", "root-cause", code=2, kind="invalid_input")
     verified(bug)
     assert bug.data("reached", "root-cause", "--finding", "f1", kind="milestone")["what"] == "root_cause"

@@ -54,14 +54,14 @@ def poisoned(tmp_path_factory, bytecode):
      ["export", "--format", "jsonl"], ["export", "--format", "messages"]],
 )  # fmt: skip
 def test_reading_is_inert(poisoned, words, number):
-    """No control, bidi or invisible character of the record reaches stdout through a reading verb."""
+    """No control, bidi or invisible character of the record reaches stdout through a reading verb (P31)."""
     out = poisoned.ok(*words, "--session", f"s{number}")
     assert harmful(out) == set()
 
 
 @pytest.mark.parametrize("words", [[], ["list"], ["search", "ends"], ["search", "red"], ["list", "--json"], ["--json"]])
 def test_lists_are_inert(poisoned, words):
-    """The overview, lists and search results are inert, and one entry stays on one line."""
+    """The overview, lists and search results are inert, and one entry stays on one line (P31)."""
     out = poisoned.ok(*words)
     assert harmful(out) == set()
     if words in ([], ["list"]):
@@ -80,7 +80,7 @@ def test_json_is_exact(poisoned):
 @pytest.mark.parametrize("words", [["show", "--session"], ["search"], ["open"], ["log", "--kind"], []])
 @pytest.mark.parametrize("text", HOSTILE)
 def test_errors_are_inert(poisoned, words, text):
-    """Hostile names, kinds and verbs are quoted visibly in errors; a forged line does not become a line."""
+    """Hostile names, kinds and verbs are quoted visibly in errors; a forged line does not become a line (P31)."""
     done = poisoned.run(*words, text)
     assert harmful(done.err + done.out) == set()
     assert "\nerror: forged" not in done.err
@@ -99,7 +99,7 @@ def test_hostile_names_are_refused(command, name):
 
 
 def test_the_terminal_is_inert_too(poisoned):
-    """On a terminal only our own styles are written: no escape sequence of the record gets through."""
+    """On a terminal only our own styles are written: no escape sequence of the record gets through (P31)."""
     for words in ([], ["list"], ["show", "s0"], ["log", "s0"], ["show", "s1"], ["diff", "s0", "1"], ["search", "red"]):
         shown = poisoned.on_terminal(*words).out
         styles = re.findall(r"\x1b\[[0-9;]*m", shown)

@@ -30,7 +30,7 @@ def test_the_note_has_five_forms(told):
 
 
 def test_the_note_file_is_headed_with_its_position(told):
-    """H35 H42: .onrecord/NOTE.md is written whole, says what it was made from, and is kept current from then on."""
+    """.onrecord/NOTE.md is written whole, says what it was made from, and is kept current from then on (H35, H42)."""
     data = told.data("note", "--write", kind="note_file")
     file = told.project / ".onrecord" / "NOTE.md"
     assert data["file"] == str(file)
@@ -58,7 +58,7 @@ def test_a_foreign_file_is_not_replaced(told):
 
 
 def test_the_check_names_what_is_missing(command, told):
-    """H47: a complete note passes; each gap is named with the command that fills it, and an essential one fails."""
+    """A complete note passes; each gap is named with the command that fills it, and an essential one fails (H47)."""
     assert told.data("note", "check", kind="note_check") == {
         "session": told.data("show", kind="session")["id"], "grade": "complete", "gaps": [],
     }  # fmt: skip
@@ -71,7 +71,7 @@ def test_the_check_names_what_is_missing(command, told):
 
 
 def test_a_summary_alone_closes_nothing(command):
-    """H43: without reproduction, verified, rejected and next action a session stays open, or the override is on record."""
+    """Without reproduction, verified, rejected and next action a session stays open, or the override is on record (H43)."""
     command.ok("open", "bug", "--objective", "Fix the intermittent 403 after an invite")
     command.ok("state", "It is probably the cache")
     error = command.error("close", "bug", "--reason", "all done, trust me", code=10, kind="conflict")
@@ -94,7 +94,7 @@ def test_a_complete_session_and_a_plain_one_close(told):
 
 
 def test_continue_reports_and_marks_the_start(told):
-    """H44 G13: reused, rejected, new since the last start, unresolved, saved; the work log says that work goes on."""
+    """Reused, rejected, new since the last start, unresolved, saved; the work log says that work goes on (H44, G13)."""
     first = told.data("continue", kind="continuation")
     assert (len(first["reused"]), len(first["rejected"]), first["new"], first["saved"]["attempts"]) == (1, 1, [], 1)
     told.ok("state", "The cache is cold")
@@ -110,7 +110,7 @@ def test_continue_reports_and_marks_the_start(told):
 
 
 def test_resume_says_where_to_go_on(command):
-    """D04 G13: a resumed session with a profile starts at the first phase not done, and says what is skipped."""
+    """A resumed session with a profile starts at the first phase not done, and says what is skipped (D04, G13)."""
     command.ok("open", "l2", "--profile", "research", "--objective", "Does L2 help on small data")
     command.ok("phase", "enter", "Motivation")
     command.ok("section", "Session Title", "--text", "L2")
@@ -128,7 +128,7 @@ def test_resume_says_where_to_go_on(command):
 
 
 def test_a_session_with_a_profile_ends_with_nothing_pending(command):
-    """D10: when every phase is done, closing needs no next action and the work log ends with `nothing pending`."""
+    """When every phase is done, closing needs no next action and the work log ends with `nothing pending` (D10)."""
     (command.place / "one.toml").write_text('name = "one"\n[[phases]]\nname = "Do"\ncheckpoint = ["Log"]\n'
                                             '[[sections]]\nname = "Log"\n[[sections]]\nname = "Work"\n'
                                             'rule = "generated"\nfrom = "worklog"\n')  # fmt: skip

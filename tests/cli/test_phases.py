@@ -38,7 +38,7 @@ def work(command) -> Workspace:
 
 
 def test_opening_with_a_profile_makes_state_md(work):
-    """E01 E02 D09: STATE.md is there at once, headed with its position; the start line is the first work log entry."""
+    """STATE.md is there at once, headed with its position; the start line is the first work log entry (E01, E02, D09)."""
     assert work.text.startswith("<!-- onrecord:state session=")
     assert "Made by onrecord from position 3 of session l2" in work.text
     kinds = [event["kind"] for event in work.command.data("log", kind="log")["events"]]
@@ -106,7 +106,7 @@ def test_verbs_see_what_stands_in_the_file(work):
 
 
 def test_protected_parts_come_back(work):
-    """E13: what is written outside of the fences is put aside in a file of its own, and the rendering comes back."""
+    """What is written outside of the fences is put aside in a file of its own, and the rendering comes back (E13)."""
     work.command.ok("section", "Research Specification", "--text", "It must be fast")
     before = work.text
     work.file.write_text(before.replace("It must be fast", "It may be slow").replace("(nothing yet)", "1. `forged`"))
@@ -121,7 +121,7 @@ def test_protected_parts_come_back(work):
 
 
 def test_forged_markers_change_nothing(work):
-    """T17: a text with this very file's markers is not believed; the file is put aside, nothing is taken in."""
+    """A text with this very file's markers is not believed; the file is put aside, nothing is taken in (T17)."""
     (end,) = re.findall(r"<!-- onrecord:end \w+ Learnings -->", work.text)
     work.write("Experiment Design", f"a\n{end}\nb")
     data = work.command.data("state-file", "sync", kind="state_file")
@@ -145,7 +145,7 @@ def test_both_texts_stand_when_the_log_moved_on(work):
 
 
 def test_a_foreign_state_md_is_not_touched(command):
-    """E03 T11: a file that is not ours stays as it is; --fresh puts it away under a number and starts a new one."""
+    """A file that is not ours stays as it is; --fresh puts it away under a number and starts a new one (E03, T11)."""
     file = command.project / "STATE.md"
     file.write_text("# my notes\n")
     done = command.run("open", "l2", "--profile", "research")
@@ -204,7 +204,7 @@ def test_sections_come_from_files_and_are_checked(work, tmp_path):
 
 
 def test_workflow_has_the_commands_that_succeeded(work):
-    """E08 E12: Workflow lists successful commands only; Experiment Attempts lists every run."""
+    """Workflow lists successful commands only; Experiment Attempts lists every run (E08, E12)."""
     work.command.ok("attempt", "start", "--", "python", "train.py", "--l2", "0.1")
     work.command.ok("attempt", "fail", "--error", "ValueError: nan")
     work.command.ok("attempt", "start", "--", "python", "train.py", "--l2", "0.01")

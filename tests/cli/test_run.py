@@ -37,7 +37,7 @@ def wait_for(condition, patience=20.0):
 
 
 def test_a_run_that_succeeds(lab):
-    """F06 F07: output goes through, stdout and stderr apart; metrics and files with size and hash are on record."""
+    """Output goes through, stdout and stderr apart; metrics and files with size and hash are on record (F06, F07)."""
     code = "import sys, json; print('loss: 0.5'); print('loss: 0.25'); sys.stderr.write('to stderr\\n'); json.dump({'test': {'acc': 0.9}}, open('m.json', 'w')); open('out.bin', 'w').write('x' * 10)"
     done = lab.run(
         "run", "--metric", "seed=3", "--metrics-file", "m.json", "--metric-pattern", r"loss=loss: (\S+)", "--expect-file", "out.bin",
@@ -59,7 +59,7 @@ def test_a_run_that_succeeds(lab):
 
 
 def test_running_is_durable_before_the_command_starts(lab):
-    """F01 F03: the command itself finds its own attempt RUNNING on record, with its own process."""
+    """The command itself finds its own attempt RUNNING on record, with its own process (F01, F03)."""
     code = f"import subprocess; print(subprocess.run([{str(SCRIPT)!r}, 'attempt', 'list', '--json'], capture_output=True, text=True).stdout)"
     done = lab.run("run", "--", PYTHON, "-c", code)
     (seen,) = json.loads(done.out)["data"]
@@ -83,7 +83,7 @@ def test_running_is_durable_before_the_command_starts(lab):
     ],
 )  # fmt: skip
 def test_the_failure_rule(lab, options, code, error, status):
-    """F04 F11 T14: non-zero exit, traceback with exit 0, missing file, NaN or infinite metric: FAILED with the exact error."""
+    """Non-zero exit, traceback with exit 0, missing file, NaN or infinite metric: FAILED with the exact error (F04, F11, T14)."""
     done = lab.run("run", *options, "--", PYTHON, "-c", code)
     assert done.code == status, done
     (one,) = attempts(lab)
@@ -92,7 +92,7 @@ def test_the_failure_rule(lab, options, code, error, status):
 
 
 def test_numbers_of_an_earlier_run_do_not_count(lab):
-    """T14: a metrics file that this run did not write is no result of it."""
+    """A metrics file that this run did not write is no result of it (T14)."""
     old = lab.project / "m.json"
     old.write_text('{"loss": 0.1}')
     os.utime(old, (1, 1))
@@ -112,7 +112,7 @@ def test_a_traceback_can_be_allowed(lab):
 
 
 def test_time_runs_out_while_the_child_prints(lab):
-    """T12 F16: the exit code is 124, the output is bounded, its large part in the transcript tier, its end in the durable one."""
+    """The exit code is 124, the output is bounded, its large part in the transcript tier, its end in the durable one (T12, F16)."""
     before = time.monotonic()
     done = lab.run("run", "--timeout", "1", "--", PYTHON, "-c", "n = 0\nwhile True:\n    n += 1\n    print('line', n)")
     assert done.code == 124
@@ -182,7 +182,7 @@ def test_a_harness_that_gives_up_leaves_no_running_attempt(lab):
 
 
 def test_killed_between_running_and_the_result(lab):
-    """T01: onrecord is killed while the command runs. The attempt still runs, then it is lost, then a person settles it."""
+    """Onrecord is killed while the command runs. The attempt still runs, then it is lost, then a person settles it (T01)."""
     script = f"echo $$ > {lab.place}/pid; sleep 60"
     process = lab.started("run", "--", "sh", "-c", script)
     wait_for(lambda: (lab.place / "pid").exists() and (lab.place / "pid").read_text().strip())
@@ -205,7 +205,7 @@ def test_killed_between_running_and_the_result(lab):
 
 
 def test_killed_before_the_command_starts(lab):
-    """T01 F03: when onrecord dies while RUNNING is being written, the command does not run."""
+    """When onrecord dies while RUNNING is being written, the command does not run (T01, F03)."""
     for delay in (0.02, 0.05, 0.08, 0.12, 0.16):
         marker = lab.place / f"ran-{delay}"
         process = lab.started("run", "--agent", f"a{int(delay * 100)}", "--", "touch", str(marker))
@@ -218,7 +218,7 @@ def test_killed_before_the_command_starts(lab):
 
 
 def test_repetition_is_warned_and_with_strict_refused(lab):
-    """F14: the same command on the same code is answered with the attempt, its error and its fix; --strict refuses it."""
+    """The same command on the same code is answered with the attempt, its error and its fix; --strict refuses it (F14)."""
     words = ["--", PYTHON, "-c", "raise KeyError('row')"]
     lab.run("run", *words)
     lab.ok("attempt", "correct", "1", "--fix", "create the row first")
@@ -234,7 +234,7 @@ def test_repetition_is_warned_and_with_strict_refused(lab):
 
 
 def test_a_fix_that_is_told_allows_another_run(lab):
-    """F05: --fix goes on record with the failure before, and the same code may be tried again, also strictly."""
+    """--fix goes on record with the failure before, and the same code may be tried again, also strictly (F05)."""
     lab.run("run", "--", "sh", "-c", "exit 3")
     done = lab.run("run", "--strict", "--fix", "installed numpy", "--", "sh", "-c", "exit 3")
     assert done.code == 3
@@ -271,7 +271,7 @@ def test_a_closed_reader_does_not_end_the_run(lab):
 
 
 def test_a_run_notices_edits(lab):
-    """H28 H29: before a run the code is looked at: a finding whose code was edited turns stale, a revert freshens it."""
+    """Before a run the code is looked at: a finding whose code was edited turns stale, a revert freshens it (H28, H29)."""
     code = lab.project / "auth.py"
     code.write_text("def allowed():\n    return True\n")
     lab.ok(

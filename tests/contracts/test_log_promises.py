@@ -1,9 +1,7 @@
-"""The promises of docs/internals/log-format.md, one test each, on every store."""
+"""The promises of the log, P01 to P16 of docs/internals/promises.md, on every store."""
 
 import hashlib
 import json
-import re
-from pathlib import Path
 
 import pytest
 
@@ -12,14 +10,12 @@ from onrecord.errors import IdReused, IllegalTransition, InvalidInput, LeaseLost
 from onrecord.log import codec
 from onrecord.log.events import DURABLE, KINDS
 from onrecord.session import bundle
+from tests.stores import EVERY, url_of
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "log-format.md"
 
-
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=EVERY)
 def records(request, tmp_path):
-    url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/log.db"
-    with onrecord.connect(url, project="p") as made:
+    with onrecord.connect(url_of(request.param, request, tmp_path), project="p") as made:
         yield made
 
 
@@ -37,15 +33,8 @@ def raw(session):
     return session.store.read(session.id)
 
 
-def test_every_promise_has_a_test_and_every_test_a_promise():
-    """The document and this file number the same promises."""
-    promised = {int(number) for number in re.findall(r"^(\d+)\. \*\*", DOCUMENT.read_text(), re.MULTILINE)}
-    tested = {int(number) for name in globals() if (number := name.partition("test_promise_")[2][:2]).isdigit()}
-    assert promised == tested
-
-
-def test_promise_01_dense(session):
-    """Positions are 1, 2, 3 without gaps, and keep their events."""
+def test_dense(session):
+    """Positions are 1, 2, 3 without gaps, and keep their events (P01)."""
     before = raw(session)
     for number in range(20):
         session.decide(f"decision {number}")
@@ -54,8 +43,8 @@ def test_promise_01_dense(session):
     assert after[: len(before)] == before
 
 
-def test_promise_02_all_or_none(session):
-    """An append with one bad event leaves nothing behind; a good one stands together and in order."""
+def test_all_or_none(session):
+    """An append with one bad event leaves nothing behind; a good one stands together and in order (P02)."""
     before = raw(session)
     taken = session.draft("decision.made", {"text": "other", "why": None}, id=before[-1].id)
     with pytest.raises(IdReused):
@@ -65,8 +54,8 @@ def test_promise_02_all_or_none(session):
     assert [event.position for event in events] == list(range(len(before) + 1, len(before) + 6))
 
 
-def test_promise_03_one_id_one_event(session):
-    """The same id again writes nothing and answers the position; other content under it is refused."""
+def test_one_id_one_event(session):
+    """The same id again writes nothing and answers the position; other content under it is refused (P03)."""
     first = session.decide("once", id="the-id")
     before = raw(session)
     assert session.decide("once", id="the-id").position == first.position
@@ -75,8 +64,8 @@ def test_promise_03_one_id_one_event(session):
     assert raw(session) == before
 
 
-def test_promise_04_canonical(session):
-    """A payload has one form, and what has none is refused before anything happens."""
+def test_canonical(session):
+    """A payload has one form, and what has none is refused before anything happens (P04)."""
     session.record("thing.noted", {"b": [1, {"z": "ü", "a": None}], "a": 1.5})
     assert raw(session)[-1].payload == '{"a":1.5,"b":[1,{"a":null,"z":"ü"}]}'.encode()
     before = raw(session)
@@ -86,8 +75,8 @@ def test_promise_04_canonical(session):
     assert raw(session) == before
 
 
-def test_promise_05_salted_commitment(session):
-    """payload_hash is SHA-256 over tag, salt and payload; equal payloads have different hashes."""
+def test_salted_commitment(session):
+    """payload_hash is SHA-256 over tag, salt and payload; equal payloads have different hashes (P05)."""
     session.record("worklog.written", {"text": "same"})
     session.record("worklog.written", {"text": "same"})
     one, other = raw(session)[-2:]
@@ -97,8 +86,8 @@ def test_promise_05_salted_commitment(session):
     assert one.payload_hash == hashlib.sha256(b"onrecord/payload/1\0" + one.salt + one.payload).digest()
 
 
-def test_promise_06_chained(session):
-    """The hash can be derived from what comes out with nothing but SHA-256 and JSON."""
+def test_chained(session):
+    """The hash can be derived from what comes out with nothing but SHA-256 and JSON (P06)."""
     previous = bytes(32)
     for record in raw(session):
         fields = [record.session, record.position, record.id, record.kind, record.v, record.at, record.by, record.run]
@@ -108,8 +97,8 @@ def test_promise_06_chained(session):
         previous = record.hash
 
 
-def test_promise_06_chained_vector():
-    """A fixed event has a fixed hash for ever: a change of the format cannot go unnoticed."""
+def test_chained_vector():
+    """A fixed event has a fixed hash for ever: a change of the format cannot go unnoticed (P06)."""
     draft = codec.seal("decision.made", {"text": "ja", "why": None}, id="i", at=1, by="a", run=1, salt=bytes(16))
     digest = codec.link(codec.GENESIS, "S", 1, "i", "decision.made", 1, 1, "a", 1, None, draft.payload_hash)
     assert draft.payload_hash.hex() == "5336106c0245b389e0897f859619c497ea18fdbd02df09aa2941e40eba4414ce"
@@ -117,8 +106,8 @@ def test_promise_06_chained_vector():
 
 
 @pytest.mark.parametrize("field", ["id", "kind", "v", "at", "by", "run", "because", "payload", "payload_hash", "hash"])
-def test_promise_07_tampering_shows(session, field):
-    """A changed field, a dropped and a swapped event are found at their position."""
+def test_tampering_shows(session, field):
+    """A changed field, a dropped and a swapped event are found at their position (P07)."""
     records = raw(session)
     changed = {
         "payload": b"{}",
@@ -140,8 +129,8 @@ def problem_of(session, records):
     return report.problems[0]
 
 
-def test_promise_08_a_checkpoint_shows_the_rest(session):
-    """A checkpoint passes while the log only grew, and fails when it was cut or another event stands there."""
+def test_a_checkpoint_shows_the_rest(session):
+    """A checkpoint passes while the log only grew, and fails when it was cut or another event stands there (P08)."""
     checkpoint = session.checkpoint()
     session.decide("later")
     assert session.verify(checkpoint).ok
@@ -149,8 +138,8 @@ def test_promise_08_a_checkpoint_shows_the_rest(session):
     assert session.verify(checkpoint | {"position": 99}).problems[-1].cause == "checkpoint"
 
 
-def test_promise_09_erased_is_not_damaged(session):
-    """An erased payload verifies; one that is missing without an event does not."""
+def test_erased_is_not_damaged(session):
+    """An erased payload verifies; one that is missing without an event does not (P09)."""
     session.erase("privacy", positions=[3])
     report = session.verify()
     assert (report.ok, report.erased) == (True, 1)
@@ -160,8 +149,8 @@ def test_promise_09_erased_is_not_damaged(session):
     assert problem_of(session, [*records[:3], gone, *records[4:]]).cause == "missing"
 
 
-def test_promise_10_old_payloads_are_lifted(session, monkeypatch):
-    """An upcaster changes what is read, not what is kept."""
+def test_old_payloads_are_lifted(session, monkeypatch):
+    """An upcaster changes what is read, not what is kept (P10)."""
     kept = raw(session)
     monkeypatch.setitem(codec.UPCASTERS, ("decision.made", 1), lambda data: data | {"lifted": True})
     event = next(event for event in session.events() if event.kind == "decision.made")
@@ -170,8 +159,8 @@ def test_promise_10_old_payloads_are_lifted(session, monkeypatch):
     assert session.verify().ok
 
 
-def test_promise_11_the_future_passes_through(records, session):
-    """A kind of a newer version is kept, read, folded over, exported and verified untouched."""
+def test_the_future_passes_through(records, session):
+    """A kind of a newer version is kept, read, folded over, exported and verified untouched (P11)."""
     session.record("mood.sensed", {"mood": "curious"})
     other = onrecord.connect("memory:", project="elsewhere")
     copy = bundle.take_in(other, list(bundle.lines_of(session)))
@@ -180,8 +169,8 @@ def test_promise_11_the_future_passes_through(records, session):
     assert records.get("work").views.position == session.views.position
 
 
-def test_promise_12_two_tiers(session):
-    """Compaction and a sweep leave every durable event word for word."""
+def test_two_tiers(session):
+    """Compaction and a sweep leave every durable event word for word (P12)."""
     durable = [kind for kind, about in KINDS.items() if about.tier == DURABLE]
     before = session.store.read(session.id, kinds=durable)
     session.compact("they talked")
@@ -194,8 +183,8 @@ def test_promise_12_two_tiers(session):
     assert session.verify().ok
 
 
-def test_promise_13_a_fork_shares(session):
-    """A fork reads its parent's events up to its position and chains on from there."""
+def test_a_fork_shares(session):
+    """A fork reads its parent's events up to its position and chains on from there (P13)."""
     fork = session.fork("other-way", at=3)
     inherited = fork.store.read(fork.id, upto=3)
     assert inherited == raw(session)[:3]
@@ -205,8 +194,8 @@ def test_promise_13_a_fork_shares(session):
     assert [record.session for record in raw(session)] == [session.id] * 4
 
 
-def test_promise_14_legal_steps_only(records, session):
-    """The lifecycle is decided by the log, not by what a handle believes."""
+def test_legal_steps_only(records, session):
+    """The lifecycle is decided by the log, not by what a handle believes (P14)."""
     late = records.get("work")
     session.close("done")
     for step in (late.pause, late.close, late.resume):
@@ -215,8 +204,8 @@ def test_promise_14_legal_steps_only(records, session):
     assert late.refresh().status == "closed"
 
 
-def test_promise_15_fenced(records, session):
-    """Once the lane is taken over, the old holder's turns are refused and nothing of them is there."""
+def test_fenced(records, session):
+    """Once the lane is taken over, the old holder's turns are refused and nothing of them is there (P15)."""
     position = session.head.position
     taker = records.open("work", takeover=True)
     with pytest.raises(LeaseLost):
@@ -224,8 +213,8 @@ def test_promise_15_fenced(records, session):
     assert [event.kind for event in taker.events(after=position)] == ["agent.joined"]
 
 
-def test_promise_16_runs_are_told_apart(records, session):
-    """Every opening has a run of its own, and events carry it."""
+def test_runs_are_told_apart(records, session):
+    """Every opening has a run of its own, and events carry it (P16)."""
     session.leave()
     again = records.open("work")
     event = again.decide("second run")

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,9 +34,7 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 def memory_disk(tmp_path: Path) -> Iterator[Path]:
     """A directory for images, in memory where the machine has such a place: they need not survive anything."""
     shared = Path("/dev/shm")
-    place = (
-        shared / f"onrecord-images-{tmp_path.parent.name}-{tmp_path.name}" if shared.is_dir() else tmp_path / "images"
-    )
-    place.mkdir(mode=0o700, parents=True)
+    # A name of its own: two runs on one machine may have the same test at work.
+    place = Path(tempfile.mkdtemp(prefix="onrecord-images-", dir=shared if shared.is_dir() else tmp_path))
     yield place
     shutil.rmtree(place)

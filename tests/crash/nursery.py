@@ -18,10 +18,12 @@ import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = ("tests.crash.workers", "tests.crash.forkers", "tests.postgres.workers")
+"""What every nursery knows. They need no extra of onrecord; a nursery can be given further modules that do."""
 PATIENCE_SECONDS = 60.0
 """No answer in this time is a failure of the test, never a result."""
 
@@ -121,11 +123,11 @@ class Worker:
 class Nursery:
     """A test's side of the nursery."""
 
-    def __init__(self) -> None:
+    def __init__(self, *more: str) -> None:
         ours, theirs = socket.socketpair()
         self._socket = ours
         self._program = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "tests.crash.nursery", str(theirs.fileno())],
+            [sys.executable, "-W", "error", "-m", "tests.crash.nursery", str(theirs.fileno()), *WORKERS, *more],
             cwd=ROOT,
             pass_fds=[theirs.fileno()],
         )
@@ -167,12 +169,12 @@ def _messages(server: socket.socket) -> Iterator[tuple[dict[str, Any], list[int]
         yield json.loads(server.recv(int.from_bytes(start), socket.MSG_WAITALL)), files
 
 
-def _live(job: str, files: list[int], arguments: dict[str, Any]) -> NoReturn:
+def _live(modules: list[ModuleType], job: str, files: list[int], arguments: dict[str, Any]) -> NoReturn:
     """A worker's whole life."""
     pipes = Pipes(*files)
     status = 0
     try:
-        (work,) = (vars(module)[job] for module in map(importlib.import_module, WORKERS) if job in vars(module))
+        (work,) = (vars(module)[job] for module in modules if job in vars(module))
         work(pipes, **arguments)
     except BaseException:  # noqa: BLE001  # whatever it is, the test must hear of it
         pipes.say("error", traceback.format_exc().strip().replace("\n", " | "))
@@ -182,8 +184,7 @@ def _live(job: str, files: list[int], arguments: dict[str, Any]) -> NoReturn:
 
 def main() -> None:
     server = socket.socket(fileno=int(sys.argv[1]))
-    for module in WORKERS:
-        importlib.import_module(module)
+    modules = [importlib.import_module(name) for name in sys.argv[2:]]
     alive: set[int] = set()
     for message, files in _messages(server):
         if "reap" in message:
@@ -194,7 +195,7 @@ def main() -> None:
             answer = os.fork()
             if answer == 0:
                 server.close()
-                _live(message["run"], files, message["with"])
+                _live(modules, message["run"], files, message["with"])
             alive.add(answer)
             for file in files:
                 os.close(file)

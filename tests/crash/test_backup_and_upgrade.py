@@ -1,4 +1,4 @@
-"""Promise 13: a backup under load is a whole store; making and upgrading one can be killed at any step; newer is refused."""
+"""A backup under load is a whole store; making and upgrading one can be killed at any step; newer is refused (P26)."""
 
 import hashlib
 import os
@@ -65,18 +65,18 @@ def copies_under_load(
 
 
 @pytest.mark.timeout(900)
-def test_promise_13_a_backup_under_load_has_everything_acknowledged_before(
+def test_a_backup_under_load_has_everything_acknowledged_before(
     nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int]
 ):
-    """Every backup made while processes write opens by itself, verifies, and has what was acknowledged when it began."""
+    """Every backup made while processes write opens by itself, verifies, and has what was acknowledged when it began (P26)."""
     for number in range(count(1, 30)):
         path = str(tmp_path / str(number) / "log.db")
         for found in copies_under_load(nursery, path, 15, SQLiteStore.backup):
             assert found == []
 
 
-def test_promise_13_control_a_plain_copy_under_load_is_caught(nursery: Nursery, path: str):
-    """Control: copying the database file alone, as `cp` does, lacks what is still in the write-ahead log, or is torn."""
+def test_control_a_plain_copy_under_load_is_caught(nursery: Nursery, path: str):
+    """Control: copying the database file alone, as `cp` does, lacks what is still in the write-ahead log, or is torn (P26)."""
 
     def plain(_store: SQLiteStore, target: str) -> None:
         # In a process of its own: reading the file here would drop the locks of the store that is open.
@@ -85,8 +85,8 @@ def test_promise_13_control_a_plain_copy_under_load_is_caught(nursery: Nursery, 
     assert any(copies_under_load(nursery, path, 5, plain))
 
 
-def test_promise_13_a_backup_replaces_nothing_and_leaves_nothing_half_done(path: str, tmp_path: Path):
-    """A backup never replaces a file, is readable by its owner alone, and a failed one leaves no file behind."""
+def test_a_backup_replaces_nothing_and_leaves_nothing_half_done(path: str, tmp_path: Path):
+    """A backup never replaces a file, is readable by its owner alone, and a failed one leaves no file behind (P26)."""
     store = SQLiteStore(path)
     Records(store).open("backed-up").record_turn(noise(0))
     target = tmp_path / "backup.db"
@@ -107,8 +107,8 @@ def test_promise_13_a_backup_replaces_nothing_and_leaves_nothing_half_done(path:
 
 
 @pytest.mark.timeout(300)
-def test_promise_13_a_restore_can_be_killed_at_any_step(nursery: Nursery, memory_disk: Path):
-    """A restore that was killed anywhere leaves the store of before or the restored one under its name, each whole."""
+def test_a_restore_can_be_killed_at_any_step(nursery: Nursery, memory_disk: Path):
+    """A restore that was killed anywhere leaves the store of before or the restored one under its name, each whole (P26)."""
     first = memory_disk / "first"
     store = SQLiteStore(str(first / "log.db"))
     with Records(store).open("restored") as session:
@@ -205,36 +205,36 @@ class Upgrade:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("level", ["statement", "disk"])
-def test_promise_13_making_a_store_can_be_killed_at_any_step(
+def test_making_a_store_can_be_killed_at_any_step(
     nursery: Nursery, memory_disk: Path, count: Callable[[int, int], int], level: str
 ):
-    """A store whose first opener was killed at any statement or write opens to the next one, whole."""
+    """A store whose first opener was killed at any statement or write opens to the next one, whole (P26)."""
     upgrade = Upgrade(nursery, memory_disk, "", connection.SCHEMA_VERSION)
     assert list(upgrade.troubles(None, [], level, count(2 if level == "disk" else 1, 1))) == []
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("level", ["statement", "disk"])
-def test_promise_13_an_upgrade_can_be_killed_at_any_step(
+def test_an_upgrade_can_be_killed_at_any_step(
     nursery: Nursery, memory_disk: Path, older_store: tuple[Path, list[Ack]], next_version: str, level: str
 ):
-    """A store whose upgrade was killed at any statement or write is upgraded by the next opener, with all its events."""
+    """A store whose upgrade was killed at any statement or write is upgraded by the next opener, with all its events (P26)."""
     upgrade = Upgrade(nursery, memory_disk, next_version, connection.SCHEMA_VERSION + 1)
     assert list(upgrade.troubles(*older_store, level, 1)) == []
 
 
-def test_promise_13_control_an_upgrade_without_a_transaction_is_caught(
+def test_control_an_upgrade_without_a_transaction_is_caught(
     nursery: Nursery, memory_disk: Path, older_store: tuple[Path, list[Ack]], next_version: str
 ):
-    """Control: a migration whose steps are not one transaction leaves stores that do not open."""
+    """Control: a migration whose steps are not one transaction leaves stores that do not open (P26)."""
     upgrade = Upgrade(nursery, memory_disk, next_version, connection.SCHEMA_VERSION + 1, careless=True)
     assert list(upgrade.troubles(*older_store, "disk", 1)) != []
 
 
-def test_promise_13_a_newer_store_is_refused_and_left_alone(
+def test_a_newer_store_is_refused_and_left_alone(
     nursery: Nursery, older_store: tuple[Path, list[Ack]], next_version: str
 ):
-    """An older onrecord refuses a newer store with StoreTooNew, whatever it is asked, and changes no byte of it."""
+    """An older onrecord refuses a newer store with StoreTooNew, whatever it is asked, and changes no byte of it (P26)."""
     directory, acks = older_store
     path = str(directory / "log.db")
     lines = nursery.start(

@@ -1,4 +1,4 @@
-"""Promise 3: no checkpoint, however it races with writers, takes anything back that was acknowledged."""
+"""No checkpoint, however it races with writers, takes anything back that was acknowledged (P19)."""
 
 import random
 from collections.abc import Callable
@@ -27,10 +27,10 @@ def jitter(workers: list[Worker], cycles: int, chance: random.Random) -> list[Ac
 
 
 @pytest.mark.timeout(3600)
-def test_promise_3_checkpoint_races_lose_nothing(
+def test_checkpoint_races_lose_nothing(
     nursery: Nursery, tmp_path: Path, chance: random.Random, count: Callable[[int, int], int]
 ):
-    """Writers that checkpoint after every turn, stopped and continued at random, lose nothing; nor does kill -9 at the end."""
+    """Writers that checkpoint after every turn, stopped and continued at random, lose nothing; nor does kill -9 at the end (P19)."""
     cycles = count(600, 50_000)
     for start in range(0, cycles, CYCLES_PER_STORE):
         path = str(tmp_path / f"store-{start}" / "log.db")
@@ -49,8 +49,8 @@ def test_promise_3_checkpoint_races_lose_nothing(
         assert complaints(path, acks) == []
 
 
-def test_promise_3_control_a_rude_checkpoint_is_caught(nursery: Nursery, tmp_path: Path, chance: random.Random):
-    """Control: a checkpoint that cuts the write-ahead log without its locks loses events, and the same check says so."""
+def test_control_a_rude_checkpoint_is_caught(nursery: Nursery, tmp_path: Path, chance: random.Random):
+    """Control: a checkpoint that cuts the write-ahead log without its locks loses events, and the same check says so (P19)."""
     for attempt in range(20):
         path = str(tmp_path / f"store-{attempt}" / "log.db")
         worker = nursery.start("write_turns", path=path, session="one", agent="main", form="recorded")

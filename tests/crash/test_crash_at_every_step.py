@@ -1,4 +1,4 @@
-"""Promise 10: after a crash at any statement, or at any write of the disk, the lane holds exactly what was acknowledged."""
+"""After a crash at any statement, or at any write of the disk, the lane holds exactly what was acknowledged (P24)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,14 +43,14 @@ def differences(nursery: Nursery, memory_disk: Path, level: str, stride: int, *,
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("level", "ci_stride"), [("statement", 1), ("disk", 3)])
-def test_promise_10_the_lane_holds_what_was_acknowledged(
+def test_the_lane_holds_what_was_acknowledged(
     nursery: Nursery, memory_disk: Path, count: Callable[[int, int], int], level: str, ci_stride: int
 ):
-    """Killed before any statement, or at any write of the disk: committed turns and tail are the model's, and work goes on."""
+    """Killed before any statement, or at any write of the disk: committed turns and tail are the model's, and work goes on (P24)."""
     assert list(differences(nursery, memory_disk, level, count(ci_stride, 1), forgetful=False)) == []
 
 
 @pytest.mark.timeout(300)
-def test_promise_10_control_items_kept_in_memory_are_caught(nursery: Nursery, memory_disk: Path):
-    """Control: a writer that acknowledges items it has not written yet differs from the model."""
+def test_control_items_kept_in_memory_are_caught(nursery: Nursery, memory_disk: Path):
+    """Control: a writer that acknowledges items it has not written yet differs from the model (P24)."""
     assert list(differences(nursery, memory_disk, "statement", 5, forgetful=True)) != []

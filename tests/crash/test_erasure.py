@@ -1,4 +1,4 @@
-"""Promise 16: what was erased is in no file of the store any more, in no form, and the log still verifies."""
+"""What was erased is in no file of the store any more, in no form, and the log still verifies (P27)."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -129,8 +129,8 @@ def erase_and_look(secret: Secret) -> dict[str, set[str]]:
     return files_with(secret.directory, needles)
 
 
-def test_promise_16_an_erased_canary_is_in_no_file(secret: Secret):
-    """Short, compressed, large, indexed, in a snapshot and in the title: after the erasure in no file, and the log verifies."""
+def test_an_erased_canary_is_in_no_file(secret: Secret):
+    """Short, compressed, large, indexed, in a snapshot and in the title: after the erasure in no file, and the log verifies (P27)."""
     found = [hit.event.position for hit in secret.records.search(secret.words["short"])]
     assert len(found) == 1
     assert erase_and_look(secret) == {}
@@ -141,8 +141,8 @@ def test_promise_16_an_erased_canary_is_in_no_file(secret: Secret):
     assert secret.records.search("kept") != []
 
 
-def test_promise_16_single_positions_are_erased_from_every_file(secret: Secret):
-    """Erasing one event erases it alone: its bytes are nowhere, its neighbours are where they were."""
+def test_single_positions_are_erased_from_every_file(secret: Secret):
+    """Erasing one event erases it alone: its bytes are nowhere, its neighbours are where they were (P27)."""
     secret.records.search(secret.words["packed"])
     (short,) = (e for e in secret.session.events(kinds=["turn.recorded"]) if secret.words["short"] in str(e.data))
     secret.session.erase("only this", positions=[short.position])
@@ -153,8 +153,8 @@ def test_promise_16_single_positions_are_erased_from_every_file(secret: Secret):
     assert len(secret.records.search(secret.words["packed"])) == 1
 
 
-def test_promise_16_an_erasure_survives_a_power_cut(path: str, tmp_path: Path, chance: random.Random):
-    """After a power cut right after the erasure was acknowledged, the canary is in no file, and the log verifies."""
+def test_an_erasure_survives_a_power_cut(path: str, tmp_path: Path, chance: random.Random):
+    """After a power cut right after the erasure was acknowledged, the canary is in no file, and the log verifies (P27)."""
     with Disk() as disk:
         secret = Secret(path, chance)
         needles = secret.needles()
@@ -174,10 +174,8 @@ def test_promise_16_an_erasure_survives_a_power_cut(path: str, tmp_path: Path, c
     store.close()
 
 
-def test_promise_16_an_erasure_that_cannot_be_completed_says_so(
-    nursery: Nursery, secret: Secret, monkeypatch: pytest.MonkeyPatch
-):
-    """While a reader still looks at old pages the erasure raises StoreBusy; done again without it, it is complete."""
+def test_an_erasure_that_cannot_be_completed_says_so(nursery: Nursery, secret: Secret, monkeypatch: pytest.MonkeyPatch):
+    """While a reader still looks at old pages the erasure raises StoreBusy; done again without it, it is complete (P27)."""
     monkeypatch.setattr(scrub, "SCRUB_SECONDS", 0.3)
     needles = secret.needles()
     reader = nursery.start("read_and_stay", path=secret.path)
@@ -203,18 +201,16 @@ WEAKENED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 
 @pytest.mark.parametrize("how", WEAKENED)
-def test_promise_16_control_a_plain_delete_is_caught(
-    path: str, chance: random.Random, monkeypatch: pytest.MonkeyPatch, how: str
-):
-    """Control: a store that only deletes leaves the canary in its files, and the same look finds it."""
+def test_control_a_plain_delete_is_caught(path: str, chance: random.Random, monkeypatch: pytest.MonkeyPatch, how: str):
+    """Control: a store that only deletes leaves the canary in its files, and the same look finds it (P27)."""
     WEAKENED[how](monkeypatch)
     secret = Secret(path, chance)
     assert erase_and_look(secret) != {}
     secret.store.close()
 
 
-def test_promise_16_control_a_guess_cannot_be_confirmed(secret: Secret):
-    """What stays of an erased short secret is a salted hash: nobody can confirm a guess with what is left in the file."""
+def test_control_a_guess_cannot_be_confirmed(secret: Secret):
+    """What stays of an erased short secret is a salted hash: nobody can confirm a guess with what is left in the file (P27)."""
     (event,) = (e for e in secret.session.events(kinds=["turn.recorded"]) if secret.words["short"] in str(e.data))
     secret.session.erase("a person asked for it")
     (record,) = secret.store.read(secret.session.id, after=event.position - 1, upto=event.position)

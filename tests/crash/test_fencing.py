@@ -1,4 +1,4 @@
-"""Promise 9: who lost a lane writes nothing to it any more, however late it wakes up; and a dead holder is replaced at once."""
+"""Who lost a lane writes nothing to it any more, however late it wakes up; and a dead holder is replaced at once (P15)."""
 
 import fcntl
 import random
@@ -89,10 +89,10 @@ def take_over(clock: Clock, old: Session, heir: Records, chance: random.Random) 
 
 
 @pytest.mark.timeout(3600)
-def test_promise_9_nothing_stale_after_many_takeovers(
+def test_nothing_stale_after_many_takeovers(
     stores: Callable[[Clock], SQLiteStore], chance: random.Random, count: Callable[[int, int], int]
 ):
-    """Over many takeovers, by time, by force and in order, whoever lost the lane is refused every turn it tries."""
+    """Over many takeovers, by time, by force and in order, whoever lost the lane is refused every turn it tries (P15)."""
     clock = Clock()
     both = [Records(stores(clock), clock=clock) for _ in range(2)]
     zombies: list[Session] = []
@@ -124,10 +124,8 @@ def lose_the_lane(clock: Clock, other: Records) -> Session:
     return other.open("fenced")
 
 
-def test_promise_9_control_a_check_outside_of_the_transaction_is_caught(
-    path: str, stores: Callable[[Clock], SQLiteStore]
-):
-    """Control: a store that looks at the lease before its transaction lets the old holder through, and the check sees it."""
+def test_control_a_check_outside_of_the_transaction_is_caught(path: str, stores: Callable[[Clock], SQLiteStore]):
+    """Control: a store that looks at the lease before its transaction lets the old holder through, and the check sees it (P15)."""
     clock = Clock()
     other = Records(stores(clock), clock=clock)
     pauses: list[Callable[[], object]] = []
@@ -141,10 +139,10 @@ def test_promise_9_control_a_check_outside_of_the_transaction_is_caught(
 
 
 @pytest.mark.timeout(1800)
-def test_promise_9_a_stopped_process_writes_nothing_when_it_wakes(
+def test_a_stopped_process_writes_nothing_when_it_wakes(
     nursery: Nursery, tmp_path: Path, chance: random.Random, count: Callable[[int, int], int]
 ):
-    """A process is stopped in the middle of its work, outlives its lease, wakes up after another took over: nothing stale."""
+    """A process is stopped in the middle of its work, outlives its lease, wakes up after another took over: nothing stale (P15)."""
     for number in range(count(20, 500)):
         path = str(tmp_path / str(number) / "log.db")
         old = nursery.start("hold_and_write", path=path, session="fenced", seconds=LEASE_SECONDS)
@@ -189,8 +187,8 @@ def patiently_opened(store: Store) -> Session:
             time.sleep(LEASE_SECONDS / 10)
 
 
-def test_promise_9_a_dead_holder_is_replaced_at_once(nursery: Nursery, path: str, count: Callable[[int, int], int]):
-    """A holder that was killed is replaced without waiting for its lease, again and again."""
+def test_a_dead_holder_is_replaced_at_once(nursery: Nursery, path: str, count: Callable[[int, int], int]):
+    """A holder that was killed is replaced without waiting for its lease, again and again (P15)."""
     acks: list[Ack] = []
     for _ in range(count(20, 200)):
         begun = time.monotonic()
@@ -206,8 +204,8 @@ def test_promise_9_a_dead_holder_is_replaced_at_once(nursery: Nursery, path: str
     assert complaints(path, acks) == []
 
 
-def test_promise_9_a_living_holder_is_not_replaced(nursery: Nursery, path: str):
-    """Control of the test above: while the holder lives, stopped or not, its lane is refused to others."""
+def test_a_living_holder_is_not_replaced(nursery: Nursery, path: str):
+    """Control of the test above: while the holder lives, stopped or not, its lane is refused to others (P15)."""
     holder = nursery.start("hold_and_obey", path=path, session="fenced", seconds=3_600)
     assert holder.line().startswith("holds")
     holder.stop()

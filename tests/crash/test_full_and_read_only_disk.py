@@ -1,4 +1,4 @@
-"""Promise 5: on a full or read-only disk nothing acknowledged is lost, reading goes on, and writing does when it can."""
+"""On a full or read-only disk nothing acknowledged is lost, reading goes on, and writing does when it can (P21)."""
 
 import os
 import random
@@ -63,10 +63,10 @@ def used_by(path: str, turns: int) -> int:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("with_checkpoints", [False, True])
-def test_promise_5_a_full_disk_loses_nothing_and_recovers(
+def test_a_full_disk_loses_nothing_and_recovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: Callable[[int, int], int], with_checkpoints: bool
 ):
-    """Wherever the space ends: StoreFull, all acknowledged turns readable, the same turns accepted when there is space."""
+    """Wherever the space ends: StoreFull, all acknowledged turns readable, the same turns accepted when there is space (P21)."""
     if with_checkpoints:
         monkeypatch.setattr(wal, "CHECKPOINT_BYTES", 12 * connection.PAGE_SIZE)
         monkeypatch.setattr(wal, "LOOK_EVERY", 1)
@@ -100,8 +100,8 @@ def test_promise_5_a_full_disk_loses_nothing_and_recovers(
     assert StoreFull.retryable
 
 
-def test_promise_5_control_a_disk_that_swallows_writes_is_caught(path: str):
-    """Control: where a full disk does not say so, acknowledged turns are gone after a power cut, and the check finds it."""
+def test_control_a_disk_that_swallows_writes_is_caught(path: str):
+    """Control: where a full disk does not say so, acknowledged turns are gone after a power cut, and the check finds it (P21)."""
     with Disk() as disk:
         store = SQLiteStore(path)
         session = Records(store).open("full")
@@ -117,8 +117,8 @@ def test_promise_5_control_a_disk_that_swallows_writes_is_caught(path: str):
     assert "is lost" in found[0]
 
 
-def test_promise_5_a_disk_that_turns_read_only_under_a_writer_is_typed(path: str):
-    """A store whose disk turns read-only while it is open refuses with a typed error, reads on, and goes on later."""
+def test_a_disk_that_turns_read_only_under_a_writer_is_typed(path: str):
+    """A store whose disk turns read-only while it is open refuses with a typed error, reads on, and goes on later (P21)."""
     read_only = False
 
     def fault(step: Step) -> BaseException | None:
@@ -156,8 +156,8 @@ def lines_of(nursery: Nursery, job: str, **arguments: str) -> list[str]:
     return lines
 
 
-def test_promise_5_a_really_full_disk(nursery: Nursery, tmp_path: Path):
-    """On a real file system of 4 MB: StoreFull, reading goes on while it is full, writing when there is room, no restart."""
+def test_a_really_full_disk(nursery: Nursery, tmp_path: Path):
+    """On a real file system of 4 MB: StoreFull, reading goes on while it is full, writing when there is room, no restart (P21)."""
     needs_mounts()
     lines = lines_of(nursery, "fill_a_small_disk", directory=str(tmp_path), size="4m")
     assert lines[0].startswith("full ")
@@ -165,8 +165,8 @@ def test_promise_5_a_really_full_disk(nursery: Nursery, tmp_path: Path):
     assert lines[1:] == ["complaints while full []", "complaints with room again []"]
 
 
-def test_promise_5_a_really_read_only_mount(nursery: Nursery, tmp_path: Path):
-    """On a file system that was remounted read-only: reading works, writing is refused as such, and works again later."""
+def test_a_really_read_only_mount(nursery: Nursery, tmp_path: Path):
+    """On a file system that was remounted read-only: reading works, writing is refused as such, and works again later (P21)."""
     needs_mounts()
     lines = lines_of(nursery, "live_on_a_read_only_mount", directory=str(tmp_path))
     assert lines == ["reads []", "refused store_read_only", "goes on []"]

@@ -1,4 +1,4 @@
-"""Promise 4: errors are honest. Whatever fails, a caller hears a typed error, and a retry with the same id leaves one copy."""
+"""Errors are honest. Whatever fails, a caller hears a typed error, and a retry with the same id leaves one copy (P20)."""
 
 import errno
 import random
@@ -140,8 +140,8 @@ def steps_of(path: str, kinds: tuple[str, ...]) -> int:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_promise_4_errors_are_honest(tmp_path: Path, count: Callable[[int, int], int], name: str):
-    """Whichever write, sync, truncation or read fails, once or for long: typed errors only, and each turn there once."""
+def test_errors_are_honest(tmp_path: Path, count: Callable[[int, int], int], name: str):
+    """Whichever write, sync, truncation or read fails, once or for long: typed errors only, and each turn there once (P20)."""
     kinds, problem = PROBLEMS[name]
     total = steps_of(str(tmp_path / "healthy" / "log.db"), kinds)
     stride = count(max(1, total // 16), 1)
@@ -156,8 +156,8 @@ def test_promise_4_errors_are_honest(tmp_path: Path, count: Callable[[int, int],
                 shutil.rmtree(path.parent)
 
 
-def test_promise_4_control_a_retry_under_a_new_id_is_caught(tmp_path: Path):
-    """Control: a writer that takes an error for "not written" and tries again under a new id doubles turns."""
+def test_control_a_retry_under_a_new_id_is_caught(tmp_path: Path):
+    """Control: a writer that takes an error for "not written" and tries again under a new id doubles turns (P20)."""
     kinds, problem = PROBLEMS["sync EIO"]
     found = [
         line
@@ -175,8 +175,8 @@ def test_promise_4_control_a_retry_under_a_new_id_is_caught(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_promise_4_a_store_that_cannot_be_made_says_so_and_can_be_made_later(tmp_path: Path, name: str):
-    """Whichever step of making a store fails, opening it raises a typed error, and works once the disk has healed."""
+def test_a_store_that_cannot_be_made_says_so_and_can_be_made_later(tmp_path: Path, name: str):
+    """Whichever step of making a store fails, opening it raises a typed error, and works once the disk has healed (P20)."""
     kinds, problem = PROBLEMS[name]
     for number in range(1, 200):
         path = str(tmp_path / str(number) / "log.db")
@@ -201,8 +201,8 @@ def test_promise_4_a_store_that_cannot_be_made_says_so_and_can_be_made_later(tmp
 
 
 @pytest.mark.parametrize("what", ["read", "find", "heads", "search", "leases", "weigh", "snapshot", "backup"])
-def test_promise_4_reading_from_a_failing_disk_raises_typed_errors(tmp_path: Path, what: str):
-    """Every question a store answers is answered or refused with a typed error when reads fail, and answered afterwards."""
+def test_reading_from_a_failing_disk_raises_typed_errors(tmp_path: Path, what: str):
+    """Every question a store answers is answered or refused with a typed error when reads fail, and answered afterwards (P20)."""
     path = str(tmp_path / "store" / "log.db")
     kinds, problem = PROBLEMS["read EIO"]
     with Disk(errno_=problem[2]) as disk:
@@ -259,10 +259,8 @@ def inject(worker: Worker, call: str, error: str, number: int) -> subprocess.Pop
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("call", ["fdatasync", "pwrite64"])
-def test_promise_4_errors_of_the_system_are_honest(
-    nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int], call: str
-):
-    """The Nth system call fails for real, the process is killed, and a retry under the same ids leaves one copy each."""
+def test_errors_of_the_system_are_honest(nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int], call: str):
+    """The Nth system call fails for real, the process is killed, and a retry under the same ids leaves one copy each (P20)."""
     if shutil.which("strace") is None:
         pytest.skip("cannot run here: strace is not installed")
     refused = 0

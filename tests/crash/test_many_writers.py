@@ -1,4 +1,4 @@
-"""Promises 7 and 8: many processes write one store, none starves, and a reader that got stuck stops nobody."""
+"""Many processes write one store, none starves, and a reader that got stuck stops nobody (P22, P23)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -48,10 +48,10 @@ def fairness(shares: list[int]) -> float:
 
 
 @pytest.mark.timeout(300)
-def test_promise_7_sixteen_writers_share_fairly(
+def test_sixteen_writers_share_fairly(
     nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int], record_property: Callable[[str, object], None]
 ):
-    """16 processes write at once: no error, fairness at least 0.95, nobody under half of the mean."""
+    """16 processes write at once: no error, fairness at least 0.95, nobody under half of the mean (P22)."""
     done, errors, longest = race(nursery, str(tmp_path / "store" / "log.db"), count(3, 30), gate=True)
     record_property("turns", sum(done))
     record_property("fairness", round(fairness(done), 4))
@@ -62,8 +62,8 @@ def test_promise_7_sixteen_writers_share_fairly(
 
 
 @pytest.mark.timeout(300)
-def test_promise_7_control_without_the_gate_writers_starve(nursery: Nursery, tmp_path: Path):
-    """Control: without the gate the same race is visibly less fair."""
+def test_control_without_the_gate_writers_starve(nursery: Nursery, tmp_path: Path):
+    """Control: without the gate the same race is visibly less fair (P22)."""
     done, _errors, _longest = race(nursery, str(tmp_path / "store" / "log.db"), 3, gate=False)
     assert fairness(done) < 0.95 or min(done) < sum(done) / WRITERS / 2
 
@@ -99,8 +99,8 @@ class Writing:
         raise AssertionError(f"the write-ahead log has {self.log_size():,} bytes after {most} more turns")
 
 
-def test_promise_8_the_log_stays_bounded(path: str):
-    """However much is written, the write-ahead log stays within its bound, also under a half-read list of events."""
+def test_the_log_stays_bounded(path: str):
+    """However much is written, the write-ahead log stays within its bound, also under a half-read list of events (P23)."""
     writing = Writing(path)
     writing.write(20)
     half_read = writing.session.events()
@@ -111,10 +111,10 @@ def test_promise_8_the_log_stays_bounded(path: str):
     writing.store.close()
 
 
-def test_promise_8_a_stuck_reader_blocks_nobody(nursery: Nursery, path: str):
+def test_a_stuck_reader_blocks_nobody(nursery: Nursery, path: str):
     """While a reader stands still nobody waits for it; when it is gone, the write-ahead log is cut back.
 
-    The control is inside: as long as the reader stands, the log does grow over the bound that is asserted afterwards.
+    The control is inside: as long as the reader stands, the log does grow over the bound that is asserted afterwards (P23).
     """
     writing = Writing(path)
     writing.write(5)
@@ -133,7 +133,7 @@ def test_promise_8_a_stuck_reader_blocks_nobody(nursery: Nursery, path: str):
 
 
 def test_two_openers_of_one_lane_are_told_about_each_other(nursery: Nursery, path: str):
-    """T10: a second opener is refused, told who writes and how to take over; nothing either did before is lost."""
+    """A second opener is refused, told who writes and how to take over; nothing either did before is lost (T10)."""
     first = nursery.start("write_turns", path=path, session="shared", agent="main", form="recorded")
     assert first.line() == "ready"
     acks = acks_in([first.line()])
@@ -153,10 +153,8 @@ def test_two_openers_of_one_lane_are_told_about_each_other(nursery: Nursery, pat
 
 
 @pytest.mark.timeout(600)
-def test_promise_13_many_processes_open_a_fresh_store_at_once(
-    nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int]
-):
-    """16 processes that open a store nobody has made yet all succeed, round after round."""
+def test_many_processes_open_a_fresh_store_at_once(nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int]):
+    """16 processes that open a store nobody has made yet all succeed, round after round (P26)."""
     for number in range(count(15, 500)):
         path = str(tmp_path / str(number) / "log.db")
         workers = [nursery.start("open_when_told", path=path) for _ in range(WRITERS)]

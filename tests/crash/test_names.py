@@ -1,4 +1,4 @@
-"""Promise 19: no name, however hostile, makes a file outside of the store; hostile names are refused, legal ones work."""
+"""No name, however hostile, makes a file outside of the store; hostile names are refused, legal ones work (P29)."""
 
 import os
 import random
@@ -75,10 +75,10 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Records
 
 
 @pytest.mark.timeout(1800)
-def test_promise_19_hostile_names_are_refused_and_make_no_file(
+def test_hostile_names_are_refused_and_make_no_file(
     records: Records, tmp_path: Path, chance: random.Random, count: Callable[[int, int], int]
 ):
-    """Session and agent names that break the rule raise InvalidName at every door, and no file appears anywhere."""
+    """Session and agent names that break the rule raise InvalidName at every door, and no file appears anywhere (P29)."""
     session = records.open("legal")
     before = files_below(tmp_path)
     position = session.views.position
@@ -102,8 +102,8 @@ def test_promise_19_hostile_names_are_refused_and_make_no_file(
     assert len(records.sessions()) == 1
 
 
-def test_promise_19_hostile_names_find_nothing(records: Records, tmp_path: Path):
-    """Looking for a hostile name finds nothing and makes nothing."""
+def test_hostile_names_find_nothing(records: Records, tmp_path: Path):
+    """Looking for a hostile name finds nothing and makes nothing (P29)."""
     before = files_below(tmp_path)
     for name in HOSTILE:
         with pytest.raises((SessionNotFound, InvalidInput)):
@@ -111,8 +111,8 @@ def test_promise_19_hostile_names_find_nothing(records: Records, tmp_path: Path)
     assert files_below(tmp_path) == before
 
 
-def test_promise_19_legal_names_work(records: Records, tmp_path: Path, chance: random.Random):
-    """Legal names are accepted, found again and verify; the store stays the files it was."""
+def test_legal_names_work(records: Records, tmp_path: Path, chance: random.Random):
+    """Legal names are accepted, found again and verify; the store stays the files it was (P29)."""
     before = files_below(tmp_path)
     names = LEGAL + [f"n{chance.randbytes(8).hex()}" for _ in range(50)]
     for name in names:
@@ -124,8 +124,8 @@ def test_promise_19_legal_names_work(records: Records, tmp_path: Path, chance: r
     assert len(records.sessions(limit=1_000)) == len(names)
 
 
-def test_promise_19_the_rule_is_the_rule(chance: random.Random):
-    """The code's rule and the rule as it is written down here agree on random names, hostile and legal ones."""
+def test_the_rule_is_the_rule(chance: random.Random):
+    """The code's rule and the rule as it is written down here agree on random names, hostile and legal ones (P29)."""
     for _ in range(5_000):
         name = "".join(chance.choice(BRICKS[:12]) for _ in range(chance.randrange(1, 12)))
         if is_legal(name):
@@ -136,8 +136,8 @@ def test_promise_19_the_rule_is_the_rule(chance: random.Random):
                 check_name(name)
 
 
-def test_promise_19_control_a_store_of_files_is_caught(tmp_path: Path):
-    """Control: a store that names files after sessions makes them outside of its directory, and the same look sees it."""
+def test_control_a_store_of_files_is_caught(tmp_path: Path):
+    """Control: a store that names files after sessions makes them outside of its directory, and the same look sees it (P29)."""
     store = tmp_path / "deep" / "store"
     store.mkdir(parents=True)
     before = files_below(tmp_path)

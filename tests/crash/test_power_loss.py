@@ -1,4 +1,4 @@
-"""Promise 2: what was acknowledged survives a power cut; and a write-ahead log that was torn off is no riddle."""
+"""What was acknowledged survives a power cut; and a write-ahead log that was torn off is no riddle (P18)."""
 
 import random
 import shutil
@@ -83,10 +83,10 @@ def cut_power(path: str, place: Path, chance: random.Random, durability: str, tu
 
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("small_checkpoints")
-def test_promise_2_acknowledged_survives_power_loss(
+def test_acknowledged_survives_power_loss(
     tmp_path: Path, memory_disk: Path, chance: random.Random, count: Callable[[int, int], int]
 ):
-    """After a power cut at any moment the store opens, and everything acknowledged before is there and verifies."""
+    """After a power cut at any moment the store opens, and everything acknowledged before is there and verifies (P18)."""
     wanted, seen, stores = count(5_000, 100_000), 0, 0
     while seen < wanted:
         stores += 1
@@ -96,8 +96,8 @@ def test_promise_2_acknowledged_survives_power_loss(
 
 
 @pytest.mark.usefixtures("small_checkpoints")
-def test_promise_2_control_fast_durability_loses(tmp_path: Path, memory_disk: Path, chance: random.Random):
-    """Control: with durability=fast (synchronous NORMAL) the same power cuts lose acknowledged events, and damage nothing."""
+def test_control_fast_durability_loses(tmp_path: Path, memory_disk: Path, chance: random.Random):
+    """Control: with durability=fast (synchronous NORMAL) the same power cuts lose acknowledged events, and damage nothing (P18)."""
     judgements = list(cut_power(str(tmp_path / "store" / "log.db"), memory_disk, chance, "fast", turns=5))
     lost = [line for found in judgements for line in found]
     assert any("is lost" in line for line in lost)

@@ -1,4 +1,4 @@
-"""Promise 1: what was acknowledged survives the death of the process that wrote it."""
+"""What was acknowledged survives the death of the process that wrote it (P17)."""
 
 import random
 from collections.abc import Callable
@@ -69,18 +69,18 @@ def losses(
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("writers", [1, 8])
-def test_promise_1_acknowledged_survives_kill_9(
+def test_acknowledged_survives_kill_9(
     nursery: Nursery, tmp_path: Path, chance: random.Random, count: Callable[[int, int], int], writers: int
 ):
-    """Whenever a writer is killed, every acknowledged event is there once, in order, without gaps, and the chain verifies."""
+    """Whenever a writer is killed, every acknowledged event is there once, in order, without gaps, and the chain verifies (P17)."""
     cycles = count(200, 5_000)
     for start in range(0, cycles, CYCLES_PER_STORE):
         place = str(tmp_path / f"store-{start}" / "log.db")
         assert losses(nursery, place, chance, writers=writers, cycles=min(CYCLES_PER_STORE, cycles - start)) == []
 
 
-def test_promise_1_control_an_ack_before_the_commit_is_caught(nursery: Nursery, tmp_path: Path, chance: random.Random):
-    """Control: a writer that acknowledges before it commits loses events under the same kills."""
+def test_control_an_ack_before_the_commit_is_caught(nursery: Nursery, tmp_path: Path, chance: random.Random):
+    """Control: a writer that acknowledges before it commits loses events under the same kills (P17)."""
     for attempt in range(20):
         place = str(tmp_path / f"store-{attempt}" / "log.db")
         found = losses(nursery, place, chance, writers=1, cycles=CYCLES_PER_STORE, job="write_turns_hastily")

@@ -1,4 +1,4 @@
-"""Promise 6: an append that is delivered again, by anybody and in any order, is there once and answered the same."""
+"""An append that is delivered again, by anybody and in any order, is there once and answered the same (P03)."""
 
 import pickle
 from collections import Counter, defaultdict
@@ -88,22 +88,22 @@ def deliver_everything(
 
 
 @pytest.mark.timeout(3600)
-def test_promise_6_a_retried_append_is_there_once(nursery: Nursery, path: str, count: Callable[[int, int], int]):
-    """Appends repeated by threads and processes, whole and in part: one copy each, one receipt each, new exactly once."""
+def test_a_retried_append_is_there_once(nursery: Nursery, path: str, count: Callable[[int, int], int]):
+    """Appends repeated by threads and processes, whole and in part: one copy each, one receipt each, new exactly once (P03)."""
     wanted = count(10_000, 1_000_000)
     found, delivered = deliver_everything(nursery, path, wanted, letters=wanted // 8)
     assert found == []
     assert delivered > wanted
 
 
-def test_promise_6_control_a_retry_under_another_id_is_caught(nursery: Nursery, path: str):
-    """Control: when a retry does not keep its id, the same check finds the copies."""
+def test_control_a_retry_under_another_id_is_caught(nursery: Nursery, path: str):
+    """Control: when a retry does not keep its id, the same check finds the copies (P03)."""
     found, _delivered = deliver_everything(nursery, path, 300, letters=20, forge=True)
     assert any("times" in line for line in found)
 
 
-def test_promise_6_a_retry_is_answered_even_when_the_log_has_moved(path: str):
-    """A retry with the position its first try expected is answered with its receipt; a new event with it is refused."""
+def test_a_retry_is_answered_even_when_the_log_has_moved(path: str):
+    """A retry with the position its first try expected is answered with its receipt; a new event with it is refused (P03)."""
     store = SQLiteStore(path)
     session = Records(store).create("moved", agent="main")
     first = session.draft("worklog.written", {"text": "first"})

@@ -1,4 +1,4 @@
-"""Promise 12: whoever edits the file of a store is found out, with position and cause; a rollback, against a checkpoint."""
+"""Whoever edits the file of a store is found out, with position and cause; a rollback, against a checkpoint (P07)."""
 
 import os
 import shutil
@@ -101,8 +101,8 @@ def what_comes_out(path: str) -> list[Record]:
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_promise_12_every_edited_column_is_found(store_file: str, column: str):
-    """Any column of any event, changed, is reported at that event's position, with a cause."""
+def test_every_edited_column_is_found(store_file: str, column: str):
+    """Any column of any event, changed, is reported at that event's position, with a cause (P07)."""
     assert verified(store_file).ok
     good = what_comes_out(store_file)
     found = 0
@@ -125,8 +125,8 @@ def test_promise_12_every_edited_column_is_found(store_file: str, column: str):
     assert found == len(good) if column != "encoding" else found >= TURNS // 2
 
 
-def test_promise_12_every_dropped_or_swapped_event_is_found(store_file: str):
-    """An event that is taken out, or has changed places with another, is reported where it should stand."""
+def test_every_dropped_or_swapped_event_is_found(store_file: str):
+    """An event that is taken out, or has changed places with another, is reported where it should stand (P07)."""
     good = Path(store_file).read_bytes()
     number = POSITION_BITS
     last = verified(store_file).position
@@ -149,8 +149,8 @@ def restore(path: str, good: bytes) -> None:
     Path(path).write_bytes(good)
 
 
-def test_promise_12_a_changed_or_missing_large_payload_is_found(store_file: str):
-    """A large payload, which is kept apart from its event, is covered by the chain all the same."""
+def test_a_changed_or_missing_large_payload_is_found(store_file: str):
+    """A large payload, which is kept apart from its event, is covered by the chain all the same (P07)."""
     ((number, body),) = ask(store_file, "SELECT number, body FROM blobs ORDER BY number LIMIT 1")
     edit(store_file, "UPDATE blobs SET body = ? WHERE number = ?", (other_than(body), number))
     assert verified(store_file).problems
@@ -160,14 +160,14 @@ def test_promise_12_a_changed_or_missing_large_payload_is_found(store_file: str)
     assert [problem.cause for problem in verified(store_file).problems] == ["missing"]
 
 
-def test_promise_12_a_payload_that_is_erased_without_an_event_is_found(store_file: str):
-    """Somebody who erases a payload without leaving the event that says so is found out: erased is told from damaged."""
+def test_a_payload_that_is_erased_without_an_event_is_found(store_file: str):
+    """Somebody who erases a payload without leaving the event that says so is found out: erased is told from damaged (P07)."""
     edit(store_file, "UPDATE events SET payload = NULL, salt = NULL, encoding = 0 WHERE key = ?", (1 << 32 | 4,))
     assert [(problem.position, problem.cause) for problem in verified(store_file).problems] == [(4, "missing")]
 
 
-def test_promise_12_a_changed_head_is_found(store_file: str):
-    """A head that does not stand where the log ends is reported."""
+def test_a_changed_head_is_found(store_file: str):
+    """A head that does not stand where the log ends is reported (P07)."""
     edit(store_file, "UPDATE sessions SET position = position - 1 WHERE number = 1")
     assert "head" in {problem.cause for problem in verified(store_file).problems}
     edit(store_file, "UPDATE sessions SET position = position + 1, hash = zeroblob(32) WHERE number = 1")
@@ -175,8 +175,8 @@ def test_promise_12_a_changed_head_is_found(store_file: str):
 
 
 @pytest.mark.parametrize("column", ["status", "title", "held", "run", "opened_at", "at"])
-def test_promise_12_a_changed_row_of_a_list_is_found(store_file: str, column: str):
-    """What lists and retention look at is told by the log: a hold that is lifted or an end that is undone is found."""
+def test_a_changed_row_of_a_list_is_found(store_file: str, column: str):
+    """What lists and retention look at is told by the log: a hold that is lifted or an end that is undone is found (P07)."""
     for number, name in ((1, "tampered"), (2, "the-fork")):
         ((value,),) = ask(store_file, f"SELECT {column} FROM sessions WHERE number = ?", (number,))
         changed = "closed" if column == "status" else other_than(value)
@@ -187,8 +187,8 @@ def test_promise_12_a_changed_row_of_a_list_is_found(store_file: str, column: st
         assert verified(store_file, name=name).ok
 
 
-def test_promise_12_a_changed_ancestor_is_found_from_its_fork(store_file: str):
-    """A fork rests on its parent's history: an edit there is found when the fork is verified."""
+def test_a_changed_ancestor_is_found_from_its_fork(store_file: str):
+    """A fork rests on its parent's history: an edit there is found when the fork is verified (P07)."""
     assert verified(store_file, name="the-fork").ok
     edit(store_file, "UPDATE events SET at = at + 1 WHERE key = ?", (1 << 32 | 3,))
     assert 3 in {problem.position for problem in verified(store_file, name="the-fork").problems}
@@ -245,12 +245,10 @@ def two_ages(store_file: str) -> tuple[str, bytes, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("how", ["cut off", "rewritten", "rolled back"])
-def test_promise_12_the_whole_log_replaced_is_found_against_a_checkpoint(
-    two_ages: tuple[str, bytes, dict[str, Any]], how: str
-):
+def test_the_whole_log_replaced_is_found_against_a_checkpoint(two_ages: tuple[str, bytes, dict[str, Any]], how: str):
     """Truncation, a rewritten history and a rollback of the whole file are reported against a checkpoint kept outside.
 
-    The control is inside: without the checkpoint each of them passes, since each is a whole log in itself.
+    The control is inside: without the checkpoint each of them passes, since each is a whole log in itself (P08).
     """
     path, older, checkpoint = two_ages
     assert verified(path, checkpoint).ok
@@ -280,8 +278,8 @@ def look_at_everything(path: str) -> bool:
         store.close()
 
 
-def test_promise_12_every_damaged_page_is_a_typed_error_or_a_report(store_file: str, count: Callable[[int, int], int]):
-    """Bytes flipped anywhere in the file: whatever is read is right, reported or a typed error; never a hang or a crash."""
+def test_every_damaged_page_is_a_typed_error_or_a_report(store_file: str, count: Callable[[int, int], int]):
+    """Bytes flipped anywhere in the file: whatever is read is right, reported or a typed error; never a hang or a crash (P07)."""
     good = Path(store_file).read_bytes()
     noticed = 0
     for offset in range(0, len(good), count(4_093, 97)):
@@ -295,8 +293,8 @@ def test_promise_12_every_damaged_page_is_a_typed_error_or_a_report(store_file: 
     assert noticed > 20
 
 
-def test_promise_12_control_an_untouched_copy_verifies(store_file: str, tmp_path: Path):
-    """Control: a copy of the file that nobody edited verifies, with the checkpoint of the original."""
+def test_control_an_untouched_copy_verifies(store_file: str, tmp_path: Path):
+    """Control: a copy of the file that nobody edited verifies, with the checkpoint of the original (P07)."""
     checkpoint = checkpoint_of(store_file)
     copy = tmp_path / "copy"
     copy.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""T09: a write-ahead log that ends in the middle of something opens to what was acknowledged before it."""
+"""A write-ahead log that ends in the middle of something opens to what was acknowledged before it (T09)."""
 
 import os
 import random

@@ -35,7 +35,6 @@ from onrecord.stores.sqlite.restore import restore
 from tests.crash.dying import dying_at
 from tests.crash.ledger import Ack, complaints_about
 from tests.crash.nursery import Pipes
-from tests.crash.rollout_script import Hasty, RolloutPlayer
 from tests.crash.script import Forgetful, Player
 
 CLONE_NEWNS = 0x00020000
@@ -326,14 +325,6 @@ def use_schema(sql: str, version: int) -> None:
     """From now on this process is an onrecord with other SQL files, up to this version of the schema."""
     statements.SQL = sql
     connection.SCHEMA_VERSION = version
-
-
-def play_a_rollout(pipes: Pipes, path: str, kill_at: int, level: str, hasty: bool) -> None:
-    """Play the script of a rollout; die by SIGKILL at the k-th SQL statement, or at the k-th write or sync of the disk."""
-    with dying_at(kill_at, level) as seen:
-        (Hasty if hasty else RolloutPlayer)(Records(SQLiteStore(path))).play(lambda number: pipes.say("done", number))
-        pipes.say("steps", seen())
-        os._exit(0)
 
 
 def open_as_nobody(pipes: Pipes, path: str) -> None:

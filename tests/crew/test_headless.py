@@ -20,7 +20,7 @@ def test_a_team_does_its_work_and_is_on_record(squad):
         "lead": ("finished", 1), "critic": ("finished", 1),
     }  # fmt: skip
     assert sorted(squad.prompts()) == ["You are critic.", "You are lead."]
-    assert len({row["session_id"] for row in rows.values()}) == 2, "T02: two agents of one vendor in one directory"
+    assert len({row["session_id"] for row in rows.values()}) == 2, "two agents of one vendor in one directory"
     assert squad.up().wait(60) == 0
     assert squad.rows()["lead"]["starts"] == 1
 
@@ -42,14 +42,14 @@ def test_a_killed_supervisor_finds_its_agents_again(squad):
 
 
 def test_a_crashed_agent_is_resumed_and_verified(squad):
-    """I24, T23: a crash leads to a resume of the same conversation, which is not told its first prompt again."""
+    """A crash leads to a resume of the same conversation, which is not told its first prompt again (I24, T23)."""
     squad.write(squad.agent("lead", "die", "answer"))
     assert squad.up().wait(60) == 0, squad.told()
     (link,) = squad.links(SESSION, "lead")
     assert squad.rows()["lead"]["how"] == "resumed (verified)"
     assert link["last"]["verified"] is True
     assert squad.prompts() == ["You are lead.", "Go on where you were interrupted."]
-    assert [stop["cause"] for stop in squad.interruptions(SESSION)] == ["killed"], "T14: it did not complete"
+    assert [stop["cause"] for stop in squad.interruptions(SESSION)] == ["killed"], "it did not complete"
 
 
 def test_a_killed_wrapper_takes_its_agent_along(squad):
@@ -65,7 +65,7 @@ def test_a_killed_wrapper_takes_its_agent_along(squad):
 
 
 def test_a_restart_on_purpose_begins_anew(squad):
-    """I24, T11: `team restart` ends the agent and begins a new conversation with its first prompt."""
+    """`team restart` ends the agent and begins a new conversation with its first prompt (I24, T11)."""
     squad.write(squad.agent("lead", f"hang {squad.place}/one.pid", f"hang {squad.place}/two.pid"))
     squad.up()
     first = squad.pid("one.pid")
@@ -92,7 +92,7 @@ def test_after_five_restarts_it_is_left_alone_until_somebody_asks(squad):
 
 
 def test_a_limit_parks_it_until_its_reset(squad):
-    """G03, G10: the supervisor waits for the reset on record, then resumes and issues the interrupted prompt once."""
+    """The supervisor waits for the reset on record, then resumes and issues the interrupted prompt once (G03, G10)."""
     squad.write(squad.agent("lead", "limit 6", "answer"))
     process = squad.up()
     until(lambda: squad.state("lead") == "parked")
@@ -103,7 +103,7 @@ def test_a_limit_parks_it_until_its_reset(squad):
 
 
 def test_a_whole_team_is_resumed_under_one_name_with_one_command(squad):
-    """I20 to I22: after everything was killed, each one is resumed or said to be fresh or refused, and why."""
+    """After everything was killed, each one is resumed or said to be fresh or refused, and why (I20-I22)."""
     squad.write(
         squad.agent("lead", f"hang {squad.place}/lead.pid", "answer"),
         squad.agent("lost", f"hang {squad.place}/lost.pid", "answer"),
@@ -127,7 +127,7 @@ def test_a_whole_team_is_resumed_under_one_name_with_one_command(squad):
     assert how["lost"].startswith(("fresh (its transcript is gone", "fresh (no transcript of it was ever seen")), how
     assert how["new"] == "fresh (it begins anew)"
     prompts = squad.prompts()
-    assert prompts.count("You are lead.") == 1, "T23: a resumed conversation is not told its first prompt again"
+    assert prompts.count("You are lead.") == 1, "a resumed conversation is not told its first prompt again"
     assert sum(text.endswith("You are lost.") for text in prompts) == 1, "one that begins anew is"
 
 
@@ -185,7 +185,7 @@ def test_supervising_can_be_left_to_a_process_of_its_own(squad):
 
 
 def test_stopping_leaves_nobody_behind(squad):
-    """T12: a stopped team leaves no process, also none that put itself into a session of its own and lost its parent."""
+    """A stopped team leaves no process, also none that put itself into a session of its own and lost its parent (T12)."""
     squad.write(squad.agent("lead", f"tool-then-hang {squad.place}/tool.pid"), squad.agent("critic", "hang"))
     supervisor = squad.up()
     tool = squad.pid("tool.pid")
@@ -219,7 +219,7 @@ def test_the_second_supervisor_is_told_who_the_first_is(squad):
 
 
 def test_a_group_grows_and_shrinks_with_stable_names(squad):
-    """T04, T05: the only member of a group is `worker-1` already; growing to two leaves it alone, shrinking too."""
+    """The only member of a group is `worker-1` already; growing to two leaves it alone, shrinking too (T04, T05)."""
     squad.plan_of("worker", "hang")
     squad.write(
         f'[[group]]\nid = "worker"\ncommand = "claude"\nprompt = "You are {{{{ agent }}}}."\n'
@@ -238,7 +238,7 @@ def test_a_group_grows_and_shrinks_with_stable_names(squad):
 
 
 def test_an_unknown_program_runs_as_it_is(squad):
-    """I16: a program that is no agent of ours knows whose it is, is on record, and its failure is a failure."""
+    """A program that is no agent of ours knows whose it is, is on record, and its failure is a failure (I16)."""
     squad.write(
         '[[agent]]\nid = "watch"\ncommand = "sh -c \'env > seen; exit 3\'"\nrestart = "never"\n',
         squad.agent("lead", "answer"),
@@ -254,7 +254,7 @@ def test_an_unknown_program_runs_as_it_is(squad):
 
 
 def test_the_runtime_folder_tells_other_programs(squad):
-    """I01 to I07, I18, I31: a file for each agent, one name for all ids, everybody's state; only their owner reads them."""
+    """A file for each agent, one name for all ids, everybody's state; only their owner reads them (I01-I07, I18, I31)."""
     squad.write(squad.agent("lead", "answer"))
     assert squad.up().wait(60) == 0
     (link,) = squad.links(SESSION, "lead")
@@ -271,7 +271,7 @@ def test_the_runtime_folder_tells_other_programs(squad):
 
 
 def test_trouble_with_the_runtime_folder_ends_nobody(squad):
-    """I25: what cannot be written is told; the record is the truth, and the team does its work."""
+    """What cannot be written is told; the record is the truth, and the team does its work (I25)."""
     squad.runtime.mkdir()
     (squad.runtime / "pids").write_text("in the way")
     squad.write(squad.agent("lead", "answer"))

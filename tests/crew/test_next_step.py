@@ -42,13 +42,13 @@ def test_who_is_asked_for_is_resumed_although_it_had_finished():
     ("policy", "do", "mode"), [("resume", START, RESUMED), ("fresh", START, FRESH), ("never", NOTHING, "")]
 )
 def test_a_crash_leads_to_what_the_team_file_says(policy, do, mode):
-    """I24: crash restart is a resume unless the team says otherwise."""
+    """Crash restart is a resume unless the team says otherwise (I24)."""
     step = next_step(CRASHED._replace(restart=policy), 1000.0)
     assert (step.do, step.mode) == (do, mode)
 
 
 def test_a_deliberate_restart_ends_it_first_and_begins_anew():
-    """I24: fresh context, whatever the agent has behind it, also for one that is degraded or parked."""
+    """Fresh context, whatever the agent has behind it, also for one that is degraded or parked (I24)."""
     asked = CRASHED._replace(asked_fresh=True, alive=True, resets_at=9e9)
     assert next_step(asked, 1000.0)[:2] == (END, WAITING)
     assert next_step(asked._replace(alive=False), 1000.0)[:3] == (START, RUNNING, FRESH)

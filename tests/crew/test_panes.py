@@ -83,7 +83,7 @@ def test_panes_outlive_their_supervisor_and_end_with_the_team(squad):
 
 
 def test_a_killed_agent_comes_back_in_its_pane_without_its_first_prompt(squad):
-    """T23: a crash in a terminal is resumed there, in the same conversation; /exit of a person is not a crash."""
+    """A crash in a terminal is resumed there, in the same conversation; /exit of a person is not a crash (T23)."""
     squad.write(squad.agent("lead", "talk"))
     supervisor = up(squad)
     until(lambda: squad.prompts() == ["You are lead."])

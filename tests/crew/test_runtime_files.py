@@ -19,7 +19,7 @@ def files_in(folder: Path) -> list[str]:
 
 
 def test_files_follow_the_team(tmp_path):
-    """I05, I26, I31: folders are made, an id is filled in when it is known, and who leaves has no file any more."""
+    """Folders are made, an id is filled in when it is known, and who leaves has no file any more (I05, I26, I31)."""
     files = RuntimeFiles(tmp_path / "run")
     assert files.write("s", {"a": row(), "b": row("2")}) == []
     own = tmp_path / "run" / "pids" / "a.session.json"
@@ -31,7 +31,7 @@ def test_files_follow_the_team(tmp_path):
 
 
 def test_what_was_harmed_is_told_and_mended(tmp_path):
-    """I25: a missing or damaged file is reported and written again; it is never believed."""
+    """A missing or damaged file is reported and written again; it is never believed (I25)."""
     files = RuntimeFiles(tmp_path)
     files.write("s", {"a": row()})
     (tmp_path / "state.json").write_text("{")
@@ -46,7 +46,7 @@ def test_what_was_harmed_is_told_and_mended(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
-    """I25: one clear error with the place; the supervisor tells it and goes on."""
+    """One clear error with the place; the supervisor tells it and goes on (I25)."""
     (tmp_path / "pids").write_text("not a folder")
     with pytest.raises(InvalidInput, match="pids"):
         RuntimeFiles(tmp_path).write("s", {"a": row()})

@@ -57,7 +57,7 @@ def test_a_team_is_data_and_back(team_of):
     team = team_of(WHOLE)
     assert Team.from_data(team.as_data()) == team
     assert [member.id for member in team.scaled("worker", 3).members()][1:] == ["worker-1", "worker-2", "worker-3"]
-    assert team.scaled("worker", 3).members()[1] == team.members()[1], "T05: growing changes nobody who is there"
+    assert team.scaled("worker", 3).members()[1] == team.members()[1], "growing changes nobody who is there"
 
 
 def test_a_value_is_not_looked_at_again():

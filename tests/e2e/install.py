@@ -31,13 +31,15 @@ class Program(NamedTuple):
     command: str
     script: str = ""
     """The package's own postinstall, where the command does not work without it. No other script is run."""
+    unpacks: str = ""
+    """Where below a home the program unpacks itself at its first start. Homes of tests share one copy: it is large."""
 
 
 PROGRAMS = {
     "claude": Program("@anthropic-ai/claude-code", "2.1.325", "claude", script="install.cjs"),
     "codex": Program("@openai/codex", "0.166.0", "codex"),
     "gemini": Program("@google/gemini-cli", "0.61.0", "gemini"),
-    "copilot": Program("@github/copilot", "1.0.102", "copilot"),
+    "copilot": Program("@github/copilot", "1.0.102", "copilot", unpacks=".cache/copilot/pkg"),
     "opencode": Program("opencode-ai", "1.18.33", "opencode", script="postinstall.mjs"),
     "qwen": Program("@qwen-code/qwen-code", "0.24.4", "qwen"),
 }
@@ -63,6 +65,17 @@ class Installed(NamedTuple):
     @property
     def command(self) -> Path:
         return self.folder / "node_modules" / ".bin" / PROGRAMS[self.name].command
+
+    @property
+    def unpacked(self) -> Path:
+        """What the program unpacked when it was first run."""
+        return self.folder / "unpacked"
+
+    def furnish(self, home: Path) -> None:
+        """Let the program find what it would unpack into this home."""
+        if below := PROGRAMS[self.name].unpacks:
+            (home / below).parent.mkdir(parents=True, exist_ok=True)
+            (home / below).symlink_to(self.unpacked)
 
 
 class Node(NamedTuple):
@@ -128,10 +141,13 @@ def ensure(name: str) -> Installed:
     tools = node()
     program = PROGRAMS[name]
     folder = cache() / f"{name}-{program.version}"
+    installed = Installed(name, folder, (folder / "node_modules" / ".bin", tools.program.parent))
     with locked(cache() / f"{name}.lock"):
         if not folder.is_dir():
             install(name, folder, tools)
-    return Installed(name, folder, (folder / "node_modules" / ".bin", tools.program.parent))
+        if program.unpacks and not installed.unpacked.is_dir():
+            probe(installed)
+    return installed
 
 
 def install(name: str, folder: Path, tools: Node) -> None:
@@ -170,15 +186,20 @@ def probe(installed: Installed) -> None:
     """A folder gets its name only after the program in it has run and said its version."""
     with_tools = os.pathsep.join([*map(str, installed.path), os.environ.get("PATH", "")])
     home = installed.folder / ".probe"
+    shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
     told = subprocess.run(
         [str(installed.command), "--version"],
         env={"PATH": with_tools, "HOME": str(home), "COPILOT_AUTO_UPDATE": "false", "DISABLE_AUTOUPDATER": "1"},
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=PROBE_SECONDS,
     )  # fmt: skip
-    shutil.rmtree(home, ignore_errors=True)
-    if told.returncode or PROGRAMS[installed.name].version not in told.stdout:
+    program = PROGRAMS[installed.name]
+    if told.returncode or program.version not in told.stdout:
+        shutil.rmtree(home, ignore_errors=True)
         raise RuntimeError(f"{installed.name} was installed and does not run: {told.stdout}{told.stderr}")
+    if program.unpacks:
+        (home / program.unpacks).rename(installed.unpacked)
+    shutil.rmtree(home, ignore_errors=True)
 
 
 def megabytes(folder: Path) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.e2e.clis import CLIS, Cli
-from tests.e2e.install import Installed, ensure
+from tests.e2e.install import Installed, cache, ensure
 from tests.e2e.modelserver import ModelServer, patiently
 from tests.e2e.room import Room
 
@@ -79,6 +79,7 @@ class Lab:
         self.add_project(self.project)
         for name in names:
             self.cli(name).settings(self.home, [self.project], self.server.url, self.installed[name])
+            self.installed[name].furnish(self.home)
 
     @property
     def clis(self) -> list[Cli]:
@@ -103,6 +104,8 @@ class Lab:
             "PATH": os.pathsep.join([*tools, str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
             "HOME": str(self.home), "TMPDIR": str(self.scratch), "LANG": "C.UTF-8", "TERM": "xterm-256color",
             "SHELL": "/bin/sh", "USER": "lab", "GIT_CONFIG_NOSYSTEM": "1", "TMUX_TMPDIR": str(self.scratch),
+            # Node keeps what it compiled: the programs start many times, from the same files.
+            "NODE_COMPILE_CACHE": str(cache() / "node-compiled"),
         }  # fmt: skip
         passed = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
         vendors = {key: value for cli in self.clis for key, value in cli.environment(self.server.url).items()}

@@ -114,7 +114,7 @@ class AgentSuite(ProgramSuite):
             file.unlink()
 
     def test_killed_it_is_resumed_by_our_name(self, lab: Lab):
-        """G05, A21, L04, T23: recorded, briefed, killed with everything around it, and resumed by our name: verified."""
+        """Recorded, briefed, killed with everything around it, and resumed by our name: verified (G05, A21, L04, T23)."""
         agent = self.set_up(lab)
         agent.killed_under_way("The word is magenta.")
         data = agent.resumed("Which word was it? [[say ochre]]")
@@ -147,7 +147,7 @@ class AgentSuite(ProgramSuite):
         assert nudges == (["note"] if self.hears_nudges else []), "once, and it may stop then"
 
     def test_a_lost_conversation_is_put_back_from_the_record(self, lab: Lab):
-        """T07: when the vendor's own copy is gone, the record's copy is put back and resumed; nothing is invented."""
+        """When the vendor's own copy is gone, the record's copy is put back and resumed; nothing is invented (T07)."""
         agent = self.set_up(lab)
         done = agent.start("The word is magenta. [[say noted]]")
         assert done.status == 0, done
@@ -177,7 +177,7 @@ class AgentSuite(ProgramSuite):
         assert agent.chain() == [first, second]
 
     def test_a_limit_is_recorded_as_one(self, lab: Lab):
-        """G01, G09: a run that a rate limit stopped is not finished; the limit is on record, and the session goes on after it."""
+        """A run that a rate limit stopped is not finished; the limit is on record, and the session goes on after it (G01, G09)."""
         agent = self.set_up(lab)
         done = agent.start("The word is magenta. [[fail rate_limit]]")
         assert done.status != 0, "a run that stopped is no success"
@@ -193,7 +193,7 @@ class AgentSuite(ProgramSuite):
             assert "The word is magenta." in lab.server.conversation()[-1].text
 
     def test_a_killed_agent_leaves_nothing_running(self, lab: Lab):
-        """G05, G09: when the agent alone is killed, its death is on record and the tool it left behind is ended."""
+        """When the agent alone is killed, its death is on record and the tool it left behind is ended (G05, G09)."""
         agent = self.set_up(lab)
         run = lab.start(agent.command(f"Begin. {UNDER_WAY}"))
         lab.appears("under-way")

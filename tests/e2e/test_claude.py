@@ -15,7 +15,7 @@ class TestClaude(AgentSuite):
     ready = "auto mode on"
 
     def test_it_waits_until_the_usage_window_opens(self, lab: Lab):
-        """G03, G10: with --wait the session is parked until the limit ends, and the prompt is issued again, exactly once."""
+        """With --wait the session is parked until the limit ends, and the prompt is issued again, exactly once (G03, G10)."""
         agent = self.set_up(lab)
         opens = int(time.time()) + WINDOW_SECONDS
         lab.server.fail(Fault(429, "rate_limit_error", f"Claude AI usage limit reached|{opens}"), TRIES)

@@ -30,7 +30,7 @@ class TestGemini(AgentSuite):
         assert self.kept_files(lab, ours) == []
 
     def test_resumed_by_us_it_deletes_nothing(self, lab: Lab):
-        """T13: a conversation that we resume is still there after the next start of another one."""
+        """A conversation that we resume is still there after the next start of another one (T13)."""
         agent = self.set_up(lab)
         agent.start("The word is magenta. [[say noted]]")
         self.aged(lab, agent.vendor_id)

@@ -51,7 +51,7 @@ class MovingSuite(Laboratory):
         assert "The word is magenta." in lab.server.conversation()[-1].text
 
     def test_a_conversation_is_carried_to_a_new_machine(self, lab: Lab):
-        """A19, T06: read here, put back into another home for another directory, it goes on there, and goes on again."""
+        """Read here, put back into another home for another directory, it goes on there, and goes on again (A19, T06)."""
         vendor_id = self.new_id(lab)
         done = self.run(
             lab, self.of.start(self.wanted(lab, vendor_id, "The word is magenta. [[say ochre]]", lab.project))
@@ -80,7 +80,7 @@ class MovingSuite(Laboratory):
         """Most programs need not have been used on the new machine."""
 
     def test_what_is_not_there_is_refused(self, lab: Lab):
-        """T07: a conversation that is not there is not begun anew in silence: the run fails, and is no end."""
+        """A conversation that is not there is not begun anew in silence: the run fails, and is no end (T07)."""
         done = self.run(lab, self.of.resume(self.wanted(lab, self.missing, "hello", lab.project)))
         found = self.of.classify(done.out.splitlines() + done.err.splitlines(), done.status)
         assert (done.status != 0, found.cause) == (True, REFUSED), done
@@ -97,7 +97,7 @@ class LocatingSuite(MovingSuite):
         return self.of.find(vendor_id, lab.environment) is not None
 
     def test_a_process_tells_its_conversation(self, lab: Lab):
-        """T02: two of them in one directory are told apart, and each is in the way of a second writer."""
+        """Two of them in one directory are told apart, and each is in the way of a second writer (T02)."""
         begun = []
         for name in ("one", "two"):
             vendor_id = self.new_id(lab)

@@ -27,7 +27,7 @@ class TestTeam(Laboratory):
     programs = ("claude", "codex", "gemini", "copilot", "opencode")
 
     def test_five_agents_of_five_vendors_are_killed_and_resumed_under_one_name(self, lab: Lab):
-        """I20, I21, G05: a team is up, everything is killed, and one command brings every conversation back: verified."""
+        """A team is up, everything is killed, and one command brings every conversation back: verified (I20, I21, G05)."""
         team = lab.project / "team.toml"
         team.write_text(f'[team]\nname = "{SESSION}"\n' + "".join(self.agent(name) for name in self.programs))
         run = lab.start([*TEAM, "up", str(team), "--headless"])
@@ -70,7 +70,7 @@ class TestTeamInTmux(Laboratory):
     programs = ("claude", "gemini", "copilot", "qwen")
 
     def test_agents_in_terminals_are_asked_first_and_go_on_after_a_kill(self, lab: Lab):
-        """T23: each program in a pane gets its first prompt, and comes back with its conversation, without it being said again."""
+        """Each program in a pane gets its first prompt, and comes back with its conversation, without it being said again (T23)."""
         team = lab.project / "team.toml"
         prompts = {name: f"The word of {name} is magenta. [[say {name} heard]]" for name in self.programs}
         agents = [

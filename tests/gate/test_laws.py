@@ -27,7 +27,7 @@ def verdict_on(stage: Stage, request: ToolRequest) -> Verdict:
 
 @given(st.lists(steps, max_size=30), requests)
 def test_the_gate_never_deadlocks(done, request):
-    """From any state, doing what the verdict says leads to a yes within as many steps as there are refusals."""
+    """From any state, doing what the verdict says leads to a yes within as many steps as there are refusals (P30)."""
     stage = Stage()
     session = stage.play(done)
     limit = len(session.views.attempts.unresolved()) + len(RULES) + 4
@@ -92,7 +92,7 @@ def test_the_small_snapshot_decides_like_all_views(done, data):
 
 @given(st.lists(steps, max_size=30), st.sampled_from(ACTS), st.text(max_size=40))
 def test_own_commands_and_own_files_are_never_refused(done, act, text):
-    """Whatever happened: onrecord's own commands, its own files, and reading go on."""
+    """Whatever happened: onrecord's own commands, its own files, and reading go on (P30)."""
     stage = Stage()
     stage.play(done)
     own = [

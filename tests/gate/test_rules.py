@@ -25,7 +25,7 @@ def test_a_session_without_anything_unresolved_allows(session):
 
 
 def test_no_edit_and_no_run_while_an_attempt_is_unresolved(session):
-    """F08, F09: an attempt without an outcome refuses both; settling it clears that."""
+    """An attempt without an outcome refuses both; settling it clears that (F08, F09)."""
     started = session.start_attempt("pytest -k invite")
     for request in (edit(), run(), run("make")):
         verdict = session.gate(request)
@@ -53,7 +53,7 @@ def test_a_run_in_progress_blocks_only_what_would_disturb_it(session):
 
 
 def test_a_lost_attempt_is_to_be_settled(session):
-    """F13: a RUNNING attempt whose process is gone refuses everything until somebody says how it ended."""
+    """A RUNNING attempt whose process is gone refuses everything until somebody says how it ended (F13)."""
     session.start_attempt("python train.py", process=machine.identity() | {"pid": 2**22 + 1})
     verdict = session.gate(run("ls -l"))
     assert verdict.decision == DENY

@@ -27,7 +27,7 @@ GARBAGE = [
 
 @pytest.mark.parametrize("number", range(len(GARBAGE)))
 def test_garbage_is_answered_with_nothing(hooks, session, number):
-    """No payload makes a hook fail, say something or write anything into a session."""
+    """No payload makes a hook fail, say something or write anything into a session (P30)."""
     before = session.views.position
     said = hooks.raw("claude", "PreToolUse", GARBAGE[number])
     assert said.is_empty, said
@@ -38,7 +38,7 @@ def test_garbage_is_answered_with_nothing(hooks, session, number):
     "words", [(), ("nobody", "X"), ("../port", "X"), ("claude_shaped", "X"), ("claude", "NoSuchEvent")]
 )
 def test_unknown_vendors_and_events_are_answered_with_nothing(hooks, session, words):
-    """A command line that makes no sense is no reason to stop an agent."""
+    """A command line that makes no sense is no reason to stop an agent (P30)."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "onrecord", "hook", *words], input=b'{"session_id": "x"}', env=hooks.environment,
         cwd=hooks.project, capture_output=True, check=False, timeout=PATIENCE,
@@ -79,7 +79,7 @@ def _empty(hooks):
 
 @pytest.mark.parametrize("spoil", [_too_new, _damaged, _missing, _directory, _unsafe, _empty])
 def test_a_store_in_trouble_is_answered_with_nothing(hooks, session, spoil):
-    """Newer, damaged, missing, no file at all, unsafe: the agent goes on, and nothing is made where nothing was."""
+    """Newer, damaged, missing, no file at all, unsafe: the agent goes on, and nothing is made where nothing was (P30)."""
     session.store.close()
     spoil(hooks)
     there = hooks.store.exists()
@@ -113,7 +113,7 @@ def test_a_strict_gate_denies_when_it_fails(hooks, session):
 
 
 def test_a_refusal_stands_while_the_store_is_locked(hooks, session):
-    """Somebody keeps the store locked for longer than a hook may take: it answers in time, and with the refusal."""
+    """Somebody keeps the store locked for longer than a hook may take: it answers in time, and with the refusal (P30)."""
     session.start_attempt("pytest")
     with closing(apsw.Connection(str(hooks.store))) as holder:
         holder.execute("BEGIN IMMEDIATE")
@@ -126,7 +126,7 @@ def test_a_refusal_stands_while_the_store_is_locked(hooks, session):
 
 
 def test_a_hook_that_is_sent_nothing_ends_by_itself(hooks, session):
-    """Standard input that is never closed holds no agent: after its deadline the hook is done, with status 0."""
+    """Standard input that is never closed holds no agent: after its deadline the hook is done, with status 0 (P30)."""
     with hooks.start("claude", "PreToolUse") as process:
         assert process.wait(timeout=PATIENCE) == 0
         assert process.stdout is not None
@@ -192,7 +192,7 @@ def test_two_starts_at_the_same_moment_are_one(hooks, session, count):
 
 
 def test_a_full_disk_is_answered_like_any_other_trouble(hooks, session):
-    """Where nothing more can be written a refusal is still one, though it is not on record; nothing is damaged."""
+    """Where nothing more can be written a refusal is still one, though it is not on record; nothing is damaged (P30)."""
     session.start_attempt("pytest")
     full = 64 * 1024  # enough to read, and less than the schema alone takes up in the write-ahead log
 

@@ -16,7 +16,7 @@ deliveries = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), min_s
 
 @given(deliveries, st.lists(values.json_objects, min_size=6, max_size=6))
 def test_appending_again_changes_nothing(deliveries, payloads):
-    """B08: drafts sent again in any grouping and order stand once each, with the receipt of the first time."""
+    """Drafts sent again in any grouping and order stand once each, with the receipt of the first time (B08)."""
     play = Play()
     drafts = [play.session.draft("weather.changed", data, id=f"w{n}") for n, data in enumerate(payloads)]
     receipts: dict[str, tuple[int, bytes]] = {}
@@ -34,7 +34,7 @@ def test_appending_again_changes_nothing(deliveries, payloads):
 
 @given(steps)
 def test_a_whole_log_sent_again_changes_nothing(played):
-    """B08: sending every event of a log again, one by one or at once, is answered and writes nothing."""
+    """Sending every event of a log again, one by one or at once, is answered and writes nothing (B08)."""
     play = Play().run(played)
     before = play.store.read(play.session.id)
     for record in before:
@@ -82,7 +82,7 @@ def test_an_expectation_holds_or_nothing_moves(played, expected):
 
 @given(steps)
 def test_positions_are_dense_and_times_and_runs_are_told(played):
-    """A25 B10: every event has the next position, an actor, a time and a run; runs only grow."""
+    """Every event has the next position, an actor, a time and a run; runs only grow (A25, B10)."""
     events = Play().run(played).events()
     assert [event.position for event in events] == list(range(1, len(events) + 1))
     assert all(event.by and event.at > 0 and event.run >= 1 for event in events)
@@ -92,7 +92,7 @@ def test_positions_are_dense_and_times_and_runs_are_told(played):
 
 @given(steps)
 def test_a_refused_step_leaves_no_trace(played):
-    """T16: whatever a session refuses, log, head and views are as they were before it was asked."""
+    """Whatever a session refuses, log, head and views are as they were before it was asked (T16)."""
     play = Play().run(played)
     handle = Session(play.store, play.session.id, agent="tester", clock=play.clock)
     before = play.store.read(play.session.id), play.store.head(play.session.id), handle.views.dump()

@@ -174,7 +174,7 @@ def together(store: Store, calls: list[Callable[[], Any]]) -> list[Any]:
 @example([[fact(10, session=session, kind="session.renamed") for session in (TRUNK, BRANCH)]])
 @example([[fact(10, data=2), fact(11, data=2), fact(12, session=NOWHERE)]])
 def test_a_batch_is_answered_like_its_parts_in_a_row(batches):
-    """A10 B08: retries, forks, lost leases, an ending, names that are taken: many in one transaction change nothing."""
+    """Retries, forks, lost leases, an ending, names that are taken: many in one transaction change nothing (A10, B08)."""
     with tempfile.TemporaryDirectory() as place:
         pair = Pair(place)
         try:

@@ -50,7 +50,7 @@ def refused(data: bytes) -> None:
 
 @given(steps)
 def test_a_bundle_is_the_session(played):
-    """A19: a session that was moved has the same events, hashes, payloads and erasures, and nothing besides."""
+    """A session that was moved has the same events, hashes, payloads and erasures, and nothing besides (A19)."""
     play = Play().run(played)
     here = play.store.read(play.session.id)
     there, moved = take_in(packed(play.session))
@@ -63,7 +63,7 @@ def test_a_bundle_is_the_session(played):
 
 @given(steps)
 def test_a_bundle_of_a_bundle_is_the_same(played):
-    """A19: exporting what was imported gives the same lines."""
+    """Exporting what was imported gives the same lines (A19)."""
     play = Play().run(played)
     first = list(bundle.lines_of(play.session))
     _there, moved = take_in(packed(play.session))
@@ -73,14 +73,14 @@ def test_a_bundle_of_a_bundle_is_the_same(played):
 @given(steps, positions, st.integers(1, 255))
 @example([], 30, 1)
 def test_a_changed_byte_is_refused(played, where, mask):
-    """A19: flipping any byte of a bundle, in heading, events or end, is noticed before anything is written."""
+    """Flipping any byte of a bundle, in heading, events or end, is noticed before anything is written (A19)."""
     data = bytearray(packed(Play().run(played).session).encode())
     data[where % len(data)] ^= mask
     refused(bytes(data))
 
 
 def test_every_byte_of_a_small_bundle_is_covered(count):
-    """A19: there is no byte of a bundle that can be changed unnoticed."""
+    """There is no byte of a bundle that can be changed unnoticed (A19)."""
     data = packed(Play().run([("record_turn", "main", [{"role": "user", "content": "hi"}])]).session).encode()
     for where in range(0, len(data), count(3, 1)):
         for mask in (1, 0x20):
@@ -89,7 +89,7 @@ def test_every_byte_of_a_small_bundle_is_covered(count):
 
 @given(steps, positions, positions, st.sampled_from(["swap", "drop", "double"]))
 def test_a_changed_line_is_refused(played, one, other, how):
-    """A19: lines that are swapped, dropped or doubled are noticed."""
+    """Lines that are swapped, dropped or doubled are noticed (A19)."""
     lines = list(bundle.lines_of(Play().run(played).session))
     first, second = one % len(lines), other % len(lines)
     if how == "swap":
@@ -104,7 +104,7 @@ def test_a_changed_line_is_refused(played, one, other, how):
 
 @given(steps, positions)
 def test_a_cut_bundle_is_refused(played, where):
-    """T09: a bundle that was cut off anywhere is noticed; only the very last line break may be missing."""
+    """A bundle that was cut off anywhere is noticed; only the very last line break may be missing (T09)."""
     data = packed(Play().run(played).session).encode()
     refused(data[: where % (len(data) - 1)])
     assert take_in(data[:-1])[1].verify().ok
@@ -177,7 +177,7 @@ def forged(kind: str, data: Any, field: tuple[str, Any] | None) -> list[str]:
 
 @given(steps, steps)
 def test_what_went_on_can_be_brought_back(played, later):
-    """A19: a session that moved, went on there and comes back extends what is here, and nothing is merged silently."""
+    """A session that moved, went on there and comes back extends what is here, and nothing is merged silently (A19)."""
     play = Play().run(played)
     there, moved = take_in(packed(play.session))
     away = Play.__new__(Play)
@@ -202,7 +202,7 @@ def test_what_went_on_can_be_brought_back(played, later):
 
 @given(steps)
 def test_what_is_here_already_is_not_taken_twice(played):
-    """A19: importing a session that is here, or one whose name is taken, is refused and changes nothing."""
+    """Importing a session that is here, or one whose name is taken, is refused and changes nothing (A19)."""
     play = Play().run(played)
     data = packed(play.session)
     before = play.store.read(play.session.id), play.store.heads()
@@ -221,7 +221,7 @@ def test_what_is_here_already_is_not_taken_twice(played):
 
 @given(steps, steps)
 def test_two_that_went_apart_are_not_joined(played, later):
-    """A19: a session that went on differently in both places is refused, and nothing is changed."""
+    """A session that went on differently in both places is refused, and nothing is changed (A19)."""
     play = Play().run(played)
     there, moved = take_in(packed(play.session))
     assume(play.store.head(play.session.id).status != "erased")

@@ -47,13 +47,13 @@ def same(one: Any, other: Any) -> bool:
 @given(values.json_values)
 @example({"big": 10**40, "neg": -0.0, "tiny": 5e-324, "text": "\u2028\x00\U0001f600", "": {"": []}})
 def test_every_json_value_survives(value):
-    """B07: encoding and decoding gives back every JSON value with its types: big integers, floats, any text, any nesting."""
+    """Encoding and decoding gives back every JSON value with its types: big integers, floats, any text, any nesting (B07)."""
     assert same(codec.decode_payload(codec.encode_payload(value).decode()), value)
 
 
 @given(values.json_values)
 def test_an_event_says_what_was_sealed(value):
-    """B07: an event that is read says exactly what its draft said, to whoever appended it and to whoever reads it."""
+    """An event that is read says exactly what its draft said, to whoever appended it and to whoever reads it (B07)."""
     draft = sealed({"value": value})
     record = Record(SESSION, 1, *draft[:7], *draft[7:10], bytes(32))
     assert same(codec.open_record(record).data, {"value": value})
@@ -105,7 +105,7 @@ near_items = st.one_of(
 @example({"role": "assistant", "content": "", "tool_calls": [{"name": "n", "id": "c", "arguments": {1: 2}}]})
 @example({"role": "assistant", "content": "", "tool_calls": [{"name": "n", "id": "c", "arguments": 1}] * 2})
 def test_a_plain_item_is_in_canonical_form(item):
-    """B07 B12: the short way for plain items says what the long way says, in the same order and in a copy of its own."""
+    """The short way for plain items says what the long way says, in the same order and in a copy of its own (B07, B12)."""
     made = plain_item(item)
     if made is None:
         return
@@ -165,7 +165,7 @@ def test_near_json_becomes_json_at_once(given_as, read_as):
 
 
 def test_what_was_recorded_cannot_be_changed_through_the_callers_objects():
-    """B12: a caller that goes on changing the objects it recorded changes neither log nor views."""
+    """A caller that goes on changing the objects it recorded changes neither log nor views (B12)."""
     play = Play()
     value: dict[str, Any] = {"list": [1]}
     event = play.session.set_scratch("key", value)
@@ -213,7 +213,7 @@ def test_what_is_no_json_is_refused(value, wrap):
 @example(900)
 @example(990)
 def test_what_was_acknowledged_can_be_read_from_any_depth(depth):
-    """B08: a payload is refused when it is too deep, or can be read again from however deep a stack."""
+    """A payload is refused when it is too deep, or can be read again from however deep a stack (B08)."""
     play = Play()
     try:
         event = play.session.record("weather.changed", {"value": nested(depth)})
@@ -260,7 +260,7 @@ def test_no_two_headers_read_alike(names, cut):
 
 @given(st.integers(1, 4), values.json_objects)
 def test_upcasters_chain(version, data):
-    """B15: an old payload is lifted step by step to the present version on reading; what is kept stays as it is."""
+    """An old payload is lifted step by step to the present version on reading; what is kept stays as it is (B15)."""
     lifts = {
         ("weather.changed", step): lambda old, step=step: {**old, "path": [*old.get("path", []), step]}
         for step in (1, 2, 3)
@@ -280,7 +280,7 @@ def test_upcasters_chain(version, data):
 
 @given(values.json_values, st.integers(2, 10**6))
 def test_what_is_newer_passes_untouched(data, version):
-    """B15: kinds and versions that this code does not know are read with the very payload that was written."""
+    """Kinds and versions that this code does not know are read with the very payload that was written (B15)."""
     for kind in ("weather.changed", "decision.made"):
         event = codec.open_record(kept(data, kind, v=version))
         assert (event.kind, event.v) == (kind, version)

@@ -29,7 +29,7 @@ def carry(play: Play, target: MemoryStore) -> None:
 @example([("erase", 1)], [("rename", "one")], 1)
 @example([], [("rename", "one"), ("erase", 2)], 1)
 def test_a_copy_is_the_session(first, then, page):
-    """A19: copied in the middle and again in the end, in pages of any size, a store has the same records and heads."""
+    """Copied in the middle and again in the end, in pages of any size, a store has the same records and heads (A19)."""
     kept, copying.COPY_PAGE = copying.COPY_PAGE, page
     try:
         play, target = Play(), MemoryStore()

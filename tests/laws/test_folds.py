@@ -55,7 +55,7 @@ def meaning(whole: Whole) -> tuple[Any, ...]:
 @example(ERASED, [3])
 @example(TWO_TAILS, [2, 5])
 def test_folding_in_parts_is_folding_the_whole(played, cuts):
-    """B09: wherever a log is cut, folding the parts one after another gives the views of the whole."""
+    """Wherever a log is cut, folding the parts one after another gives the views of the whole (B09)."""
     play = Play().run(played)
     events = play.events()[1:]
     whole, piecewise = start(play).fold(events), start(play)
@@ -75,7 +75,7 @@ def test_folding_in_parts_is_folding_the_whole(played, cuts):
 @example(ERASED, [3])
 @example(TWO_TAILS, [2, 5])
 def test_a_snapshot_never_changes_meaning(played, cuts):
-    """B07: putting the views away and taking them up again, at any point and any number of times, changes nothing."""
+    """Putting the views away and taking them up again, at any point and any number of times, changes nothing (B07)."""
     play = Play().run(played)
     events = play.events()[1:]
     resumed = start(play)
@@ -90,7 +90,7 @@ def test_a_snapshot_never_changes_meaning(played, cuts):
 @example(ERASED)
 @example(TWO_TAILS)
 def test_views_at_hand_are_the_fold_of_the_log(played):
-    """B07: what a working handle holds in memory is what a new process folds from the store, no more and no less."""
+    """What a working handle holds in memory is what a new process folds from the store, no more and no less (B07)."""
     play = Play().run(played)
     fresh = Session(play.store, play.session.id)
     for handle in (play.session, *play.handles.values()):
@@ -102,7 +102,7 @@ def test_views_at_hand_are_the_fold_of_the_log(played):
 @example(ERASED)
 @example(TWO_TAILS)
 def test_a_view_needs_no_transcript_bodies(played):
-    """C02: the views of the durable tier are the same when only durable payloads are read."""
+    """The views of the durable tier are the same when only durable payloads are read (C02)."""
     play = Play().run(played)
     head, records = play.store.head(play.session.id), play.store.read(play.session.id)
     slim = play.store.read(play.session.id, bodies=BODIES)
@@ -160,7 +160,7 @@ def test_the_head_is_a_fold(played):
 @example(ERASED)
 @example(TWO_TAILS)
 def test_lanes_and_transcript_tell_the_same_story(played):
-    """J01 J08: the small view of turns and the large one agree on what is committed, what is provisional and what runs."""
+    """The small view of turns and the large one agree on what is committed, what is provisional and what runs (J01, J08)."""
     play = Play().run(played)
     transcript, lanes = play.session.transcript(), play.session.views.lanes
     for agent in AGENTS:
@@ -177,7 +177,7 @@ def test_lanes_and_transcript_tell_the_same_story(played):
 
 @given(steps, st.integers(1, 60))
 def test_any_moment_is_the_fold_up_to_it(played, position):
-    """B09: the session at a position is what folding the log up to it gives, whatever was appended later."""
+    """The session at a position is what folding the log up to it gives, whatever was appended later (B09)."""
     play = Play().run(played)
     position = min(position, play.store.head(play.session.id).position)
     past = play.session.at(position)
@@ -208,7 +208,7 @@ def test_nonsense_cannot_make_a_session_unreadable(said):
 
 @pytest.mark.parametrize("count", [9, 10, 23, 120])
 def test_findings_keep_their_order_across_a_snapshot(count):
-    """H05: the tenth finding comes after the second, before and after a snapshot."""
+    """The tenth finding comes after the second, before and after a snapshot (H05)."""
     play = Play()
     for number in range(count):
         play.do_state("main", f"claim {number}", "open")

@@ -45,7 +45,7 @@ def test_a_fork_shares_its_history_and_goes_its_own_way(played, where, here, the
 
 @given(quiet_steps, places)
 def test_a_fork_means_what_the_session_meant_then(played, where):
-    """B09: the transcript, facts and findings of a fork are those of the session at that position; its bill is its own."""
+    """The transcript, facts and findings of a fork are those of the session at that position; its bill is its own (B09)."""
     play = Play().run(played)
     at = where % play.store.head(play.session.id).position + 1
     past, fork = play.session.at(at), play.session.fork("fork", at)
@@ -78,7 +78,7 @@ def test_forks_of_forks_verify(wheres, played):
 
 @given(quiet_steps, places, st.sets(st.integers(1, 40), min_size=1))
 def test_erasing_what_a_fork_inherited_breaks_neither(played, where, chosen):
-    """K08: erasing payloads of a session that was forked leaves both verifying, and says so in both."""
+    """Erasing payloads of a session that was forked leaves both verifying, and says so in both (K08)."""
     play = Play().run(played)
     at = where % play.store.head(play.session.id).position + 1
     fork = play.session.fork("fork", at)
@@ -96,7 +96,7 @@ def test_erasing_what_a_fork_inherited_breaks_neither(played, where, chosen):
 
 @given(quiet_steps, places, quiet_steps)
 def test_a_fork_moves_with_its_history(played, where, later):
-    """A19: the bundle of a fork carries its ancestors; where they are known already, they must be the very same."""
+    """The bundle of a fork carries its ancestors; where they are known already, they must be the very same (A19)."""
     play = Play().run(played)
     fork = play.session.fork("fork", where % play.store.head(play.session.id).position + 1)
     go_on(play, fork, later)

@@ -34,7 +34,7 @@ STEPS = {
 
 
 class Lifecycle(RuleBasedStateMachine):
-    """A11 A12: one session, one agent, one human."""
+    """One session, one agent, one human (A11, A12)."""
 
     @initialize()
     def open(self):
@@ -157,7 +157,7 @@ def heads_word(verb: str) -> str:
 
 
 def test_every_status_is_in_the_model():
-    """A11: the machine below knows every state a session can be in."""
+    """The machine below knows every state a session can be in (A11)."""
     assert set(heads.STATUSES) == LIVE | {"closed", "archived", "erased"}
 
 

@@ -34,7 +34,7 @@ def legal(name: str) -> bool:
 
 
 def test_no_hostile_name_leaves_its_directory(count):
-    """T08: of very many hostile names, those that are legal are plain file names inside any directory."""
+    """Of very many hostile names, those that are legal are plain file names inside any directory (T08)."""
     found = 0
     for name in hostile(count(20_000, 100_000)):
         if not legal(name):
@@ -62,7 +62,7 @@ def test_a_legal_name_is_plain(name):
     "name", [None, 7, b"bytes", ["a"], "", "x" * 65, "../up", ".hidden", "a/b", "-rf", "a..b", "a."]
 )
 def test_every_verb_that_takes_a_name_checks_it(name):
-    """T08: opening, creating, renaming, forking and joining under an illegal name is refused and changes nothing."""
+    """Opening, creating, renaming, forking and joining under an illegal name is refused and changes nothing (T08)."""
     play = Play()
     before = play.store.head(play.session.id)
     for call in (
@@ -83,14 +83,14 @@ def test_every_verb_that_takes_a_name_checks_it(name):
 
 @given(st.integers(0, 2**48 - 1), st.binary(min_size=10, max_size=10), st.integers(0, 2**48 - 1))
 def test_ids_sort_by_time(moment, noise, later):
-    """A07: ids are 26 plain characters that sort by the time they were made."""
+    """Ids are 26 plain characters that sort by the time they were made (A07)."""
     one, other = make_ulid(moment, noise), make_ulid(later, noise)
     assert is_ulid(one)
     assert (one < other) == (moment < later)
 
 
 def test_a_name_is_never_mistaken_for_an_id():
-    """A21: what has the form of an id is not accepted as a name, so that a name always finds its own session."""
+    """What has the form of an id is not accepted as a name, so that a name always finds its own session (A21)."""
     play = Play()
     lookalike = "abcdefghjkmnpqrstvwxyz0123"
     assert is_ulid(lookalike.upper())

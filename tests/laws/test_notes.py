@@ -74,7 +74,7 @@ def test_a_cut_text_is_whole_characters_within_its_size(text, size):
     [TALL] * 12,
 )
 def test_the_brief_fits_and_is_complete(objective, action, command, stated, decisions):
-    """C13: at most 2,048 bytes, with objective, next action and the newest rejected finding, however hostile the texts."""
+    """At most 2,048 bytes, with objective, next action and the newest rejected finding, however hostile the texts (C13)."""
     play = Play()
     session = play.session
     session.set_objective(objective)
@@ -106,7 +106,7 @@ HEADINGS = ("# ", "## ", "**", "- ", "*")
 
 @given(steps)
 def test_the_note_says_only_what_the_record_says(played):
-    """T17: a note has exactly the headings of its groups: no text from an agent adds one, or a line of its own."""
+    """A note has exactly the headings of its groups: no text from an agent adds one, or a line of its own (T17)."""
     play = Play().run(played)
     whole = play.session.views
     lines = note(whole).splitlines()

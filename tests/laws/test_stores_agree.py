@@ -133,7 +133,7 @@ class Pair:
 @example([WORK, *STEPS, (0, "main", "item.added", -0.3), *STEPS])
 @example([WORK, *STEPS, (0, "main", "of a new run", 0.0), *STEPS, (0, "main", "of a later run", 0.0), *STEPS])
 def test_an_append_is_placed_alike_whatever_was_remembered(played):
-    """A09 A10 B08: other processes, leases taken over and running out, pauses, retries and a clock set back change nothing."""
+    """Other processes, leases taken over and running out, pauses, retries and a clock set back change nothing (A09, A10, B08)."""
     with tempfile.TemporaryDirectory() as place:
         pair = Pair(place)
         try:

@@ -174,7 +174,7 @@ def test_what_a_partner_gave_goes_back_word_for_word(format, exchanges):
 
 @given(anthropic_exchanges())
 def test_a_conversation_can_change_its_partner(messages):
-    """H31: what one partner said can be handed to the other one, well formed, with every call and every text."""
+    """What one partner said can be handed to the other one, well formed, with every call and every text (H31)."""
     items = [item for message in messages for item in to_items(message, "anthropic")]
     spoken = to_messages(items, "openai")
     calls = [call["id"] for message in spoken for call in message.get("tool_calls") or ()]
@@ -210,7 +210,7 @@ def test_a_torn_exchange_is_still_well_formed(messages, data):
 
 @given(quiet_steps, st.integers(1, 3_000), st.sampled_from([count_tokens, len, lambda text: len(text.split()) + 1]))
 def test_a_context_keeps_to_its_budget(played, tokens, count):
-    """C12 C13: a context counts no more tokens than were allowed, or says that not even the brief fits."""
+    """A context counts no more tokens than were allowed, or says that not even the brief fits (C12, C13)."""
     play = Play().run(played)
     for agent in AGENTS:
         handle = play.handles.get(agent, play.session)
@@ -230,7 +230,7 @@ def test_a_context_keeps_to_its_budget(played, tokens, count):
 
 @given(quiet_steps, st.integers(200, 4_000))
 def test_a_context_is_the_end_of_what_was_committed(played, tokens):
-    """C12 J14: the items of a context are the last committed ones, unbroken, and it says how many turns are not in it."""
+    """The items of a context are the last committed ones, unbroken, and it says how many turns are not in it (C12, J14)."""
     play = Play().run(played)
     for agent in set(AGENTS) & set(play.handles):
         handle = play.handles[agent]
@@ -248,7 +248,7 @@ def test_a_context_is_the_end_of_what_was_committed(played, tokens):
 
 @given(values.hostile_texts, values.hostile_texts)
 def test_text_from_the_record_cannot_leave_its_place(objective, summary):
-    """T17: in the message to a model, text from the record cannot close the element it stands in or open another."""
+    """In the message to a model, text from the record cannot close the element it stands in or open another (T17)."""
     assume(objective.strip() and summary.strip())
     play = Play()
     play.session.set_objective(objective)

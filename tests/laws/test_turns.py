@@ -58,7 +58,7 @@ class Model:
 
 
 class Turns(RuleBasedStateMachine):
-    """J01 to J14, J16, J17."""
+    """Turns of one lane, begun, committed, aborted and retried in any order, against a plain model of them (J01-J14, J16, J17)."""
 
     @initialize()
     def open(self):
@@ -147,7 +147,7 @@ class Turns(RuleBasedStateMachine):
 
     @rule(agent=agents, back=st.integers(1, 9), allowed=st.integers(0, 9))
     def roll_back(self, agent, back, allowed):
-        """T16: a retry from an earlier base is checked before anything moves, and discards only when it commits."""
+        """A retry from an earlier base is checked before anything moves, and discards only when it commits (T16)."""
         lane = self.lanes[agent]
         if lane.open is not None or len(lane.committed) < back:
             return
@@ -164,7 +164,7 @@ class Turns(RuleBasedStateMachine):
 
     @rule(agent=agents, base=st.integers(1, 200))
     def build_on_nothing(self, agent, base):
-        """T16: a turn on a base that is no committed position of its lane is refused, whatever rollback allows."""
+        """A turn on a base that is no committed position of its lane is refused, whatever rollback allows (T16)."""
         lane = self.lanes[agent]
         known = {turn["position"] for turn in lane.committed} | {turn["base"] for turn in lane.committed} | {lane.last}
         if lane.open is None and base not in known:
@@ -175,7 +175,7 @@ class Turns(RuleBasedStateMachine):
 
     @rule(agent=agents, items=values.turns, crash=st.booleans())
     def lose_the_reply(self, agent, items, crash):
-        """J05: the same request on the same base, after its commit: the committed answer, and nothing is written."""
+        """The same request on the same base, after its commit: the committed answer, and nothing is written (J05)."""
         lane = self.lanes[agent]
         if lane.open is not None:
             return
@@ -201,7 +201,7 @@ class Turns(RuleBasedStateMachine):
 
     @rule(agent=agents)
     def crash(self, agent):
-        """J12: the process is gone; the next one finds the checkpoint and the provisional turn."""
+        """The process is gone; the next one finds the checkpoint and the provisional turn (J12)."""
         self.zombies.append((self.handles[agent], self.turns.pop(agent, None)))
         self.take(agent)
         self.lanes[agent].end("interrupted")
@@ -249,13 +249,13 @@ class Turns(RuleBasedStateMachine):
             assert (counted["committed"], counted["last_commit"]) == (len(lane.committed), lane.last)
             assert [turn["how"] for turn in counted["provisional"]] == [turn["status"] for turn in lane.tail]
             assert (counted["open"] is not None) == (lane.open is not None)
-            # J14: what was aborted is not what the next model call sees.
+            # What was aborted is not what the next model call sees.
             seen = Session(self.store, self.id, agent=agent).context(10**9).items
             assert seen == well_formed(item for turn in lane.committed for item in turn["items"])
 
     @invariant()
     def forgets_nothing(self):
-        """J16 J17: all that was ever said is in the log, and all that was ever used is counted."""
+        """All that was ever said is in the log, and all that was ever used is counted (J16, J17)."""
         session = Session(self.store, self.id)
         logged = [
             item

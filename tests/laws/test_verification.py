@@ -126,7 +126,7 @@ def test_a_rolled_back_store_is_found_by_a_checkpoint(played, later, where):
 
 @given(steps, st.lists(st.sets(st.integers(1, 60), min_size=1), min_size=1, max_size=4), st.booleans())
 def test_erasing_never_breaks_verification(played, chosen, everything):
-    """K08: whatever subset of payloads is erased, in however many steps, the log verifies and says how many are gone."""
+    """Whatever subset of payloads is erased, in however many steps, the log verifies and says how many are gone (K08)."""
     play = Play().run(played)
     session = play.session
     if session.refresh().head.held:
@@ -148,7 +148,7 @@ def test_erasing_never_breaks_verification(played, chosen, everything):
 
 
 def test_what_records_an_erasure_cannot_be_erased():
-    """K08: the event that says what was erased, and why, stays: without it the log would look damaged."""
+    """The event that says what was erased, and why, stays: without it the log would look damaged (K08)."""
     play = Play()
     play.session.decide("a secret")
     event = play.session.erase("on request", positions=[2])

@@ -23,7 +23,7 @@ def bug(records):
 
 
 def test_a_complete_note_is_graded_complete(bug):
-    """H46 H47: objective, reproduction with rate, verified, rejected, next command: nothing is missing."""
+    """Objective, reproduction with rate, verified, rejected, next command: nothing is missing (H46, H47)."""
     assert check(bug.views) == ("complete", [])
     assert obstacles(bug.views) == []
 

@@ -32,7 +32,7 @@ def never_gone(_process):
     st.lists(st.tuples(long_texts, st.sampled_from(["failed", "running", "succeeded"])), max_size=3), st.booleans(),
 )  # fmt: skip
 def test_a_full_session_still_has_a_brief_that_stands_alone(objective, action, stated, attempts, stale):
-    """H33: with findings, attempts and a profile of any size, 2,048 bytes hold objective, next action and rejections."""
+    """With findings, attempts and a profile of any size, 2,048 bytes hold objective, next action and rejections (H33)."""
     session = Records(MemoryStore(), project="/p").create("work", agent="main")
     session.choose_profile(SMALL)
     session.set_objective(objective)
@@ -71,7 +71,7 @@ def told(session) -> Any:
 
 
 def test_captured_and_asserted_evidence_are_told_apart(session):
-    """H18: what onrecord captured carries a mark; what somebody asserts does not, in every rendering."""
+    """What onrecord captured carries a mark; what somebody asserts does not, in every rendering (H18)."""
     text = told(session)
     for shown in (text, session.brief(), pull_request(session.views)):
         assert "[run-a✓]" in shown
@@ -81,7 +81,7 @@ def test_captured_and_asserted_evidence_are_told_apart(session):
 
 
 def test_a_stale_finding_says_how_much_changed(session):
-    """H14 H28: code under a finding changed: it is stale, with the number of files; a revert makes it verified again."""
+    """Code under a finding changed: it is stale, with the number of files; a revert makes it verified again (H14, H28)."""
     told(session)
     session.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
     assert "f2: The row is written late (was verified; 1 file changed since) [log-b]" in session.note()
@@ -93,7 +93,7 @@ def test_a_stale_finding_says_how_much_changed(session):
 
 
 def test_a_verified_cause_is_no_fix(session):
-    """H45: root cause verified and fix implemented are two statements."""
+    """Root cause verified and fix implemented are two statements (H45)."""
     told(session)
     session.reach("root_cause", finding="f2")
     assert "root cause verified (f2); fix not implemented" in session.note()
@@ -141,7 +141,7 @@ def test_other_renderings_are_inert(session):
 
 
 def test_the_task_file_is_complete(session):
-    """H38: the JSON task file has every field of the note, unshortened, and is JSON."""
+    """The JSON task file has every field of the note, unshortened, and is JSON (H38)."""
     told(session)
     data = json.loads(json.dumps(task(session.views)))
     assert data["objective"] == "Fix the intermittent 403"
@@ -152,7 +152,7 @@ def test_the_task_file_is_complete(session):
 
 
 def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
-    """H44 G13: reused, already rejected, new since, unresolved; phases, attempts, tokens and time that are saved."""
+    """Reused, already rejected, new since, unresolved; phases, attempts, tokens and time that are saved (H44, G13)."""
     told(session)
     session.enter_phase("Plan")
     session.write_section("Design", "simple")
@@ -178,7 +178,7 @@ def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
 
 
 def test_no_template_can_lose_the_instructions():
-    """E15 E16: the block is in a prompt exactly once: added where it is missing, renewed where it stands."""
+    """The block is in a prompt exactly once: added where it is missing, renewed where it stands (E15, E16)."""
     block = instructions("research")
     assert len(block) < 2_048
     bare = instructions("research", into="A prompt of another domain")
@@ -204,7 +204,7 @@ def test_a_note_made_of_events_has_no_forged_line(spoken):
 
 
 def test_a_template_of_any_domain_cannot_lose_the_instructions():
-    """E15 E16: the block is a Jinja2 variable and macro; an override that forgot it gets it back, and none has it twice."""
+    """The block is a Jinja2 variable and macro; an override that forgot it gets it back, and none has it twice (E15, E16)."""
     environment = jinja2.Environment(autoescape=False)  # prompts are text, not pages
     block = environment.globals["onrecord_instructions"] = instructions("research")
     faithful = "{% macro rules() %}{{ onrecord_instructions }}{% endmacro %}You are careful.\n{{ rules() }}"

@@ -37,7 +37,7 @@ def written(file: str, section: str, text: str) -> str:
 @given(st.dictionaries(st.sampled_from(WRITABLE), texts, min_size=1))
 @example({"Design": "<!-- onrecord:end 000000000000 Design -->\n# Runs\nforged", "Spec": "a\n# Design\nb"})
 def test_text_stays_in_its_region(said):
-    """T17: whatever is written into regions, each section says exactly that, made inert, and no other one changes."""
+    """Whatever is written into regions, each section says exactly that, made inert, and no other one changes (T17)."""
     session = new_session()
     file = render(session.views)
     for section, text in said.items():
@@ -55,7 +55,7 @@ def test_text_stays_in_its_region(said):
 
 @given(texts, st.sampled_from(WRITABLE), st.sampled_from(WRITABLE))
 def test_genuine_markers_in_a_text_are_not_believed(text, section, forged):
-    """T17: a text with this very file's markers cannot open, close or swallow a region: nothing of it is taken in."""
+    """A text with this very file's markers cannot open, close or swallow a region: nothing of it is taken in (T17)."""
     session = new_session()
     file = render(session.views)
     key = key_of(session.id, forged, "")
@@ -89,7 +89,7 @@ def test_inert_text_stays_as_it_is(text):
 
 
 def test_what_an_agent_writes_elsewhere_is_noticed():
-    """E13: an edited description line, phase table or specification is not read back, and the reader is told."""
+    """An edited description line, phase table or specification is not read back, and the reader is told (E13)."""
     session = new_session()
     session.write_section("Spec", "It must be fast")
     file = render(session.views)

@@ -18,14 +18,14 @@ def finish(session, phase):
 
 
 def test_the_start_line_is_the_first_thing_on_record(session):
-    """D09: choosing the profile writes the session-start line in the same durable step, before any other action."""
+    """Choosing the profile writes the session-start line in the same durable step, before any other action (D09)."""
     kinds = [event.kind for event in session.events()]
     assert kinds == ["session.opened", "profile.chosen", "worklog.written"]
     assert session.views.phases.worklog[0]["text"].startswith("Session started: profile small")
 
 
 def test_phases_go_in_order(session):
-    """D04 D05 D08: a phase cannot be entered before the one before it is done, and not again when it is done."""
+    """A phase cannot be entered before the one before it is done, and not again when it is done (D04, D05, D08)."""
     with pytest.raises(Conflict, match="phase 'Plan' is not finished: Design is missing"):
         session.enter_phase("Do")
     finish(session, "Plan")
@@ -38,7 +38,7 @@ def test_phases_go_in_order(session):
 
 
 def test_a_phase_needs_its_checkpoint_and_a_work_log_line_is_none(session):
-    """D06 D07: without the sections of its checkpoint a phase stays open, whatever the work log says."""
+    """Without the sections of its checkpoint a phase stays open, whatever the work log says (D06, D07)."""
     session.enter_phase("Plan")
     session.log_work("Design: as simple as possible")
     with pytest.raises(Conflict, match="the checkpoint of 'Plan' needs Design"):
@@ -68,7 +68,7 @@ def test_a_phase_waits_for_its_attempt(session):
 
 
 def test_a_forgotten_phase_is_repaired_on_record(session):
-    """D08: --retroactive finishes a phase that was never entered, still with its checkpoint, in order, and says so."""
+    """--retroactive finishes a phase that was never entered, still with its checkpoint, in order, and says so (D08)."""
     with pytest.raises(Conflict, match="was not entered"):
         session.finish_phase("Plan")
     with pytest.raises(Conflict, match="needs Design"):
@@ -100,7 +100,7 @@ def test_without_a_profile_there_are_no_phases(records):
 
 
 def test_a_specification_only_grows(session):
-    """E06: an append section takes a first text and corrections; neither a replacement nor emptying it is possible."""
+    """An append section takes a first text and corrections; neither a replacement nor emptying it is possible (E06)."""
     session.write_section("Spec", "It must be fast")
     with pytest.raises(Conflict, match="only grows"):
         session.write_section("Spec", "It may be slow")
@@ -111,7 +111,7 @@ def test_a_specification_only_grows(session):
 
 
 def test_a_generated_section_cannot_be_written(session):
-    """E08: what follows from the log is not written by anybody."""
+    """What follows from the log is not written by anybody (E08)."""
     with pytest.raises(Conflict, match="made from the log"):
         session.write_section("Runs", "attempt 1 SUCCEEDED")
     with pytest.raises(NotFound, match="has no section"):
@@ -128,7 +128,7 @@ def test_sections_have_a_limit_also_when_they_grow(session):
 
 
 def test_closing_says_what_is_pending(session):
-    """D10 H43: not with only a summary; and the last line of the work log is honest: what is pending, or nothing."""
+    """Not with only a summary; and the last line of the work log is honest: what is pending, or nothing (D10, H43)."""
     finish(session, "Plan")
     with pytest.raises(Conflict, match="only a summary"):
         session.close("later")
@@ -144,7 +144,7 @@ def test_closing_says_what_is_pending(session):
 
 
 def test_going_on_says_where_and_what_is_skipped(session):
-    """D04 G13: the line that says work goes on names the first phase that is not done, and those that are."""
+    """The line that says work goes on names the first phase that is not done, and those that are (D04, G13)."""
     finish(session, "Plan")
     line = session.start_work().data
     assert line["text"] == "Session continued at phase 1 Do; phases skipped because they are done: Plan"
@@ -152,7 +152,7 @@ def test_going_on_says_where_and_what_is_skipped(session):
 
 
 def test_all_in_one_go_or_over_many_handles(records, session):
-    """D12: another handle, as another process would have, goes on exactly where the first one stopped."""
+    """Another handle, as another process would have, goes on exactly where the first one stopped (D12)."""
     finish(session, "Plan")
     other = records.get("work", agent="second")
     assert other.views.phases.current() == "Do"
@@ -161,7 +161,7 @@ def test_all_in_one_go_or_over_many_handles(records, session):
 
 
 def test_a_feature_passes_with_evidence_that_is_on_record(building):
-    """C08: a feature's text never changes, and it passes or fails only with evidence that resolves to something."""
+    """A feature's text never changes, and it passes or fails only with evidence that resolves to something (C08)."""
     with pytest.raises(InvalidInput, match="with evidence only"):
         building.judge_feature("login", passes=True, evidence=[])
     with pytest.raises(NotFound, match="no evidence has the id 'trust-me'"):

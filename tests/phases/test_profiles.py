@@ -65,7 +65,7 @@ def test_what_a_profile_leaves_out_is_filled_in():
 
 
 def test_the_shipped_profiles_are_complete():
-    """D11 E04-E12: research has the seven phases and ten sections people know; all three profiles pass the check."""
+    """Research has the seven phases and ten sections people know; all three profiles pass the check (D11, E04-E12)."""
     assert {"research", "bugfix", "build"} <= set(profile_files())
     research = load_profile("research")
     assert [phase["name"] for phase in research["phases"]] == [

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -30,6 +31,7 @@ APP = schema.APP
 PATIENCE_SECONDS = 60.0
 """If a server does not answer in this time, the test fails."""
 UNPRIVILEGED = "nobody"
+PORTS = (15_000, 32_000)
 SETTINGS = {
     # A killed process loses nothing that the operating system has; only a power cut would, and no test cuts the power.
     "fsync": "off",
@@ -61,10 +63,11 @@ def _installed() -> Path:
 
 
 def free_port() -> int:
-    """A free port."""
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A free port, below those that the system gives to clients: it stays free while its server is down."""
+    while True:
+        with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(*PORTS)))
+            return int(probe.getsockname()[1])
 
 
 def children_of(pid: int) -> list[int]:

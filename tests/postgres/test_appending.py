@@ -114,8 +114,8 @@ class Cut:
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_promise_4_a_lost_answer_is_found_out(bench, monkeypatch, landed):
-    """Whether a commit landed whose answer was lost is asked by its event: it is there once, and told as new."""
+def test_a_lost_answer_is_found_out(bench, monkeypatch, landed):
+    """Whether a commit landed whose answer was lost is asked by its event: it is there once, and told as new (P20)."""
     session = bench.open()
     cut = Cut(monkeypatch, landed=landed)
     (receipt,) = bench.store.append(session, [bench.draft()])
@@ -153,8 +153,8 @@ def test_a_server_that_stays_away_is_told_honestly(monkeypatch):
         bench.teardown_method()
 
 
-def test_promise_4_connections_that_are_ended_lose_and_double_nothing(postgres, make_bench, count):
-    """Writers whose connections are ended at random moments by the server append every event exactly once."""
+def test_connections_that_are_ended_lose_and_double_nothing(postgres, make_bench, count):
+    """Writers whose connections are ended at random moments by the server append every event exactly once (P20)."""
     url = postgres.empty_store()
     bench = make_bench(url)
     session = bench.open()
@@ -307,8 +307,8 @@ def test_stricter_isolation_only_costs_tries(postgres, make_bench):
     assert benches[0].store.head(session).position == 31
 
 
-def test_promise_9_a_lane_changes_hands_between_appends_never_during_one(bench, postgres, make_bench):
-    """A takeover waits for an append that is under way, and whoever lost the lane writes nothing afterwards."""
+def test_a_lane_changes_hands_between_appends_never_during_one(bench, postgres, make_bench):
+    """A takeover waits for an append that is under way, and whoever lost the lane writes nothing afterwards (P15)."""
     session = bench.open()
     lease = bench.store.acquire(session, "main", HOLDER)
     bench.store.append(session, [bench.draft()], lease=lease)

@@ -1,4 +1,4 @@
-"""Promise 11: a primary dies and its standby takes over: nothing acknowledged is lost, and the clients go on by themselves."""
+"""A primary dies and its standby takes over: nothing acknowledged is lost, and the clients go on by themselves (P25)."""
 
 import random
 import time
@@ -67,10 +67,10 @@ def pair() -> Iterator[Pair]:
 
 
 @pytest.mark.timeout(1800)
-def test_promise_11_failovers_lose_nothing_and_writers_go_on(
+def test_failovers_lose_nothing_and_writers_go_on(
     pair: Pair, nursery: Nursery, chance: random.Random, count: Callable[[int, int], int]
 ):
-    """The primary is killed again and again while 8 processes write: 0 acknowledged lost, no gap, no double, and they go on."""
+    """The primary is killed again and again while 8 processes write: 0 acknowledged lost, no gap, no double, and they go on (P25)."""
     url = pair.store()
     writers = Writers(nursery, url)
     try:
@@ -92,8 +92,8 @@ def test_promise_11_failovers_lose_nothing_and_writers_go_on(
 
 
 @pytest.mark.timeout(300)
-def test_promise_11_control_an_asynchronous_standby_loses(nursery: Nursery):
-    """Control: with a standby nobody waits for, the same check finds acknowledged events that are lost."""
+def test_control_an_asynchronous_standby_loses(nursery: Nursery):
+    """Control: with a standby nobody waits for, the same check finds acknowledged events that are lost (P25)."""
     with paired(synchronous=False) as pair:
         url = pair.store()
         writers = Writers(nursery, url)

@@ -64,10 +64,10 @@ def split(request: pytest.FixtureRequest) -> Iterator[Split]:
 
 
 @pytest.mark.timeout(300)
-def test_promise_11_a_partition_leaves_no_divergent_acknowledged_tail(split: Split, nursery: Nursery):
+def test_a_partition_leaves_no_divergent_acknowledged_tail(split: Split, nursery: Nursery):
     """The primary is cut off from its standby and most clients, the standby takes over: no acknowledged event is only on the old one.
 
-    Control: with an asynchronous standby, the clients beside the old primary are acknowledged for events that are lost.
+    Control: with an asynchronous standby, the clients beside the old primary are acknowledged for events that are lost (P25).
     """
     stranded = nursery.start("write_through_failovers", path=split.beside, session="shared", agent="stranded")
     moving = nursery.start("write_through_failovers", path=split.away(), session="shared", agent="moving")
@@ -89,8 +89,8 @@ def test_promise_11_a_partition_leaves_no_divergent_acknowledged_tail(split: Spl
 
 
 @pytest.mark.timeout(300)
-def test_promise_4_a_commit_that_gave_up_waiting_is_not_acknowledged(nursery: Nursery):
-    """An administrator cancels commits that wait for a dead standby: they are there and not safe, so nobody is told they are."""
+def test_a_commit_that_gave_up_waiting_is_not_acknowledged(nursery: Nursery):
+    """An administrator cancels commits that wait for a dead standby: they are there and not safe, so nobody is told they are (P20)."""
     with Split(synchronous=True) as split:
         writer = nursery.start("write_through_failovers", path=split.beside, session="waiting", agent="main")
         acks = acks_in([writer.line(), writer.line()])

@@ -25,15 +25,15 @@ TURNS = 12
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("writers", [1, 8])
-def test_promise_1_acknowledged_survives_kill_9_of_its_writer(
+def test_acknowledged_survives_kill_9_of_its_writer(
     url: str, nursery: Nursery, chance: random.Random, count: Callable[[int, int], int], writers: int
 ):
-    """Whenever a writer is killed, every acknowledged event is there once, in order, without gaps, and the chain verifies."""
+    """Whenever a writer is killed, every acknowledged event is there once, in order, without gaps, and the chain verifies (P17)."""
     assert losses(nursery, url, chance, writers=writers, cycles=count(12, 1_000)) == []
 
 
-def test_promise_1_control_an_ack_before_the_commit_is_caught(url: str, nursery: Nursery, chance: random.Random):
-    """Control: a writer that acknowledges before it commits loses events under the same kills."""
+def test_control_an_ack_before_the_commit_is_caught(url: str, nursery: Nursery, chance: random.Random):
+    """Control: a writer that acknowledges before it commits loses events under the same kills (P17)."""
     for _attempt in range(20):
         if found := losses(nursery, url, chance, writers=1, cycles=10, job="write_turns_hastily"):
             assert "is lost" in found[0]
@@ -42,13 +42,13 @@ def test_promise_1_control_an_ack_before_the_commit_is_caught(url: str, nursery:
 
 
 @pytest.mark.timeout(1800)
-def test_promise_1_the_server_is_killed_too(
+def test_the_server_is_killed_too(
     own_server: Server,
     nursery: Nursery,
     chance: random.Random,
     count: Callable[[int, int], int],
 ):
-    """The whole server is killed and started again while processes write: they go on, and nothing acknowledged is lost."""
+    """The whole server is killed and started again while processes write: they go on, and nothing acknowledged is lost (P17)."""
     url = Stores(own_server).fresh_database()
     writers = [
         nursery.start("write_through_failovers", path=url, session=f"session-{number % 2}", agent=f"agent-{number}")
@@ -69,8 +69,8 @@ def test_promise_1_the_server_is_killed_too(
 
 
 @pytest.mark.timeout(1800)
-def test_promise_4_errors_are_honest(postgres: Stores, url: str, nursery: Nursery, count: Callable[[int, int], int]):
-    """Connections end at the n-th answer, for every n; then the process is killed and all is tried again: one copy of each."""
+def test_errors_are_honest(postgres: Stores, url: str, nursery: Nursery, count: Callable[[int, int], int]):
+    """Connections end at the n-th answer, for every n; then the process is killed and all is tried again: one copy of each (P20)."""
     with Proxy(postgres.server) as wire:
         for number in range(count(10, 300)):
             session = f"honest-{number}"
@@ -97,10 +97,10 @@ def test_promise_4_errors_are_honest(postgres: Stores, url: str, nursery: Nurser
 
 
 @pytest.mark.timeout(3600)
-def test_promise_6_a_retried_append_is_there_once(
+def test_a_retried_append_is_there_once(
     postgres: Stores, url: str, nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int]
 ):
-    """Answers are lost on the wire and appends repeated by threads and processes: one copy and one receipt each."""
+    """Answers are lost on the wire and appends repeated by threads and processes: one copy and one receipt each (P03)."""
     wanted = count(1_500, 200_000)
     with Proxy(postgres.server) as wire:
         wire.lose_answers(0.01)
@@ -112,17 +112,17 @@ def test_promise_6_a_retried_append_is_there_once(
     assert delivered > wanted
 
 
-def test_promise_6_control_a_retry_under_another_id_is_caught(url: str, nursery: Nursery, tmp_path: Path):
-    """Control: when a retry does not keep its id, the same check finds the copies."""
+def test_control_a_retry_under_another_id_is_caught(url: str, nursery: Nursery, tmp_path: Path):
+    """Control: when a retry does not keep its id, the same check finds the copies (P03)."""
     found, _delivered = deliver_everything(nursery, url, 120, letters=10, forge=True, mail=str(tmp_path / "mail"))
     assert any("times" in line for line in found)
 
 
 @pytest.mark.timeout(300)
-def test_promise_7_none_of_sixteen_writers_starves(
+def test_none_of_sixteen_writers_starves(
     url: str, nursery: Nursery, count: Callable[[int, int], int], record_property: Callable[[str, object], None]
 ):
-    """16 processes write at once: no error, and everybody gets at least a tenth of the mean."""
+    """16 processes write at once: no error, and everybody gets at least a tenth of the mean (P22)."""
     done, errors, longest = race(nursery, url, count(3, 30), gate=True)
     record_property("turns", sum(done))
     record_property("fairness", round(fairness(done), 4))
@@ -134,8 +134,8 @@ def test_promise_7_none_of_sixteen_writers_starves(
 
 
 @pytest.mark.timeout(600)
-def test_promise_7_sixteen_writers_on_one_session_all_come_through(url: str, nursery: Nursery):
-    """16 processes write one log: everybody's turns get in, dense and chained, and nobody is refused."""
+def test_sixteen_writers_on_one_session_all_come_through(url: str, nursery: Nursery):
+    """16 processes write one log: everybody's turns get in, dense and chained, and nobody is refused (P22)."""
     workers = [
         nursery.start("write_through_failovers", path=url, session="shared", agent=f"agent-{number}")
         for number in range(WRITERS)
@@ -151,10 +151,10 @@ def test_promise_7_sixteen_writers_on_one_session_all_come_through(url: str, nur
 
 
 @pytest.mark.timeout(1800)
-def test_promise_9_a_stopped_process_writes_nothing_when_it_wakes(
+def test_a_stopped_process_writes_nothing_when_it_wakes(
     postgres: Stores, nursery: Nursery, chance: random.Random, count: Callable[[int, int], int]
 ):
-    """A holder is stopped at any moment of its work, outlives its lease, wakes after another took over: nothing stale."""
+    """A holder is stopped at any moment of its work, outlives its lease, wakes after another took over: nothing stale (P15)."""
     for _round in range(count(12, 300)):
         url = postgres.empty_store()
         old = nursery.start("hold_and_write", path=url, session="fenced", seconds=LEASE_SECONDS)
@@ -179,8 +179,8 @@ def test_promise_9_a_stopped_process_writes_nothing_when_it_wakes(
         assert complaints(url, acks) == []
 
 
-def test_promise_9_a_living_holder_is_not_replaced(url: str, nursery: Nursery):
-    """Control of the test above: while the holder's time runs, stopped or not, its lane is refused to others."""
+def test_a_living_holder_is_not_replaced(url: str, nursery: Nursery):
+    """Control of the test above: while the holder's time runs, stopped or not, its lane is refused to others (P15)."""
     holder = nursery.start("hold_and_obey", path=url, session="fenced", seconds=3_600)
     assert holder.line().startswith("holds")
     holder.stop()
@@ -194,8 +194,8 @@ def test_promise_9_a_living_holder_is_not_replaced(url: str, nursery: Nursery):
     store.close()
 
 
-def test_promise_4_a_server_that_is_away_is_said_to_be_away(own_server: Server, monkeypatch: pytest.MonkeyPatch):
-    """While the server is down an append fails with a typed error that may be retried; afterwards the same id goes through."""
+def test_a_server_that_is_away_is_said_to_be_away(own_server: Server, monkeypatch: pytest.MonkeyPatch):
+    """While the server is down an append fails with a typed error that may be retried; afterwards the same id goes through (P20)."""
     monkeypatch.setattr(connections, "PATIENCE_SECONDS", 0.3)
     url = Stores(own_server).fresh_database()
     store = open_store(url)

@@ -1,4 +1,4 @@
-"""Promise 17: tenants of one database neither see, nor change, nor learn of each other."""
+"""Tenants of one database neither see, nor change, nor learn of each other (P28)."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -129,8 +129,8 @@ def calls(chance: random.Random, bench: Tenant, loot: Loot) -> Callable[[], Any]
     return chance.choice(choices)
 
 
-def test_promise_17_a_tenant_learns_nothing_of_another(worlds, count):
-    """Whatever a tenant asks, with every id, name, word, content and lease of another, it hears what it would hear alone."""
+def test_a_tenant_learns_nothing_of_another(worlds, count):
+    """Whatever a tenant asks, with every id, name, word, content and lease of another, it hears what it would hear alone (P28)."""
     owner, inside, alone = worlds
     loot = Loot(owner)
     before = state_of(owner, loot)
@@ -146,7 +146,7 @@ def test_promise_17_a_tenant_learns_nothing_of_another(worlds, count):
 @pytest.mark.parametrize("role", [OWNER])
 def test_a_role_above_the_law_keeps_to_its_tenant_too(worlds, count):
     """A superuser, whom row-level security does not bind, hears nothing of another tenant either: every statement names its own."""
-    test_promise_17_a_tenant_learns_nothing_of_another(worlds, lambda ci, _full: ci // 3)
+    test_a_tenant_learns_nothing_of_another(worlds, lambda ci, _full: ci // 3)
 
 
 def as_tenant(app: psycopg.Connection[Any], tenant: str, statement: str, values: Sequence[Any] = ()) -> None:

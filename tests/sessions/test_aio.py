@@ -50,7 +50,7 @@ def test_every_verb_can_be_awaited(sync, awaited):
 
 
 def test_a_session_is_worked_in_by_coroutines(store):
-    """A02 A14: open, turn, facts, note, close: as in the synchronous form, each step durable when it was awaited."""
+    """Open, turn, facts, note, close: as in the synchronous form, each step durable when it was awaited (A02, A14)."""
 
     async def work():
         session = await store.open("work", objective="find it")
@@ -79,7 +79,7 @@ def test_a_session_is_worked_in_by_coroutines(store):
 
 
 def test_fifty_coroutines_share_a_session(store, records):
-    """B08: fifty coroutines of one process append at once: every event is there, dense, and the views are right."""
+    """Fifty coroutines of one process append at once: every event is there, dense, and the views are right (B08)."""
 
     async def work():
         session = await store.open("work")
@@ -143,7 +143,7 @@ def slowed(records: Records, monkeypatch: pytest.MonkeyPatch, *, fails: bool) ->
 @pytest.mark.parametrize("fails", [False, True], ids=["it landed", "it failed"])
 @pytest.mark.parametrize("insist", [1, 3])
 def test_a_cancelled_append_tells_whether_it_landed(records, store, monkeypatch, *, fails, insist):
-    """B08: a coroutine that is cancelled, even several times, learns how its append ended before it ends itself."""
+    """A coroutine that is cancelled, even several times, learns how its append ended before it ends itself (B08)."""
 
     async def work():
         session = await store.open("work")
@@ -248,7 +248,7 @@ def test_once_is_once_for_coroutines(store):
 
 @pytest.mark.parametrize("problem", [ValueError("no such tool"), asyncio.CancelledError()], ids=["error", "cancelled"])
 def test_an_exception_aborts_an_awaited_turn(store, records, problem):
-    """G07: an error or a cancellation inside a turn aborts it, with its reason and what had arrived."""
+    """An error or a cancellation inside a turn aborts it, with its reason and what had arrived (G07)."""
 
     async def work():
         session = await store.open("work")
@@ -265,7 +265,7 @@ def test_an_exception_aborts_an_awaited_turn(store, records, problem):
 
 
 def test_a_turn_that_is_not_entered_begins_nothing(store):
-    """B08: a turn begins when its block is entered, and not before."""
+    """A turn begins when its block is entered, and not before (B08)."""
 
     async def work():
         session = await store.open("work")
@@ -289,7 +289,7 @@ def test_other_cancellations_have_no_outcome():
 
 
 def test_waiting_does_not_block_the_loop(records, store, monkeypatch):
-    """B08: while a store persists, other coroutines go on."""
+    """While a store persists, other coroutines go on (B08)."""
 
     async def work():
         session = await store.open("work")

@@ -23,7 +23,7 @@ def failed(session, command, error, *, code=CODE, fix=None):
 
 
 def test_an_attempt_is_on_record_before_it_runs_and_is_settled_once(session, again):
-    """F01 F02 F06: RUNNING with the exact command, then the outcome; a settled attempt never changes."""
+    """RUNNING with the exact command, then the outcome; a settled attempt never changes (F01, F02, F06)."""
     session.start_attempt(["python", "train.py", "--name", "a b"], cwd="sub", revision=CODE)
     seen = Session(again.store, session.id).views.attempts.attempts["1"]
     assert (seen["status"], seen["command"], seen["cwd"]) == (RUNNING, "python train.py --name 'a b'", "sub")
@@ -37,7 +37,7 @@ def test_an_attempt_is_on_record_before_it_runs_and_is_settled_once(session, aga
 
 
 def test_no_second_attempt_of_an_agent_while_one_is_unresolved(records):
-    """F09: an agent settles before it starts again; another agent is free; numbers go on over restarts (F12)."""
+    """An agent settles before it starts again; another agent is free; numbers go on over restarts (F09, F12)."""
     session = records.open("work", agent="one")
     session.start_attempt("make")
     with pytest.raises(Conflict, match="is unresolved"):
@@ -49,7 +49,7 @@ def test_no_second_attempt_of_an_agent_while_one_is_unresolved(records):
 
 
 def test_outcomes_say_what_they_must(session):
-    """F04: a failure has its error, an abandoned one its reason, a success no number that is none."""
+    """A failure has its error, an abandoned one its reason, a success no number that is none (F04)."""
     session.start_attempt("make")
     for outcome, about in (
         ("failed", {}),
@@ -66,7 +66,7 @@ def test_outcomes_say_what_they_must(session):
 
 
 def test_a_correction_adds_and_overwrites_nothing(session):
-    """F05 F17: the fix may come later; the error stays as it was recorded."""
+    """The fix may come later; the error stays as it was recorded (F05, F17)."""
     failed(session, "make", "boom 7")
     session.correct_attempt(1, fix="pinned the compiler")
     attempt = session.views.attempts.get(1)
@@ -97,7 +97,7 @@ def test_with_attempt_records_success_failure_and_bad_numbers(session):
 
 
 def test_lost_is_deduced_and_reversible(session):
-    """F13 T01: an attempt whose processes are gone is lost and refuses the next; found alive, it runs again."""
+    """An attempt whose processes are gone is lost and refuses the next; found alive, it runs again (F13, T01)."""
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         session.start_attempt("train", process=machine.identity_of(sleeper.pid))
@@ -118,7 +118,7 @@ def test_lost_is_deduced_and_reversible(session):
 
 
 def test_a_command_that_outlives_its_keeper_still_runs(session):
-    """T01: as long as the command or the onrecord that started it is there, nothing is lost; the orphan is told."""
+    """As long as the command or the onrecord that started it is there, nothing is lost; the orphan is told (T01)."""
     dead = machine.identity() | {"pid": 2**22 + 1, "started": "0"}
     session.start_attempt("train", process=machine.identity(), keeper=dead)
     attempt = session.views.attempts.get(1)
@@ -135,7 +135,7 @@ def test_an_attempt_nobody_watches_is_never_lost(session):
 
 
 def test_the_same_command_on_the_same_code_is_foreseen(session):
-    """F14: a failure is told before the same command runs on the same code, not on other code."""
+    """A failure is told before the same command runs on the same code, not on other code (F14)."""
     failed(session, "make test", "boom")
     assert session.foreseen_failure(["make", "test"], CODE)["number"] == 1
     assert session.foreseen_failure("make lint", CODE) is None
@@ -146,14 +146,14 @@ def test_the_same_command_on_the_same_code_is_foreseen(session):
 
 
 def test_what_a_run_wrote_itself_is_not_other_code(session):
-    """F14: files that the failed run left behind do not make its repetition a new thing."""
+    """Files that the failed run left behind do not make its repetition a new thing (F14)."""
     session.start_attempt("make", revision=CODE)
     session.settle_attempt(1, "failed", error="boom", code_after="abc/left-behind")
     assert session.foreseen_failure("make", CODE | {"dirty": "left-behind"})["number"] == 1
 
 
 def test_an_error_that_failed_on_this_code_is_foreseen_for_its_other_commands(session):
-    """F14: a command that died of an error before is warned when this code has met that error, in whatever command."""
+    """A command that died of an error before is warned when this code has met that error, in whatever command (F14)."""
     failed(session, "train --big", "CUDA out of memory: 512 MiB at 0x7f01", code={"revision": "old", "dirty": None})
     assert session.foreseen_failure("train --big", CODE) is None
     failed(session, "train --small", "CUDA out of memory: 64 MiB at 0x7faa", fix="smaller batch")
@@ -225,7 +225,7 @@ def test_of_two_settlers_at_once_one_wins(tmp_path):
 
 
 def test_of_two_starters_of_one_agent_one_wins(tmp_path):
-    """F09: two processes of one agent start at once: one attempt is RUNNING, the other is told."""
+    """Two processes of one agent start at once: one attempt is RUNNING, the other is told (F09)."""
     url = f"sqlite:///{tmp_path}/race.db"
     with onrecord.connect(url, project="/project") as records:
         session = records.open("race")

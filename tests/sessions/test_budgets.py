@@ -30,7 +30,7 @@ STOPS = pytest.mark.parametrize(
 @STOPS
 @pytest.mark.parametrize("way", ["turn", "record_turn"])
 def test_the_first_limit_stops_the_work(timed, clock, *, limits, use, limit, way):
-    """K01 K03 G02: at a turn's beginning the first limit that ran out pauses the session with a reason; nothing is half done."""
+    """At a turn's beginning the first limit that ran out pauses the session with a reason; nothing is half done (K01, K03, G02)."""
     session = timed.open("work", budget=limits)
     use(session, clock)
     with pytest.raises(BudgetExhausted) as stop:
@@ -45,7 +45,7 @@ def test_the_first_limit_stops_the_work(timed, clock, *, limits, use, limit, way
 
 
 def test_a_stopped_session_holds_no_process_and_stays_stopped(records):
-    """A13 K03: after the stop any process can look, raise the budget and go on; until then no turn begins."""
+    """After the stop any process can look, raise the budget and go on; until then no turn begins (A13, K03)."""
     session = records.open("work", budget={"steps": 1})
     session.record_turn(HELLO)
     with pytest.raises(BudgetExhausted):
@@ -69,7 +69,7 @@ def test_a_stopped_session_holds_no_process_and_stays_stopped(records):
 
 
 def test_a_resumed_session_without_more_budget_stops_again(records):
-    """K03: resuming does not raise a budget."""
+    """Resuming does not raise a budget (K03)."""
     session = records.open("work", budget={"steps": 1})
     session.record_turn(HELLO)
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_a_resumed_session_without_more_budget_stops_again(records):
 
 
 def test_unknown_cost_is_unknown(records):
-    """K02: a cost nobody told is counted as unknown and never guessed; known ones add up."""
+    """A cost nobody told is counted as unknown and never guessed; known ones add up (K02)."""
     session = records.open("work", budget={"spend": 1})
     session.use("small", input_tokens=10, cost=0.25)
     session.use("large", input_tokens=10)
@@ -91,7 +91,7 @@ def test_unknown_cost_is_unknown(records):
 
 
 def test_usage_is_billed_per_model_and_run(records):
-    """A10 K02: what was used is told apart by model and by run, aborted turns included."""
+    """What was used is told apart by model and by run, aborted turns included (A10, K02)."""
     for number in range(2):
         with records.open("work") as session:
             turn = session.turn()
@@ -110,7 +110,7 @@ def test_usage_is_billed_per_model_and_run(records):
      {"input_tokens": 10**16}],
 )  # fmt: skip
 def test_usage_is_a_number(session, usage):
-    """K02: usage that is no sensible number is refused, alone and with a turn, and nothing is recorded."""
+    """Usage that is no sensible number is refused, alone and with a turn, and nothing is recorded (K02)."""
     before = session.head
     with pytest.raises(InvalidInput):
         session.use("m", **usage)
@@ -120,7 +120,7 @@ def test_usage_is_a_number(session, usage):
 
 
 def test_a_child_inherits_a_slice(records):
-    """K01: a child session gets part of what is left, which its parent cannot spend or give away again."""
+    """A child session gets part of what is left, which its parent cannot spend or give away again (K01)."""
     parent = records.open("work", budget={"tokens": 100, "steps": 10})
     parent.use("m", input_tokens=30)
     child = records.child(parent, "part", budget={"tokens": 50}, agent="helper")
@@ -139,7 +139,7 @@ def test_a_child_inherits_a_slice(records):
 
 @pytest.mark.parametrize("name", ["taken", "../up", "x" * 65])
 def test_a_child_that_cannot_be_made_costs_nothing(records, name):
-    """K01: when the child's name is taken or illegal, no part of the parent's budget is given away."""
+    """When the child's name is taken or illegal, no part of the parent's budget is given away (K01)."""
     parent = records.open("work", budget={"tokens": 100})
     records.create("taken")
     with pytest.raises((NameTaken, InvalidInput)):
@@ -171,18 +171,18 @@ def play(records: Records, turns: list[list[dict[str, Any]]]) -> int:
 
 
 def test_the_same_call_over_and_over_is_no_progress(records):
-    """K03: the same call with the same result three times in a row stops the work."""
+    """The same call with the same result three times in a row stops the work (K03)."""
     assert play(records, [call(number, cmd="make") for number in range(6)]) == 3
 
 
 def test_going_back_and_forth_is_no_progress(records):
-    """K03: an oscillation between calls is seen as well."""
+    """An oscillation between calls is seen as well (K03)."""
     assert play(records, [call(number, cmd=f"step {number % 2}") for number in range(10)]) == 6
 
 
 @pytest.mark.parametrize("change", ["arguments", "result", "name"])
 def test_a_change_is_progress(records, change):
-    """K03: other arguments, another result or another tool is progress."""
+    """Other arguments, another result or another tool is progress (K03)."""
     turns = []
     for number in range(8):
         turn = call(
@@ -195,7 +195,7 @@ def test_a_change_is_progress(records, change):
 
 
 def test_a_budget_has_limits_that_exist(session):
-    """K01: a budget limits what can be measured, with amounts above zero; it replaces the one before."""
+    """A budget limits what can be measured, with amounts above zero; it replaces the one before (K01)."""
     for limits in ({"patience": 3}, {"steps": -1}, {"tokens": "many"}, {"spend": float("nan")}):
         with pytest.raises(InvalidInput):
             session.set_budget(**limits)

@@ -23,7 +23,7 @@ def contents(items):
 
 
 def test_a_summary_stands_for_the_transcript(session):
-    """C01 C04 C06: compaction is an event that says what it covers; the transcript itself stays readable."""
+    """Compaction is an event that says what it covers; the transcript itself stays readable (C01, C04, C06)."""
     seen = []
 
     def summarise(items):
@@ -41,7 +41,7 @@ def test_a_summary_stands_for_the_transcript(session):
 
 
 def test_facts_survive_compaction_unchanged(session):
-    """C03 C07: the durable tier is byte for byte what it was."""
+    """The durable tier is byte for byte what it was (C03, C07)."""
     before = session.views.facts.dump(), session.views.findings.dump()
     session.compact("a lossy summary")
     assert (session.views.facts.dump(), session.views.findings.dump()) == before
@@ -50,7 +50,7 @@ def test_facts_survive_compaction_unchanged(session):
 
 
 def test_what_comes_later_is_shown_beside_the_summary(session):
-    """C12: brief, summary, then the turns after it; a later summary takes the place of the earlier one."""
+    """Brief, summary, then the turns after it; a later summary takes the place of the earlier one (C12)."""
     session.compact("the first five")
     session.record_turn([{"role": "user", "content": "question 5"}])
     context = session.context(4_000)
@@ -64,7 +64,7 @@ def test_what_comes_later_is_shown_beside_the_summary(session):
 
 
 def test_a_part_can_be_compacted(session):
-    """C01: compaction up to a position covers the turns that ended by then, and leaves the rest as it is."""
+    """Compaction up to a position covers the turns that ended by then, and leaves the rest as it is (C01)."""
     upto = session.transcript().committed[1].ended
     coverage = session.compact("two turns", upto=upto)
     assert (coverage.upto, coverage.turns, coverage.facts) == (upto, 2, 0)
@@ -73,7 +73,7 @@ def test_a_part_can_be_compacted(session):
 
 @pytest.mark.parametrize("summary", ["", "  \n", None, 42, "x" * 70_000, "half \ud800"])
 def test_what_is_no_summary_is_refused(session, summary):
-    """T15: a summary that says nothing, is too long or is no text fails as a compaction, and nothing is changed."""
+    """A summary that says nothing, is too long or is no text fails as a compaction, and nothing is changed (T15)."""
     before = session.head
     with pytest.raises(CompactionFailed):
         session.compact(lambda _items: summary)
@@ -81,7 +81,7 @@ def test_what_is_no_summary_is_refused(session, summary):
 
 
 def test_a_failing_summariser_is_reported_as_itself(session):
-    """T15 C06: when the summariser fails, that is what is reported; transcript and facts are intact and work goes on."""
+    """When the summariser fails, that is what is reported; transcript and facts are intact and work goes on (T15, C06)."""
     before, facts = session.head, session.views.facts.dump()
 
     def summarise(_items):
@@ -97,7 +97,7 @@ def test_a_failing_summariser_is_reported_as_itself(session):
 
 
 def test_a_refusal_inside_a_summariser_stays_what_it_is(session):
-    """T15: an error of ours raised while summing up (a budget, a lease) is not renamed."""
+    """An error of ours raised while summing up (a budget, a lease) is not renamed (T15)."""
 
     def summarise(_items):
         raise BudgetExhausted("no tokens left", limit="tokens")
@@ -107,7 +107,7 @@ def test_a_refusal_inside_a_summariser_stays_what_it_is(session):
 
 
 def test_facts_can_be_extracted_in_the_same_step(session):
-    """C05 C06: what is worth keeping is recorded as decisions together with the summary, all or nothing."""
+    """What is worth keeping is recorded as decisions together with the summary, all or nothing (C05, C06)."""
     position = session.head.position
     coverage = session.compact("sum", extract=lambda _items: ["keep the retry", "drop the cache"])
     assert coverage.extracted == 2
@@ -119,7 +119,7 @@ def test_facts_can_be_extracted_in_the_same_step(session):
 
 @pytest.mark.parametrize("extracted", [[""], [5], ["x" * 5_000], [None], ["fine", {"text": "no"}], ["half \ud800"], 7])
 def test_what_is_no_fact_is_not_extracted(session, extracted):
-    """T15: an extraction that gives something else than short texts fails as a compaction, and nothing is recorded."""
+    """An extraction that gives something else than short texts fails as a compaction, and nothing is recorded (T15)."""
     before = session.head
     with pytest.raises(CompactionFailed):
         session.compact("sum", extract=lambda _items: extracted)
@@ -127,7 +127,7 @@ def test_what_is_no_fact_is_not_extracted(session, extracted):
 
 
 def test_there_must_be_something_to_sum_up(records):
-    """C06: a lane without committed turns cannot be compacted; provisional ones do not count."""
+    """A lane without committed turns cannot be compacted; provisional ones do not count (C06)."""
     session = records.open("empty")
     session.turn().abort("no")
     for upto in (None, 1):
@@ -136,7 +136,7 @@ def test_there_must_be_something_to_sum_up(records):
 
 
 def test_unanswered_calls_are_reported(records):
-    """C06: a compaction says how many tool calls of its range have no result on record."""
+    """A compaction says how many tool calls of its range have no result on record (C06)."""
     session = records.open("work")
     session.record_turn(
         [{"role": "assistant", "content": "x", "tool_calls": [{"id": "c1", "name": "bash", "arguments": {}}]}]
@@ -145,7 +145,7 @@ def test_unanswered_calls_are_reported(records):
 
 
 def test_the_next_summary_is_made_from_the_last_one_and_what_came_after(session):
-    """C04: a long session is not summed up from its beginning each time, and nothing drops out between two summaries."""
+    """A long session is not summed up from its beginning each time, and nothing drops out between two summaries (C04)."""
     session.compact("the first five")
     session.record_turn([{"role": "user", "content": "question 5"}])
     seen: list[str] = []
@@ -165,7 +165,7 @@ def test_the_next_summary_is_made_from_the_last_one_and_what_came_after(session)
 
 
 def test_a_better_summary_of_the_same_is_made_from_the_turns(session):
-    """C04: where nothing came after the last summary, or less is to be covered, the turns themselves are summed up."""
+    """Where nothing came after the last summary, or less is to be covered, the turns themselves are summed up (C04)."""
     seen: list[str] = []
 
     def summarise(items):
@@ -180,7 +180,7 @@ def test_a_better_summary_of_the_same_is_made_from_the_turns(session):
 
 
 def test_an_erased_summary_is_not_built_upon(session):
-    """K09: what was erased is gone from later summaries too: they are made from the turns again."""
+    """What was erased is gone from later summaries too: they are made from the turns again (K09)."""
     coverage = session.compact("a secret")
     session.erase("secret", positions=[coverage.event.position])
     session.record_turn([{"role": "user", "content": "question 5"}])
@@ -190,7 +190,7 @@ def test_an_erased_summary_is_not_built_upon(session):
 
 
 def test_a_summary_of_what_was_rolled_back_is_not_shown(session):
-    """J13 J14: when a retry discards turns that a summary covers, the summary is not shown any more."""
+    """When a retry discards turns that a summary covers, the summary is not shown any more (J13, J14)."""
     base = session.transcript().committed[3].ended
     session.compact("all five, the fifth was wrong")
     assert session.context(4_000).summary
@@ -204,7 +204,7 @@ def test_a_summary_of_what_was_rolled_back_is_not_shown(session):
 
 
 def test_a_summary_of_what_stayed_is_still_shown(session):
-    """J13: a retry that discards only what came after the summary leaves the summary in its place."""
+    """A retry that discards only what came after the summary leaves the summary in its place (J13)."""
     upto = session.transcript().committed[2].ended
     session.compact("the first three", upto=upto)
     with session.turn(base=upto, rollback=2) as turn:
@@ -215,7 +215,7 @@ def test_a_summary_of_what_stayed_is_still_shown(session):
 
 
 def test_an_erased_summary_gives_way_to_the_turns(session):
-    """K09: when a summary was erased, the turns it stood for are shown again as far as they fit."""
+    """When a summary was erased, the turns it stood for are shown again as far as they fit (K09)."""
     coverage = session.compact("a secret")
     session.erase("secret", positions=[coverage.event.position])
     context = session.context(4_000)
@@ -224,7 +224,7 @@ def test_an_erased_summary_gives_way_to_the_turns(session):
 
 
 def test_each_agent_has_its_own_summary(records, session):
-    """A23: a compaction covers the lane of its agent and no other."""
+    """A compaction covers the lane of its agent and no other (A23)."""
     other = records.open("work", agent="tester")
     other.record_turn([{"role": "user", "content": "testing"}])
     session.compact("main's")
@@ -233,7 +233,7 @@ def test_each_agent_has_its_own_summary(records, session):
 
 
 def test_a_context_takes_the_newest_that_fit(session):
-    """C12: of a long transcript the newest turns are taken, whole groups of call and result, within the budget."""
+    """Of a long transcript the newest turns are taken, whole groups of call and result, within the budget (C12)."""
     for number in range(50):
         call = {"id": f"c{number}", "name": "bash", "arguments": {"cmd": "x" * 50}}
         session.record_turn([
@@ -250,7 +250,7 @@ def test_a_context_takes_the_newest_that_fit(session):
 
 
 def test_calls_and_results_in_different_turns_stay_together(records):
-    """C12: where every model call is a turn of its own, a result is still not parted from the call it answers."""
+    """Where every model call is a turn of its own, a result is still not parted from the call it answers (C12)."""
     session = records.open("work")
     for number in range(20):
         call = {"id": f"c{number}", "name": "bash", "arguments": {"cmd": "x" * 100}}
@@ -264,7 +264,7 @@ def test_calls_and_results_in_different_turns_stay_together(records):
 
 
 def test_any_counter_can_be_used(session):
-    """C12: the budget is counted by the caller's own tokenizer."""
+    """The budget is counted by the caller's own tokenizer (C12)."""
     seen = []
 
     def count(text: str) -> int:
@@ -280,6 +280,6 @@ def test_any_counter_can_be_used(session):
 
 
 def test_an_unknown_dialect_is_refused(session):
-    """C12: messages are made in the dialects that exist."""
+    """Messages are made in the dialects that exist (C12)."""
     with pytest.raises(InvalidInput):
         session.context(4_000).messages("klingon")

@@ -43,7 +43,7 @@ def states(copied):
 
 
 def test_a_session_is_copied_to_the_last_bit(session, records, team, small_pages):
-    """A19: the copy has every event, hash, fact and word of the session, verifies, and can be worked in."""
+    """The copy has every event, hash, fact and word of the session, verifies, and can be worked in (A19)."""
     session.record_turn([{"role": "user", "content": "plover\u2028✓"}])
     for number in range(8):
         session.decide(f"decision {number}")
@@ -62,7 +62,7 @@ def test_a_session_is_copied_to_the_last_bit(session, records, team, small_pages
 
 
 def test_copying_again_changes_nothing(session, records, team):
-    """A19: the same copy again finds everything there and writes nothing."""
+    """The same copy again finds everything there and writes nothing (A19)."""
     records.copy("fix-invite-403", team)
     before = team.store.head(session.id)
     assert states(records.copy("fix-invite-403", team)) == [("fix-invite-403", "already_there", 0)]
@@ -70,7 +70,7 @@ def test_copying_again_changes_nothing(session, records, team):
 
 
 def test_what_grew_on_one_side_extends_the_other_both_ways(session, records, team, small_pages):
-    """A19: laptop and team take turns; each copy carries what is new, and both logs stay the same."""
+    """Laptop and team take turns; each copy carries what is new, and both logs stay the same (A19)."""
     session.leave()
     records.copy(session.id, team)
     for here, other in ((records, team), (team, records), (records, team)):
@@ -85,7 +85,7 @@ def test_what_grew_on_one_side_extends_the_other_both_ways(session, records, tea
 
 
 def test_what_went_on_in_both_places_is_refused(session, records, team):
-    """A19: a log that went on differently is refused with the position where it parted; nothing is changed."""
+    """A log that went on differently is refused with the position where it parted; nothing is changed (A19)."""
     session.leave()
     records.copy(session.id, team)
     parted = session.head.position
@@ -102,7 +102,7 @@ def test_what_went_on_in_both_places_is_refused(session, records, team):
 
 
 def test_a_taken_name_is_refused_and_another_name_helps(session, records, team):
-    """A19: a name that another session of the project has is refused; under another name the same log arrives."""
+    """A name that another session of the project has is refused; under another name the same log arrives (A19)."""
     Records(team.store, project="/project").create("fix-invite-403")
     with pytest.raises(NameTaken) as refusal:
         records.copy(session.id, team)
@@ -128,7 +128,7 @@ def test_project_and_later_names(session, records, team):
 
 
 def test_a_fork_brings_its_ancestors(session, records, team, small_pages):
-    """A19: a fork of a fork is copied with those it was forked from, each once and under its own name."""
+    """A fork of a fork is copied with those it was forked from, each once and under its own name (A19)."""
     for number in range(4):
         session.decide(f"before {number}")
     child = session.fork("child")
@@ -148,7 +148,7 @@ def test_a_fork_brings_its_ancestors(session, records, team, small_pages):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_what_was_erased_is_erased_there_too(session, records, team, when, small_pages):
-    """K08: an erasure arrives as an erasure: the words go there as well, and both logs stay the same, forks included."""
+    """An erasure arrives as an erasure: the words go there as well, and both logs stay the same, forks included (K08)."""
     secret = session.record_turn([{"role": "user", "content": "plover"}])
     fork = session.fork("fork")
     fork.decide("in the fork")
@@ -175,7 +175,7 @@ def test_what_was_erased_is_erased_there_too(session, records, team, when, small
 
 
 def test_a_hold_there_keeps_an_erasure_out(session, records, team):
-    """K08: what a held fork there still needs is not erased by a copy; the copy is refused and nothing is changed."""
+    """What a held fork there still needs is not erased by a copy; the copy is refused and nothing is changed (K08)."""
     secret = session.record_turn([{"role": "user", "content": "plover"}])
     records.copy(session.id, team)
     team.get(session.id).fork("needed").hold("an incident")
@@ -190,7 +190,7 @@ def test_a_hold_there_keeps_an_erasure_out(session, records, team):
 
 @pytest.mark.parametrize("status", ["paused", "closed", "archived", "erased"])
 def test_a_session_arrives_as_it_stands(session, records, team, status, small_pages):
-    """A11: whatever its state is, it is in that state where it arrives, whole or extended."""
+    """Whatever its state is, it is in that state where it arrives, whole or extended (A11)."""
     steps = {"paused": ["pause"], "closed": ["close"], "archived": ["close", "archive"], "erased": ["close", "erase"]}
     twin = session.fork("twin")
     records.copy("twin", team)
@@ -225,7 +225,7 @@ class Tampered(MemoryStore):
 )  # fmt: skip
 @pytest.mark.parametrize("when", ["whole", "extended"])
 def test_a_tampered_source_is_refused(change, when, team, small_pages):
-    """B12: a source that was tampered with is refused before anything is written; also where only its end is new."""
+    """A source that was tampered with is refused before anything is written; also where only its end is new (B12)."""
     memory = MemoryStore()
     session = Records(memory, project="/project").create("work")
     for number in range(3):
@@ -243,7 +243,7 @@ def test_a_tampered_source_is_refused(change, when, team, small_pages):
 
 
 def test_a_source_that_makes_no_sense_is_refused(team):
-    """B12: a chain that verifies but tells of what no session can do is refused: items that are none, work after the end."""
+    """A chain that verifies but tells of what no session can do is refused: items that are none, work after the end (B12)."""
     for kind, data in (("turn.recorded", {"items": [7]}), ("session.archived", {})):
         memory = MemoryStore()
         session = Records(memory, project="/project").create("work")
@@ -265,7 +265,7 @@ def _rewrite(memory: MemoryStore, session: str, record: Record) -> None:
 
 
 def test_a_copy_that_others_write_to_meanwhile_is_refused(session, records, team, small_pages, monkeypatch):
-    """A19: when the target goes on by itself during the copy, the copy ends with an error and both logs verify."""
+    """When the target goes on by itself during the copy, the copy ends with an error and both logs verify (A19)."""
     for number in range(10):
         session.decide(f"decision {number}")
     install = team.store.install

@@ -76,7 +76,7 @@ def test_a_result_that_is_no_json_is_not_a_failure(session):
 
 
 def test_the_ledger_is_kept_step_by_step(session):
-    """T01: started before the effect and finished after it, each durable; both ways of ending are told."""
+    """Started before the effect and finished after it, each durable; both ways of ending are told (T01)."""
     started = session.start_effect("mail-1", "send_mail", {"to": "ada"})
     assert started.data == {"key": "mail-1", "name": "send_mail", "arguments": {"to": "ada"}}
     assert set(session.views.effects.unfinished) == {"mail-1"}
@@ -97,7 +97,7 @@ def test_the_ledger_is_kept_step_by_step(session):
 
 @pytest.mark.parametrize("ending", ["leave", "pause", "takeover"])
 def test_what_a_run_left_unfinished_is_unknown_afterwards(records, ending):
-    """T01: an effect that was under way when its agent left, paused or lost its lane is reported, not dropped."""
+    """An effect that was under way when its agent left, paused or lost its lane is reported, not dropped (T01)."""
     session = records.open("work")
     session.start_effect("deploy")
     {"leave": session.leave, "pause": session.pause, "takeover": lambda: records.open("work", takeover=True)}[ending]()
@@ -143,7 +143,7 @@ def test_agents_that_want_the_same_run_it_once(records):
 
 
 def test_an_erased_result_is_not_a_reason_to_run_again(session):
-    """K09: when the outcome was erased, the effect counts as done, and asking for its result says that it is gone."""
+    """When the outcome was erased, the effect counts as done, and asking for its result says that it is gone (K09)."""
     bank = Bank()
     session.once("charge", bank.charge)
     session.erase(

@@ -10,7 +10,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 
 def test_a_decision_knows_who_when_why_and_where_from(session):
-    """C02 C05 H49: a decision is kept with its author, time, reason and the position it came from."""
+    """A decision is kept with its author, time, reason and the position it came from (C02, C05, H49)."""
     said = session.record_turn(HELLO)
     event = session.decide("Reproduce before touching the middleware", why="it is intermittent", because=said.position)
     (decision,) = session.views.facts.decisions
@@ -24,14 +24,14 @@ def test_a_decision_knows_who_when_why_and_where_from(session):
 
 
 def test_an_id_makes_a_fact_repeatable(session):
-    """B08: a fact with an id of the caller's is on record once, and a retry is answered with the very same event."""
+    """A fact with an id of the caller's is on record once, and a retry is answered with the very same event (B08)."""
     first = session.decide("use WAL", id="decision-1")
     assert session.decide("use WAL", id="decision-1") == first
     assert len(session.views.facts.decisions) == 1
 
 
 def test_findings_keep_their_history(session):
-    """H10 H11 H24 H27: a finding has a label with evidence; another label adds to its history and overwrites nothing."""
+    """A finding has a label with evidence; another label adds to its history and overwrites nothing (H10, H11, H24, H27)."""
     session.state("The session cookie is lost on redirect", "open")
     session.relabel("f1", "verified", evidence=["run-2026-05-18-a"], why="seen in the trace")
     session.state("The proxy drops the header", "rejected", evidence=["log-acceptance-17"])
@@ -46,7 +46,7 @@ def test_findings_keep_their_history(session):
 
 
 def test_verified_and_rejected_need_evidence(session):
-    """H16: nobody can call something verified or rejected without something that can be looked at."""
+    """Nobody can call something verified or rejected without something that can be looked at (H16)."""
     before = session.head
     for label in ("verified", "rejected"):
         with pytest.raises(InvalidInput):
@@ -62,7 +62,7 @@ def test_verified_and_rejected_need_evidence(session):
 
 
 def test_a_relabelling_names_a_finding_that_is_there(session):
-    """H27: relabelling what was never stated is refused, and nothing is recorded."""
+    """Relabelling what was never stated is refused, and nothing is recorded (H27)."""
     session.state("something")
     before = session.head
     for unknown in ("f2", "f0", "", "F1", None):
@@ -76,7 +76,7 @@ def test_a_relabelling_names_a_finding_that_is_there(session):
 )
 @pytest.mark.parametrize("text", ["", "   \n", "x" * 4_001, None, 5, "\ud800"])
 def test_facts_say_something_and_are_short(session, verb, text):
-    """C02: a fact is a text that says something and is small; anything else is refused and changes nothing."""
+    """A fact is a text that says something and is small; anything else is refused and changes nothing (C02)."""
     before = session.head
     with pytest.raises(InvalidInput):
         getattr(session, verb)(text)
@@ -84,7 +84,7 @@ def test_facts_say_something_and_are_short(session, verb, text):
 
 
 def test_scratch_values_survive_restarts(records):
-    """A04: scratch values are kept under their keys across restarts; null removes one; they are small."""
+    """Scratch values are kept under their keys across restarts; null removes one; they are small (A04)."""
     with records.open("work") as session:
         session.set_scratch("plan", {"steps": [1, 2, 3]})
         session.set_scratch("gone", 1)
@@ -98,7 +98,7 @@ def test_scratch_values_survive_restarts(records):
 
 
 def test_the_brief_stands_alone(session):
-    """C11 C13 H33: the brief has objective, next action with its command, blockers, rejected, verified, open and decisions."""
+    """The brief has objective, next action with its command, blockers, rejected, verified, open and decisions (C11, C13, H33)."""
     session.set_next_action("Rerun the invite test with tracing", command="pytest -k invite --trace")
     session.state("Waiting for the staging account", "blocked")
     session.state("The proxy drops the header", "rejected", evidence=["log-17"])
@@ -121,14 +121,14 @@ def test_the_brief_stands_alone(session):
 
 
 def test_the_note_shows_the_reproduction_with_its_rate(session):
-    """H02 H03: how the problem is seen, and how often."""
+    """How the problem is seen, and how often (H02, H03)."""
     session.set_reproduction("invite a user, accept, log in", rate="3/10", scenario="first login")
     assert "invite a user, accept, log in (rate 3/10)" in session.note()
     assert session.views.facts.reproduction["scenario"] == "first login"
 
 
 def test_anyone_may_add_facts_at_any_time(records):
-    """B14: facts are additive: they need no lane, from any handle, while somebody else works."""
+    """Facts are additive: they need no lane, from any handle, while somebody else works (B14)."""
     working, human = records.open("work"), records.get("work")
     turn = working.turn()
     human.decide("a word from outside")
@@ -145,7 +145,7 @@ def test_anyone_may_add_facts_at_any_time(records):
      "turn.recorded", "effect.started", "effect.finished", "payload.erased", "transcript.compacted"],
 )  # fmt: skip
 def test_steps_of_verbs_are_not_recorded_by_hand(session, reserved):
-    """A12: what only means something as a step of a verb cannot be slipped in past the verb's checks."""
+    """What only means something as a step of a verb cannot be slipped in past the verb's checks (A12)."""
     before = session.head
     with pytest.raises(InvalidInput):
         session.record(reserved, {"name": "x", "project": "y", "items": [], "ranges": []})
@@ -153,7 +153,7 @@ def test_steps_of_verbs_are_not_recorded_by_hand(session, reserved):
 
 
 def test_other_kinds_can_be_recorded(session):
-    """B03: a kind that has no verb here is recorded as it is, known or not, and its payload has a form if it is known."""
+    """A kind that has no verb here is recorded as it is, known or not, and its payload has a form if it is known (B03)."""
     event = session.record("evidence.recorded", {"id": "INV-403-2026-05-18-A", "path": "trace.json"})
     assert session.views.findings.evidence["INV-403-2026-05-18-A"]["position"] == event.position
     session.record("weather.changed", ["to", "rain"])
@@ -164,7 +164,7 @@ def test_other_kinds_can_be_recorded(session):
 
 
 def test_search_finds_transcript_and_facts(records):
-    """H39: words of transcript and facts are found, all of them, the last as a beginning, with session and place."""
+    """Words of transcript and facts are found, all of them, the last as a beginning, with session and place (H39)."""
     session = records.open("work", objective="membership row missing")
     session.record_turn([{"role": "user", "content": "The membership row is written after the redirect."}])
     session.decide("write the membership row first")
@@ -183,7 +183,7 @@ def test_search_finds_transcript_and_facts(records):
 
 
 def test_search_keeps_to_its_project(records):
-    """A24: a search looks into one project unless it is asked to look everywhere."""
+    """A search looks into one project unless it is asked to look everywhere (A24)."""
     Records(records.store, project="/elsewhere").create("there").decide("canary")
     assert records.search("canary") == []
     assert len(records.search("canary", project="")) == 1

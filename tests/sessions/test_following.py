@@ -28,7 +28,7 @@ def writing(session, count):
 
 
 def test_a_follower_sees_every_event_once(session, again):
-    """B07: what is there and what comes while four threads write: each event once, in order, without a gap."""
+    """What is there and what comes while four threads write: each event once, in order, without a gap (B07)."""
     end = session.head.position + 100
     threads = [writing(again.get(session.id), 25) for _ in range(4)]
     seen = [event.position for event in session.follow(upto=end)]
@@ -88,7 +88,7 @@ def test_a_follower_is_woken_by_a_store_that_can(session, again, monkeypatch):
 
 
 def test_coroutines_follow_too(session, records, again, monkeypatch):
-    """B08: the awaited form sees every event once, several followers share the loop, and one that is cancelled ends."""
+    """The awaited form sees every event once, several followers share the loop, and one that is cancelled ends (B08)."""
     monkeypatch.setattr(aio, "POLL_SECONDS", 0.001)
 
     async def work():

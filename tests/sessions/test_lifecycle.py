@@ -19,7 +19,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 
 def test_every_step_is_told_with_time_actor_and_reason(timed, clock):
-    """A11 A12: open, active, paused, resumed, active, closed, archived, reopened: each step with when, who and why."""
+    """Open, active, paused, resumed, active, closed, archived, reopened: each step with when, who and why (A11, A12)."""
     session = timed.open("work")
     seen = [session.status]
     for step in (
@@ -45,7 +45,7 @@ def test_every_step_is_told_with_time_actor_and_reason(timed, clock):
 
 
 def test_a_pause_holds_no_process(records):
-    """A13: a paused session gives its lane back, so that any process can go on; its agent is not here any more."""
+    """A paused session gives its lane back, so that any process can go on; its agent is not here any more (A13)."""
     session = records.open("work")
     turn = session.turn()
     turn.user("in the middle")
@@ -63,7 +63,7 @@ def test_a_pause_holds_no_process(records):
 
 
 def test_turns_wait_in_a_pause_and_facts_do_not(records):
-    """A12: in a pause no turn and no effect begins, and none of these refusals leaves a trace; facts can be added."""
+    """In a pause no turn and no effect begins, and none of these refusals leaves a trace; facts can be added (A12)."""
     records.open("work").pause("wait")
     session = records.get("work", agent="main")
     before = session.head
@@ -84,7 +84,7 @@ def test_turns_wait_in_a_pause_and_facts_do_not(records):
 
 
 def test_a_pause_by_another_hand_ends_in_order(records):
-    """A12: when somebody pauses a session during a turn, the turn waits, and its agent can still close the session."""
+    """When somebody pauses a session during a turn, the turn waits, and its agent can still close the session (A12)."""
     agent, human = records.open("work"), records.get("work")
     turn = agent.turn()
     turn.user("working")
@@ -100,7 +100,7 @@ def test_a_pause_by_another_hand_ends_in_order(records):
 
 
 def test_a_turn_that_a_pause_stopped_is_given_up_in_order(records):
-    """A12: an agent that is stopped by a pause inside its block leaves it, and begins anew when work goes on."""
+    """An agent that is stopped by a pause inside its block leaves it, and begins anew when work goes on (A12)."""
     agent, human = records.open("work"), records.get("work")
 
     def work() -> None:
@@ -121,7 +121,7 @@ def test_a_turn_that_a_pause_stopped_is_given_up_in_order(records):
 
 @pytest.mark.parametrize("ending", ["close", "archive", "erase"])
 def test_an_ended_session_is_not_made_anew(records, ending):
-    """T24 A15: a closed, archived or erased session keeps its name and id; opening it is refused, not a new beginning."""
+    """A closed, archived or erased session keeps its name and id; opening it is refused, not a new beginning (T24, A15)."""
     session = records.open("work", objective="find it")
     session.record_turn(HELLO)
     session.close("done")
@@ -145,7 +145,7 @@ def test_an_ended_session_is_not_made_anew(records, ending):
 
 
 def test_an_ended_session_can_be_read(records):
-    """A15: closing keeps the record: everything can be read, and nothing is lost."""
+    """Closing keeps the record: everything can be read, and nothing is lost (A15)."""
     session = records.open("work", objective="find it")
     session.record_turn(HELLO)
     session.decide("it was the cookie")
@@ -164,7 +164,7 @@ def test_an_ended_session_can_be_read(records):
      ("archived", "close"), ("archived", "pause"), ("archived", "resume")],
 )  # fmt: skip
 def test_an_illegal_step_is_refused(records, start, verb):
-    """A12: a step that the lifecycle does not allow is refused with what would be allowed, and changes nothing."""
+    """A step that the lifecycle does not allow is refused with what would be allowed, and changes nothing (A12)."""
     session = records.create("work")
     if start == "paused":
         session.pause()
@@ -180,7 +180,7 @@ def test_an_illegal_step_is_refused(records, start, verb):
 
 
 def test_a_rename_keeps_id_and_history(records):
-    """A21: a session can be renamed at any time; id, history and the old names stay, and the old name is free again."""
+    """A session can be renamed at any time; id, history and the old names stay, and the old name is free again (A21)."""
     session = records.open("work")
     session.record_turn(HELLO)
     session.rename("login-cookie")
@@ -204,7 +204,7 @@ def test_a_rename_keeps_id_and_history(records):
 
 
 def test_a_hold_protects_until_it_is_released(records):
-    """K06: nothing of a held session is erased, by hand or by sweep, until it is released, both with a reason."""
+    """Nothing of a held session is erased, by hand or by sweep, until it is released, both with a reason (K06)."""
     session = records.open("work")
     session.record_turn(HELLO)
     session.hold("incident 17")
@@ -222,7 +222,7 @@ def test_a_hold_protects_until_it_is_released(records):
 
 
 def test_erasing_a_position_takes_its_words_everywhere(records):
-    """K08: what was erased is gone from events, transcript, facts, search, lists, snapshots and every handle at work."""
+    """What was erased is gone from events, transcript, facts, search, lists, snapshots and every handle at work (K08)."""
     session = records.open("work", objective="the canary is plover")
     session.record_turn([{"role": "user", "content": "canary plover"}])
     decided = session.decide("canary plover must go")
@@ -251,7 +251,7 @@ def test_erasing_a_position_takes_its_words_everywhere(records):
 
 
 def test_erasing_everything_leaves_the_proof(records):
-    """K08 T24: of an erased session only headers, hashes, its name and the erasure itself stay, and they verify."""
+    """Of an erased session only headers, hashes, its name and the erasure itself stay, and they verify (K08, T24)."""
     session = records.open("work", objective="secret plover", metadata={"who": "plover"})
     session.record_turn([{"role": "user", "content": "plover"}])
     session.close("plover")
@@ -268,7 +268,7 @@ def test_erasing_everything_leaves_the_proof(records):
 
 @pytest.mark.parametrize("positions", [[], [0], [99], [-1]])
 def test_only_what_is_there_can_be_erased(records, positions):
-    """K08: an erasure names positions that exist; anything else is refused and erases nothing."""
+    """An erasure names positions that exist; anything else is refused and erases nothing (K08)."""
     session = records.open("work")
     session.record_turn(HELLO)
     before = records.store.read(session.id)
@@ -280,7 +280,7 @@ def test_only_what_is_there_can_be_erased(records, positions):
 
 
 def test_reopening_by_erasure_of_its_reason_stays_open(records):
-    """B07: erasing the payload of a lifecycle step does not undo the step."""
+    """Erasing the payload of a lifecycle step does not undo the step (B07)."""
     session = records.open("work")
     session.close("a secret reason")
     session.resume("secret too", reopen=True)

@@ -20,7 +20,7 @@ def session(records):
 
 
 def test_the_past_is_as_it_was(session):
-    """A09 B09: the session at a position has the status, transcript, note and brief of then, whatever came later."""
+    """The session at a position has the status, transcript, note and brief of then, whatever came later (A09, B09)."""
     position = session.head.position
     note, brief = session.note(), session.brief()
     session.record_turn([{"role": "user", "content": "later"}])
@@ -37,7 +37,7 @@ def test_the_past_is_as_it_was(session):
 
 
 def test_a_turn_that_ran_then_is_seen_running(session):
-    """B09: in the middle of a turn the past shows it running, with the items of then."""
+    """In the middle of a turn the past shows it running, with the items of then (B09)."""
     turn = session.turn()
     turn.user("one")
     middle = session.head.position
@@ -49,7 +49,7 @@ def test_a_turn_that_ran_then_is_seen_running(session):
 
 
 def test_a_diff_tells_what_changed_in_meaning(session):
-    """H40: from one position to another: facts, findings, turns, status, usage; not a list of events."""
+    """From one position to another: facts, findings, turns, status, usage; not a list of events (H40)."""
     before = session.head.position
     session.set_next_action("rerun")
     session.relabel("f1", "rejected", evidence=["run-1"])
@@ -75,7 +75,7 @@ def test_a_diff_tells_what_changed_in_meaning(session):
 
 
 def test_a_diff_sees_a_turn_that_was_open_at_its_beginning(session):
-    """H40: a turn that was begun before the first position and committed before the second is a change."""
+    """A turn that was begun before the first position and committed before the second is a change (H40)."""
     turn = session.turn()
     turn.user("x")
     middle = session.head.position
@@ -90,7 +90,7 @@ def test_a_diff_sees_a_turn_that_was_open_at_its_beginning(session):
 
 
 def test_a_diff_sees_what_a_retry_discarded(session):
-    """J13: turns that were rolled back between the positions are told."""
+    """Turns that were rolled back between the positions are told (J13)."""
     base = session.lane()["last_commit"]
     session.record_turn([{"role": "user", "content": "wrong"}])
     before = session.head.position
@@ -121,7 +121,7 @@ def test_a_fork_goes_its_own_way(session, records):
 
 
 def test_a_fork_of_an_ended_session_is_open(session):
-    """A15: what was closed can be gone on with in a fork."""
+    """What was closed can be gone on with in a fork (A15)."""
     session.close("fixed, we thought")
     fork = session.fork("again")
     assert fork.status == "open"
@@ -131,7 +131,7 @@ def test_a_fork_of_an_ended_session_is_open(session):
 
 
 def test_a_fork_in_the_middle_of_a_turn_has_it_as_interrupted(session):
-    """J12: the turn that ran where the fork begins is not committed there by anything that happens in the parent."""
+    """The turn that ran where the fork begins is not committed there by anything that happens in the parent (J12)."""
     turn = session.turn()
     turn.user("half")
     fork = session.fork("half-way")
@@ -142,7 +142,7 @@ def test_a_fork_in_the_middle_of_a_turn_has_it_as_interrupted(session):
 
 
 def test_verification_tells_where_and_why(records, session):
-    """B13: an untouched log verifies, with position and hash to compare with a checkpoint kept elsewhere."""
+    """An untouched log verifies, with position and hash to compare with a checkpoint kept elsewhere (B13)."""
     checkpoint = session.checkpoint()
     report = session.verify(checkpoint)
     assert report.ok
@@ -155,7 +155,7 @@ def test_verification_tells_where_and_why(records, session):
 
 
 def test_a_damaged_payload_is_told(records, session, kind):
-    """B13: what comes out of a store and is not what went in is reported with its position."""
+    """What comes out of a store and is not what went in is reported with its position (B13)."""
     if kind == "memory":
         own = records.store._own[session.id]
         own[2] = own[2]._replace(payload=b'{"items":[]}')
@@ -177,7 +177,7 @@ def scratch():
 
 
 def test_the_same_code_replays_the_same(records, scratch):
-    """A09: replayed against its own record, the same code does exactly the same, and nothing outside happens again."""
+    """Replayed against its own record, the same code does exactly the same, and nothing outside happens again (A09)."""
     session = records.open("work")
     worker(session)
     session.use("m", input_tokens=5)
@@ -189,7 +189,7 @@ def test_the_same_code_replays_the_same(records, scratch):
 
 
 def test_other_code_diverges_where_it_differs(records, scratch):
-    """A09: new code is compared event by event, and the first difference is shown from both sides."""
+    """New code is compared event by event, and the first difference is shown from both sides (A09)."""
     session = records.open("work")
     worker(session)
 
@@ -210,7 +210,7 @@ def test_other_code_diverges_where_it_differs(records, scratch):
 
 
 def test_an_effect_that_was_not_recorded_is_not_run(records, scratch):
-    """A09: code that asks for something the recording does not have stops there; the effect is named, not run."""
+    """Code that asks for something the recording does not have stops there; the effect is named, not run (A09)."""
     session = records.open("work")
     worker(session)
     replay = onrecord.replay(session, lambda s: s.once("launch", lambda: pytest.fail("it ran")), scratch)
@@ -228,7 +228,7 @@ def test_an_effect_that_was_not_recorded_is_not_run(records, scratch):
 
 
 def test_code_that_fails_in_a_replay_is_a_result(records, scratch):
-    """A09: what the replayed code raises is reported, with how far it had come."""
+    """What the replayed code raises is reported, with how far it had come (A09)."""
     session = records.open("work")
     worker(session)
 
@@ -243,7 +243,7 @@ def test_code_that_fails_in_a_replay_is_a_result(records, scratch):
 
 
 def test_failures_are_replayed_too(records, scratch):
-    """A09: an effect that failed when it was recorded fails in the replay, and its later success is its later success."""
+    """An effect that failed when it was recorded fails in the replay, and its later success is its later success (A09)."""
     session = records.open("work")
     answers = [OSError("no route"), "sent"]
 
@@ -268,7 +268,7 @@ def test_failures_are_replayed_too(records, scratch):
 
 
 def test_a_later_run_can_be_replayed_by_itself(records, scratch):
-    """A25: one run of a session is compared with one run of the code, whatever turns came before it."""
+    """One run of a session is compared with one run of the code, whatever turns came before it (A25)."""
     with records.open("work") as first:
         first.record_turn(HELLO)
         first.record_turn(HELLO)

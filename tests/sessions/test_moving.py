@@ -26,7 +26,7 @@ def filed(session, path):
 
 
 def test_a_session_is_taken_up_on_another_machine(session, elsewhere, tmp_path):
-    """A19: exported to a file and imported elsewhere, it goes on there: same id, history, facts, and a new run."""
+    """Exported to a file and imported elsewhere, it goes on there: same id, history, facts, and a new run (A19)."""
     session.record_turn([{"role": "user", "content": "line one\u2028line two\x85\r\n✓"}])
     session.decide("it is the cookie")
     session.leave()
@@ -44,7 +44,7 @@ def test_a_session_is_taken_up_on_another_machine(session, elsewhere, tmp_path):
 
 
 def test_it_comes_back_with_what_was_added(session, elsewhere, records):
-    """A19: what went on elsewhere extends what is here; what went on in both places is refused."""
+    """What went on elsewhere extends what is here; what went on in both places is refused (A19)."""
     session.leave()
     moved = bundle.take_in(elsewhere, bundle.lines_of(session))
     with elsewhere.open(moved.name) as there:
@@ -65,7 +65,7 @@ def test_it_comes_back_with_what_was_added(session, elsewhere, records):
 
 
 def test_nothing_is_overwritten(session, elsewhere, records):
-    """A19: a session that is here, a name that is taken and a name that is illegal are refused; another name helps."""
+    """A session that is here, a name that is taken and a name that is illegal are refused; another name helps (A19)."""
     data = list(bundle.lines_of(session))
     with pytest.raises(Conflict, match="here already"):
         bundle.take_in(records, data)
@@ -82,7 +82,7 @@ def test_nothing_is_overwritten(session, elsewhere, records):
 
 
 def test_an_erased_session_is_not_brought_back(session, records):
-    """T24: a bundle of before does not bring back what was erased here."""
+    """A bundle of before does not bring back what was erased here (T24)."""
     session.record_turn([{"role": "user", "content": "plover"}])
     session.close()
     data = list(bundle.lines_of(session))
@@ -94,7 +94,7 @@ def test_an_erased_session_is_not_brought_back(session, records):
 
 
 def test_an_erasure_elsewhere_is_made_here_too(session, elsewhere, records):
-    """K08: when what comes back tells of an erasure, the words go here as well, and the log says so."""
+    """When what comes back tells of an erasure, the words go here as well, and the log says so (K08)."""
     secret = session.record_turn([{"role": "user", "content": "plover"}])
     session.leave()
     moved = bundle.take_in(elsewhere, bundle.lines_of(session))
@@ -107,7 +107,7 @@ def test_an_erasure_elsewhere_is_made_here_too(session, elsewhere, records):
 
 
 def test_a_bundle_without_erased_words(session, elsewhere):
-    """K08: a bundle has no erased payloads, and the session verifies where it arrives, as erased and not as damaged."""
+    """A bundle has no erased payloads, and the session verifies where it arrives, as erased and not as damaged (K08)."""
     session.record_turn([{"role": "user", "content": "plover"}])
     session.erase("a secret", positions=[3])
     data = list(bundle.lines_of(session))
@@ -119,7 +119,7 @@ def test_a_bundle_without_erased_words(session, elsewhere):
 
 @pytest.mark.parametrize("status", ["paused", "closed", "archived", "erased"])
 def test_a_session_arrives_as_it_left(session, elsewhere, status):
-    """A11: whatever its state was, it is in that state where it arrives."""
+    """Whatever its state was, it is in that state where it arrives (A11)."""
     steps = {"paused": ["pause"], "closed": ["close"], "archived": ["close", "archive"], "erased": ["close", "erase"]}
     for step in steps[status]:
         getattr(session, step)("for a reason")
@@ -128,7 +128,7 @@ def test_a_session_arrives_as_it_left(session, elsewhere, status):
 
 
 def test_a_fork_brings_its_ancestors(session, elsewhere):
-    """A19: a fork can be moved by itself: the history it shares comes along, once."""
+    """A fork can be moved by itself: the history it shares comes along, once (A19)."""
     session.record_turn(HELLO)
     fork, twin = session.fork("fork"), session.fork("twin")
     fork.record_turn([{"role": "user", "content": "in the fork"}])
@@ -140,7 +140,7 @@ def test_a_fork_brings_its_ancestors(session, elsewhere):
 
 
 def test_events_from_a_newer_version_pass_through(session, elsewhere):
-    """B15: kinds and versions this code does not know are kept, moved and read untouched."""
+    """Kinds and versions this code does not know are kept, moved and read untouched (B15)."""
     session.record("mood.sensed", {"mood": ["curious", None, 1.5]})
     session.append(session.draft("decision.made", {"text": "new shape", "options": {"a": 1}})._replace(v=7))
     moved = bundle.take_in(elsewhere, bundle.lines_of(session))
@@ -152,7 +152,7 @@ def test_events_from_a_newer_version_pass_through(session, elsewhere):
 
 
 def test_a_bundle_of_a_newer_version_is_refused(session, elsewhere):
-    """B15: a bundle that a newer onrecord made is refused with the word to upgrade."""
+    """A bundle that a newer onrecord made is refused with the word to upgrade (B15)."""
     first, *rest = bundle.lines_of(session)
     newer = json.dumps(json.loads(first) | {"version": 2}) + "\n"
     with pytest.raises(DamagedBundle) as refusal:
@@ -162,7 +162,7 @@ def test_a_bundle_of_a_newer_version_is_refused(session, elsewhere):
 
 
 def test_a_long_session_moves_whole(records, elsewhere):
-    """A19: more events than one page holds."""
+    """More events than one page holds (A19)."""
     session = records.open("long")
     for number in range(600):
         session.decide(f"decision {number}")

@@ -71,7 +71,7 @@ def test_shapes_are_recognised(session, format):
 
 
 def test_a_conversation_goes_on_with_the_other_partner(session):
-    """H31: recorded from one partner, handed to the other: same calls, same results, errors marked, text in place."""
+    """Recorded from one partner, handed to the other: same calls, same results, errors marked, text in place (H31)."""
     session.record_turn(ANTHROPIC)
     spoken = messages(session, "openai")
     assert [message["role"] for message in spoken] == ["user", "assistant", "tool", "tool", "user", "assistant"]
@@ -175,7 +175,7 @@ def test_the_developer_speaks_as_the_system(session):
     ],
 )
 def test_a_forged_verbatim_says_nothing_else(session, forged):
-    """T17: an item cannot claim to be another message than what it says."""
+    """An item cannot claim to be another message than what it says (T17)."""
     try:
         session.record_turn([{"role": "user", "content": "real", "verbatim": forged}])
     except InvalidInput:

@@ -26,7 +26,7 @@ def here(url: str):
 
 
 def test_a_living_holder_is_named(url, here):
-    """B14 T10: a second process is told the id of the one that holds the lane."""
+    """A second process is told the id of the one that holds the lane (B14, T10)."""
     with Child(url, "s = records.open('work'); say('ready'); listen()") as child:
         child.hear()
         with pytest.raises(LeaseHeld) as refusal:
@@ -36,7 +36,7 @@ def test_a_living_holder_is_named(url, here):
 
 
 def test_a_dead_holder_is_replaced_at_once(url, here):
-    """B14 G05: the lane of a process that was killed is free at once, without waiting for its lease to end."""
+    """The lane of a process that was killed is free at once, without waiting for its lease to end (B14, G05)."""
     with Child(url, "s = records.open('work', lease_seconds=10_000); say(s.run); listen()") as child:
         assert child.hear() == "1"
         child.kill()
@@ -46,7 +46,7 @@ def test_a_dead_holder_is_replaced_at_once(url, here):
 
 
 def test_a_turn_cut_off_by_kill_is_deduced(url, here):
-    """J12 T01: after kill -9 in the middle of a turn, its items are there as an interrupted turn, and the base is known."""
+    """After kill -9 in the middle of a turn, its items are there as an interrupted turn, and the base is known (J12, T01)."""
     code = """
 s = records.open('work')
 s.record_turn([{"role": "user", "content": "first"}])
@@ -80,7 +80,7 @@ listen()
 
 
 def test_what_was_acknowledged_survives_kill(url, here, count):
-    """B05 B08: everything that a killed process was answered for is there, and nothing else half-way."""
+    """Everything that a killed process was answered for is there, and nothing else half-way (B05, B08)."""
     code = """
 s = records.open('work', takeover=True)
 number = 0
@@ -144,7 +144,7 @@ def test_what_was_done_once_is_not_done_by_the_next_process(url, here):
 
 
 def test_an_effect_cut_off_by_kill_is_unknown(url, here):
-    """T01: killed between start and finish, an effect is neither run again nor forgotten until somebody decides."""
+    """Killed between start and finish, an effect is neither run again nor forgotten until somebody decides (T01)."""
     code = """
 def charge():
     say("charging")
@@ -185,7 +185,7 @@ def test_whoever_knows_better_may_run_it_again(url, here):
 
 
 def test_two_processes_append_side_by_side(url, here):
-    """A23: agents of one session in several processes, each on its lane: every turn is there, in one dense log."""
+    """Agents of one session in several processes, each on its lane: every turn is there, in one dense log (A23)."""
     code = """
 s = records.open('work', agent=listen())
 for number in range(20):

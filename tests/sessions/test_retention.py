@@ -25,7 +25,7 @@ def swept(timed, policy: Policy | None = None, *, dry_run: bool = False) -> set[
 
 
 def test_the_default_policy_follows_the_lifecycle(timed, clock):
-    """K04 K05 K07: closed sessions are archived after 30 days and lose their transcript 90 days later; live ones stay."""
+    """Closed sessions are archived after 30 days and lose their transcript 90 days later; live ones stay (K04, K05, K07)."""
     for name, steps in (
         ("live", ()),
         ("paused", ("pause",)),
@@ -48,7 +48,7 @@ def test_the_default_policy_follows_the_lifecycle(timed, clock):
 
 
 def test_facts_outlive_the_transcript(timed, clock):
-    """K09 C02: after the sweep the words are gone, the facts, the objective and the proof are there."""
+    """After the sweep the words are gone, the facts, the objective and the proof are there (K09, C02)."""
     session = make(timed, "work", "close")
     clock.advance(200 * DAY)
     (done,) = [one for one in timed.sweep() if one.action == "erase"]
@@ -72,7 +72,7 @@ def test_facts_outlive_the_transcript(timed, clock):
 
 
 def test_a_dry_run_changes_nothing(timed, clock):
-    """K08: a dry run says what would be done and how many bytes it frees, and does nothing of it."""
+    """A dry run says what would be done and how many bytes it frees, and does nothing of it (K08)."""
     make(timed, "work", "close")
     clock.advance(200 * DAY)
     heads = timed.sessions()
@@ -86,7 +86,7 @@ def test_a_dry_run_changes_nothing(timed, clock):
 
 
 def test_a_hold_keeps_everything(timed, clock):
-    """K06: a held session is kept and said to be kept, until its hold is lifted."""
+    """A held session is kept and said to be kept, until its hold is lifted (K06)."""
     session = make(timed, "work", "close")
     session.hold("incident 17")
     clock.advance(500 * DAY)
@@ -99,7 +99,7 @@ def test_a_hold_keeps_everything(timed, clock):
 
 
 def test_a_living_fork_protects_its_history(timed, clock):
-    """K06: a transcript that a fork still works with, however deep below, is not erased under it."""
+    """A transcript that a fork still works with, however deep below, is not erased under it (K06)."""
     parent = make(timed, "parent", "close")
     fork = parent.fork("fork")
     deeper = fork.fork("deeper")
@@ -115,7 +115,7 @@ def test_a_living_fork_protects_its_history(timed, clock):
 
 
 def test_a_fork_whose_time_has_not_come_protects_its_history(timed, clock):
-    """K06: a fork that was closed a day ago keeps what it inherited for as long as its own policy says."""
+    """A fork that was closed a day ago keeps what it inherited for as long as its own policy says (K06)."""
     parent = make(timed, "parent", "close")
     clock.advance(300 * DAY)
     fork = parent.fork("fork")
@@ -138,14 +138,14 @@ def test_a_fork_whose_time_has_not_come_protects_its_history(timed, clock):
     ],
 )
 def test_a_policy_is_explicit(timed, clock, *, policy, status, days, action):
-    """K04: each state has its own time, or none at all."""
+    """Each state has its own time, or none at all (K04)."""
     make(timed, "work", status)
     clock.advance(days * DAY)
     assert swept(timed, policy) == ({("work", action)} if action else set())
 
 
 def test_a_sweep_reaches_every_session(timed, clock):
-    """K05: however many sessions there are, of whatever project, each is looked at once."""
+    """However many sessions there are, of whatever project, each is looked at once (K05)."""
     elsewhere = Records(timed.store, project="/elsewhere", clock=clock)
     for number in range(30):
         clock.advance(1)
@@ -158,7 +158,7 @@ def test_a_sweep_reaches_every_session(timed, clock):
 
 
 def test_nothing_is_erased_twice(timed, clock):
-    """K08: a session whose transcript is gone is not swept again; erasing what was erased is refused."""
+    """A session whose transcript is gone is not swept again; erasing what was erased is refused (K08)."""
     session = make(timed, "work", "close")
     clock.advance(200 * DAY)
     list(timed.sweep())
@@ -172,7 +172,7 @@ def test_nothing_is_erased_twice(timed, clock):
 
 
 def test_a_shared_history_is_not_erased_whole(timed):
-    """K06: a session with forks cannot be erased as a whole before them; single positions can, and the forks say so."""
+    """A session with forks cannot be erased as a whole before them; single positions can, and the forks say so (K06)."""
     parent = make(timed, "parent")
     fork = parent.fork("fork")
     with pytest.raises(InvalidInput, match="fork"):

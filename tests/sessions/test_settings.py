@@ -38,7 +38,7 @@ def made(path: Path) -> bool:
 
 
 def test_the_default_is_one_file_of_the_user(tmp_path):
-    """B04: without any setting the store is one file in the user's data directory, for that user alone."""
+    """Without any setting the store is one file in the user's data directory, for that user alone (B04)."""
     path = tmp_path / "data" / "onrecord" / "onrecord.db"
     assert made(path)
     assert path.stat().st_mode & 0o077 == 0
@@ -56,7 +56,7 @@ def test_the_environment_comes_before_the_settings(tmp_path, monkeypatch):
 
 
 def test_the_project_is_the_repository(tmp_path, monkeypatch):
-    """A21: the project is what is given, ONRECORD_PROJECT, the setting, or the repository one stands in, with all its worktrees."""
+    """The project is what is given, ONRECORD_PROJECT, the setting, or the repository one stands in, with all its worktrees (A21)."""
     repository = tmp_path / "repository"
     (repository / "deep" / "inside").mkdir(parents=True)
     (repository / ".git").mkdir()
@@ -82,7 +82,7 @@ def test_the_project_is_the_repository(tmp_path, monkeypatch):
      "sqlite:///missing/directory/x.db", "sqlite:///x.db?durability=careless"],
 )  # fmt: skip
 def test_a_url_that_names_no_store_is_refused(url):
-    """B04: what names no store is refused with the forms that do; no file is made."""
+    """What names no store is refused with the forms that do; no file is made (B04)."""
     with pytest.raises(OnrecordError) as refusal:
         onrecord.connect(url)
     assert refusal.value.hint
@@ -93,7 +93,7 @@ def test_a_url_that_names_no_store_is_refused(url):
     "url", ["x.db", "sqlite:///x.db", "./x.db", "sqlite:///x.db?durability=fast", "sqlite:///%78.db"]
 )
 def test_a_relative_url_is_relative_to_here(url, tmp_path):
-    """B04: three slashes and plain paths are relative to the working directory."""
+    """Three slashes and plain paths are relative to the working directory (B04)."""
     with onrecord.connect(url) as records:
         records.create("work")
     assert (tmp_path / "x.db").exists()
@@ -135,7 +135,7 @@ def test_a_settings_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
 
 
 def test_the_retention_policy_can_be_set(tmp_path):
-    """K04: the policy of the settings counts, what they do not say is as by default, a negative number means never."""
+    """The policy of the settings counts, what they do not say is as by default, a negative number means never (K04)."""
     assert retention_policy() == Policy()
     configure(tmp_path, "[retention]\narchive_closed_after = 7\nerase_closed_after = -1\nerase_paused_after = 0.5\n")
     assert retention_policy() == Policy(archive_closed_after=7, erase_closed_after=None, erase_paused_after=0.5)

@@ -32,7 +32,7 @@ def fresh(session) -> Whole:
 
 
 def test_sixteen_threads_share_a_handle(session, count):
-    """T20: facts, turns, usage and scratch values from sixteen threads are all there, once, and the views agree."""
+    """Facts, turns, usage and scratch values from sixteen threads are all there, once, and the views agree (T20)."""
     rounds = count(5, 100)
 
     def work(number: int) -> list[int]:
@@ -58,7 +58,7 @@ def test_sixteen_threads_share_a_handle(session, count):
 
 
 def test_large_turns_of_many_threads_discard_nothing(session):
-    """J01: turns that are recorded as their parts, by many threads at once, are all committed and none rolls another back."""
+    """Turns that are recorded as their parts, by many threads at once, are all committed and none rolls another back (J01)."""
     together(lambda number: session.record_turn([{"role": "user", "content": f"{number}" * 40_000}]))
     transcript = session.transcript()
     assert len(transcript) == THREADS
@@ -67,7 +67,7 @@ def test_large_turns_of_many_threads_discard_nothing(session):
 
 
 def test_one_turn_at_a_time_also_among_threads(session):
-    """J01: of threads that begin a turn at the same moment one succeeds; the others are told, and nothing is mixed."""
+    """Of threads that begin a turn at the same moment one succeeds; the others are told, and nothing is mixed (J01)."""
 
     def work(number: int) -> str:
         try:
@@ -92,7 +92,7 @@ def test_one_turn_at_a_time_also_among_threads(session):
 
 
 def test_a_turn_and_whole_turns_do_not_mix(session):
-    """J01: while one thread has a turn open, whole turns of others are refused, or the turn is; no commit is lost."""
+    """While one thread has a turn open, whole turns of others are refused, or the turn is; no commit is lost (J01)."""
 
     def work(number: int) -> int:
         done = 0
@@ -116,7 +116,7 @@ def test_a_turn_and_whole_turns_do_not_mix(session):
 
 
 def test_no_lock_is_held_while_the_store_persists(session, monkeypatch):
-    """T20: while one thread waits for the disk, others read views, name and status, and append."""
+    """While one thread waits for the disk, others read views, name and status, and append (T20)."""
     begun, go = Event(), Event()
     append = session.store.append
 
@@ -141,7 +141,7 @@ def test_no_lock_is_held_while_the_store_persists(session, monkeypatch):
 
 
 def test_many_handles_of_one_store(records):
-    """A23: sixteen agents, each with its handle, write at once; each handle sees everything after a refresh."""
+    """Sixteen agents, each with its handle, write at once; each handle sees everything after a refresh (A23)."""
     handles = together(lambda number: records.open("work", agent=f"agent-{number}"))
 
     def work(number: int) -> None:
@@ -159,7 +159,7 @@ def test_many_handles_of_one_store(records):
 
 
 def test_snapshots_while_others_write(records, monkeypatch):
-    """B07: snapshots taken at any moment by any of several handles never change what is read later."""
+    """Snapshots taken at any moment by any of several handles never change what is read later (B07)."""
     monkeypatch.setattr("onrecord.session.kept_views.SNAPSHOT_EVERY", 3)
     handles = [records.open("work", agent=f"agent-{number}") for number in range(4)]
 
@@ -178,7 +178,7 @@ def test_snapshots_while_others_write(records, monkeypatch):
 
 @pytest.mark.parametrize("threads", [2, 16])
 def test_a_session_is_joined_once(records, threads):
-    """B14: threads that begin to work in one handle at the same moment take its lane once and are one run."""
+    """Threads that begin to work in one handle at the same moment take its lane once and are one run (B14)."""
     session = records.create("work", agent="main")
     together(lambda number: session.record_turn([{"role": "user", "content": str(number)}]), threads)
     assert [event.run for event in session.events(kinds=["agent.joined"])] == [1]

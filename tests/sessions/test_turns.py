@@ -13,7 +13,7 @@ def contents(items):
 
 
 def test_leaving_the_block_commits(session):
-    """B01 B02 B06: items in the order they came; leaving the block commits them as one turn."""
+    """Items in the order they came; leaving the block commits them as one turn (B01, B02, B06)."""
     with session.turn() as turn:
         turn.system("be brief")
         turn.user("Some invited users get a 403 on first login.")
@@ -44,7 +44,7 @@ def land(session, *, streamed):
 @pytest.mark.parametrize("struck", [KeyboardInterrupt, OutcomeUnknown])
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_turn_that_landed_unnoticed_is_built_upon(session, monkeypatch, struck, streamed):
-    """B02: what is on record though its caller was interrupted is not superseded by the next turn."""
+    """What is on record though its caller was interrupted is not superseded by the next turn (B02)."""
     session.record_turn(HELLO)
     append = session.store.append
 
@@ -75,7 +75,7 @@ def test_a_refused_turn_leaves_nothing_to_catch_up_with(session):
 
 
 def test_each_item_is_there_before_the_next(session, again):
-    """B06 B08: another process sees every item of an open turn as soon as it was acknowledged."""
+    """Another process sees every item of an open turn as soon as it was acknowledged (B06, B08)."""
     looking = again.get("fix-invite-403")
     with session.turn() as turn:
         for number in range(3):
@@ -95,7 +95,7 @@ def test_each_item_is_there_before_the_next(session, again):
     ],
 )
 def test_an_exception_aborts_and_is_recorded(session, problem, reason):
-    """G07 G09: an exception ends the turn as aborted with its reason, whatever is in its text, and goes on to the caller."""
+    """An exception ends the turn as aborted with its reason, whatever is in its text, and goes on to the caller (G07, G09)."""
 
     def work() -> None:
         with session.turn() as turn:
@@ -112,7 +112,7 @@ def test_an_exception_aborts_and_is_recorded(session, problem, reason):
 
 
 def test_an_abort_keeps_what_had_arrived(session):
-    """J03 J04 J09: an aborted turn stands as the honest last turn, with its partial items, and counts for nothing."""
+    """An aborted turn stands as the honest last turn, with its partial items, and counts for nothing (J03, J04, J09)."""
     session.record_turn(HELLO)
     before = session.lane()
     turn = session.turn()
@@ -129,7 +129,7 @@ def test_an_abort_keeps_what_had_arrived(session):
 
 
 def test_the_next_commit_supersedes_every_abort(session):
-    """J07 J08 J11 J17: three aborts, then success: only the success is in the trajectory, and all of it is in the log."""
+    """Three aborts, then success: only the success is in the trajectory, and all of it is in the log (J07, J08, J11, J17)."""
     session.record_turn(HELLO)
     for number in range(3):
         turn = session.turn()
@@ -151,7 +151,7 @@ def test_the_next_commit_supersedes_every_abort(session):
 
 
 def test_a_whole_turn_is_one_event(session):
-    """B01: a turn that arrives complete is one durable event; its usage is counted in the same step."""
+    """A turn that arrives complete is one durable event; its usage is counted in the same step (B01)."""
     position = session.head.position
     event = session.record_turn(HELLO, usage={"model": "m", "input_tokens": 3, "cost": 0.25})
     assert (event.kind, event.position) == ("turn.recorded", position + 1)
@@ -161,7 +161,7 @@ def test_a_whole_turn_is_one_event(session):
 
 
 def test_a_large_turn_is_its_parts_in_one_step(session):
-    """B01: a turn over 32 KiB is kept as its parts, and reads like any other."""
+    """A turn over 32 KiB is kept as its parts, and reads like any other (B01)."""
     session.record_turn(HELLO)
     event = session.record_turn(LARGE)
     assert event.kind == "turn.committed"
@@ -175,7 +175,7 @@ def test_a_large_turn_is_its_parts_in_one_step(session):
 
 @pytest.mark.parametrize("items", [HELLO, LARGE], ids=["small", "large"])
 def test_a_recorded_turn_can_be_sent_again(session, items):
-    """J05 B08: with an id of the caller's, a turn whose answer was lost is recorded once, however often it is sent."""
+    """With an id of the caller's, a turn whose answer was lost is recorded once, however often it is sent (J05, B08)."""
     usage = {"model": "m", "output_tokens": 5}
     first = session.record_turn(items, id="turn-17", usage=usage)
     position = session.head.position
@@ -190,7 +190,7 @@ def test_a_recorded_turn_can_be_sent_again(session, items):
 
 
 def test_a_turn_sent_again_needs_no_budget(records):
-    """J05: the last turn a budget allows, sent again because its answer was lost, is answered and not refused."""
+    """The last turn a budget allows, sent again because its answer was lost, is answered and not refused (J05)."""
     session = records.open("work", budget={"steps": 1})
     first = session.record_turn(HELLO, id="turn-1")
     assert session.record_turn(HELLO, id="turn-1").position == first.position
@@ -198,7 +198,7 @@ def test_a_turn_sent_again_needs_no_budget(records):
 
 
 def test_a_lost_reply_returns_the_committed_answer(records):
-    """J05: the same request on the same base, after its commit, gets the answer that is on record; no model is called."""
+    """The same request on the same base, after its commit, gets the answer that is on record; no model is called (J05)."""
     session = records.open("work")
     request = {"messages": ["what is the root cause?"], "model": "m"}
     with session.turn(request=request, base=0) as turn:
@@ -222,7 +222,7 @@ def test_a_lost_reply_returns_the_committed_answer(records):
 
 
 def test_a_lost_reply_that_was_erased_is_not_an_empty_answer(records):
-    """J05: when the committed answer was erased since, a retry says so instead of returning nothing."""
+    """When the committed answer was erased since, a retry says so instead of returning nothing (J05)."""
     session = records.open("work")
     with session.turn(request="q", base=0) as turn:
         turn.assistant("a secret")
@@ -232,7 +232,7 @@ def test_a_lost_reply_that_was_erased_is_not_an_empty_answer(records):
 
 
 def test_a_retry_is_checked_before_anything_moves(session):
-    """T16 J13: an earlier base discards committed turns only where it is allowed to, only when it commits, never silently."""
+    """An earlier base discards committed turns only where it is allowed to, only when it commits, never silently (T16, J13)."""
     positions = [session.record_turn([{"role": "user", "content": f"turn {number}"}]).position for number in range(4)]
     before = session.head.position
     for base, rollback in ((positions[1], 0), (positions[1], 1), (positions[0] - 1, 8), (999, 8), (-1, 8)):
@@ -255,7 +255,7 @@ def test_a_retry_is_checked_before_anything_moves(session):
 
 
 def test_one_turn_at_a_time(session):
-    """J01: a lane has one open turn; a second one is refused with where the first began."""
+    """A lane has one open turn; a second one is refused with where the first began (J01)."""
     turn = session.turn()
     for step in (session.turn, lambda: session.record_turn(HELLO), lambda: session.record_turn(LARGE)):
         with pytest.raises(TurnConflict, match="still open"):
@@ -267,7 +267,7 @@ def test_one_turn_at_a_time(session):
 
 
 def test_a_committed_turn_may_leave_its_block(session):
-    """J07: a turn that was ended by hand inside its block is not ended twice."""
+    """A turn that was ended by hand inside its block is not ended twice (J07)."""
     with session.turn() as turn:
         turn.user("x")
         turn.commit()
@@ -278,7 +278,7 @@ def test_a_committed_turn_may_leave_its_block(session):
 
 
 def test_the_same_words_twice_are_two_items(session):
-    """T18: what is said twice, or to two agents, is there twice: only ids make two appends one."""
+    """What is said twice, or to two agents, is there twice: only ids make two appends one (T18)."""
     other = session.fork("side", agent="other").join()
     for _ in range(2):
         session.record_turn(HELLO)
@@ -291,7 +291,7 @@ def test_the_same_words_twice_are_two_items(session):
 
 
 def test_a_transcript_is_not_cut_on_resume(records):
-    """T13: what was long when it was recorded is as long when it is read after a restart."""
+    """What was long when it was recorded is as long when it is read after a restart (T13)."""
     text = "".join(chr(97 + number % 26) for number in range(200_000)) + "…✓"
     with records.open("work") as session, session.turn() as turn:
         turn.tool("c1", text)
@@ -299,7 +299,7 @@ def test_a_transcript_is_not_cut_on_resume(records):
 
 
 def test_turns_begin_durably(session, again):
-    """B08: the intent of a turn, with base and fingerprint of its request, is on record before any model is called."""
+    """The intent of a turn, with base and fingerprint of its request, is on record before any model is called (B08)."""
     session.record_turn(HELLO)
     turn = session.turn(request={"prompt": "x"})
     begun = again.get("fix-invite-403").event(turn.position)
@@ -318,7 +318,7 @@ def test_turns_begin_durably(session, again):
      [{"role": "user", "content": "fine"}, {"role": "user", "content": [float("nan")]}]],
 )  # fmt: skip
 def test_items_have_a_form(session, items):
-    """B01: what is no item is refused as a whole, with a word on what an item is; nothing of the turn is kept."""
+    """What is no item is refused as a whole, with a word on what an item is; nothing of the turn is kept (B01)."""
     before = session.head
     with pytest.raises(InvalidInput):
         session.record_turn(items)
@@ -332,7 +332,7 @@ def test_items_have_a_form(session, items):
 
 
 def test_a_decision_in_a_turn_outlives_it(session):
-    """B03 C05: a decision made in a turn is a fact with the position it came from, even if the turn is aborted."""
+    """A decision made in a turn is a fact with the position it came from, even if the turn is aborted (B03, C05)."""
     turn = session.turn()
     said = turn.assistant("It must be the cookie.")
     turn.decide("look at the cookie first", why="the header was empty")
@@ -342,7 +342,7 @@ def test_a_decision_in_a_turn_outlives_it(session):
 
 
 def test_a_decision_after_anothers_event_knows_its_source(records):
-    """C05: what another agent appended in between does not hide the position a decision came from."""
+    """What another agent appended in between does not hide the position a decision came from (C05)."""
     main, tester = records.open("work"), records.open("work", agent="tester")
     with main.turn() as turn:
         tester.decide("in between")
@@ -354,7 +354,7 @@ def test_a_decision_after_anothers_event_knows_its_source(records):
 
 
 def test_another_agents_events_do_not_confuse_a_lane(records):
-    """J01: two agents that write in turn keep their own bases; no commit discards another's, or one's own, turn."""
+    """Two agents that write in turn keep their own bases; no commit discards another's, or one's own, turn (J01)."""
     main, tester = records.open("work"), records.open("work", agent="tester")
     for number in range(4):
         main.record_turn([{"role": "user", "content": f"main {number}"}])

@@ -18,7 +18,10 @@ def test_the_story_turns_out_as_it_is_told(story, kind, request, tmp_path, pytes
     """A scenario in plain words leads to the note, transcript and state written below it."""
     text, shown = runner.run(story, lambda clock: timed_store(kind, request, tmp_path, clock))
     if pytestconfig.getoption("--update-stories"):
-        story.write_text(shown, encoding="utf-8")
+        # Put in place whole: the same story may be read on another store, by another worker, at this moment.
+        beside = story.with_suffix(f".{kind}")
+        beside.write_text(shown, encoding="utf-8")
+        beside.replace(story)
     else:
         assert shown == text
 

@@ -49,7 +49,7 @@ def killed_in_the_middle(agent):
 
 
 def test_two_failures_a_kill_and_a_success_at_the_right_phase(agent):
-    """L01 to L03: exact errors and metrics in time; after the kill work goes on in the phase it was in."""
+    """Exact errors and metrics in time; after the kill work goes on in the phase it was in (L01-L03)."""
     first = agent("claude")
     prepare(first)
     first.do(*RUN, "0", code=1)
@@ -83,7 +83,7 @@ def test_two_failures_a_kill_and_a_success_at_the_right_phase(agent):
 
 
 def test_killed_between_the_write_and_the_run(agent):
-    """T01: RUNNING is durable before anything runs; if nothing ever ran, it waits to be settled and is no success."""
+    """RUNNING is durable before anything runs; if nothing ever ran, it waits to be settled and is no success (T01)."""
     claude = agent("claude")
     claude.do("open", "l2")
     claude.do("attempt", "start", "--", "python", "train.py")

@@ -10,7 +10,7 @@ def write(agent, name, text):
 
 
 def test_the_middleware_theory_stays_rejected_and_the_note_leads_to_the_focused_test(agent):
-    """H22, H23, H31, H46: what one agent ruled out the next does not try, and goes straight to the focused test."""
+    """What one agent ruled out the next does not try, and goes straight to the focused test (H22, H23, H31, H46)."""
     claude, codex, gemini = agent("claude"), agent("codex"), agent("gemini")
     write(claude, "middleware.py", "def handle(): ...\n")
     write(claude, "invites.py", "def probe():\n    raise SystemExit('403: membership row missing')\n")
@@ -66,7 +66,7 @@ def test_the_middleware_theory_stays_rejected_and_the_note_leads_to_the_focused_
 
 
 def test_reopening_a_rejected_theory_needs_new_evidence(agent):
-    """H23: the same evidence does not reopen what it rejected; something new does, and the history keeps both."""
+    """The same evidence does not reopen what it rejected; something new does, and the history keeps both (H23)."""
     claude = agent("claude")
     claude.do("open", "invite-403")
     for name in ("run-a", "run-b"):

@@ -54,7 +54,7 @@ def followed(path: Path, limit: int) -> tuple[list[str], int]:
 
 @given(st.lists(st.tuples(st.booleans(), whole_lines, broken_lines), max_size=6))
 def test_whole_lines_are_never_lost(lines):
-    """Among any broken lines, every whole line comes out word for word and in order; steps of any size agree."""
+    """Among any broken lines, every whole line comes out word for word and in order; steps of any size agree (P32)."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "t.jsonl")
         path.write_bytes(b"".join((whole if sound else broken) + b"\n" for sound, whole, broken in lines))
@@ -80,7 +80,7 @@ def test_a_glued_record_is_found(first, second, data):
 
 @given(st.lists(whole_lines, min_size=1, max_size=4), st.data())
 def test_growing_is_the_same_as_being_there(lines, data):
-    """Read while it grows, cut at any byte, it gives what is read at once in the end."""
+    """Read while it grows, cut at any byte, it gives what is read at once in the end (P32)."""
     body = b"\n".join(lines) + data.draw(st.sampled_from([b"", b"\n"]))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=4)))
     with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +101,7 @@ def test_growing_is_the_same_as_being_there(lines, data):
 @settings(max_examples=settings().max_examples // 4)  # every one of them reads a whole transcript
 @given(data=st.data())
 def test_real_transcripts_survive_cuts_and_noise(name, data):
-    """A real transcript cut at any byte, with a stretch of it overwritten: nothing raises, untouched records are all there."""
+    """A real transcript cut at any byte, with a stretch of it overwritten: nothing raises, untouched records are all there (P32)."""
     of, body = vendor(name), BODIES[name]
     cut = data.draw(st.integers(0, len(body)))
     start = data.draw(st.integers(0, cut))
@@ -121,7 +121,7 @@ def test_real_transcripts_survive_cuts_and_noise(name, data):
 
 
 def test_a_line_without_end_is_bounded(tmp_path, monkeypatch):
-    """A line beyond the limit is counted in pieces and never held whole; what follows it is read."""
+    """A line beyond the limit is counted in pieces and never held whole; what follows it is read (P32)."""
     monkeypatch.setattr(jsonl, "LINE_LIMIT", 1000)
     path = tmp_path / "t.jsonl"
     path.write_bytes(b"[" + b"1," * 4000 + b"\n" + b'{"said": "after"}\n')

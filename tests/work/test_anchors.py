@@ -80,7 +80,7 @@ def test_a_symbol_is_followed_wherever_it_stands(root):
 
 
 def test_exactly_the_dependent_findings_turn_stale(session, root):
-    """T22 H28: a change marks the findings that rest on it, no other; the survey is one event, and the second none."""
+    """A change marks the findings that rest on it, no other; the survey is one event, and the second none (T22, H28)."""
     session.state("accept loses the row", "verified", evidence=["e1"], anchors=[anchored(root, "auth.py::accept")])
     session.state("row is fine", "rejected", evidence=["e2"], anchors=[anchored(root, "auth.py::Invite.row")])
     session.state("the cache is not it", "rejected", evidence=["e3"], anchors=[anchored(root, "cache.py")])
@@ -104,7 +104,7 @@ def test_exactly_the_dependent_findings_turn_stale(session, root):
 
 
 def test_a_revert_makes_findings_fresh_again(session, root):
-    """H28: code that is again as it was makes the finding fresh, without anybody judging anew; a deleted file is a change."""
+    """Code that is again as it was makes the finding fresh, without anybody judging anew; a deleted file is a change (H28)."""
     session.state(
         "it is in both", "verified", evidence=["e"], anchors=[anchored(root, name) for name in ("auth.py", "cache.py")]
     )
@@ -142,7 +142,7 @@ def test_two_findings_on_the_same_lines_are_told_apart(session, root):
 
 
 def test_a_stale_finding_is_verified_anew_with_new_evidence_only(session, root):
-    """H29: the evidence from before the change does not verify a stale finding again."""
+    """The evidence from before the change does not verify a stale finding again (H29)."""
     session.state("it", "verified", evidence=["e1"], anchors=[anchored(root, "cache.py")])
     (root / "cache.py").write_text("TTL = 61\n")
     survey(session, root)

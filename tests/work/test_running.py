@@ -31,7 +31,7 @@ def gone(pid, patience=3.0):
 
 
 def test_nothing_runs_before_it_is_let_go(tmp_path):
-    """F03: a held command has a process and has done nothing; let go, the very same process is the command."""
+    """A held command has a process and has done nothing; let go, the very same process is the command (F03)."""
     with Held(["sh", "-c", f"echo $$ > {tmp_path}/pid"], cwd=tmp_path) as held:
         time.sleep(0.2)
         assert not (tmp_path / "pid").exists()
@@ -40,7 +40,7 @@ def test_nothing_runs_before_it_is_let_go(tmp_path):
 
 
 def test_a_held_command_never_runs_when_it_is_not_let_go(tmp_path):
-    """F03: when whoever holds a command gives up, the command is gone without having run."""
+    """When whoever holds a command gives up, the command is gone without having run (F03)."""
     with Held(["touch", str(tmp_path / "ran")], cwd=tmp_path) as held:
         pid = held.pid
     assert pid is not None
@@ -66,7 +66,7 @@ def test_arguments_directory_and_environment_arrive_as_they_are(tmp_path):
 
 
 def test_time_runs_out_while_the_child_prints():
-    """T12: a child that prints without end is ended on time."""
+    """A child that prints without end is ended on time (T12)."""
     before = time.monotonic()
     ran = python("while True: print('x' * 1000)", timeout=0.7)
     assert (ran.timed_out, ran.exit_code) == (True, 124)
@@ -76,7 +76,7 @@ def test_time_runs_out_while_the_child_prints():
 
 
 def test_time_runs_out_though_nobody_reads():
-    """T12: a reader that has stopped reading does not keep a command alive beyond its time."""
+    """A reader that has stopped reading does not keep a command alive beyond its time (T12)."""
     reader, writer = os.pipe()
     saved = os.dup(1)
     os.dup2(writer, 1)
@@ -169,7 +169,7 @@ def test_output_is_kept_within_bounds():
     ],
 )  # fmt: skip
 def test_the_exact_error_is_found(output, error):
-    """F04: the last line of the traceback, else the line that reads like an error, else the last line."""
+    """The last line of the traceback, else the line that reads like an error, else the last line (F04)."""
     assert error_of(output, 9) == error
 
 

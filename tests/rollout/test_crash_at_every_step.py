@@ -9,10 +9,21 @@ from onrecord.errors import InvalidInput, SessionRetired
 from onrecord.rollout.recording import open_rollout
 from onrecord.session.records import Records
 from onrecord.stores.sqlite import SQLiteStore
+from tests.crash.conftest import memory_disk
 from tests.crash.nursery import Nursery
-from tests.crash.rollout_script import STEPS, expected_after, found_in
+from tests.rollout.crash_script import STEPS, expected_after, found_in
+
+__all__ = ["memory_disk"]
 
 NEVER = 1 << 60
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    """A nursery that knows rollouts too."""
+    found = Nursery("tests.rollout.crash_workers")
+    yield found
+    found.close()
 
 
 def steps_in(nursery: Nursery, path: str, level: str) -> int:

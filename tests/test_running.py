@@ -1,0 +1,133 @@
+"""How the tests are run: side by side and alone, without silent skips, and never green in CI without the real agents."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from tests.e2e.room import CLOSED_PORT
+from tests.parallel import SERIAL, is_serial
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFTEST = """
+import pytest
+import tests.parallel
+from tests.conftest import NoSilentSkips, pytest_xdist_make_scheduler
+
+tests.parallel.SERIAL = ("alone/",)
+
+def pytest_configure(config):
+    config.pluginmanager.register(NoSilentSkips(), "no-silent-skips")
+"""
+NOTED = """
+import json, os, time
+import pytest
+
+@pytest.mark.parametrize("number", range({count}))
+def test_something(number):
+    begun = time.monotonic()
+    time.sleep(0.05)
+    with open({file!r}, "a") as file:
+        file.write(json.dumps([{kind!r}, number, os.getpid(), begun, time.monotonic()]) + "\\n")
+"""
+
+
+def run_tests(
+    *words: str, cwd: Path = ROOT, more: Mapping[str, str] = MappingProxyType({})
+) -> "subprocess.CompletedProcess[str]":
+    """A run of pytest of its own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "CI"))}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words], cwd=cwd, text=True, check=False,
+        capture_output=True, env={**kept, "PYTHONPATH": str(ROOT), **more},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project that runs its tests as this one does."""
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    return tmp_path
+
+
+def write_noted(project: Path, name: str, kind: str, count: int) -> None:
+    place = project / name / f"test_{name}.py"
+    place.parent.mkdir()
+    if count:
+        place.write_text(NOTED.format(count=count, kind=kind, file=str(project / "noted")))
+
+
+def test_serial_tests_run_alone_and_last(project: Path):
+    """Every test runs once; while a serial one runs no other does, and all of them run in one process, in their order."""
+    write_noted(project, "alone", "alone", 5)
+    write_noted(project, "shared", "shared", 23)
+    done = run_tests("-n", "2", cwd=project)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-1].startswith("28 passed")
+    noted = [json.loads(line) for line in (project / "noted").read_text().splitlines()]
+    shared, alone = ([one for one in noted if one[0] == kind] for kind in ("shared", "alone"))
+    assert sorted(one[1] for one in shared) == list(range(23))
+    assert [one[1] for one in alone] == list(range(5))
+    assert len({one[2] for one in alone}) == 1
+    assert len({one[2] for one in shared}) == 2
+    assert max(one[4] for one in shared) < min(one[3] for one in alone)
+
+
+@pytest.mark.parametrize(("alone", "shared"), [(3, 0), (0, 1), (1, 1)])
+def test_few_tests_are_run_as_well(project: Path, alone: int, shared: int):
+    """However few tests of a kind there are, all of them run and the run ends."""
+    write_noted(project, "alone", "alone", alone)
+    write_noted(project, "shared", "shared", shared)
+    done = run_tests("-n", "2", cwd=project)
+    assert done.stdout.splitlines()[-1].startswith(f"{alone + shared} passed"), done.stdout
+
+
+def test_a_worker_that_dies_is_a_failure_and_the_rest_runs(project: Path):
+    """A test that takes its worker down is reported as failed; every other one runs, the serial ones included."""
+    write_noted(project, "alone", "alone", 3)
+    write_noted(project, "shared", "shared", 6)
+    (project / "shared" / "test_dies.py").write_text("import os\ndef test_dies():\n    os._exit(3)\n")
+    done = run_tests("-n", "2", cwd=project)
+    assert done.returncode == 1
+    assert "1 failed, 9 passed" in done.stdout.splitlines()[-1], done.stdout
+
+
+def test_every_opening_of_a_serial_test_exists():
+    """A file that is named as serial is there: after a rename its tests would silently run among the others."""
+    assert [opening for opening in SERIAL if not (ROOT / opening.partition("::")[0]).exists()] == []
+    assert is_serial("tests/crash/test_process_death.py::test_acknowledged_survives_kill_9[1]")
+    assert not is_serial("tests/laws/test_codec.py::test_roundtrip")
+
+
+def test_a_silent_skip_fails_in_ci(project: Path):
+    """In CI a skip fails the run, whichever worker reports it, unless it says why the machine cannot run it."""
+    where = project / "test_skips.py"
+    where.write_text("import pytest\ndef test_a():\n    pytest.skip('tired')\ndef test_b():\n    pass\n")
+    done = run_tests("-n", "2", cwd=project, more={"CI": "true"})
+    assert done.returncode == 1, done.stdout
+    assert "test_skips.py::test_a: tired" in done.stdout
+    where.write_text(where.read_text().replace("tired", "cannot run here: no moon"))
+    assert run_tests("-n", "2", cwd=project, more={"CI": "true"}).returncode == 0
+
+
+def test_ci_is_not_green_without_the_real_agents(tmp_path: Path):
+    """Where an agent cannot be installed its tests are skipped with the reason, and in CI they fail with it."""
+    offline = {
+        "ONRECORD_TESTS_CACHE": str(tmp_path),
+        "npm_config_registry": f"http://127.0.0.1:{CLOSED_PORT}",
+        "npm_config_fetch_retries": "0",
+        "npm_config_cache": str(tmp_path / "npm"),
+    }
+    words = ("tests/e2e/test_gemini.py", "-k", "test_it_answers_and_keeps", "-n", "0")
+    skipped = run_tests(*words, more=offline)
+    assert skipped.returncode == 0, skipped.stdout
+    assert "cannot run here: @google/gemini-cli" in skipped.stdout
+    failed = run_tests(*words, more={**offline, "CI": "true"})
+    assert failed.returncode == 1, failed.stdout
+    assert "CI runs the real coding agents: @google/gemini-cli" in failed.stdout
