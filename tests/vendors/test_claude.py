@@ -43,7 +43,7 @@ def env(home: Path) -> dict[str, str]:
 
 
 def test_a_cut_line_is_counted_and_costs_nothing_else(env):
-    """The line that a kill cut off is counted; every record before and after it is read (T09)."""
+    """A line cut off by a kill is counted; every record before and after it is read (T09)."""
     chunk = CLAUDE.read(at(CLAUDE, TORN, env))
     assert chunk.torn == 1
     said = [item["content"] for _, item in CLAUDE.items(chunk.entries) if item["role"] in ("user", "assistant")]
@@ -58,7 +58,7 @@ def test_the_home_may_be_elsewhere(tmp_path):
 
 
 def test_a_process_is_located_by_its_own_file(home, env):
-    """Two agents in one directory are told apart by the files of their processes, also through a child (T02)."""
+    """The files of their processes distinguish two agents in one directory, even through a child process (T02)."""
     about = json.loads((home / "sessions" / "1373.json").read_text())
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         processes_file(home, about, pid=child.pid, procStart=started(child.pid), sessionId=TORN)
@@ -78,7 +78,7 @@ def test_a_stale_file_names_nobody(home, env):
 
 
 def test_a_hostile_id_in_a_process_file_is_ignored(home, env):
-    """What another program wrote into the file of a process is no id before it looks like one (T08)."""
+    """Text that another program wrote into a process's file is an id only if it looks like one (T08)."""
     about = json.loads((home / "sessions" / "1373.json").read_text())
     processes_file(home, about, pid=os.getpid(), procStart=started(os.getpid()), sessionId="../../x")
     assert CLAUDE.locate(os.getpid(), env) is None
@@ -124,7 +124,7 @@ def test_a_directory_is_written_with_dashes(env, tmp_path):
     ],
 )
 def test_doubtful_commands_are_named(command, part):
-    """What waits for a person or begins something else is said before it runs (I27)."""
+    """Flags that wait for a person or start another conversation cause a warning before the run (I27)."""
     assert any(part in said for said in CLAUDE.warnings(command, {}))
 
 

@@ -96,7 +96,9 @@ def test_a_terminal_never_works_in_the_daemon():
         assert "--no-daemon" in launch.argv
     assert any("daemon" in said or "shared server" in said for said in CODEX.warnings(["codex"], {}))
     assert CODEX.warnings(["codex", "--no-daemon"], {}) == []
-    assert any("by name picks the newest" in said for said in CODEX.warnings(["codex", "exec", "resume", "my name"], {}))
+    assert any(
+        "by name picks the newest" in said for said in CODEX.warnings(["codex", "exec", "resume", "my name"], {})
+    )
     assert any("--last" in said for said in CODEX.warnings(["codex", "exec", "resume", "--last"], {}))
 
 

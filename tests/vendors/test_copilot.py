@@ -104,7 +104,7 @@ def test_results_are_read():
 
 
 def test_doubtful_commands_are_named():
-    """What stops for permissions or takes the last conversation of anywhere is said (I27)."""
+    """Flags that stop for permissions or resume the last conversation of any directory cause a warning (I27)."""
     assert any("--allow-all-tools" in said for said in COPILOT.warnings(["copilot"], {}))
     assert any("any directory" in said for said in COPILOT.warnings(["copilot", "--yolo", "--continue"], {}))
     assert any("picks one by name" in said for said in COPILOT.warnings(["copilot", "--yolo", "--resume=my name"], {}))

@@ -67,7 +67,7 @@ def test_an_id_is_what_create_chat_prints(tmp_path, script, expected):
     ],
 )
 def test_doubtful_commands_are_named(command, part):
-    """What opens the editor, stops or takes another chat is said (I27)."""
+    """Flags that open the editor, stop or use another chat cause a warning (I27)."""
     assert any(part in said for said in CURSOR.warnings(command, {}))
 
 

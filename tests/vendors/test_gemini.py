@@ -192,7 +192,7 @@ def test_a_project_gets_a_free_folder(env, home, tmp_path):
     ],
 )
 def test_doubtful_commands_are_named(command, part):
-    """Without --yolo it stops, or lacks tools; an index or `latest` is no id (I27)."""
+    """Without --yolo, or with an index or `latest` instead of an id, there is a warning (I27)."""
     assert any(part in said for said in GEMINI.warnings(command, {}))
 
 

@@ -243,7 +243,7 @@ def test_streams_tell_how_they_ended():
 
 
 def test_doubtful_commands_are_named():
-    """What begins anew, hangs or changes the prompt is said (I27)."""
+    """Flags that start another conversation, hang or change the prompt cause a warning (I27)."""
     assert any("--continue" in said for said in OPENCODE.warnings(["opencode", "-c"], {}))
     assert any("never returns" in said for said in OPENCODE.warnings(["opencode", "run", "-s", LONG, "x"], {}))
     assert any("quotes" in said for said in OPENCODE.warnings(["opencode", "run", "two words"], {}))

@@ -103,7 +103,7 @@ def test_only_what_a_person_submitted_is_a_prompt():
 
 
 def test_doubtful_commands_are_named():
-    """What stops for permissions or begins anew is said (I27)."""
+    """Flags that stop for permissions or start another conversation cause a warning (I27)."""
     assert any("permissions" in said for said in QWEN.warnings(["qwen"], {}))
     assert any("--continue" in said for said in QWEN.warnings(["qwen", "-y", "-c"], {}))
     assert QWEN.warnings(["qwen", "-y"], {}) == []

@@ -104,7 +104,7 @@ def test_exactly_the_dependent_findings_turn_stale(session, root):
 
 
 def test_a_revert_makes_findings_fresh_again(session, root):
-    """Code that is again as it was makes the finding fresh, without anybody judging anew; a deleted file is a change (H28)."""
+    """When code is reverted the finding is fresh again, without another judgement; a deleted file is a change (H28)."""
     session.state(
         "it is in both", "verified", evidence=["e"], anchors=[anchored(root, name) for name in ("auth.py", "cache.py")]
     )
