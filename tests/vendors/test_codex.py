@@ -112,7 +112,7 @@ def test_untrusted_hooks_are_warned_of(env):
 
 
 def test_a_process_is_located_by_its_lock(env, tmp_path):
-    """The lock a process holds names its thread; two locks name neither, and a free one nobody (T02)."""
+    """The lock that a process holds names its thread; two locks are ambiguous, and a free lock names none (T02)."""
     locks = Path(env["CODEX_HOME"], "thread-writer-locks")
     locks.mkdir()
     with (locks / f"{TOOL}.lock").open("w") as one, (locks / f"{TORN}.lock").open("w") as other:

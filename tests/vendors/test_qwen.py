@@ -73,7 +73,7 @@ def test_a_torn_tail_is_fatal_until_it_is_mended(env):
 
 
 def test_a_process_is_located_by_its_own_file(home, env):
-    """By process, boot and start; a file of another boot names nobody (T02)."""
+    """By process, boot and start time; a file from another boot names no process (T02)."""
     about = json.loads((home / "sessions" / "639.json").read_text())
     mine = {"pid": os.getpid(), "sessionId": TOOLS}
     processes_file(home, about, procStart=f"{boot_id()}:{started(os.getpid())}", **mine)

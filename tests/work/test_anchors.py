@@ -121,7 +121,7 @@ def test_a_revert_makes_findings_fresh_again(session, root):
 
 
 def test_a_finding_on_new_code_is_not_stale_for_the_old(session, root):
-    """A finding stated on changed code nobody surveyed is fresh, and the older one on the same file turns stale by it."""
+    """A finding stated on changed code before a survey is fresh, and it makes the older one on the same file stale."""
     session.state("as it was", "verified", evidence=["e1"], anchors=[anchored(root, "cache.py")])
     (root / "cache.py").write_text("TTL = 61\n")
     session.state("as it is", "verified", evidence=["e2"], anchors=[anchored(root, "cache.py")])

@@ -40,7 +40,7 @@ def test_nothing_runs_before_it_is_let_go(tmp_path):
 
 
 def test_a_held_command_never_runs_when_it_is_not_let_go(tmp_path):
-    """When whoever holds a command gives up, the command is gone without having run (F03)."""
+    """If the process that started a waiting command gives up, the command never runs (F03)."""
     with Held(["touch", str(tmp_path / "ran")], cwd=tmp_path) as held:
         pid = held.pid
     assert pid is not None
