@@ -55,13 +55,13 @@ def calls(place: Path, *, quick: bool) -> list[Figure]:
             [sys.executable, "-c", "import apsw, json"], input=b"", capture_output=True, env=linked, check=True
         )
 
-    samples: dict[str, list[float]] = {name: [] for name in ("bare", "edit", "run", "named", "nobody's", "after")}
+    samples: dict[str, list[float]] = {name: [] for name in ("bare", "edit", "run", "named", "unlinked", "after")}
     for number in range(rounds + 2):
         samples["bare"].append(timed(bare))
         samples["edit"].append(hook("PreToolUse", number, **edit))
         samples["run"].append(hook("PreToolUse", number, **run))
         samples["named"].append(hook("PreToolUse", number, named, **edit))
-        samples["nobody's"].append(
+        samples["unlinked"].append(
             hook("PreToolUse", number, **edit, session_id=f"bbbbbbbb-0000-4000-8000-{number:012}")
         )
         samples["after"].append(hook("PostToolUse", number, **run, tool_response={"stdout": "", "stderr": ""}))
@@ -77,7 +77,7 @@ def calls(place: Path, *, quick: bool) -> list[Figure]:
         Figure(what, against("edit"), "x", 2.0, detail=detail),
         Figure("hook, plain allow of a run, the same", against("run"), "x", 2.0),
         Figure("hook, agent named by its environment, the same", against("named"), "x", 2.0),
-        Figure("hook, a conversation that is nobody's, the same", against("nobody's"), "x", 2.0),
+        Figure("hook, a conversation without a session, the same", against("unlinked"), "x", 2.0),
         Figure(f"hook, the slowest of {len(VENDORS)} vendors", ratio(dialects[slowest], samples["bare"][2:]), "x", 2.0,
                detail=slowest),
         Figure("hook, after a tool, durably on record, the same", against("after"), "x"),

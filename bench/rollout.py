@@ -157,7 +157,7 @@ def trajectories(_place: Path, *, quick: bool) -> list[Figure]:
             detail=f"{about}: lists {listed * 1e3:.0f} ms, ours {handed * 1e3:.1f} ms ({repeated * 1e3:.1f} without)",
         ),
         Figure(
-            "rollout bookkeeping against lists, requests parsed anew", listed / compared, "x",
+            "rollout bookkeeping against lists, requests parsed again", listed / compared, "x",
             detail=f"ours {compared * 1e3:.1f} ms; twice the turns {compared_twice / compared:.2f}x, "
             f"then {listed_twice / compared_twice:.1f}x against lists: all that a request repeats is compared",
         ),

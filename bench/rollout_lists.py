@@ -46,7 +46,7 @@ class ListTrajectory:
         """The prompt of a request that continues the stored conversation."""
         for stored, given in zip(self.messages, messages, strict=False):
             if _normal(stored) != _normal(given):
-                raise ValueError("the request does not go on from what is stored")
+                raise ValueError("the request does not continue the stored conversation")
         return list(self.checkpoints[-1]) + suffix if self.checkpoints else list(suffix)
 
     def commit(self, messages: list[Message], prompt: list[int], record: ListRecord, reply: Message) -> None:
@@ -55,7 +55,7 @@ class ListTrajectory:
         if self.checkpoints:
             stored = self.checkpoints[-1]
             if sequence[: len(stored)] != stored:
-                raise ValueError("the sequence does not go on from what is stored")
+                raise ValueError("the sequence does not continue the stored one")
         self.messages = [*messages, reply]
         self.anchors.append(len(self.messages))
         self.checkpoints.append(sequence)

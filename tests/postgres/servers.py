@@ -63,7 +63,7 @@ def _installed() -> Path:
 
 
 def free_port() -> int:
-    """A port nobody listens on, below those the system gives to clients: it stays free while its server is down."""
+    """A free port, below those that the system gives to clients: it stays free while its server is down."""
     while True:
         with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", random.randrange(*PORTS)))

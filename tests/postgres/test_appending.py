@@ -25,7 +25,7 @@ from tests.postgres.servers import APP, Server, Stores, running
 
 @pytest.fixture
 def packets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What goes to the server: one entry for each packet that waits for an answer."""
+    """The packets to the server: one entry for each that waits for an answer."""
     sent: list[str] = []
     pipeline, execute = Connection.pipeline, Connection.execute
 
@@ -49,7 +49,7 @@ def packets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_the_ordinary_append_is_one_round_trip(bench, packets):
-    """Where the store appended last it knows where the log stands: one packet, with and without a lease, on a fork too."""
+    """After its own append a store knows the head: the next one is one packet, with and without a lease, on a fork too."""
     parent = bench.open()
     bench.add(parent, "item.added")
     for session in (parent, bench.fork(parent, 2)):
@@ -65,7 +65,7 @@ def test_the_ordinary_append_is_one_round_trip(bench, packets):
 
 
 def test_another_process_in_the_same_log_costs_one_look(bench, make_bench, packets):
-    """When another process was here, one look tells where the log stands, and the append follows it."""
+    """If another process appended in between, one query finds the new head, and the append follows it."""
     session = bench.open()
     other = make_bench(bench.url)
     bench.add(session, "item.added")
@@ -95,7 +95,7 @@ def test_processes_that_fight_for_a_log_all_get_there(bench, make_bench, count):
 
 
 class Cut:
-    """A connection that is lost at the worst moment: before the server hears of the append, or after it has committed."""
+    """A connection that is lost at the worst moment: before the server gets the append, or after it has committed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, landed: bool, statement: str = "append_one") -> None:
         self.left = 1
@@ -115,7 +115,7 @@ class Cut:
 
 @pytest.mark.parametrize("landed", [True, False])
 def test_a_lost_answer_is_found_out(bench, monkeypatch, landed):
-    """Whether a commit landed whose answer was lost is asked by its event: it is there once, and told as new (P20)."""
+    """After a lost answer the store looks the event up: it is there once, and reported as new (P20)."""
     session = bench.open()
     cut = Cut(monkeypatch, landed=landed)
     (receipt,) = bench.store.append(session, [bench.draft()])
@@ -127,7 +127,7 @@ def test_a_lost_answer_is_found_out(bench, monkeypatch, landed):
 
 @pytest.mark.parametrize("landed", [True, False])
 def test_a_lost_answer_to_a_lease_is_found_out(bench, monkeypatch, landed):
-    """A lane that was taken over a connection that died is this holder's, once."""
+    """A lease acquired over a connection that died belongs to this holder, once."""
     session = bench.open()
     Cut(monkeypatch, landed=landed, statement="take_lease")
     lease = bench.store.acquire(session, "main", HOLDER)
@@ -136,7 +136,7 @@ def test_a_lost_answer_to_a_lease_is_found_out(bench, monkeypatch, landed):
 
 
 def test_a_server_that_stays_away_is_told_honestly(monkeypatch):
-    """A write that was sent and never answered has an unknown outcome; reading and opening say that nobody is there."""
+    """A write without an answer has an unknown outcome; reading and opening report that no server answers."""
     monkeypatch.setattr(connections, "PATIENCE_SECONDS", 0.2)
     with running() as server:
         bench = Bench(Stores(server).empty_store())
@@ -154,7 +154,7 @@ def test_a_server_that_stays_away_is_told_honestly(monkeypatch):
 
 
 def test_connections_that_are_ended_lose_and_double_nothing(postgres, make_bench, count):
-    """Writers whose connections are ended at random moments by the server append every event exactly once (P20)."""
+    """If the server ends connections at random moments, writers still append every event exactly once (P20)."""
     url = postgres.empty_store()
     bench = make_bench(url)
     session = bench.open()
@@ -199,7 +199,7 @@ def waiting(server: Server, event: str) -> list[Any]:
 
 
 def test_a_commit_that_gave_up_on_its_standby_is_not_acknowledged():
-    """PostgreSQL commits locally when the wait for a standby is cancelled, and says so beside the answer: not good enough."""
+    """If the wait for a standby is cancelled, PostgreSQL commits locally and warns: onrecord does not acknowledge that."""
     with running() as server:
         bench = Bench(Stores(server).empty_store())
         session = bench.open()
@@ -208,7 +208,7 @@ def test_a_commit_that_gave_up_on_its_standby_is_not_acknowledged():
         wait_until(lambda: server.execute("SHOW synchronous_standby_names") == [("gone",)])
         with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(bench.store.append, session, [bench.draft()])
-            for _ in range(2):  # the append, and the question what came of it, which waits for the standby as well
+            for _ in range(2):  # the append, and the query for its outcome, which waits for the standby as well
                 wait_until(lambda: waiting(server, "SyncRep"))
                 server.execute(f"SELECT pg_cancel_backend({waiting(server, 'SyncRep')[0]})")
                 time.sleep(0.05)
@@ -222,7 +222,7 @@ def test_a_commit_that_gave_up_on_its_standby_is_not_acknowledged():
 
 
 def test_a_known_event_is_answered_only_when_it_is_safe():
-    """An id that is on record is acknowledged after a commit of ours: what is on this server alone is not on record yet."""
+    """A known id is acknowledged only after our own commit: an event on this server alone is not safe yet."""
     with running() as server:
         bench = Bench(Stores(server).empty_store())
         session = bench.open()
@@ -240,7 +240,7 @@ def test_a_known_event_is_answered_only_when_it_is_safe():
 
 
 def test_no_server_default_weakens_a_commit(postgres):
-    """A role or server that does not wait for the disk by default waits for ours; one that waits for more keeps doing so."""
+    """Our commits wait for the disk even if role or server do not by default; a stricter default stays in force."""
     url = postgres.fresh_database()
     for default, in_force in (("off", "on"), ("local", "on"), ("remote_write", "on"), ("remote_apply", "remote_apply")):
         postgres.server.execute(f"ALTER ROLE {APP} SET synchronous_commit = {default}")
@@ -259,11 +259,11 @@ BEGIN
     RETURN NEW;
 END $$
 """
-"""A sequence goes on although the transaction is rolled back: so it is raised once."""
+"""A sequence keeps its value when the transaction is rolled back, so the error is raised once."""
 
 
 def test_what_may_pass_is_tried_again_with_the_same_id(postgres, make_bench):
-    """Every SQLSTATE that goes away by itself costs a try and no more; another one is an error, and nothing is written."""
+    """Every transient SQLSTATE costs one retry and no more; any other is an error, and nothing is written."""
     url = postgres.fresh_database()
     database = url.partition("?")[0].rpartition("/")[2]
     execute = partial(postgres.server.execute, database=database)
@@ -288,7 +288,7 @@ def test_what_may_pass_is_tried_again_with_the_same_id(postgres, make_bench):
 
 
 def test_stricter_isolation_only_costs_tries(postgres, make_bench):
-    """Where transactions are serializable by default, what fails for that is tried again with the same ids."""
+    """If transactions are serializable by default, serialization failures are retried with the same ids."""
     url = postgres.empty_store()
     postgres.server.execute(f"ALTER ROLE {APP} SET default_transaction_isolation = 'serializable'")
     try:
@@ -308,7 +308,7 @@ def test_stricter_isolation_only_costs_tries(postgres, make_bench):
 
 
 def test_a_lane_changes_hands_between_appends_never_during_one(bench, postgres, make_bench):
-    """A takeover waits for an append that is under way, and whoever lost the lane writes nothing afterwards (P15)."""
+    """A takeover waits for an append in progress, and the process that lost the lease writes nothing afterwards (P15)."""
     session = bench.open()
     lease = bench.store.acquire(session, "main", HOLDER)
     bench.store.append(session, [bench.draft()], lease=lease)
@@ -329,7 +329,7 @@ def test_a_lane_changes_hands_between_appends_never_during_one(bench, postgres, 
 
 
 def test_leases_run_on_the_clock_of_the_database(bench, postgres):
-    """The machine's own clock has no say: since and until are the database's time."""
+    """The machine's own clock does not count: since and until are the database's time."""
     session = bench.open()
     lease = bench.store.acquire(session, "main", HOLDER, seconds=100)
     ((now,),) = postgres.server.execute("SELECT (extract(EPOCH FROM clock_timestamp()) * 1000000)::bigint")
@@ -367,7 +367,7 @@ def test_more_threads_than_connections_take_turns(bench, monkeypatch):
 
 
 def test_a_log_that_keeps_moving_is_taken_by_its_row(bench, monkeypatch):
-    """An append that loses the race again and again takes the head row for itself, and lands."""
+    """An append that keeps losing the race locks the head row, and lands."""
     session = bench.open()
     monkeypatch.setattr(Delivery, "_move", lambda *_args: False)
     bench.add(session, "item.added", "item.added")
@@ -390,7 +390,7 @@ def test_what_postgresql_cannot_write_is_not_on_record(bench):
 
 @pytest.fixture
 def held(bench, postgres):
-    """A session whose head row somebody holds while an append waits for it: further ones gather behind that."""
+    """A session with a locked head row and an append that waits for it: further appends gather behind that."""
     session = bench.open()
     bench.add(session, "item.added")
     with psycopg.connect(postgres.server.url(postgres.shared())) as holding, ThreadPoolExecutor(16) as threads:
@@ -410,7 +410,7 @@ def held(bench, postgres):
 
 
 def test_threads_at_one_log_share_a_commit(bench, held, packets):
-    """While one append is on its way, those of other threads gather, and go together in one packet."""
+    """While one append is in progress, those of other threads gather, and go together in one packet."""
     session, gather = held
     drafts = [bench.draft(id=f"thread-{number}") for number in range(12)]
     packets.clear()
@@ -422,7 +422,7 @@ def test_threads_at_one_log_share_a_commit(bench, held, packets):
 
 
 def test_together_each_hears_its_own_answer(bench, held):
-    """A refusal among appends that went together reaches only the one whose it is."""
+    """A refusal among appends that went together reaches only its own caller."""
     session, gather = held
     append = bench.store.append
     good, moved, reused, known = gather(
@@ -438,7 +438,7 @@ def test_together_each_hears_its_own_answer(bench, held):
 
 
 def test_a_pooler_that_forgets_what_was_prepared_costs_a_try(bench, postgres):
-    """Behind a pooler a connection may not know a statement it was told before: another one is used, and nothing is lost."""
+    """Behind a pooler a prepared statement may be unknown: the store uses another connection, and nothing is lost."""
     session = bench.open()
     bench.add(session, "item.added")
     for connection in bench.store._connections._idle:
@@ -448,7 +448,7 @@ def test_a_pooler_that_forgets_what_was_prepared_costs_a_try(bench, postgres):
 
 
 def test_a_list_by_name_is_planned_by_what_is_asked(bench, packets):
-    """A prefix that fits nearly everything and one that fits nothing need different plans: neither is prepared."""
+    """A prefix that matches nearly everything and one that matches nothing need different plans: neither is prepared."""
     for number in range(20):
         bench.open(f"name{number}")
     for _ in range(8):

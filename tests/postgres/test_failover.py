@@ -1,4 +1,4 @@
-"""A primary dies and its standby takes over: nothing acknowledged is lost, and the clients go on by themselves (P25)."""
+"""A primary dies and its standby takes over: nothing acknowledged is lost, and the clients recover on their own (P25)."""
 
 import random
 import time
@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class Writers:
-    """Eight processes that write all the time, and everything they were acknowledged for: the ledger outside of the store."""
+    """Eight processes that write all the time, and a ledger of every acknowledgement outside the store."""
 
     def __init__(self, nursery: Nursery, url: str) -> None:
         # Two share each session, so that their events interleave in one log.
@@ -29,7 +29,7 @@ class Writers:
         self.acks: list[Ack] = []
 
     def go_on(self, turns: int) -> None:
-        """Wait until every one of them has been acknowledged for some more."""
+        """Wait until each of them has some more acknowledgements."""
         waiting: dict[Worker, int] = dict.fromkeys(self._writers, turns)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while waiting:
@@ -42,13 +42,13 @@ class Writers:
                     del waiting[writer]
 
     def hear(self) -> None:
-        """Take note of everything that has been acknowledged by now."""
+        """Collect all acknowledgements so far."""
         for writer in self._writers:
             self.acks += acks_in(writer.lines())
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """They are stopped where they are for a while, so that others get something done."""
+        """Suspend them for a while, so that other processes make progress."""
         for writer in self._writers:
             writer.stop()
         yield
@@ -70,7 +70,7 @@ def pair() -> Iterator[Pair]:
 def test_failovers_lose_nothing_and_writers_go_on(
     pair: Pair, nursery: Nursery, chance: random.Random, count: Callable[[int, int], int]
 ):
-    """The primary is killed again and again while 8 processes write: 0 acknowledged lost, no gap, no double, and they go on (P25)."""
+    """The primary is killed again and again while 8 processes write: nothing is lost or doubled, no gap, and they continue (P25)."""
     url = pair.store()
     writers = Writers(nursery, url)
     try:
@@ -93,7 +93,7 @@ def test_failovers_lose_nothing_and_writers_go_on(
 
 @pytest.mark.timeout(300)
 def test_control_an_asynchronous_standby_loses(nursery: Nursery):
-    """Control: with a standby nobody waits for, the same check finds acknowledged events that are lost (P25)."""
+    """Control: with an asynchronous standby, the same check finds lost acknowledged events (P25)."""
     with paired(synchronous=False) as pair:
         url = pair.store()
         writers = Writers(nursery, url)

@@ -1,4 +1,4 @@
-"""Ready for hash partitions: the same store, contract and promises on tables that are split by (tenant, session)."""
+"""Hash partitions: the same store, contract and promises on tables partitioned by (tenant, session)."""
 
 import re
 
@@ -28,7 +28,7 @@ TABLE = re.compile(r"(CREATE TABLE onrecord\.(\w+) \(.*?\n\));\n", re.DOTALL)
 
 
 def partitioned(text: str) -> str:
-    """The schema with every table that belongs to a tenant split by hash; not a word of it differs otherwise."""
+    """The schema with every table of a tenant partitioned by hash, and no other difference."""
 
     def split(found: re.Match[str]) -> str:
         whole, table = found.group(1), found.group(2)
@@ -46,7 +46,7 @@ def partitioned(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def database(postgres: Stores) -> str:
-    """The app role's URL of a database whose tables are split."""
+    """The app role's URL of a database with partitioned tables."""
     url = postgres.empty_database()
     patch = pytest.MonkeyPatch()
     patch.setattr(schema, "load", _changed)
@@ -63,7 +63,7 @@ def _changed(store: str, name: str) -> str:
 
 
 class TestOnPartitions(StoreContract):
-    """Everything a store owes, on split tables."""
+    """The store contract on partitioned tables."""
 
     database: str
     made = 0
@@ -79,7 +79,7 @@ class TestOnPartitions(StoreContract):
 
 
 def test_every_table_of_sessions_is_split(postgres: Stores, database: str):
-    """The tables are split indeed, and rows are in more than one part of each that holds something."""
+    """The tables are partitioned, and every table with rows has them in more than one partition."""
     with SessionStore(open_store(f"{database}&tenant=spread")) as records:
         for number in range(20):
             with records.open(f"session-{number}") as session:
@@ -99,7 +99,7 @@ def test_every_table_of_sessions_is_split(postgres: Stores, database: str):
 
 
 def test_a_session_is_read_from_one_part(postgres: Stores, database: str):
-    """What an append and a read touch lies in one part: the plan names one table, so a hundred parts cost what one does."""
+    """An append and a read touch one partition: the plan names one table, so a hundred cost the same as one."""
     name = database.rpartition("/")[2].partition("?")[0]
     plan = postgres.server.execute(
         "EXPLAIN SELECT * FROM onrecord.events WHERE tenant = 'a' AND session = 'b' AND position > 5 ORDER BY position",

@@ -1,4 +1,4 @@
-"""A network that comes apart: whoever is on the wrong side is told nothing, so nothing that was acknowledged diverges."""
+"""Network partitions: clients on the wrong side get no acknowledgement, so no acknowledged events diverge."""
 
 import os
 import signal
@@ -16,11 +16,11 @@ from tests.postgres.replicas import Pair
 from tests.postgres.servers import OWNER, Site, Stores
 
 HELD_UP_SECONDS = 1.0
-"""Long enough for an append that waits for nobody to be acknowledged a hundred times."""
+"""Long enough for a hundred acknowledged appends that wait for no standby."""
 
 
 class Split:
-    """A primary that its standby reaches over one wire, and some of the clients over another."""
+    """A primary with one link to its standby and another to some of the clients."""
 
     def __init__(self, *, synchronous: bool) -> None:
         self.site = Site()
@@ -46,13 +46,13 @@ class Split:
         self.site.close()
 
     def away(self) -> str:
-        """The primary over the wire, or else the standby: the URL of a client on the other side."""
+        """The primary over the link, or the standby: the URL of a client on the other side."""
         standby, wired = self.pair.standby, urlsplit(self.wire.instead_of(self.beside))
         hosts = f"host=127.0.0.1,{standby.folder}&port={self.wire.port},{standby.port}"
         return urlunsplit(wired._replace(netloc=f"{wired.username}@", query=f"{wired.query}&{hosts}"))
 
     def now(self) -> str:
-        """The store where the primary is by now."""
+        """The store on the present primary."""
         parts = urlsplit(self.beside)
         return self.pair.primary.url(parts.path[1:], str(parts.username))
 
@@ -67,7 +67,7 @@ def split(request: pytest.FixtureRequest) -> Iterator[Split]:
 def test_a_partition_leaves_no_divergent_acknowledged_tail(split: Split, nursery: Nursery):
     """The primary is cut off from its standby and most clients, the standby takes over: no acknowledged event is only on the old one.
 
-    Control: with an asynchronous standby, the clients beside the old primary are acknowledged for events that are lost (P25).
+    Control: with an asynchronous standby, clients beside the old primary get acknowledgements for events that are lost (P25).
     """
     stranded = nursery.start("write_through_failovers", path=split.beside, session="shared", agent="stranded")
     moving = nursery.start("write_through_failovers", path=split.away(), session="shared", agent="moving")
@@ -90,7 +90,7 @@ def test_a_partition_leaves_no_divergent_acknowledged_tail(split: Split, nursery
 
 @pytest.mark.timeout(300)
 def test_a_commit_that_gave_up_waiting_is_not_acknowledged(nursery: Nursery):
-    """An administrator cancels commits that wait for a dead standby: they are there and not safe, so nobody is told they are (P20)."""
+    """An administrator cancels commits that wait for a dead standby: they are visible but not safe, and not acknowledged (P20)."""
     with Split(synchronous=True) as split:
         writer = nursery.start("write_through_failovers", path=split.beside, session="waiting", agent="main")
         acks = acks_in([writer.line(), writer.line()])
@@ -114,13 +114,13 @@ def test_a_commit_that_gave_up_waiting_is_not_acknowledged(nursery: Nursery):
 
 
 def test_a_stopped_standby_delays_and_loses_nothing(nursery: Nursery):
-    """A standby that stops holds commits up; when it goes on, so do they: every turn once."""
+    """A suspended standby delays commits; when it continues, they finish, and every turn is there once."""
     with Split(synchronous=True) as split:
         writer = nursery.start("write_through_failovers", path=split.beside, session="waiting", agent="main")
         acks = acks_in([writer.line(), writer.line()])
         ((receiver,),) = split.pair.standby.execute("SELECT pid FROM pg_stat_wal_receiver")
         os.kill(int(str(receiver)), signal.SIGSTOP)
-        while late := acks_in(writer.lines(HELD_UP_SECONDS / 4)):  # what was under way when it stopped
+        while late := acks_in(writer.lines(HELD_UP_SECONDS / 4)):  # commits in progress when it was suspended
             acks += late
         assert acks_in(writer.lines(HELD_UP_SECONDS / 2)) == []
         os.kill(int(str(receiver)), signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""URLs of PostgreSQL stores: what is ours, what is libpq's, and that no password is shown."""
+"""URLs of PostgreSQL stores: our parameters, libpq's, and that no password is shown."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ def options_of(url):
 
 
 def test_the_tenant_is_ours_and_the_rest_is_libpqs():
-    """`tenant` is taken out; hosts, ports, options and passwords with strange letters reach libpq as they are."""
+    """`tenant` is removed; hosts, ports, options and passwords with special characters reach libpq unchanged."""
     place = address_of("postgres://ada:p%40ss%2Fw@one:5433,two:5434/agents?tenant=acme&sslmode=require")
     assert place.tenant == "acme"
     found = psycopg.conninfo.conninfo_to_dict(place.conninfo)
@@ -27,7 +27,7 @@ def test_the_tenant_is_ours_and_the_rest_is_libpqs():
 
 
 def test_of_several_hosts_the_one_that_writes_is_found():
-    """By default only a server that takes writes will do, and a lost one is noticed in seconds; a URL may say otherwise."""
+    """By default only a server that accepts writes is used, and a lost one is noticed in seconds; a URL may override both."""
     found = options_of("postgresql://one,two/x")
     assert found["target_session_attrs"] == "read-write"
     assert int(str(found["connect_timeout"])) <= 10
@@ -55,7 +55,7 @@ def test_the_tenant_comes_from_url_then_environment_then_default(postgres, monke
     "url", ["postgresql://u:hush@h/x", "postgresql://h/x?user=u&password=hush", "postgres://u:hu%40hush@h/x"]
 )
 def test_no_password_is_shown(url):
-    """What people see of a URL has no password in it."""
+    """A URL is shown without its password."""
     assert "hush" not in address_of(url).shown
     assert "hush" not in shown_url(url)
     assert "hush" in address_of(url).conninfo
@@ -63,7 +63,7 @@ def test_no_password_is_shown(url):
 
 @pytest.mark.parametrize("letter", "/?#%")
 def test_a_password_that_is_not_encoded_is_refused_and_not_shown(letter):
-    """A letter that ends or spoils the password leads to an error that does not repeat what stands around it."""
+    """If a character ends or spoils the password, the error does not repeat the text around it."""
     with pytest.raises(InvalidInput) as refused:
         open_store(f"postgresql://u:hush{letter}hush@127.0.0.1:1/x")
     assert "hush" not in f"{refused.value} {refused.value.hint}"
@@ -82,7 +82,7 @@ def test_a_url_without_a_host_means_this_machine(postgres, monkeypatch):
 
 
 def test_an_option_nobody_knows_is_refused():
-    """What libpq does not understand is the caller's mistake, and named."""
+    """A parameter that libpq does not know is invalid input, and the error names it."""
     with pytest.raises(InvalidInput, match="bogus"):
         open_store("postgresql://127.0.0.1:1/x?bogus=1")
 

@@ -1,4 +1,4 @@
-"""The promises of the log on PostgreSQL, with the same workers and the same judge as on SQLite: `tests/crash`."""
+"""The promises of the log on PostgreSQL, with the same workers and the same checks as on SQLite: `tests/crash`."""
 
 import random
 import time
@@ -48,7 +48,7 @@ def test_the_server_is_killed_too(
     chance: random.Random,
     count: Callable[[int, int], int],
 ):
-    """The whole server is killed and started again while processes write: they go on, and nothing acknowledged is lost (P17)."""
+    """The whole server is killed and restarted while processes write: they continue, and nothing acknowledged is lost (P17)."""
     url = Stores(own_server).fresh_database()
     writers = [
         nursery.start("write_through_failovers", path=url, session=f"session-{number % 2}", agent=f"agent-{number}")
@@ -70,7 +70,7 @@ def test_the_server_is_killed_too(
 
 @pytest.mark.timeout(1800)
 def test_errors_are_honest(postgres: Stores, url: str, nursery: Nursery, count: Callable[[int, int], int]):
-    """Connections end at the n-th answer, for every n; then the process is killed and all is tried again: one copy of each (P20)."""
+    """Connections end at the n-th answer, for every n; then the process is killed and retries everything: one copy of each (P20)."""
     with Proxy(postgres.server) as wire:
         for number in range(count(10, 300)):
             session = f"honest-{number}"
@@ -100,7 +100,7 @@ def test_errors_are_honest(postgres: Stores, url: str, nursery: Nursery, count: 
 def test_a_retried_append_is_there_once(
     postgres: Stores, url: str, nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int]
 ):
-    """Answers are lost on the wire and appends repeated by threads and processes: one copy and one receipt each (P03)."""
+    """Answers are lost, and threads and processes repeat appends: one copy and one receipt each (P03)."""
     wanted = count(1_500, 200_000)
     with Proxy(postgres.server) as wire:
         wire.lose_answers(0.01)
@@ -122,20 +122,20 @@ def test_control_a_retry_under_another_id_is_caught(url: str, nursery: Nursery, 
 def test_none_of_sixteen_writers_starves(
     url: str, nursery: Nursery, count: Callable[[int, int], int], record_property: Callable[[str, object], None]
 ):
-    """16 processes write at once: no error, and everybody gets at least a tenth of the mean (P22)."""
+    """16 processes write at once: no error, and each gets at least a tenth of the mean (P22)."""
     done, errors, longest = race(nursery, url, count(3, 30), gate=True)
     record_property("turns", sum(done))
     record_property("fairness", round(fairness(done), 4))
     record_property("longest wait in seconds, reported and not judged", longest)
     assert errors == 0
-    # Fairness is measured in bench/: here 32 processes share the cores with whatever else runs, and no gate orders them.
-    # What must not happen is what happens without one on SQLite: one writer gets a thousandth of another's share.
+    # Fairness is measured in bench/: here 32 processes share the cores with other programs, and no write lock orders
+    # them. What must not happen is what SQLite does without one: one writer gets a thousandth of another's share.
     assert min(done) >= sum(done) / WRITERS / 10
 
 
 @pytest.mark.timeout(600)
 def test_sixteen_writers_on_one_session_all_come_through(url: str, nursery: Nursery):
-    """16 processes write one log: everybody's turns get in, dense and chained, and nobody is refused (P22)."""
+    """16 processes write one log: all their turns are appended, dense and chained, and none is refused (P22)."""
     workers = [
         nursery.start("write_through_failovers", path=url, session="shared", agent=f"agent-{number}")
         for number in range(WRITERS)
@@ -154,7 +154,7 @@ def test_sixteen_writers_on_one_session_all_come_through(url: str, nursery: Nurs
 def test_a_stopped_process_writes_nothing_when_it_wakes(
     postgres: Stores, nursery: Nursery, chance: random.Random, count: Callable[[int, int], int]
 ):
-    """A holder is stopped at any moment of its work, outlives its lease, wakes after another took over: nothing stale (P15)."""
+    """A lease holder is suspended at any moment and wakes after a takeover: it writes nothing stale (P15)."""
     for _round in range(count(12, 300)):
         url = postgres.empty_store()
         old = nursery.start("hold_and_write", path=url, session="fenced", seconds=LEASE_SECONDS)
@@ -180,7 +180,7 @@ def test_a_stopped_process_writes_nothing_when_it_wakes(
 
 
 def test_a_living_holder_is_not_replaced(url: str, nursery: Nursery):
-    """Control of the test above: while the holder's time runs, stopped or not, its lane is refused to others (P15)."""
+    """Control of the test above: until the lease expires, its holder suspended or not, others cannot get it (P15)."""
     holder = nursery.start("hold_and_obey", path=url, session="fenced", seconds=3_600)
     assert holder.line().startswith("holds")
     holder.stop()
@@ -195,7 +195,7 @@ def test_a_living_holder_is_not_replaced(url: str, nursery: Nursery):
 
 
 def test_a_server_that_is_away_is_said_to_be_away(own_server: Server, monkeypatch: pytest.MonkeyPatch):
-    """While the server is down an append fails with a typed error that may be retried; afterwards the same id goes through (P20)."""
+    """While the server is down an append fails with a typed, retryable error; afterwards the same id succeeds (P20)."""
     monkeypatch.setattr(connections, "PATIENCE_SECONDS", 0.3)
     url = Stores(own_server).fresh_database()
     store = open_store(url)

@@ -28,7 +28,7 @@ def as_app(url: str) -> str:
 
 
 def make_as(postgres: Stores, monkeypatch: pytest.MonkeyPatch, text: str, version: int) -> str:
-    """A database with a store as another version of onrecord would make it."""
+    """A database with a store as another version of onrecord would create it."""
     url = postgres.empty_database()
     with monkeypatch.context() as other:
         other.setattr(
@@ -51,7 +51,7 @@ def dumped(postgres: Stores, url: str) -> str:
 
 
 def test_the_schema_is_the_sum_of_its_migrations(postgres, first):
-    """A fresh store and one that took every migration are the same, grants and policies included."""
+    """A new store and one with every migration applied are the same, grants and policies included."""
     fresh = postgres.empty_database()
     schema.initialise(address_of(fresh), schema.Roles())
     done = schema.migrate(address_of(first))
@@ -62,7 +62,7 @@ def test_the_schema_is_the_sum_of_its_migrations(postgres, first):
 
 
 def test_a_store_is_made_once(postgres):
-    """Making a store where one is changes nothing and tells what is there."""
+    """Creating a store where one exists changes nothing and reports the existing one."""
     url = postgres.empty_database()
     assert schema.initialise(address_of(url), schema.Roles()).before == 0
     before = dumped(postgres, url)
@@ -80,7 +80,7 @@ def test_a_store_is_made_once(postgres):
     ],
 )
 def test_only_a_schema_that_fits_is_opened(postgres, facts, error, said):
-    """A newer schema is refused unless it says that older clients may go on; an older one has to be migrated first."""
+    """A newer schema is refused unless it allows older clients; an older one must be migrated first."""
     url = postgres.fresh_database()
     database = url.partition("?")[0].rpartition("/")[2]
     for name, value in facts.items():
@@ -94,7 +94,7 @@ def test_only_a_schema_that_fits_is_opened(postgres, facts, error, said):
 
 
 def test_a_database_without_a_store_says_how_to_make_one(postgres):
-    """Opening or migrating what is no store is an error with the command that makes one; nothing is made."""
+    """Opening or migrating a database without a store is an error with the command that creates one; nothing is created."""
     url = postgres.empty_database()
     for attempt in (lambda: PostgresStore(url), lambda: schema.migrate(address_of(url))):
         with pytest.raises(StoreError) as refusal:
@@ -168,7 +168,7 @@ def test_clients_work_while_the_schema_is_migrated(first, monkeypatch, make_benc
 
 
 def test_a_migration_that_was_cut_off_can_be_taken_again(first, monkeypatch, postgres):
-    """A migration that cannot get its lock gives up in time and leaves nothing that keeps the next one from ending."""
+    """A migration that cannot get its lock gives up in time and leaves nothing that blocks the next one."""
     monkeypatch.setattr(schema, "LOCK_SECONDS", 0.0)
     with psycopg.connect(first) as reader:
         reader.execute("INSERT INTO onrecord.meta VALUES ('busy', '')")
@@ -183,7 +183,7 @@ def test_a_migration_that_was_cut_off_can_be_taken_again(first, monkeypatch, pos
 
 
 def test_a_store_is_made_and_migrated_by_an_ordinary_administrator(postgres, make_bench):
-    """No superuser is needed: a role that owns the database and may create roles makes the store and migrates it."""
+    """No superuser is needed: a role that owns the database and may create roles creates the store and migrates it."""
     url = postgres.empty_database()
     database = url.partition("?")[0].rpartition("/")[2]
     admin, roles = f"admin_{database}", schema.Roles(f"owner_{database}", f"app_{database}")

@@ -1,4 +1,4 @@
-"""Tenants of one database neither see, nor change, nor learn of each other (P28)."""
+"""Tenants of one database neither see nor change each other's data, and learn nothing about each other (P28)."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -83,7 +83,7 @@ def state_of(owner: Tenant, loot: Loot) -> Any:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What a caller learns: the answer, or the error with every word of it."""
+    """What a caller learns: the answer, or the complete error."""
     try:
         return call()
     except OnrecordError as problem:
@@ -130,7 +130,7 @@ def calls(chance: random.Random, bench: Tenant, loot: Loot) -> Callable[[], Any]
 
 
 def test_a_tenant_learns_nothing_of_another(worlds, count):
-    """Whatever a tenant asks, with every id, name, word, content and lease of another, it hears what it would hear alone (P28)."""
+    """Whatever a tenant asks, with any id, name, word, content or lease of another, it gets the same answer as alone (P28)."""
     owner, inside, alone = worlds
     loot = Loot(owner)
     before = state_of(owner, loot)
@@ -145,19 +145,19 @@ def test_a_tenant_learns_nothing_of_another(worlds, count):
 
 @pytest.mark.parametrize("role", [OWNER])
 def test_a_role_above_the_law_keeps_to_its_tenant_too(worlds, count):
-    """A superuser, whom row-level security does not bind, hears nothing of another tenant either: every statement names its own."""
+    """Even a superuser, who bypasses row-level security, learns nothing about another tenant: every statement filters."""
     test_a_tenant_learns_nothing_of_another(worlds, lambda ci, _full: ci // 3)
 
 
 def as_tenant(app: psycopg.Connection[Any], tenant: str, statement: str, values: Sequence[Any] = ()) -> None:
-    """Run a statement as a client of ours would that was up to no good."""
+    """Run a statement as a malicious client would."""
     with app.transaction():
         app.execute("SELECT set_config('onrecord.tenant', %s, true)", [tenant])
         app.execute(statement.encode(), values)
 
 
 def test_without_a_tenant_there_is_nothing(worlds):
-    """The app role sees and changes no row unless it names a tenant, and then none of another; not even whether it is there."""
+    """The app role sees and changes only rows of the tenant it names, and cannot learn whether others exist."""
     owner, inside, _alone = worlds
     loot = Loot(owner)
     with psycopg.connect(owner.url.partition("&tenant")[0], autocommit=True) as app:
@@ -198,7 +198,7 @@ def test_the_app_role_cannot_change_the_record(worlds, make_bench):
 
 
 def test_erasure_needs_its_event_its_tenant_and_no_hold(worlds):
-    """The only way to change an event does nothing for another tenant, without the event that says so, or under a hold."""
+    """The erasing function does nothing for another tenant, without the event that records it, or under a hold."""
     owner, _inside, _alone = worlds
     session = owner.open()
     owner.add(session, "item.added")
@@ -222,7 +222,7 @@ def test_erasure_needs_its_event_its_tenant_and_no_hold(worlds):
 
 
 def test_a_forged_mark_finds_nothing(worlds):
-    """The mark in the index of words is for speed alone: with another tenant's mark a search finds none of its events."""
+    """The mark in the index of words only improves speed: with another tenant's mark a search finds none of its events."""
     owner, inside, _alone = worlds
     loot = Loot(owner)
     assert owner.store.search(SECRET) != []

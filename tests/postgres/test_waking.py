@@ -1,4 +1,4 @@
-"""Followers on PostgreSQL: woken when the URL says so, right in any case, and no tenant hears of another."""
+"""Followers on PostgreSQL: woken if the URL says so, correct in any case, and no tenant learns about another."""
 
 import contextlib
 import threading
@@ -14,7 +14,7 @@ from onrecord.stores.postgres.address import address_of
 from tests.postgres.servers import Stores
 
 LONG_SECONDS = 30.0
-"""Whoever is not woken waits so long: a test that ends before was woken."""
+"""How long a follower waits if it is not woken: in a test that ends earlier, it was woken."""
 
 
 def notified(url: str) -> str:
@@ -44,7 +44,7 @@ def test_a_follower_is_woken(postgres: Stores, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_without_it_nobody_is_told(postgres: Stores):
-    """An ordinary append notifies nobody: commits that notify wait for one another."""
+    """An ordinary append sends no notification: commits that notify wait for one another."""
     url = postgres.empty_store()
     with listening(url) as listener, onrecord.connect(url) as records:
         records.create("quiet").decide("nothing to hear")
@@ -52,7 +52,7 @@ def test_without_it_nobody_is_told(postgres: Stores):
 
 
 def test_who_listens_learns_nothing(postgres: Stores):
-    """What a follower of another tenant could hear names no session: 17 holds for wake-ups too."""
+    """A notification that another tenant could receive names no session."""
     url = postgres.empty_store()
     with listening(url) as listener, onrecord.connect(notified(url)) as records:
         session = records.create("secret-name")
@@ -65,7 +65,7 @@ def test_who_listens_learns_nothing(postgres: Stores):
 
 
 def test_a_follower_whose_wire_breaks_goes_on(postgres: Stores, monkeypatch: pytest.MonkeyPatch):
-    """When the connection that waits to be woken is ended, the follower looks again as if it had none."""
+    """If the listening connection ends, the follower polls as if it had none."""
     monkeypatch.setattr(following, "POLL_SECONDS", 0.01)
     url = postgres.empty_store()
     with onrecord.connect(url) as records:
@@ -92,7 +92,7 @@ def test_the_url_says_on_or_off():
 
 @contextlib.contextmanager
 def listening(url: str):
-    """Somebody else who may connect, and listens to whatever is said."""
+    """Another role that may connect, and listens to every notification."""
     with psycopg.connect(address_of(url).conninfo, autocommit=True) as connection:
         connection.execute("LISTEN onrecord")
         yield connection

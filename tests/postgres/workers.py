@@ -1,4 +1,4 @@
-"""What the worker processes of the PostgreSQL tests do, beside those of `tests/crash/workers.py`; the same pipes and lines."""
+"""The worker processes of the PostgreSQL tests, with the same pipes and lines as `tests/crash/workers.py`."""
 
 from itertools import count
 
@@ -11,7 +11,7 @@ from tests.crash.workers import acknowledge, items_of
 
 
 def write_through_failovers(pipes: Pipes, path: str, session: str, agent: str) -> None:
-    """Add turns for ever; what fails in a way that may pass is tried again under the same id, in the same process."""
+    """Add turns forever; retry a transient failure with the same id, in the same process."""
     handle = SessionStore(open_store(path)).open(session, agent=agent)
     pipes.say("ready")
     for number in count():

@@ -1,4 +1,4 @@
-"""A scripted rollout and what a reader must find after any of its steps, told by the slow reference of tests/rollout."""
+"""A scripted rollout, and what a reader must find after each step, computed with the slow reference."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ LONG = "a result too long to be kept inline " * 1_200
 
 
 class Step(NamedTuple):
-    """One step: what is done, and with what."""
+    """One step: its verb and its arguments."""
 
     what: str
     value: Any = None
@@ -56,7 +56,7 @@ class Found:
     frozen: bool
     acknowledged: bool
     again: tuple[str | None, list[int]] | None
-    """What the last request gets when it is sent again: the lost answer, or the same prompt."""
+    """What the last request gets if it is repeated: the lost answer, or the same prompt."""
     following: list[int] | None
     """The prompt of the next request."""
 
@@ -67,7 +67,7 @@ def reply_turn(asked: Asked, reply: Reply, status: str) -> Turn:
 
 @cache
 def expected_after(steps: int) -> Found | None:
-    """What is there when so many steps were done and the next process has opened the rollout."""
+    """The state after so many steps, once the next process has opened the rollout."""
     model = Reference()
     asked: Asked | None = None
     pending = False
@@ -102,7 +102,7 @@ def expected_after(steps: int) -> Found | None:
 
 
 def request_on(model: Reference, what: str, new: list[Message]) -> list[Message]:
-    """The messages a client sends: what it knows, or that without the last turn, and something new."""
+    """The messages of a client: the known ones, with or without the last turn, and a new one."""
     if what == "back":
         return [*model.states[-2].messages, *new]
     return [*model.messages, *new]
@@ -110,7 +110,7 @@ def request_on(model: Reference, what: str, new: list[Message]) -> list[Message]
 
 @cache
 def requests() -> list[list[Message] | None]:
-    """The messages of each step of the script that asks."""
+    """The messages of each request in the script."""
     model = Reference()
     asked: Asked | None = None
     found: list[list[Message] | None] = []
@@ -125,7 +125,7 @@ def requests() -> list[list[Message] | None]:
 
 
 def found_in(rollout: Rollout, done: int) -> Found:
-    """What the next process finds, if the script came so far."""
+    """What the next process finds after these steps of the script."""
     trajectory, lane = rollout.trajectory, rollout.lane
     last = next((messages for messages in reversed(requests()[:done]) if messages is not None), None)
     again = following = None
@@ -154,7 +154,7 @@ class RolloutPlayer:
         self._intent: Intent | None = None
 
     def play(self, done: Callable[[int], None]) -> None:
-        """All steps; `done` hears the number of each that was acknowledged."""
+        """Run all steps; `done` gets the number of each acknowledged one."""
         for number, ((what, value), messages) in enumerate(zip(STEPS, requests(), strict=True), 1):
             if messages is not None:
                 self.ask(messages)
@@ -203,7 +203,7 @@ class RolloutPlayer:
 
 
 class Hasty(RolloutPlayer):
-    """Wrong on purpose: answers the client first and commits when the next request comes."""
+    """Wrong on purpose: it answers the client first and commits with the next request."""
 
     def __init__(self, records: SessionStore) -> None:
         super().__init__(records)

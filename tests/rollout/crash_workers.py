@@ -1,4 +1,4 @@
-"""What the worker processes of the rollout's crash tests do, with the nursery and the pipes of `tests/crash`."""
+"""The worker processes of the rollout's crash tests, with the nursery and the pipes of `tests/crash`."""
 
 import os
 

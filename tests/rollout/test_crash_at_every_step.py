@@ -1,4 +1,4 @@
-"""A rollout killed at any statement, or at any write of the disk, goes on with the identical ids."""
+"""A rollout killed at any statement, or at any write to the disk, continues with identical ids."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ NEVER = 1 << 60
 
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[Nursery]:
-    """A nursery that knows rollouts too."""
+    """A nursery with workers for rollouts."""
     found = Nursery("tests.rollout.crash_workers")
     yield found
     found.close()
@@ -34,14 +34,14 @@ def steps_in(nursery: Nursery, path: str, level: str) -> int:
 
 
 def differences(nursery: Nursery, disk: Path, level: str, stride: int, *, hasty: bool) -> Iterator[str]:
-    """For a crash at every `stride`-th step: what the rollout is, where it is not what was acknowledged."""
+    """Crash at every `stride`-th step: returns each rollout that differs from what was acknowledged."""
     for kill_at in range(1, steps_in(nursery, str(disk / "whole" / "log.db"), level) + 1, stride):
         path = str(disk / str(kill_at) / "log.db")
         lines = nursery.start("play_a_rollout", path=path, kill_at=kill_at, level=level, hasty=hasty).wait()
         assert not any(line.startswith("error") for line in lines), lines
         acknowledged = len([line for line in lines if line.startswith("done")])
         store = SQLiteStore(path)
-        # The step under way may have landed in full, without its acknowledgement; never in part.
+        # The step in progress may have landed completely, without its acknowledgement; never in part.
         possible = (acknowledged, min(acknowledged + 1, len(STEPS)))
         if not any(matches(store, done) for done in possible):
             yield f"killed at {level} {kill_at}, {acknowledged} steps acknowledged"
@@ -49,7 +49,7 @@ def differences(nursery: Nursery, disk: Path, level: str, stride: int, *, hasty:
 
 
 def matches(store: SQLiteStore, done: int) -> bool:
-    """Whether the next process finds what so many steps leave, and can go on."""
+    """Whether the next process finds the state after so many steps, and can continue."""
     expected = expected_after(done)
     try:
         rollout = open_rollout(SessionStore(store), "scripted")

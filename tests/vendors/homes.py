@@ -1,4 +1,4 @@
-"""Homes of the real programs, rebuilt from files they left, and the payloads they sent."""
+"""Config homes rebuilt from files of the real programs, and the payloads they sent."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ def recorded(vendor: str) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]
 
 
 def opencode_database(path: Path, *, rows: bool) -> None:
-    """Opencode's database, in its own form, with or without what was in it."""
+    """Opencode's database with its real schema, with or without its rows."""
     path.parent.mkdir(parents=True)
     database = sqlite3.connect(path)
     database.executescript((DATA / "opencode" / "schema.sql").read_text(encoding="utf-8"))
@@ -61,14 +61,14 @@ def processes_file(home: Path, about: dict[str, Any], **changed: Any) -> None:
 
 
 def at(of: "Vendor", vendor_id: str, env: dict[str, str]) -> "Location":
-    """Where a conversation is that must be there."""
+    """The location of a conversation that must exist."""
     found = of.find(vendor_id, env)
     assert found is not None, f"{vendor_id} is not there"
     return found
 
 
 def wanted(of: "Vendor", call: "HookCall") -> "ToolRequest":
-    """What a tool is about to do, where there is something to gate."""
+    """What a tool is about to do, for the gate."""
     asked = of.tool_request(call, "w")
     assert asked is not None, f"{call.tool} asks for nothing"
     return asked

@@ -43,7 +43,7 @@ def env(home: Path) -> dict[str, str]:
 
 
 def test_a_cut_line_is_counted_and_costs_nothing_else(env):
-    """The line that a kill cut off is counted; every record before and after it is read (T09)."""
+    """A line cut off by a kill is counted; every record before and after it is read (T09)."""
     chunk = CLAUDE.read(at(CLAUDE, TORN, env))
     assert chunk.torn == 1
     said = [item["content"] for _, item in CLAUDE.items(chunk.entries) if item["role"] in ("user", "assistant")]
@@ -51,14 +51,14 @@ def test_a_cut_line_is_counted_and_costs_nothing_else(env):
 
 
 def test_the_home_may_be_elsewhere(tmp_path):
-    """CLAUDE_CONFIG_DIR moves conversations, settings and the file of servers."""
+    """CLAUDE_CONFIG_DIR moves conversations, settings and the servers file."""
     env = {"HOME": "/nowhere", "CLAUDE_CONFIG_DIR": str(copied("claude", tmp_path / "elsewhere"))}
     assert at(CLAUDE, KILLED, env).home == str(tmp_path / "elsewhere")
     assert all(str(file.path).startswith(str(tmp_path)) for file in CLAUDE.files("user", tmp_path, env))
 
 
 def test_a_process_is_located_by_its_own_file(home, env):
-    """Two agents in one directory are told apart by the files of their processes, also through a child (T02)."""
+    """The files of their processes distinguish two agents in one directory, even through a child process (T02)."""
     about = json.loads((home / "sessions" / "1373.json").read_text())
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         processes_file(home, about, pid=child.pid, procStart=started(child.pid), sessionId=TORN)
@@ -70,7 +70,7 @@ def test_a_process_is_located_by_its_own_file(home, env):
 
 
 def test_a_stale_file_names_nobody(home, env):
-    """After a kill the file stays; a later process with the same number is not taken for the agent."""
+    """After a kill the file remains; a later process with the same pid is not mistaken for the agent."""
     about = json.loads((home / "sessions" / "1373.json").read_text())
     processes_file(home, about, pid=os.getpid(), procStart="12345")
     assert CLAUDE.locate(os.getpid(), env) is None
@@ -78,14 +78,14 @@ def test_a_stale_file_names_nobody(home, env):
 
 
 def test_a_hostile_id_in_a_process_file_is_ignored(home, env):
-    """What another program wrote into the file of a process is no id before it looks like one (T08)."""
+    """Text that another program wrote into a process's file is an id only if it looks like one (T08)."""
     about = json.loads((home / "sessions" / "1373.json").read_text())
     processes_file(home, about, pid=os.getpid(), procStart=started(os.getpid()), sessionId="../../x")
     assert CLAUDE.locate(os.getpid(), env) is None
 
 
 def test_a_second_writer_is_a_fatal_hazard(home, env):
-    """While a process has the conversation open, resuming it would mix two writers' turns."""
+    """While a conversation is in use, resuming it is a hazard: it would mix two writers' turns."""
     about = json.loads((home / "sessions" / "1373.json").read_text())
     processes_file(home, about, pid=os.getpid(), procStart=started(os.getpid()), sessionId=KILLED)
     (hazard,) = CLAUDE.hazards(at(CLAUDE, KILLED, env), env)
@@ -94,7 +94,7 @@ def test_a_second_writer_is_a_fatal_hazard(home, env):
 
 
 def test_retention_is_told(home, env):
-    """Conversations go 30 days after their last change, or when the settings say; the project's word counts last."""
+    """Conversations expire 30 days after their last change, or as the settings say; the project's settings win."""
     place = at(CLAUDE, KILLED, env)
     changed = Path(place.path).stat().st_mtime
     assert CLAUDE.expires_at(place, env) == changed + 30 * 86_400
@@ -124,12 +124,12 @@ def test_a_directory_is_written_with_dashes(env, tmp_path):
     ],
 )
 def test_doubtful_commands_are_named(command, part):
-    """What waits for a person or begins something else is said before it runs (I27)."""
+    """Flags that wait for a person or start another conversation cause a warning before the run (I27)."""
     assert any(part in said for said in CLAUDE.warnings(command, {}))
 
 
 def test_a_sound_command_has_no_warning():
-    """A resume by id with its permissions settled is not complained about."""
+    """A resume by id with permission flags causes no warning."""
     assert CLAUDE.warnings(["claude", "-p", "--resume", KILLED, "--permission-mode", "acceptEdits"], {}) == []
 
 
@@ -158,7 +158,7 @@ def test_names_are_one_line():
     ],
 )
 def test_results_are_read_and_talk_is_not(record, status, cause):
-    """The result record decides; what an assistant talks about does not."""
+    """The result record decides, not the assistant's words."""
     assert CLAUDE.classify([json.dumps(record)], status).cause == cause
 
 

@@ -50,7 +50,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 
 def program(tmp_path: Path, *arguments: str) -> str:
-    """A program that speaks the app server's protocol, as far as an id needs it."""
+    """A program that speaks as much of the app server's protocol as an id needs."""
     path = tmp_path / "codex"
     script = APP_SERVER.replace('"chatter" in sys.argv', str("chatter" in arguments)).replace(
         '"silent" in sys.argv', str("silent" in arguments)
@@ -73,7 +73,7 @@ def test_real_file_names_are_found(env):
 
 
 def test_a_cut_line_is_counted(env):
-    """The line a kill cut off is counted, and what follows is read."""
+    """A line cut off by a kill is counted, and the following records are read."""
     chunk = CODEX.read(at(CODEX, TORN, env))
     assert chunk.torn == 1
     assert "after truncation" in [item["content"] for _, item in CODEX.items(chunk.entries)]
@@ -91,17 +91,19 @@ def test_a_put_back_thread_keeps_its_day_and_directory(env, tmp_path):
 
 
 def test_a_terminal_never_works_in_the_daemon():
-    """The shared server would go on after a kill, so every start and resume is told to do without."""
+    """The shared server would survive a kill, so every start and resume disables it."""
     for launch in (CODEX.start(LaunchOptions("/", prompt="x")), CODEX.resume(LaunchOptions("/", TOOL, prompt="x"))):
         assert "--no-daemon" in launch.argv
     assert any("daemon" in said or "shared server" in said for said in CODEX.warnings(["codex"], {}))
     assert CODEX.warnings(["codex", "--no-daemon"], {}) == []
-    assert any("namesake" in said for said in CODEX.warnings(["codex", "exec", "resume", "my name"], {}))
+    assert any(
+        "by name picks the newest" in said for said in CODEX.warnings(["codex", "exec", "resume", "my name"], {})
+    )
     assert any("--last" in said for said in CODEX.warnings(["codex", "exec", "resume", "--last"], {}))
 
 
 def test_untrusted_hooks_are_warned_of(env):
-    """Without a terminal, hooks nobody trusted are skipped in silence; the launch says so until one is trusted."""
+    """Without a terminal, Codex silently skips untrusted hooks; the launch warns until one is trusted."""
     request = LaunchOptions("/", TOOL, prompt="x", headless=True, env=env)
     assert any("trust" in said for said in CODEX.resume(request).warnings)
     state = '[hooks.state."hooks.json:PreToolUse:0:0"]\ntrusted_hash = "sha256:x"\n'
@@ -110,7 +112,7 @@ def test_untrusted_hooks_are_warned_of(env):
 
 
 def test_a_process_is_located_by_its_lock(env, tmp_path):
-    """The lock a process holds names its thread; two locks name neither, and a free one nobody (T02)."""
+    """The lock that a process holds names its thread; two locks are ambiguous, and a free lock names none (T02)."""
     locks = Path(env["CODEX_HOME"], "thread-writer-locks")
     locks.mkdir()
     with (locks / f"{TOOL}.lock").open("w") as one, (locks / f"{TORN}.lock").open("w") as other:
@@ -126,28 +128,28 @@ def test_a_process_is_located_by_its_lock(env, tmp_path):
 
 @pytest.mark.parametrize(("mood", "expected"), [((), TOOL), (("chatter",), None)])
 def test_an_id_is_obtained_from_the_app_server(tmp_path, mood, expected):
-    """A thread is asked for and named over JSON-RPC; the server is gone afterwards, also after nonsense."""
+    """A thread is obtained and named over JSON-RPC; the server is ended afterwards, even after invalid answers."""
     request = LaunchOptions(str(tmp_path), name="n", env=os.environ, program=program(tmp_path, *mood))
     assert CODEX.obtain_id(request) == expected
     assert gone(tmp_path)
 
 
 def test_a_silent_app_server_does_not_hang_us(tmp_path, monkeypatch):
-    """At the deadline there is no id, and no process left."""
+    """After the deadline there is no id, and no process remains."""
     monkeypatch.setattr("onrecord.vendors.codex.ID_SECONDS", 2.0)
     assert CODEX.obtain_id(LaunchOptions(str(tmp_path), env=os.environ, program=program(tmp_path, "silent"))) is None
     assert gone(tmp_path)
 
 
 def test_turns_tell_how_they_ended():
-    """A completed turn is an end, a failed one is classified by its error."""
+    """A completed turn means finished; a failed one is classified by its error."""
     failed = json.dumps({"type": "turn.failed", "error": {"message": "exceeded retry limit, last status: 429"}})
     assert CODEX.classify([json.dumps({"type": "turn.completed"})], 0).cause == FINISHED
     assert CODEX.classify([failed], 1).cause == RATE_LIMIT
 
 
 def test_a_patch_names_its_files():
-    """An edit by patch is an edit of every file the patch names."""
+    """An edit by patch is an edit of every file in the patch."""
     patch = "*** Begin Patch\n*** Update File: a.py\n*** Move to: b.py\n*** Delete File: sub/c d.py\n*** End Patch\n"
     call = CODEX.parse_hook(
         {"hook_event_name": "PreToolUse", "cwd": "/p", "tool_name": "apply_patch", "tool_input": {"command": patch}}, {}

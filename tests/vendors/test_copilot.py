@@ -52,7 +52,7 @@ def test_a_process_is_located_by_its_lock_file(home, env):
 
 
 def test_two_lock_files_name_neither(home, env):
-    """After /clear the lock moves on; while two are there, nothing is certain."""
+    """After /clear the lock moves to the new conversation; with two locks, the id is ambiguous."""
     for vendor_id in (REPAIRED, DENIED):
         (home / "session-state" / vendor_id / f"inuse.{os.getpid()}.lock").write_text("")
     assert COPILOT.locate(os.getpid(), env) is None
@@ -66,7 +66,7 @@ def test_a_resume_never_creates():
 
 
 def test_the_workspace_says_where_it_began(env, home):
-    """The directory comes from its little YAML file, however the value is quoted."""
+    """The directory comes from its small YAML file, however the value is quoted."""
     assert at(COPILOT, DENIED, env).cwd == "/home/dev/copilot/proj"
     for written, read in (("'it''s here'", "it's here"), ('"a\\tb"', "a\tb"), ("/plain: x", "/plain: x")):
         (home / "session-state" / DENIED / "workspace.yaml").write_text(f"id: x\ncwd: {written}\n")
@@ -74,7 +74,7 @@ def test_the_workspace_says_where_it_began(env, home):
 
 
 def test_answers_stand_at_the_top_level():
-    """Nested context is not injected; context, permission and reason stand at the top level."""
+    """Copilot does not inject nested context; context, permission and reason are at the top level."""
     start = COPILOT.parse_hook({"hook_event_name": "sessionStart", "source": "new"}, {})
     assert json.loads(COPILOT.reply(start, HookAnswer(context="c")).stdout) == {"additionalContext": "c"}
     tool = COPILOT.parse_hook({"hook_event_name": "preToolUse", "toolName": "edit", "toolArgs": '{"path": "a"}'}, {})
@@ -84,28 +84,28 @@ def test_answers_stand_at_the_top_level():
 
 
 def test_an_event_without_its_name_is_known_by_its_fields():
-    """Its own payloads do not say what they are about; their fields do."""
+    """Its own payloads do not name their event; their fields identify it."""
     moments = {COPILOT.parse_hook(payload, {}).moment for _event, payload, _env in recorded("copilot")}
     assert {"start", "prompt", "before_tool", "stop", "end"} <= moments
 
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_exit_codes_are_read(code):
-    """A command's exit code stands at the end of what the model is shown."""
+    """A command's exit code is at the end of the text for the model."""
     result = {"resultType": "success", "textResultForLlm": f"hello\n<shellId: 0 completed with exit code {code}>"}
     call = COPILOT.parse_hook({"hook_event_name": "postToolUse", "toolName": "bash", "toolResult": result}, {})
     assert (call.moment, call.exit_code) == ("after_tool", code)
 
 
 def test_results_are_read():
-    """The result record's exit code decides, not the words of the conversation."""
+    """The exit code in the result record decides, not the text of the conversation."""
     assert COPILOT.classify(lines("copilot"), 0).cause == FINISHED
     assert COPILOT.classify([json.dumps({"type": "result", "exitCode": 1})], 1).cause == CRASH
 
 
 def test_doubtful_commands_are_named():
-    """What stops for permissions or takes the last conversation of anywhere is said (I27)."""
+    """Flags that stop for permissions or resume the last conversation of any directory cause a warning (I27)."""
     assert any("--allow-all-tools" in said for said in COPILOT.warnings(["copilot"], {}))
     assert any("any directory" in said for said in COPILOT.warnings(["copilot", "--yolo", "--continue"], {}))
-    assert any("namesake" in said for said in COPILOT.warnings(["copilot", "--yolo", "--resume=my name"], {}))
+    assert any("picks one by name" in said for said in COPILOT.warnings(["copilot", "--yolo", "--resume=my name"], {}))
     assert COPILOT.warnings(["copilot"], {"COPILOT_ALLOW_ALL": "true"}) == []

@@ -1,4 +1,4 @@
-"""Cursor's program cannot be had here: these are its documented forms, and the adapter says so of itself."""
+"""Cursor's program is not available here: these are its documented forms, and the adapter says so."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class TestCursor(VendorContract):
 
 
 def test_it_does_not_claim_to_be_proven():
-    """Built from documents: it says so."""
+    """The adapter says that it was built from documentation."""
     assert CURSOR.capabilities.verified is False
 
 
@@ -50,7 +50,7 @@ def test_it_does_not_claim_to_be_proven():
     ("script", "expected"), [(f"echo hello; echo {CHAT}", CHAT), ("echo no id", None), ("exit 1", None)]
 )
 def test_an_id_is_what_create_chat_prints(tmp_path, script, expected):
-    """`create-chat` prints the id of a new chat; anything else is none."""
+    """`create-chat` prints the id of a new chat; any other output is no id."""
     program = tmp_path / "cursor-agent"
     program.write_text(f'#!/bin/sh\n[ "$1" = create-chat ] || exit 9\n{script}\n')
     program.chmod(0o755)
@@ -67,18 +67,18 @@ def test_an_id_is_what_create_chat_prints(tmp_path, script, expected):
     ],
 )
 def test_doubtful_commands_are_named(command, part):
-    """What opens the editor, stops or takes another chat is said (I27)."""
+    """Flags that open the editor, stop or use another chat cause a warning (I27)."""
     assert any(part in said for said in CURSOR.warnings(command, {}))
 
 
 def test_sound_commands_have_no_warning():
-    """`cursor agent` and a trusted headless run are not complained about."""
+    """`cursor agent` and a trusted headless run cause no warning."""
     assert CURSOR.warnings(["cursor", "agent", "--resume", CHAT], {}) == []
     assert CURSOR.warnings(["cursor-agent", "-p", "x", "--trust"], {}) == []
 
 
 def test_permissions_are_answered_as_documented():
-    """Shell commands and tools are refused by `permission`; a stop is answered by one more message."""
+    """`permission` refuses shell commands and tools; a stop gets a further message."""
     shell = {"hook_event_name": "beforeShellExecution", "conversation_id": CHAT, "command": "rm -r x", "cwd": "/p"}
     call = CURSOR.parse_hook(shell, {})
     assert wanted(CURSOR, call).commands == (("rm", "-r", "x"),)

@@ -51,7 +51,7 @@ def test_real_file_names_are_found(env):
 
 
 def test_repeated_and_patched_messages_are_said_once(env):
-    """A message that was written twice counts once, with its calls; a patch that drops turns takes nothing back."""
+    """A message that was written twice counts once, with its calls; a patch that drops turns removes nothing."""
     items = [item for _, item in GEMINI.items(GEMINI.read(at(GEMINI, HOOKED, env)).entries)]
     calls = [call["id"] for item in items for call in item.get("tool_calls", ())]
     assert len(calls) == len(set(calls)) == 2
@@ -60,7 +60,7 @@ def test_repeated_and_patched_messages_are_said_once(env):
 
 
 def test_what_was_glued_is_still_read(env):
-    """The record that was glued to half a line is found; the half line is counted."""
+    """A record that follows half a line is found; the half line is counted."""
     chunk = GEMINI.read(at(GEMINI, GLUED, env))
     assert chunk.torn == 1
     assert [item["content"] for _, item in GEMINI.items(chunk.entries) if item["role"] == "user"][1:] == [
@@ -69,7 +69,7 @@ def test_what_was_glued_is_still_read(env):
 
 
 def test_retention_is_switched_off_before_a_resume(home, env):
-    """It may delete what was resumed, so its retention is a hazard; mending it keeps every other setting."""
+    """Gemini may delete a resumed conversation, so its retention is a hazard; the fix keeps every other setting."""
     settings = home / "settings.json"
     settings.write_text('{"general": {"vimMode": true, "sessionRetention": {"maxAge": "7d"}}, "theme": "ä"}')
     place = at(GEMINI, LONG, env)
@@ -85,7 +85,7 @@ def test_retention_is_switched_off_before_a_resume(home, env):
 
 
 def test_settings_with_comments_are_not_rewritten(home, env):
-    """What is not plain JSON is the user's to change; nothing of it is lost."""
+    """Settings that are not plain JSON are left to the user; nothing in them is lost."""
     settings = home / "settings.json"
     settings.write_text('// mine\n{"theme": "x"}')
     place = at(GEMINI, LONG, env)
@@ -108,7 +108,7 @@ def test_the_stub_is_moved_aside(home, env):
 
 
 def test_a_hazard_that_names_another_file_moves_nothing(home, env):
-    """Mending touches stubs of this conversation only, whatever a hazard says."""
+    """The fix touches only stubs of this conversation, whatever a hazard says."""
     place = at(GEMINI, LONG, env)
     hazard = next(one for one in GEMINI.hazards(place, env) if one.code == "stub")
     GEMINI.mend(hazard._replace(touches=(place.path,)), place, env)
@@ -116,7 +116,7 @@ def test_a_hazard_that_names_another_file_moves_nothing(home, env):
 
 
 def test_a_torn_tail_is_taken_off_and_kept(home, env):
-    """Half a line is cut before a resume glues to it, and kept beside the file."""
+    """Half a line is removed before a resume appends to it, and kept beside the file."""
     place = at(GEMINI, LONG, env)
     path = Path(place.path)
     whole = path.read_bytes()
@@ -146,7 +146,7 @@ def test_the_brief_never_begins_a_turn():
 
 
 def test_exit_codes_are_told_by_what_is_missing():
-    """A failed command names its code, a successful one names none; PreCompress is no compaction."""
+    """A failed command has an exit code, a successful one has none; PreCompress is not a compaction."""
     said = "<untrusted_context>\nOutput: hello\n{}Process Group PGID: 66\n</untrusted_context>"
     for code, line in ((3, "Exit Code: 3\n"), (0, ""), (None, "Signal: 9\n")):
         payload = {
@@ -159,7 +159,7 @@ def test_exit_codes_are_told_by_what_is_missing():
 
 
 def test_it_does_not_start_itself_anew():
-    """The child it would start survives a kill, so that is switched off."""
+    """The child that Gemini would start survives a kill, so this is disabled."""
     for launch in (
         GEMINI.start(LaunchOptions("/", LONG)),
         GEMINI.resume(LaunchOptions("/", LONG, env={"HOME": "/nowhere"})),
@@ -192,7 +192,7 @@ def test_a_project_gets_a_free_folder(env, home, tmp_path):
     ],
 )
 def test_doubtful_commands_are_named(command, part):
-    """Without --yolo it stops, or lacks tools; an index or `latest` is no id (I27)."""
+    """Without --yolo, or with an index or `latest` instead of an id, there is a warning (I27)."""
     assert any(part in said for said in GEMINI.warnings(command, {}))
 
 

@@ -68,7 +68,7 @@ def test_whole_lines_are_never_lost(lines):
 
 @given(whole_lines, whole_lines, st.data())
 def test_a_glued_record_is_found(first, second, data):
-    """A record that was written behind half of another one is read, and the half is counted."""
+    """A record that follows half of another one is read, and the half is counted."""
     at = data.draw(st.integers(1, len(first) - 1))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "t.jsonl")
@@ -148,7 +148,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 
 
 def test_a_file_that_shrank_is_read_anew(tmp_path):
-    """A mark beyond the end, or on another beginning or another tail, begins anew and says so."""
+    """With a mark beyond the end, or of another beginning or tail, reading starts over and says so."""
     path = tmp_path / "t.jsonl"
     path.write_bytes(b'{"said": "one"}\n{"said": "two"}\n')
     mark = read(path).mark
@@ -180,7 +180,7 @@ def test_half_characters_and_no_numbers(tmp_path):
 
 
 def test_deep_nesting_is_kept(tmp_path):
-    """A record too deep to be understood is kept word for word."""
+    """A record that is nested too deeply is kept word for word."""
     path = tmp_path / "t.jsonl"
     deep = '{"a":' * 100_000 + "1" + "}" * 100_000
     path.write_text(deep + "\n")

@@ -74,7 +74,7 @@ def open_database(env: dict[str, str]) -> sqlite3.Connection:
 
 
 def test_tools_and_their_ends_are_read(env):
-    """A refused tool has its error; one that a kill interrupted is a call without an answer."""
+    """A refused tool has its error; a tool interrupted by a kill is a call without an answer."""
     blocked = [item for _, item in OPENCODE.items(OPENCODE.read(at(OPENCODE, BLOCKED, env)).entries)]
     assert [(item["content"], item["error"]) for item in blocked if item["role"] == "tool"] == [
         ("BLOCKED-BY-orch-plugin bash", True)
@@ -85,7 +85,7 @@ def test_tools_and_their_ends_are_read(env):
 
 
 def test_a_row_that_changes_comes_again(env):
-    """A part that grew since the mark is read once more, the rest is not, and its last form counts."""
+    """A part that grew since the mark is read again, the rest is not, and its last form counts."""
     place = at(OPENCODE, KILLED, env)
     first = OPENCODE.read(place)
     running = next(one for one in first.entries if one.kind == "part/tool")
@@ -105,7 +105,7 @@ def test_a_row_that_changes_comes_again(env):
 
 
 def test_reading_leaves_the_database_alone(env):
-    """It is opened so that nothing can be written, and another writer is not kept out."""
+    """The database is opened read-only, and another writer is not blocked."""
     database = open_database(env)
     database.isolation_level = None
     database.execute("BEGIN IMMEDIATE")
@@ -115,7 +115,7 @@ def test_reading_leaves_the_database_alone(env):
 
 
 def test_another_form_of_the_database_is_refused(env, tmp_path):
-    """Rows go only into tables of the very same columns; otherwise nothing is written, and the columns are named."""
+    """Rows are inserted only into tables with exactly the same columns; if not, the error names the columns."""
     place = at(OPENCODE, LONG, env)
     raws = [one.raw for one in OPENCODE.read(place).entries]
     there = {"XDG_DATA_HOME": str(tmp_path / "new")}
@@ -144,7 +144,7 @@ def test_rows_of_another_conversation_are_refused(env, tmp_path):
 
 
 def test_it_resumes_in_its_own_directory(env):
-    """From another directory it would never return, so it is always told its own."""
+    """From another directory it would never return, so it always gets its own."""
     launch = OPENCODE.resume(LaunchOptions("/elsewhere", LONG, prompt="two words", headless=True, env=env))
     assert launch.argv[launch.argv.index("--dir") + 1] == launch.cwd == "/home/dev/opencode/proj"
     assert launch.stdin == "two words", "in the arguments it would arrive in quotes"
@@ -152,7 +152,7 @@ def test_it_resumes_in_its_own_directory(env):
 
 
 def test_an_id_is_obtained_from_the_server(tmp_path):
-    """The server is asked over loopback with a password of its own, and is gone afterwards."""
+    """The server is asked over loopback with its own password, and is ended afterwards."""
     program = tmp_path / "opencode"
     program.write_text(f"#!{sys.executable}\n{SERVER}")
     program.chmod(0o755)
@@ -163,7 +163,7 @@ def test_an_id_is_obtained_from_the_server(tmp_path):
 
 
 def test_a_program_that_says_nothing_gives_no_id(tmp_path, monkeypatch):
-    """At the deadline there is none; a program that is not there is named."""
+    """After the deadline there is no id; a missing program is named in the error."""
     monkeypatch.setattr("onrecord.vendors.opencode.ID_SECONDS", 1.0)
     program = tmp_path / "opencode"
     program.write_text("#!/bin/sh\nsleep 600\n")
@@ -228,14 +228,14 @@ def test_the_plugin_calls_and_obeys(tmp_path):
 
 
 def test_a_broken_hook_changes_nothing():
-    """An empty answer is no output, and the plugin takes that for leave to go on."""
+    """An empty answer prints nothing, and the plugin then continues."""
     call = OPENCODE.parse_hook({"hook_event_name": "tool.execute.before", "tool_name": "edit"}, {})
     assert OPENCODE.reply(call, HookAnswer()).stdout == ""
     assert "resolve({})" in (DATA.parents[2] / "src/onrecord/vendors/opencode_plugin.js").read_text()
 
 
 def test_streams_tell_how_they_ended():
-    """A last step that stopped is an end, an error is none."""
+    """A last step that stopped means finished; an error does not."""
     stop = {"type": "step_finish", "sessionID": LONG, "part": {"reason": "stop"}}
     error = {"type": "error", "sessionID": LONG, "error": {"name": "UnknownError", "data": {"message": "broken"}}}
     assert OPENCODE.classify([json.dumps(stop)], 0).cause == FINISHED
@@ -243,7 +243,7 @@ def test_streams_tell_how_they_ended():
 
 
 def test_doubtful_commands_are_named():
-    """What begins anew, hangs or changes the prompt is said (I27)."""
+    """Flags that start another conversation, hang or change the prompt cause a warning (I27)."""
     assert any("--continue" in said for said in OPENCODE.warnings(["opencode", "-c"], {}))
     assert any("never returns" in said for said in OPENCODE.warnings(["opencode", "run", "-s", LONG, "x"], {}))
     assert any("quotes" in said for said in OPENCODE.warnings(["opencode", "run", "two words"], {}))

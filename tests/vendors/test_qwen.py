@@ -39,7 +39,7 @@ def env(home: Path) -> dict[str, str]:
 
 
 def test_a_glued_record_is_put_on_its_own_line(env):
-    """The record that was glued to half a line would cut the history off; mended, every parent is there again."""
+    """A record that follows half a line would cut off the history; after the fix every parent is there again."""
     place = at(QWEN, GLUED, env)
     before = QWEN.read(place)
     assert before.torn == 1
@@ -57,7 +57,7 @@ def test_a_glued_record_is_put_on_its_own_line(env):
 
 
 def test_a_torn_tail_is_fatal_until_it_is_mended(env):
-    """Half a line at the end would cost the whole history later, so it goes first."""
+    """Half a line at the end would lose the whole history later, so it is removed first."""
     place = at(QWEN, TOOLS, env)
     path = Path(place.path)
     whole = path.read_bytes()
@@ -73,7 +73,7 @@ def test_a_torn_tail_is_fatal_until_it_is_mended(env):
 
 
 def test_a_process_is_located_by_its_own_file(home, env):
-    """By process, boot and start; a file of another boot names nobody (T02)."""
+    """By process, boot and start time; a file from another boot names no process (T02)."""
     about = json.loads((home / "sessions" / "639.json").read_text())
     mine = {"pid": os.getpid(), "sessionId": TOOLS}
     processes_file(home, about, procStart=f"{boot_id()}:{started(os.getpid())}", **mine)
@@ -95,7 +95,7 @@ def test_it_resumes_where_it_began(env, tmp_path):
 
 
 def test_only_what_a_person_submitted_is_a_prompt():
-    """Its prompt hook is called after tools too, with nothing in it."""
+    """Its prompt hook is also called after tools, without a prompt."""
     event = {"hook_event_name": "UserPromptSubmit"}
     assert QWEN.parse_hook({**event, "prompt": ""}, {}).moment == OTHER
     call = QWEN.parse_hook({**event, "prompt": "do it @", "submitted_prompt": "do it"}, {})
@@ -103,7 +103,7 @@ def test_only_what_a_person_submitted_is_a_prompt():
 
 
 def test_doubtful_commands_are_named():
-    """What stops for permissions or begins anew is said (I27)."""
+    """Flags that stop for permissions or start another conversation cause a warning (I27)."""
     assert any("permissions" in said for said in QWEN.warnings(["qwen"], {}))
     assert any("--continue" in said for said in QWEN.warnings(["qwen", "-y", "-c"], {}))
     assert QWEN.warnings(["qwen", "-y"], {}) == []

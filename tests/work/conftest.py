@@ -1,4 +1,4 @@
-"""A session on a store of its own, and a repository to work in."""
+"""A session on its own store, and a repository to work in."""
 
 import subprocess
 from pathlib import Path

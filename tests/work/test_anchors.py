@@ -22,7 +22,7 @@ def prepend(place, text):
     ],
 )
 def test_an_anchor_is_written_as_people_write_places(text, anchor):
-    """A path, a path with lines and a path with a symbol are told apart."""
+    """A path, a path with lines and a path with a symbol are distinguished."""
     assert parse_anchor(text) == anchor
 
 
@@ -37,13 +37,13 @@ def test_places_outside_the_project_and_nonsense_are_refused(text):
 
 @pytest.mark.parametrize("text", ["gone.py", "auth.py:90-99", "auth.py::Nothing", "auth.py::Invite.nothing"])
 def test_nothing_can_rest_on_what_is_not_there(root, text):
-    """An anchor needs something that stands there."""
+    """An anchor needs existing code."""
     with pytest.raises(InvalidInput, match="there is no code at"):
         anchored(root, text)
 
 
 def test_a_path_is_taken_from_where_one_stands(root):
-    """In a subdirectory a relative path means the file beside, and is kept relative to the root."""
+    """In a subdirectory a relative path means the file there, and the anchor keeps it relative to the root."""
     (root / "sub").mkdir()
     (root / "sub" / "b.py").write_text("b = 1\n")
     assert anchored(root, "b.py:1", root / "sub")["path"] == "sub/b.py"
@@ -53,7 +53,7 @@ def test_a_path_is_taken_from_where_one_stands(root):
 
 
 def test_lines_that_only_moved_are_the_same(root):
-    """Something inserted above does not change the lines; a change within them does; so does their end."""
+    """An insertion above does not change the lines; a change within them does, and so does their removal."""
     anchor = anchored(root, "auth.py:4-5")
     prepend(root / "auth.py", "# one more\n# and another\n")
     assert fingerprint(root, anchor, known=anchor["fingerprint"]) == anchor["fingerprint"]
@@ -66,7 +66,7 @@ def test_lines_that_only_moved_are_the_same(root):
 
 
 def test_a_symbol_is_followed_wherever_it_stands(root):
-    """A method moved, indented anew or put below `if` is the same; its body and its decorators count."""
+    """A method that moved, got another indentation or is below `if` is the same; its body and its decorators count."""
     anchor = anchored(root, "auth.py::Invite.row")
     here = root / "auth.py"
     here.write_text(
@@ -106,7 +106,7 @@ def test_exactly_the_dependent_findings_turn_stale(session, root):
 
 
 def test_a_revert_makes_findings_fresh_again(session, root):
-    """Code that is again as it was makes the finding fresh, without anybody judging anew; a deleted file is a change (H28)."""
+    """When code is reverted the finding is fresh again, without another judgement; a deleted file is a change (H28)."""
     session.findings.state(
         "it is in both", "verified", evidence=["e"], anchors=[anchored(root, name) for name in ("auth.py", "cache.py")]
     )
@@ -123,7 +123,7 @@ def test_a_revert_makes_findings_fresh_again(session, root):
 
 
 def test_a_finding_on_new_code_is_not_stale_for_the_old(session, root):
-    """A finding stated on changed code nobody surveyed is fresh, and the older one on the same file turns stale by it."""
+    """A finding stated on changed code before a survey is fresh, and it makes the older one on the same file stale."""
     session.findings.state("as it was", "verified", evidence=["e1"], anchors=[anchored(root, "cache.py")])
     (root / "cache.py").write_text("TTL = 61\n")
     session.findings.state("as it is", "verified", evidence=["e2"], anchors=[anchored(root, "cache.py")])

@@ -4,7 +4,7 @@ ALLOWED = {"member", "admin"}
 
 
 def accept(invitation: dict[str, str]) -> str:
-    """The role of whoever accepts."""
+    """The role of the person who accepts."""
     roles = {invitation["role"], "guest"}
     return next(iter(roles))
 

@@ -10,7 +10,7 @@ class TestInvites(unittest.TestCase):
     """What accepting an invitation leads to."""
 
     def test_enters_after_accepting(self) -> None:
-        """Whoever accepts an invitation as a member may enter."""
+        """A person who accepts an invitation as a member may enter."""
         role = accept({"role": "member"})
         assert handle({"session": "s", "role": role}) == 200
 

@@ -72,15 +72,15 @@ class Base:
         return list(options.extra)
 
     def program(self, options: LaunchOptions) -> str:
-        """What is run."""
+        """The program to run."""
         return options.program or self.programs[0]
 
     def obtain_id(self, options: LaunchOptions) -> str | None:
-        """No id can be had before the start, or the start itself takes ours."""
+        """None: the vendor gives no id before the start, or the start accepts ours."""
         return None
 
     def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
-        """Nothing on disk tells which process holds which conversation; the hook and the stream do."""
+        """None: no file shows which process uses which conversation; the hook and the stream do."""
         return None
 
     def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:

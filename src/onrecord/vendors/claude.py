@@ -106,9 +106,9 @@ class Claude(ByProject):
         headless = has(command, "-p", "--print")
         resumed = valued(command, "--resume", "-r")
         if resumed is not None and not self.is_id(resumed):
-            said.append("claude --resume without an id opens a picker (or takes a namesake); resume by id")
+            said.append("claude --resume without an id opens a picker (or picks one by name); resume by id")
         if has(command, "-c", "--continue"):
-            said.append("claude --continue begins a new conversation where there is none; resume by id")
+            said.append("claude --continue starts a new conversation if there is none; resume by id")
         free = has(command, "--dangerously-skip-permissions", "--permission-mode", "--allowedTools", "--allowed-tools")
         if headless and not free:
             said.append("claude -p refuses tools that need a permission: give --allowedTools or --permission-mode")

@@ -100,7 +100,7 @@ class Codex(Shaped):
         said = self.warnings(argv, options.env)
         if not has(argv, "--dangerously-bypass-hook-trust") and not self.trusts_hooks(options.env):
             said.append(
-                "codex exec skips hooks it was not told to trust, silently: start codex once and accept them, "
+                "codex exec silently skips hooks that are not trusted: start codex once and accept them, "
                 "or pass --dangerously-bypass-hook-trust"
             )
         return Launch(argv, {}, options.cwd, stdin=options.prompt, warnings=said)
@@ -127,13 +127,13 @@ class Codex(Shaped):
         said = []
         headless = bool({"exec", "e"} & set(command[1:3]))
         if not headless and not has(command, "--no-daemon"):
-            said.append("codex without --no-daemon works in a shared server that goes on after a kill")
+            said.append("codex without --no-daemon works in a shared server that survives a kill")
         if has(command, "--last"):
-            said.append("codex resume --last begins a new conversation where there is none; resume by id")
+            said.append("codex resume --last starts a new conversation if there is none; resume by id")
         if "resume" in command:
             behind = [word for word in command[list(command).index("resume") + 1 :] if not word.startswith("-")]
             if not any(map(self.is_id, behind)):
-                said.append("codex resume by name takes the newest namesake, or begins anew; resume by id")
+                said.append("codex resume by name picks the newest with that name, or starts a new one; resume by id")
         return said
 
     def obtain_id(self, options: LaunchOptions) -> str | None:

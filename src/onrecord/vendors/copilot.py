@@ -131,10 +131,10 @@ class Copilot(Base):
         if not free:
             said.append("copilot without --allow-all-tools stops for permissions (or refuses tools, with -p)")
         if has(command, "--continue"):
-            said.append("copilot --continue takes the most recent conversation of any directory; resume by id")
+            said.append("copilot --continue resumes the most recent conversation of any directory; resume by id")
         resumed = valued(command, "--resume")
         if resumed is not None and not self.is_id(resumed):
-            said.append("copilot --resume without a whole id opens a picker or takes a namesake; resume by id")
+            said.append("copilot --resume without a whole id opens a picker or picks one by name; resume by id")
         return said
 
     # Conversations

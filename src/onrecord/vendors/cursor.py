@@ -104,7 +104,7 @@ class Cursor(Shaped):
             said.append("cursor-agent -p without --trust ends with status 1 in a directory it does not know")
         resumed = valued(command, "--resume")
         if has(command, "--continue") or (resumed is not None and not self.is_id(resumed)):
-            said.append("cursor-agent resumes another chat than meant without an id; resume by id")
+            said.append("cursor-agent without an id may resume the wrong chat; resume by id")
         return said
 
     def obtain_id(self, options: LaunchOptions) -> str | None:

@@ -50,7 +50,7 @@ WORDS = {
     RATE_LIMIT: (
         r"rate.?limit|\b429\b|too many requests|RESOURCE_EXHAUSTED|quota exceeded|exceeded your current quota"
     ),
-    KILLED: r"terminated by signal SIG(?:KILL|TERM)\b",  # a launcher tells how the program it started ended
+    KILLED: r"terminated by signal SIG(?:KILL|TERM)\b",  # a launcher reports how its program ended
     USER: r"interrupted by user|request interrupted|operation cancelled|user cancell?ed|aborted by user",
     REFUSED: (
         r"invalid api key|please run /login|not logged in|authentication|unauthorized|\b401\b|credit balance"

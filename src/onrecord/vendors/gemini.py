@@ -138,12 +138,12 @@ class Gemini(Shaped):
         if not has(command, "-y", "--yolo", "--approval-mode"):
             headless = has(command, "-p", "--prompt")
             said.append(
-                "gemini -p without --yolo or --approval-mode is not offered tools that write or run commands"
+                "gemini -p without --yolo or --approval-mode has no tools that write or run commands"
                 if headless else "gemini without --yolo or --approval-mode stops for permissions"
             )  # fmt: skip
         resumed = valued(command, "-r", "--resume")
         if resumed is not None and (not self.is_id(resumed) or resumed.isdigit() or resumed == "latest"):
-            said.append("gemini --resume latest (or an index) takes another conversation than meant, or begins anew")
+            said.append("gemini --resume latest (or an index) may resume the wrong conversation or start a new one")
         return said
 
     # Conversations

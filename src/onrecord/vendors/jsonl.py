@@ -58,7 +58,7 @@ def read(
         start = offset
         for line, ended in _lines(file):
             if not ended and not _complete(line):
-                break  # its writer is not done, or died over it: the next read tells
+                break  # its writer is not done, or died: the next read will show
             found, broken = records_of(line, whole)
             entries += [translate(one) for one in found]
             torn += broken

@@ -112,9 +112,9 @@ class Opencode(Shaped):
         """Flags that start another conversation, or change the prompt."""
         said = []
         if has(command, "-c", "--continue"):
-            said.append("opencode --continue begins a new conversation where there is none; resume by id")
+            said.append("opencode --continue starts a new conversation if there is none; resume by id")
         if "run" in command[1:2] and " " in command[-1] and not command[-2].startswith("-"):
-            said.append("opencode run puts quotes around a prompt with spaces; give it on standard input")
+            said.append("opencode run puts quotes around a prompt with spaces; pass it on standard input")
         if has(command, "-s", "--session") and "run" in command[1:2] and not has(command, "--dir"):
             said.append("opencode run -s from another directory never returns; pass --dir with the conversation's own")
         return said

@@ -97,7 +97,7 @@ class Qwen(ByProject):
         if not has(command, "-y", "--yolo", "--approval-mode"):
             said.append("qwen without --yolo or --approval-mode stops for permissions")
         if has(command, "-c", "--continue"):
-            said.append("qwen --continue begins a new conversation where there is none; resume by id")
+            said.append("qwen --continue starts a new conversation if there is none; resume by id")
         return said
 
     # Transcripts

@@ -125,7 +125,7 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
         why = f"{again.evidence} ended as {was['id']} did: {_how(again.ran.exit_code, again.error)}"
     else:
         now, before = _how(again.ran.exit_code, again.error), _how(was["exit_code"], was.get("error"))
-        why = f"{again.evidence} ended otherwise than {was['id']}: {now}; it was {before}"
+        why = f"{again.evidence} ended differently from {was['id']}: {now}; it was {before}"
     return Recheck(again, was["id"], agrees, proposed, why)
 
 

@@ -222,7 +222,7 @@ def test_turns_of_many_sessions_share_commits(start, engine, at_once, monkeypatc
     real = Writer._transact
 
     def slow(self, cursor, batch):
-        time.sleep(0.05)  # a disk that takes its time: whoever comes meanwhile is in the next transaction
+        time.sleep(0.05)  # a slow disk: appends that arrive in the meantime are in the next transaction
         transactions.append(len(batch))
         return real(self, cursor, batch)
 
