@@ -1,4 +1,4 @@
-"""The context: what a model should see this turn, within a token budget. It is made anew each time, from the record."""
+"""The context: what a model should see this turn, within a token budget. It is made from the log for each turn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHORTEST_BRIEF = 32
 
 
 def count_tokens(text: str) -> int:
-    """A rough count for when no tokenizer is at hand; it rather counts too many."""
+    """A rough count for when there is no tokenizer; it tends to count too many."""
     return len(text.encode()) // BYTES_PER_TOKEN + 1
 
 
@@ -35,7 +35,7 @@ class Context(NamedTuple):
     items: list[Item]
     tokens: int
     left_out: int
-    """How many committed turns are not here as a whole: they stand in the summary, or did not fit."""
+    """How many committed turns are missing here: the summary covers them, or they did not fit."""
     position: int
 
     def messages(self, dialect: str = "neutral") -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ def _known(brief: str, summary: str | None, position: int) -> str:
 
 
 def _inert(text: str) -> str:
-    """Text from the record is data: it cannot close the element it stands in."""
+    """Text from the record is data: it cannot close the element around it."""
     return text.replace("<", "‹").replace(">", "›")
 
 
