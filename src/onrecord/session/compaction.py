@@ -1,4 +1,4 @@
-"""Compaction: a summary replaces a range of the transcript in contexts. Facts and events stay; a failure is harmless."""
+"""Compaction: a summary replaces a range of the transcript in contexts. Facts and events stay; failure is harmless."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import InvalidInput
 from onrecord.log.codec import encode_payload
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.views.transcript import Turn
+    from onrecord.views.values import Message
 
 BYTES_PER_TOKEN = 4
 """The default counter's guess; give `context` your tokenizer's counter to be exact."""
@@ -38,7 +39,7 @@ class Context(NamedTuple):
     """How many committed turns are missing here: the summary covers them, or they did not fit."""
     position: int
 
-    def messages(self, dialect: str = "neutral") -> list[dict[str, Any]]:
+    def messages(self, dialect: str = "neutral") -> list[Message]:
         """The context as messages: brief and summary as one system item, then the conversation, well formed."""
         known = _known(self.brief, self.summary, self.position)
         return to_messages([{"role": "system", "content": known}, *self.items], dialect)

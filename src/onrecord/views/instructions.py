@@ -12,7 +12,7 @@ from hashlib import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from onrecord.views.values import Profile
 
 BLOCK_VERSION = 1
 """Changes with the form of the block; its text may change without it."""
@@ -33,7 +33,7 @@ _PHASES = """\
   one line per action with `onrecord worklog TEXT`. A phase is finished by its sections, not by a work log line."""
 
 
-def block(profile: dict[str, Any] | None = None) -> str:
+def block(profile: Profile | None = None) -> str:
     """The block for a profile, or for work without one."""
     parts = [_BASICS]
     if profile:

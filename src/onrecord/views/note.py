@@ -1,8 +1,8 @@
 """The note: what the next agent reads, assembled from the durable tier; and the brief, its first 2 KB.
 
 The brief is complete without the note: objective, next action, phase, blockers, what was rejected, what is verified or
-stale, the running or last attempt, pointers. Its lines are dropped from the least to the most important until it fits; what was
-dropped is counted, never passed over in silence. If the note has no written content, it lists what happened.
+stale, the running or last attempt, pointers. Its lines are dropped from the least to the most important until it fits;
+what was dropped is counted, never passed over in silence. If the note has no written content, it lists what happened.
 
 Evidence that onrecord captured itself carries a `✓`; asserted evidence does not.
 """
