@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onrecord.session.session_store import SessionStore
     from onrecord.stores.sqlite.glance import Linked
     from onrecord.views.present import Present
+    from onrecord.views.values import Profile
 
 STORE_VARIABLE = "ONRECORD_STORE"
 PROJECT_VARIABLE = "ONRECORD_PROJECT"
@@ -258,7 +259,7 @@ def profile_files() -> dict[str, str]:
     return found
 
 
-def load_profile(name: str) -> dict[str, Any]:
+def load_profile(name: str) -> Profile:
     """The profile of this name, or of a TOML file that is named by its path, checked."""
     from onrecord.session.profiles import check
 
@@ -278,7 +279,7 @@ def load_profile(name: str) -> dict[str, Any]:
         raise InvalidInput(f"{path} is no TOML: {problem}", hint="the profile is a TOML file") from None
 
 
-def instructions(profile: str | dict[str, Any] | None = None, *, into: str | None = None) -> str:
+def instructions(profile: str | Profile | None = None, *, into: str | None = None) -> str:
     """The short block an agent needs, for a profile by name; with `into`, a prompt that has it exactly once.
 
     In Jinja2: `environment.globals["onrecord_instructions"] = onrecord.instructions("research")`, and after rendering

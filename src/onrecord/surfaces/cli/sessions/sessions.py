@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.views.values import Profile
 
 LISTED = 50
 """How many sessions a list shows unless --limit says otherwise."""
@@ -49,7 +50,7 @@ def open_session(call: Call) -> int:
     return call.output.done("session", session_data(head) | {"state": state}, sentence)
 
 
-def _equip(call: Call, session: Session, profile: dict[str, Any] | None) -> None:
+def _equip(call: Call, session: Session, profile: Profile | None) -> None:
     """Choose the profile and render STATE.md before anything else happens in the session."""
     if profile is None and "stealth" not in call and "fresh" not in call:
         return

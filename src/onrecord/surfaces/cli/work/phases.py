@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onrecord.errors import Conflict
 from onrecord.surfaces.cli.shared.exits import UsageError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
-    from onrecord.views.values import Json
+    from onrecord.views.values import Json, Profile
 
 
 def phase(call: Call) -> int:
@@ -84,7 +84,7 @@ def profile(call: Call) -> int:
 
     action, named = call.positional.get("ACTION", "list"), call.positional.get("PROFILE")
     if action == "list":
-        found = [load_profile(path) | {"file": path} for path in profile_files().values()]
+        found: list[dict[str, Json]] = [{**load_profile(path), "file": path} for path in profile_files().values()]
         if call.output.json:
             call.output.envelope("profiles", found)
             return 0
@@ -109,7 +109,7 @@ def profile(call: Call) -> int:
     return 0
 
 
-def choose(session: Session, chosen: dict[str, Any]) -> tuple[Event, str]:
+def choose(session: Session, chosen: Profile) -> tuple[Event, str]:
     """Choose a profile, unless it is this one already."""
     if session.views.phases.profile == chosen:
         last = max(event.position for event in session.events(kinds=["profile.chosen"]))
