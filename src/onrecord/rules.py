@@ -14,10 +14,9 @@ from onrecord.views.render import one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
 
     from onrecord.views.present import Present
-    from onrecord.views.values import Anchor, Attempt, Process
+    from onrecord.views.values import Anchor, Attempt, Json, Process
 
     Gone = Callable[[Process], bool]
 
@@ -99,7 +98,7 @@ class Verdict:
         """Whether this allows the call without advice."""
         return self.decision == ALLOW and not self.advice
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> dict[str, Json]:
         """The verdict as JSON values."""
         return {
             "decision": self.decision, "rule": self.rule, "reason": self.reason, "clear": self.clear,
@@ -108,8 +107,8 @@ class Verdict:
         }  # fmt: skip
 
     @classmethod
-    def from_data(cls, data: dict[str, Any]) -> Verdict:
-        """A verdict from the record."""
+    def from_data(cls, data: dict[str, Json]) -> Verdict:
+        """A verdict that is on record."""
         return cls(**{name: data[name] for name in cls.__slots__ if name in data})
 
 

@@ -311,3 +311,46 @@ def test_waiting_does_not_block_the_loop(records, store, monkeypatch):
         return ticks
 
     assert run(work()) > 5
+
+
+def test_chapters_are_awaited_too(store):
+    """Verbs of chapters are awaited, their iterators are asynchronous, and a block settles its attempt at its end."""
+
+    async def work():
+        session = await store.open("work")
+        await session.facts.set_objective("find it")
+        async with session.attempts.record("make") as attempt:
+            attempt.metric("loss", 0.5)
+        with pytest.raises(ZeroDivisionError):
+            async with session.attempts.record("make again"):
+                raise ZeroDivisionError
+        outcomes = [one["status"] for one in await session.attempts.all()]
+        newest = [event.kind async for event in session.log.newest()]
+        await (await store.child(session, "below", budget={"steps": 5})).acquire()
+        assert (await session.views()).spend.sliced == {"steps": 5}
+        return outcomes, newest[:2], (await session.agents.get())["here"], session.log.url == store.url
+
+    assert run(work()) == (["succeeded", "failed"], ["attempt.settled", "attempt.started"], True, True)
+
+
+def test_a_cancelled_block_settles_its_attempt(store, records):
+    """A coroutine that is cancelled inside the block of an attempt leaves it failed, not unresolved."""
+    inside = asyncio.Event()
+
+    async def work():
+        session = await store.open("work")
+        async with session.attempts.record("sleep"):
+            inside.set()
+            await asyncio.sleep(60)
+
+    async def cancelled():
+        task = asyncio.ensure_future(work())
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(cancelled())
+    (attempt,) = records.get("work").attempts.all()
+    assert attempt["status"] == "failed"
+    assert "CancelledError" in attempt["error"]

@@ -86,7 +86,7 @@ def test_what_grew_on_one_side_extends_the_other_both_ways(session, records, tea
 
 
 def test_what_went_on_in_both_places_is_refused(session, records, team):
-    """A log that went on differently is refused with the position where it parted; nothing is changed (A19)."""
+    """A log with different events is refused with the position where they differ; nothing is changed (A19)."""
     session.leave()
     records.copy(session.id, team)
     parted = session.head.position

@@ -60,7 +60,7 @@ def test_it_comes_back_with_what_was_added(session, elsewhere, records):
     there.decide("and yet more there")
     back.decide("something else here")
     before = records.store.head(back.id)
-    with pytest.raises(Conflict, match="went on differently"):
+    with pytest.raises(Conflict, match="has other events here"):
         bundle.take_in(records, bundle.lines_of(there), update=True)
     assert records.store.head(back.id) == before
 

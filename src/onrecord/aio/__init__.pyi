@@ -105,7 +105,7 @@ class AsyncSession(OwnSession):
 
     @property
     def effects(self) -> AsyncEffectVerbs:
-        """Side effects whose two ends are recorded by hand; `once` does both."""
+        """Side effects with both ends recorded by hand; `once` does both."""
 
     async def event(self, position: int) -> Event:
         """The event at one position."""
@@ -126,7 +126,7 @@ class AsyncSession(OwnSession):
         """Claims with a label that evidence has earned."""
 
     async def fork(self, name: str, at: int | None = ..., *, agent: str | None = ...) -> AsyncSession:
-        """A new session whose history up to `at` is this one's; nothing is copied."""
+        """A new session that shares this one's history up to `at`; nothing is copied."""
 
     @property
     def gate(self) -> AsyncGateVerbs:
@@ -134,7 +134,7 @@ class AsyncSession(OwnSession):
 
     @property
     def head(self) -> Head:
-        """Where the log stands, as far as this handle has read."""
+        """Position, hash and status of the log, as far as this handle has read."""
 
     async def leave(self) -> None:
         """Release the lease. The session stays as it is; `close` ends it."""
@@ -177,10 +177,10 @@ class AsyncSession(OwnSession):
 
     @property
     def status(self) -> str:
-        """Where the session stands in its lifecycle."""
+        """The session's status: open, paused, closed, archived or erased."""
 
     async def transcript(self, agent: str | None = ..., *, upto: int | None = ...) -> Transcript:
-        """Turns and their items, of all agents or of one; `.provisional` is what no commit stands for yet."""
+        """Turns and their items, of all agents or of one; `.provisional` has those that are not committed."""
 
     async def verify(self, checkpoint: Checkpoint | None = ..., *, progress: Callable[[int], None] | None = ...) -> Report:
         """Re-derive the hash chain from what the store returns, and compare it with a checkpoint kept elsewhere."""
@@ -205,7 +205,7 @@ class AsyncSessionStore(OwnStore):
         """Make a new session; `NameTaken` if the project has one of this name."""
 
     async def find(self, name: str) -> Head:
-        """Where the session of this name or id stands."""
+        """The head of the session with this name or id."""
 
     async def get(self, name: str, *, agent: str = ...) -> AsyncSession:
         """The session of this name or id; the beginning of either is enough when only one fits. Takes no lane."""

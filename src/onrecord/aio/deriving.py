@@ -26,7 +26,7 @@ _MADE: dict[type, type] = {}
 
 
 class Awaited:
-    """Holds the synchronous object whose verbs are awaited."""
+    """Holds the synchronous object that does the work."""
 
     sync: Any
 

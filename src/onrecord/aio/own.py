@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class OwnTurn(Awaited):
-    """A turn whose steps are awaited. Leaving its `async with` block commits it; an exception aborts it."""
+    """A turn with awaited steps. Leaving its `async with` block commits it; an exception aborts it."""
 
     sync: Turn
 
@@ -55,7 +55,7 @@ class OwnTurn(Awaited):
 
 
 class OwnSession(Awaited):
-    """A session whose verbs are awaited."""
+    """A session with awaited verbs."""
 
     sync: Session
 
@@ -86,7 +86,7 @@ class OwnSession(Awaited):
     async def follow(
         self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None
     ) -> AsyncIterator[Event]:
-        """The log, in order, and then what is appended, as it comes; it ends at `upto`, or never."""
+        """The log, in order, and then new events as they are appended; it ends at `upto`, or never."""
         # A look lasts a moment and the wait between two is a coroutine's: a follower occupies no thread.
         follower = Follower(self.sync, after, upto, kinds)
         while True:

@@ -101,7 +101,7 @@ def _install(records: SessionStore, lineage: list[tuple[str, int]], found: list[
 
 
 def _steps(head: Head | None, found: Iterable[Record]) -> list[tuple[Record, Head]]:
-    """Each record with where its log stands after it; what the lifecycle forbids is refused."""
+    """Each record with the head of its log after it; what the lifecycle forbids is refused."""
     steps = []
     try:
         for record in found:
@@ -115,7 +115,7 @@ def _steps(head: Head | None, found: Iterable[Record]) -> list[tuple[Record, Hea
 def _extend(records: SessionStore, here: Head, found: list[Record]) -> Session:
     if here.position > len(found) or found[here.position - 1].hash != here.hash:
         raise Conflict(
-            f"session {here.name!r} went on differently here, at or before position {here.position}",
+            f"session {here.name!r} has other events here, at or before position {here.position}",
             hint="import it on another store, or fork one of the two",
         )
     steps = _steps(here, found[here.position :])

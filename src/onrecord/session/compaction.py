@@ -1,4 +1,4 @@
-"""Compaction: a summary stands for a range of the transcript. Facts stay, nothing is deleted, failure harms nothing."""
+"""Compaction: a summary replaces a range of the transcript in contexts. Facts and events stay; failure is harmless."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def compact(
 
 
 def _last_summary(session: Session, lane: Lane) -> list[Item] | None:
-    """What stands for the turns that are covered already; None if nothing does (any more)."""
+    """The summary of the turns that are covered already; None if there is none, or it was erased."""
     last = session.event(lane["compacted"]).data if lane["compacted"] else None
     return [{"role": "system", "content": f"Summary of what came before:\n{last['summary']}"}] if last else None
 

@@ -2,8 +2,8 @@
 
 A copy has three steps. *Check*: the source's chain is derived again and folded, and compared with what the target has;
 nothing is written before the whole lineage has passed. *Carry*: events are installed page by page, each page durable by
-itself, so what a killed copy left behind is a true beginning that the next copy goes on from. *Confirm*: what arrived
-is read back and derived once more. Whatever went on in both places is refused, never merged.
+itself, so a killed copy leaves a true beginning, and the next copy continues from it. *Confirm*: what arrived
+is read back and derived once more. A log that grew in both places is refused, never merged.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Copied(NamedTuple):
     """What it is called where it is now."""
     project: str
     state: str
-    """copied, extended, already_there, or ahead: what is there goes on from what was to be copied."""
+    """copied, extended, already_there, or ahead: the copy has all of the source and more."""
     position: int
     events: int
     """How many events were carried."""
@@ -57,7 +57,7 @@ class _Plan(NamedTuple):
     head: Head
     here: Head | None
     base: Head | None
-    """Where the log stands before the first event that is carried."""
+    """The head of the log before the first event that is carried."""
     name: str
     project: str
 
@@ -79,7 +79,7 @@ def check_items(record: Record) -> None:
 
 
 def present(store: Store, session: str) -> Head | None:
-    """Where a session stands in a store, if it is there."""
+    """The head of a session in a store, if it is there."""
     try:
         return store.head(session)
     except SessionNotFound:
@@ -87,7 +87,7 @@ def present(store: Store, session: str) -> Head | None:
 
 
 def lineage_of(store: Store, head: Head) -> list[tuple[str, int]]:
-    """The sessions whose events make up a log, oldest first, each with its last position in it."""
+    """The sessions that a log consists of, oldest first, each with its last position in it."""
     chain = [(head.session, head.position)]
     while head.parent:
         chain.insert(0, (head.parent, head.forked_at))
@@ -96,7 +96,7 @@ def lineage_of(store: Store, head: Head) -> list[tuple[str, int]]:
 
 
 def extend(target: Store, here: Head, steps: Iterable[tuple[Record, Head]], name: str) -> None:
-    """Add what is new to a session that is here in part; what it tells to be erased is erased here in the same step.
+    """Add what is new to a session that is here in part; payloads erased there are erased here in the same step.
 
     An erasure is not only written down: its own event is appended by the erasure of what it names, so that both logs
     stay the same and no moment has the one without the other.
@@ -157,7 +157,7 @@ class Copier:
         """Copy a session, and those it was forked from if they are missing; oldest first.
 
         It keeps its name and project unless others are given; where it is already, it keeps what it is called there.
-        Nothing is written if the source is damaged, the name is taken, or the log went on differently in the target.
+        Nothing is written if the source is damaged, the name is taken, or the log has other events in the target.
         """
         plans: list[_Plan] = []
         for head in self._lineage(self._source.head(session)):
@@ -169,7 +169,7 @@ class Copier:
         return [self._carried(plan) for plan in plans]
 
     def _lineage(self, head: Head) -> list[Head]:
-        """The session and those of its ancestors that have to come along, oldest first."""
+        """The session and the ancestors that must be copied with it, oldest first."""
         wanted = [head]
         while head.parent:
             parent = self._source.head(head.parent)
@@ -196,7 +196,7 @@ class Copier:
         called = here.name
         if here.position < head.position:
             refuse_held(self._target, here, self._derived(head, here, "checking"))
-            # What was erased in one place since may still stand in the other.
+            # A payload that was erased in one store may still be in the other.
             logs = (self._target, self._source)
             said = [_naming(log, head.session, upto=here.position) for log in logs]
             if here.name in said or not any(said):
@@ -209,7 +209,7 @@ class Copier:
         return (_naming(self._source, head.session, upto=head.position) or head.name) if found else None
 
     def _derived(self, head: Head, base: Head | None, step: str) -> Iterator[tuple[Record, Head]]:
-        """The events after `base` up to where the source stood, each checked, with where the log stands after it."""
+        """The events after `base` up to the head of the source, each checked, with the head of the log after it."""
         position, digest = (base.position, base.hash) if base else (0, GENESIS)
         verifier = Verifier(head.session, position, digest)
         folded, begun = base, position
@@ -257,7 +257,7 @@ class Copier:
         return steps[-1][1]
 
     def _bring_heirs(self, here: Head, upto: int) -> None:
-        """Before an erasure, the forks that both stores have: what it says in their logs then stands there already."""
+        """Before an erasure, update the forks that both stores have: their logs mention the erasure already."""
         if not self._source.read(here.session, after=here.position, upto=upto, kinds=["payload.erased"], bodies=()):
             return
         for heir in self._target.children(here.session):
@@ -267,7 +267,7 @@ class Copier:
             try:
                 plan = self._checked(known, known.name, known.project)
             except OnrecordError:
-                continue  # it went its own way here; an erasure is told to it as to any fork
+                continue  # it has other events here; it learns of an erasure like any fork
             self._carried(plan)
 
     def _confirm(self, plan: _Plan) -> None:
@@ -283,7 +283,7 @@ class Copier:
             first = problems[0]
             raise DamagedLog(
                 f"{plan.name!r} did not arrive as it was: position {first.position}, {first.cause}: {first.detail}",
-                hint="copy it again: it goes on from what is there; onrecord doctor looks at the target",
+                hint="copy it again: it continues from what is there; onrecord doctor checks the target",
             )
 
     def _refuse_divergence(self, head: Head, here: Head) -> None:
@@ -291,7 +291,7 @@ class Copier:
         if self._differ(head.session, shared):
             where = bisect_left(range(1, shared), 1, key=lambda position: self._differ(head.session, position))
             raise Conflict(
-                f"session {here.name!r} went on differently in the two stores after position {where}",
+                f"session {here.name!r} has different events in the two stores after position {where}",
                 hint="nothing was changed; fork one of the two at that position and copy the fork",
                 position=where,
             )
@@ -328,10 +328,10 @@ def _refuse_damage(head: Head, problems: list[Problem]) -> None:
 
 def _clash(name: str) -> NameTaken:
     return NameTaken(
-        f"another session named {name!r} exists where this one is to be copied to",
+        f"another session named {name!r} exists in the target store",
         hint="nothing was changed; copy it under another name (--as NAME), or rename one of the two",
     )
 
 
 def _tell_nobody(_step: str, _head: Head, _done: int) -> None:
-    """Nobody waits."""
+    """Report to nobody."""

@@ -2,7 +2,7 @@
 
 Positions are dense within a session and a position that the head shows is committed, with everything before it. So a
 follower that reads up to the head and remembers that place can miss nothing and see nothing twice, whatever the writers
-do. Each look reads and lets go: a follower that waits holds nothing. A store may know how to be woken (`Waking`); that
+do. Each look reads and ends: a waiting follower holds no connection. A store may know how to be woken (`Waking`); that
 shortens the wait and is never relied upon.
 """
 

@@ -110,12 +110,12 @@ class Session(KeptViews):
 
     @property
     def status(self) -> str:
-        """Where the session stands in its lifecycle."""
+        """The session's status: open, paused, closed, archived or erased."""
         return self._whole.head.status
 
     @property
     def head(self) -> Head:
-        """Where the log stands, as far as this handle has read."""
+        """Position, hash and status of the log, as far as this handle has read."""
         return self._whole.head
 
     @property
@@ -130,7 +130,7 @@ class Session(KeptViews):
             return {name: value.copy() if isinstance(value, dict | list) else value for name, value in lane.items()}  # type: ignore[return-value]  # the same fields
 
     def _end_of_lane(self) -> Lane:
-        """Where this handle's own turns stand, as far as it has read: what the next one is checked against."""
+        """The lane of this handle's agent, as far as it has read: the next turn is checked against it."""
         with self._lock:
             whole = self._whole
             self.lane_end.ask(whole, self.agent)
@@ -152,7 +152,7 @@ class Session(KeptViews):
         with self._lock:
             return brief(self.views, machine.is_gone)
 
-    # Chapters: each is a small class of its own module
+    # Chapters: each is a small class in its own module
 
     @property
     def agents(self) -> AgentVerbs:
@@ -177,7 +177,7 @@ class Session(KeptViews):
 
     @property
     def effects(self) -> EffectVerbs:
-        """Side effects whose two ends are recorded by hand; `once` does both."""
+        """Side effects with both ends recorded by hand; `once` does both."""
         from onrecord.session.effects import EffectVerbs
 
         return EffectVerbs(self)
@@ -259,7 +259,7 @@ class Session(KeptViews):
         """Append one event. The way to record a kind that has no verb here."""
         if kind in RESERVED_KINDS:
             raise InvalidInput(
-                f"{kind} is a step of a verb and is not recorded by itself", hint="use turn(), once(), close() ..."
+                f"{kind} is a step of a verb and cannot be recorded alone", hint="use turn(), once(), close() ..."
             )
         return self._record(kind, data, id=id, because=because)
 
@@ -277,7 +277,7 @@ class Session(KeptViews):
         if because > self.head.position:
             self.refresh()
         if not 0 < because <= self.head.position:
-            raise EventNotFound(f"no event stands at position {because}, which this one is to come from")
+            raise EventNotFound(f"there is no event at position {because}, which `because` names")
 
     def acquire(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
         """Take the lease on this agent's lane: a new run begins. Turns of an earlier holder are refused."""
@@ -345,7 +345,7 @@ class Session(KeptViews):
     def turn(self, *, request: Json = None, base: int | None = None, rollback: int = 0, id: str | None = None) -> Turn:
         """Begin a turn: its intent is durable before the model is called. Use it as a context manager.
 
-        `base` is the committed position the caller builds on; with `request` too, a retry whose reply was lost gets the
+        `base` is the committed position the caller builds on; with `request` too, a retry after a lost reply gets the
         committed answer (`turn.answered`). `rollback` is how many committed turns an earlier base may discard.
         """
         begin, _record = _turn_verbs()
@@ -422,7 +422,7 @@ class Session(KeptViews):
             after = page[-1].position
 
     def follow(self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None) -> Iterator[Event]:
-        """The log, in order, and then what is appended, as it comes; it ends at `upto`, or never."""
+        """The log, in order, and then new events as they are appended; it ends at `upto`, or never."""
         from onrecord.session.following import follow
 
         return follow(self, after, upto, kinds)
@@ -435,7 +435,7 @@ class Session(KeptViews):
         return open_record(found[0])
 
     def transcript(self, agent: str | None = None, *, upto: int | None = None) -> Transcript:
-        """Turns and their items, of all agents or of one; `.provisional` is what no commit stands for yet."""
+        """Turns and their items, of all agents or of one; `.provisional` has those that are not committed."""
         from onrecord.views.transcript import TURN_KINDS, Transcript
 
         records = self.store.read(self.id, upto=upto, kinds=TURN_KINDS)
@@ -475,7 +475,7 @@ class Session(KeptViews):
         return {"session": self.id, "position": head.position, "hash": head.hash.hex()}
 
     def fork(self, name: str, at: int | None = None, *, agent: str | None = None) -> Session:
-        """A new session whose history up to `at` is this one's; nothing is copied."""
+        """A new session that shares this one's history up to `at`; nothing is copied."""
         from onrecord.session import moment
 
         new = moment.fork(self, name, self.views.position if at is None else at)

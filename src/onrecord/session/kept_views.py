@@ -1,6 +1,6 @@
-"""The views at hand: a handle's folded copy of the log's meaning, kept up to date with what it and others append.
+"""The folded views of a handle, kept up to date with what it and others append.
 
-What the handle appends itself is folded later, when somebody asks: an append need not wait for it.
+Events that the handle appends itself are folded on the next read, so that an append need not wait for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SNAPSHOT_EVERY = 256
 """How many events may follow a snapshot before the next one is made."""
 FOLD_LATER = 64
-"""How many of its own events a handle may keep unfolded, as long as nobody asks."""
+"""How many of its own events a handle may keep unfolded until the next read."""
 FOLD_LATER_BYTES = 32 * 1024
 """The largest payload that may wait."""
 
@@ -42,7 +42,7 @@ class KeptViews:
         self._lock = RLock()
         self._views: Whole | None = None
         self._fresh: list[Event] = []
-        """What this handle appended and nobody has asked about yet; it is folded when somebody does."""
+        """Events that this handle appended and has not folded yet; the next read folds them."""
         self._snapshot_at = 0
 
     @property
@@ -70,7 +70,7 @@ class KeptViews:
         return self
 
     def _reload(self) -> Self:
-        """Fold everything anew, for instance after an erasure changed what can be read."""
+        """Fold the whole log again, for instance after an erasure."""
         with self._lock:
             self._views, self._fresh, self.lane_end.known = self._load(), [], False
             self._snapshot_at = 0

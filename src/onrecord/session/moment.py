@@ -44,7 +44,7 @@ class Moment:
 
     @property
     def status(self) -> str:
-        """Where the session stood in its lifecycle."""
+        """The session's status then."""
         return self.views.head.status
 
     def transcript(self, agent: str | None = None) -> Transcript:
@@ -154,5 +154,5 @@ def _against(checkpoint: Checkpoint, session: Session, head: Head, kept: str | N
             position, "checkpoint", f"the log ends at {head.position}: events were cut off since the checkpoint"
         )
     if kept != checkpoint["hash"]:
-        return Problem(position, "checkpoint", "another event stands at this position now: the log was rolled back")
+        return Problem(position, "checkpoint", "this position has another event now: the log was rolled back")
     return None

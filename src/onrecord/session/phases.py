@@ -1,6 +1,6 @@
 """`session.phases`: the profile, its phases, the sections of STATE.md, the work log and the feature list.
 
-A phase is finished when its required sections are written, not when somebody says so.
+A phase is finished when its required sections are written, not when an agent says so.
 """
 
 from __future__ import annotations

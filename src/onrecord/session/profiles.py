@@ -1,13 +1,13 @@
-"""Profiles: a kind of work as data. Ordered phases, what each one's checkpoint needs, the sections of STATE.md.
+"""Profiles: a kind of work as data. Ordered phases, the required sections of each, the sections of STATE.md.
 
     name = "survey"
     about = "What it is for"
-    instructions = "what an agent is told besides the rules that hold for every profile"
+    instructions = "what an agent reads besides the rules of every profile"
 
     [[phases]]                      # in order; numbered from 0
     name = "Collect"
     goal = "What is reached when it is done"
-    checkpoint = ["Sources"]        # sections that must say something
+    checkpoint = ["Sources"]        # the required sections: they must not be empty
     all_features = false            # true: every listed feature must pass
 
     [[sections]]                    # of STATE.md, in order
@@ -27,6 +27,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from onrecord.views.values import Json, Phase, Profile, Section
+
 RULES = ("free", "append", "generated")
 PROFILE_NAME_LIMIT = 60
 """The longest name of a profile, phase or section, in characters."""
@@ -43,7 +45,7 @@ _PHASE: dict[str, type] = {"name": str, "number": int, "goal": str, "checkpoint"
 _SECTION: dict[str, type] = {"name": str, "description": str, "rule": str, "from": str}
 
 
-def check(profile: Any, where: str = "the profile") -> dict[str, Any]:
+def check(profile: Json, where: str = "the profile") -> Profile:
     """The profile with everything filled in that it left out; an error says where it is wrong and what is allowed."""
     given = _table(profile, _PROFILE, where)
     name = _name(given, where)
@@ -66,7 +68,7 @@ def check(profile: Any, where: str = "the profile") -> dict[str, Any]:
     }
 
 
-def _phase(phase: Any, number: int, sections: list[dict[str, Any]], where: str) -> dict[str, Any]:
+def _phase(phase: Json, number: int, sections: list[Section], where: str) -> Phase:
     given = _table(phase, _PHASE, where)
     name = _name(given, where)
     if given.get("number", number) != number:
@@ -88,7 +90,7 @@ def _phase(phase: Any, number: int, sections: list[dict[str, Any]], where: str) 
     }  # fmt: skip
 
 
-def _section(section: Any, where: str) -> dict[str, Any]:
+def _section(section: Json, where: str) -> Section:
     given = _table(section, _SECTION, where)
     name, rule = _name(given, where), given.get("rule", "free")
     if rule not in RULES:
@@ -102,8 +104,10 @@ def _section(section: Any, where: str) -> dict[str, Any]:
         )
     if source is not None and source not in SOURCES:
         raise InvalidInput(f"{where} ({name}): nothing is generated from {source!r:.80}", hint=", ".join(SOURCES))
-    made = {"name": name, "description": _line(given, "description", where), "rule": rule}
-    return made | ({"from": source} if source else {})
+    made: Section = {"name": name, "description": _line(given, "description", where), "rule": rule}
+    if source:
+        made["from"] = source
+    return made
 
 
 def _table(value: Any, fields: dict[str, type], where: str) -> dict[str, Any]:

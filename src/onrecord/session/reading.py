@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onrecord.views.transcript import Turn
 
 TAIL_PAGE = 32
-"""How many events the first look at the end of a log fetches; each further look fetches twice as many."""
+"""How many events the first read from the end of a log fetches; each further read fetches twice as many."""
 
 
 def recent_turns(

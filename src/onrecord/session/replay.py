@@ -1,6 +1,6 @@
 """Replay: run new code against a recorded run and report where it goes another way.
 
-The code gets a session on a store of its own that answers `once` from the recording: nothing outside happens again.
+The code gets a session on a separate store that answers `once` from the recording, so no side effect happens again.
 What it appends is compared, event by event, with what was recorded.
 """
 
@@ -52,7 +52,7 @@ class Replay(NamedTuple):
 
 
 class UnrecordedEffect(BaseException):
-    """The replayed code asked for a side effect that was never recorded: no handler of its own may go on from here."""
+    """The replayed code asked for a side effect that was never recorded. Its `except Exception` must not catch this."""
 
 
 class RecordedFailure(Exception):

@@ -72,7 +72,7 @@ def erase(session: Session, reason: str, positions: Collection[int] | None) -> E
 
 
 def wipe(session: Session, positions: list[int], reason: str, scope: str) -> Event:
-    """Erase payloads, and tell every log that has them."""
+    """Erase payloads, and record that in every log that has them."""
     store = session.store
     heirs = heirs_of(store, session.id, positions)
     data = {"ranges": ranges_of(positions), "count": len(positions), "reason": reason, "scope": scope}
@@ -85,7 +85,7 @@ def wipe(session: Session, positions: list[int], reason: str, scope: str) -> Eve
 
 
 def heirs_of(store: Store, session: str, positions: list[int]) -> list[Head]:
-    """The forks of a session, and theirs; `SessionHeld` if one of them protects what is to be erased."""
+    """The forks of a session, and theirs; `SessionHeld` if one of them has a hold on these positions."""
     heirs = list(descendants(store, session))
     held = next((heir for heir in heirs if heir.held and heir.forked_at >= positions[0]), None)
     if held:
@@ -135,7 +135,7 @@ def sweep(
     store: Store, open_session: Callable[[str], Session], policy: Policy, now: int, *, dry_run: bool
 ) -> Iterator[Swept]:
     """Apply the policy to every session, one at a time; say what is done, or would be, and how many bytes it frees."""
-    # All is judged as it stood at the beginning: the order does not matter, and a dry run tells the truth.
+    # Every session is judged by its state at the beginning, so the order does not matter and a dry run is exact.
     found = {head.session: head for head in _all_heads(store)}
     for head in found.values():
         idle = (now - head.at) / DAY

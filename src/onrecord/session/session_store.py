@@ -69,7 +69,7 @@ class SessionStore:
     ) -> Session:  # fmt: skip
         """Open a session for work as `agent`: a new one, or the one of this name as its last process left it.
 
-        Takes the agent's lane, so that nobody else adds turns to it. Metadata counts only when the session is new.
+        Takes the lease on the agent's lane: no other process adds turns to it. Metadata counts only for a new session.
         """
         check_name(agent, "agent")
         session = self._find_or_create(name, agent, objective, metadata, check_budget(budget))
@@ -114,7 +114,7 @@ class SessionStore:
         return Session(self.store, self.find(name).session, agent=agent, clock=self.clock)
 
     def find(self, name: str) -> Head:
-        """Where the session of this name or id stands."""
+        """The head of the session with this name or id."""
         if not isinstance(name, str) or not name:
             raise SessionNotFound("a session is named by its name or id")
         if is_ulid(name.upper()):
@@ -193,7 +193,7 @@ class SessionStore:
     def copy(self, name: str, to: SessionStore, *, rename: str | None = None, into: str | None = None) -> list[Copied]:
         """Copy a session to another store, verified before and after; or add what is new to the copy that is there.
 
-        Those it was forked from come along where they are missing. Name and project stay unless others are given.
+        Sessions it was forked from are copied too if they are missing. Name and project stay unless others are given.
         """
         from onrecord.session.copying import Copier
 

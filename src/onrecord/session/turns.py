@@ -126,7 +126,7 @@ class Turn:
         if self.answer is None and self.committed is None and self.aborted is None:
             return
         if self.answered:
-            raise TurnConflict("this request was answered before; nothing is to be added", hint="use turn.answer")
+            raise TurnConflict("this request was answered before; nothing can be added", hint="use turn.answer")
         raise TurnConflict(f"this turn is {'committed' if self.committed else 'aborted'} already")
 
 
@@ -154,7 +154,7 @@ def _begin(session: Session, fingerprint: str | None, base: int | None, rollback
 
 
 def _check_beginning(session: Session, fingerprint: str | None, base: int | None, rollback: int) -> Turn | None:
-    """See that a turn can begin where the lane stands; the answered one, if this very request was answered before."""
+    """Check that a turn can begin at the end of the lane; if this request was answered before, return that turn."""
     lane = _own_lane(session)
     if lane["open"]:
         since = lane["open"]["position"]
@@ -203,7 +203,7 @@ def _append_whole(
 ) -> Event:
     drafts = [session._draft("turn.recorded", {"items": items}, id=id, plain=plain)]
     if len(drafts[0].payload) > WHOLE_TURN_LIMIT:
-        # A retry must say the same under the same ids: so nothing here depends on where the lane stands.
+        # A retry must say the same under the same ids: so nothing here depends on the state of the lane.
         drafts = [session._draft("turn.begun", {}, id=id)]
         drafts += [
             session._draft("item.added", {"item": item}, id=_part(id, number)) for number, item in enumerate(items, 1)
@@ -216,7 +216,7 @@ def _append_whole(
 
 
 def _make_ready(session: Session) -> None:
-    """See that a whole turn fits where the lane stands."""
+    """Check that a whole turn fits at the end of the lane."""
     lane = _own_lane(session)
     if lane["open"]:
         raise TurnConflict(
@@ -226,14 +226,14 @@ def _make_ready(session: Session) -> None:
 
 
 def _own_lane(session: Session) -> Lane:
-    """The lane this handle holds. Nobody else adds turns to it, so what the handle knows of it is current."""
+    """The lane this handle has the lease on. Only the holder adds turns to it, so what the handle knows is current."""
     if session.behind:
         session.refresh()
     return session._end_of_lane()
 
 
 def _part(id: str | None, what: object) -> str | None:
-    """The id of one event of a turn whose id the caller chose."""
+    """The id of one event of a turn, if the caller chose an id for the turn."""
     return None if id is None else f"{id}/{what}"
 
 
@@ -292,7 +292,7 @@ def _check_base(lane: Lane, base: int, rollback: int) -> None:
 
 
 def refuse_exhausted(session: Session) -> None:
-    """Stop a session whose budget is used up; `session` has just read all there is."""
+    """Stop a session that has used up its budget; `session` has just read the whole log."""
     if session._whole.spend.budget:
         _check_budget(session)
 

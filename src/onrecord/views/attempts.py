@@ -1,8 +1,7 @@
 """Attempts: every run of a command, RUNNING before it starts, settled once after it ended.
 
 Numbers come from the order in the log. A settled attempt never changes; a correction is another event. An attempt is
-*lost* because its process is gone and it was never settled: whoever asks brings the knowledge of which processes are
-gone.
+*lost* because its process is gone and it was never settled: the caller knows which processes are gone.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Attempts(View):
         ]
 
     def foreseen(self, command: str, code: str | None) -> Attempt | None:
-        """The failure that tells how a run of this command on this code would end, if there is one.
+        """The failure that shows how a run of this command on this code would end, if there is one.
 
         It is a failure of the same command on the same code; or one on the same code with an error that this command
         has failed with before, whatever command met it there. The newest one with a fix is the most useful.
@@ -82,7 +81,7 @@ class Attempts(View):
         return known[-1] if known else None
 
     def started_at(self, position: int) -> Attempt | None:
-        """The attempt whose start stands at this position."""
+        """The attempt that was started at this position."""
         return next((one for one in reversed(self.attempts.values()) if one["position"] == position), None)
 
     def apply(self, event: Event) -> None:
@@ -127,9 +126,9 @@ def failed_on(attempt: Attempt, code: str | None) -> bool:
 
 
 def status_of(attempt: Attempt, gone: Callable[[Process], bool]) -> str:
-    """The status a reader should go by: lost when it runs on record and nobody who knew of it is there any more.
+    """The status a reader should go by: lost when it runs on record and its processes are gone.
 
-    Nothing of this is stored: an attempt whose process turns out alive is running again.
+    This is not stored: an attempt is running again if its process turns out to be alive.
     """
     known = [process for process in (attempt["process"], attempt["keeper"]) if process]
     lost = attempt["status"] == RUNNING and known and all(gone(process) for process in known)
@@ -137,6 +136,6 @@ def status_of(attempt: Attempt, gone: Callable[[Process], bool]) -> str:
 
 
 def orphaned(attempt: Attempt, gone: Callable[[Process], bool]) -> bool:
-    """Whether a command still runs though the onrecord that started it is gone: nobody will record how it ends."""
+    """Whether a command still runs though the onrecord that started it is gone: its outcome will not be recorded."""
     process, keeper = attempt["process"], attempt["keeper"]
     return bool(attempt["status"] == RUNNING and process and keeper and gone(keeper) and not gone(process))

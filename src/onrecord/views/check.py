@@ -23,7 +23,7 @@ _VAGUE = frozenset(
      "keep working on it", "finish the work", "finish the task", "continue the work", "continue the investigation",
      "continue with the work", "investigate the issue", "investigate it further", "see the above", "to be done"}
 )  # fmt: skip
-"""Texts of three words and more that say nothing all the same; shorter ones are vague anyway."""
+"""Texts of three words and more that say nothing; shorter ones are vague anyway."""
 _WORDS_NEEDED = 3
 
 
@@ -38,14 +38,14 @@ class Gap(NamedTuple):
 
 
 class Checkup(NamedTuple):
-    """The grade, and what stands behind it."""
+    """The grade, and the reasons for it."""
 
     grade: str
     gaps: list[Gap]
 
 
 def owes_a_note(whole: Whole) -> bool:
-    """Whether the session's work is of a kind that somebody may have to continue."""
+    """Whether another agent may have to continue the session's work."""
     return bool(whole.phases.profile or whole.findings.findings or whole.attempts.attempts)
 
 
@@ -67,7 +67,7 @@ def obstacles(whole: Whole) -> list[Gap]:
 
 
 def nothing_on_purpose(whole: Whole) -> dict[str, Json]:
-    """Fields that somebody said are empty, with the reason."""
+    """Fields that are empty on purpose, with the reason."""
     said = whole.facts.scratch.get(NONE_KEY)
     return said if isinstance(said, dict) else {}
 

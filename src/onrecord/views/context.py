@@ -1,8 +1,8 @@
-"""The context: what a model should see this turn, within a token budget. It is made anew each time, from the record."""
+"""The context: what a model should see this turn, within a token budget. It is made from the log for each turn."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import InvalidInput
 from onrecord.log.codec import encode_payload
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.views.transcript import Turn
+    from onrecord.views.values import Message
 
 BYTES_PER_TOKEN = 4
 """The default counter's guess; give `context` your tokenizer's counter to be exact."""
@@ -23,7 +24,7 @@ SHORTEST_BRIEF = 32
 
 
 def count_tokens(text: str) -> int:
-    """A rough count for when no tokenizer is at hand; it rather counts too many."""
+    """A rough count for when there is no tokenizer; it tends to count too many."""
     return len(text.encode()) // BYTES_PER_TOKEN + 1
 
 
@@ -35,10 +36,10 @@ class Context(NamedTuple):
     items: list[Item]
     tokens: int
     left_out: int
-    """How many committed turns are not here as a whole: they stand in the summary, or did not fit."""
+    """How many committed turns are missing here: the summary covers them, or they did not fit."""
     position: int
 
-    def messages(self, dialect: str = "neutral") -> list[dict[str, Any]]:
+    def messages(self, dialect: str = "neutral") -> list[Message]:
         """The context as messages: brief and summary as one system item, then the conversation, well formed."""
         known = _known(self.brief, self.summary, self.position)
         return to_messages([{"role": "system", "content": known}, *self.items], dialect)
@@ -51,7 +52,7 @@ def _known(brief: str, summary: str | None, position: int) -> str:
 
 
 def _inert(text: str) -> str:
-    """Text from the record is data: it cannot close the element it stands in."""
+    """Text from the record is data: it cannot close the element around it."""
     return text.replace("<", "‹").replace(">", "›")
 
 

@@ -1,4 +1,4 @@
-"""Diff: what changed in meaning between two positions, told in facts and turns rather than in events."""
+"""Diff: what changed in meaning between two positions, in facts and turns rather than in events."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ LABELS = ("verified", "rejected", "open", "blocked")
 STALE = "stale"
 NEED_EVIDENCE = ("verified", "rejected")
 CAPTURED, ASSERTED, NAMED = "captured", "asserted", "named"
-"""Evidence that onrecord saw itself, that somebody says there is, and that is only a name."""
+"""Evidence that onrecord captured itself, that was only asserted, and that is only a name."""
 
 
 def anchor_key(anchor: Anchor) -> str:
@@ -35,7 +35,7 @@ def anchor_key(anchor: Anchor) -> str:
 def place_key(anchor: Anchor) -> str:
     """Under which key the present fingerprint of an anchor is known.
 
-    Lines are recognised where they moved to, so what is known of them depends on what stood there.
+    Lines are recognised where they moved to, so their key includes their content.
     """
     return f"{anchor_key(anchor)}@{anchor['fingerprint']}" if anchor.get("lines") else anchor_key(anchor)
 
@@ -77,7 +77,7 @@ class Findings(View):
         return STALE if judged and self.changed_under(finding) else str(finding["label"])
 
     def changed_under(self, finding: Finding) -> list[str]:
-        """The anchors of a finding whose code differs from when it was last judged."""
+        """The anchors of a finding where the code has changed since it was last judged."""
         return [anchor_key(anchor) for anchor in finding["anchors"] if self.known_at(anchor) != anchor["fingerprint"]]
 
     def files_changed(self, finding: Finding) -> int:
@@ -85,18 +85,18 @@ class Findings(View):
         return len({anchor["path"] for anchor in finding["anchors"] if self.known_at(anchor) != anchor["fingerprint"]})
 
     def known_at(self, anchor: Anchor) -> str | None:
-        """The fingerprint last seen at an anchor; None when nothing stood there."""
+        """The fingerprint last seen at an anchor; None when its code was gone."""
         return self.code.get(place_key(anchor), anchor["fingerprint"])
 
     def how(self, evidence: str) -> str:
-        """What an evidence id stands for: `captured` by onrecord, `asserted` by somebody, or only `named`."""
+        """How an evidence came to be on record: `captured` by onrecord, `asserted`, or only `named`."""
         known = self.evidence.get(evidence)
         if known is None:
             return NAMED
         return CAPTURED if known.get("captured") else ASSERTED
 
     def shown(self, finding: Finding) -> ShownFinding:
-        """A finding as it is to be read now, every evidence with how it came to be on record."""
+        """A finding with its present label, and how each evidence came to be on record."""
         return {
             **finding, "current": self.label_of(finding), "changed": self.changed_under(finding),
             "files_changed": self.files_changed(finding), "active": self.hypothesis == finding["id"],
@@ -143,7 +143,7 @@ class Findings(View):
             self.hypothesis = number
 
     def _look(self, anchors: list[Anchor]) -> None:
-        """Whoever rests a finding on code has just looked at that code."""
+        """Remember the fingerprints that a finding was judged on."""
         self.code |= {place_key(anchor): anchor["fingerprint"] for anchor in anchors}
 
     def _judge(self, kind: str, finding: Finding, data: dict[str, Any], stamp: Stamp) -> None:

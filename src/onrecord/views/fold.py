@@ -1,8 +1,7 @@
 """The fold: how events become views.
 
-A view holds JSON values only, so that any view can be put away as a snapshot and taken up again without a change of
-meaning. `Whole` carries the views a session needs at hand; their size depends on the facts, never on the length of
-the transcript.
+A view holds JSON values only, so a snapshot of it loads without a change of meaning. `Whole` has the views that a
+session keeps in memory; their size depends on the facts, never on the length of the transcript.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ if TYPE_CHECKING:
     from onrecord.views.view import View
 
 VIEWS_VERSION = "whole.5"
-"""Changes whenever a fold changes its meaning, so that older snapshots are not taken up."""
+"""Changes whenever a fold changes its meaning, so that older snapshots are not used."""
 
 DIGEST_BYTES = 32
 """What a snapshot begins with: the hash of the rest, so that a damaged one is not taken for a view."""
 
 BODIES = frozenset(DURABLE_KINDS)
-"""The kinds whose payload `Whole` looks into; of the others it reads the header alone."""
+"""The kinds that `Whole` reads the payload of; of the others it reads the header only."""
 
 
 class Whole:
@@ -62,7 +61,7 @@ class Whole:
     def __init__(self, head: Head) -> None:
         self.head = head
         self.misfits: list[int] = []
-        """Positions of events whose payload no view could read."""
+        """Positions of events with a payload that no view could read."""
         self.lifecycle, self.roster, self.lanes = Lifecycle(), Roster(), Lanes()
         self.effects, self.facts, self.findings, self.spend = Effects(), Facts(), Findings(), Spend()
         self.attempts, self.phases, self.gates = Attempts(), Phases(), Gates()
@@ -79,7 +78,7 @@ class Whole:
         return self.head.position
 
     def interruption(self) -> Interruption | None:
-        """Why work stopped last; None once it went on: the session was resumed, or that agent runs again."""
+        """Why work stopped last; None after the session was resumed, or once that agent runs again."""
         stop = self.lifecycle.interruption
         agent = self.roster.agents.get(stop["by"]) if stop and stop.get("vendor") else None
         return None if stop and agent and agent.get("last_joined_at", 0) > stop["at"] else stop
@@ -133,7 +132,7 @@ class Whole:
 
 
 def fold_whole(head: Head, records: Iterable[Record]) -> Whole:
-    """Fold a log from its first event. `head` is where it stands now; the fold starts from nothing."""
+    """Fold a log from its first event. `head` is its present head; the fold starts from nothing."""
     start = head._replace(
         position=0, hash=bytes(32), run=0, status=OPEN, title="", held=False, parent=None, forked_at=0
     )

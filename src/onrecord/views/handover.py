@@ -24,7 +24,7 @@ REPORT_ENTRIES = 20
 
 
 def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str, Json]:
-    """Everything the report says. `before` is the session as it was when work last went on; None if it never did."""
+    """Everything the report says. `before` is the session at the last resume; None if there was none."""
     phases, findings = whole.phases, whole.findings
     unresolved = [
         f"attempt {one['number']} is {status_of(one, gone)}: {one['command']}"

@@ -1,7 +1,7 @@
 """The instructions: the short block an agent needs to keep the record. One text for every domain.
 
-It stands between two markers with its version and the hash of its content, so that it can be found, renewed and never
-doubled, and what somebody changed in it is noticed. In a Jinja2 template it is a variable,
+It is between two markers with its version and the hash of its content, so that it can be found, renewed and never
+doubled, and a change by hand is noticed. In a Jinja2 template it is a variable,
 `{{ onrecord_instructions }}`; `placed` puts it into a text that lost it, so that no override of a template can drop it.
 """
 
@@ -12,7 +12,7 @@ from hashlib import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from onrecord.views.values import Profile
 
 BLOCK_VERSION = 1
 """Changes with the form of the block; its text may change without it."""
@@ -33,7 +33,7 @@ _PHASES = """\
   one line per action with `onrecord worklog TEXT`. A phase is finished by its sections, not by a work log line."""
 
 
-def block(profile: dict[str, Any] | None = None) -> str:
+def block(profile: Profile | None = None) -> str:
     """The block for a profile, or for work without one."""
     parts = [_BASICS]
     if profile:
@@ -47,7 +47,7 @@ def block(profile: dict[str, Any] | None = None) -> str:
 
 
 def placed(text: str, wanted: str) -> str:
-    """A text that has the wanted block exactly once: where one stood, or at the end."""
+    """A text with the wanted block exactly once: where one was, or at the end."""
     found = list(_BLOCK.finditer(text))
     if not found:
         gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
@@ -63,12 +63,12 @@ def has_block(text: str) -> bool:
 
 
 def is_changed(text: str) -> bool:
-    """Whether somebody changed what stands in a block: its hash is another one than its marker says."""
+    """Whether a block was changed by hand: its hash is not the one in its marker."""
     return any(_digest(found[2].replace("\r\n", "\n")) != found[1] for found in _BLOCK.finditer(text))
 
 
 def installed(text: str | None, wanted: str) -> str:
-    """A file's text with the wanted block: where one stood, or at the end behind one line break; None is no file."""
+    """A file's text with the wanted block: where one was, or at the end after a line break; None means no file."""
     if text is None:
         return wanted
     if "\r\n" in text:

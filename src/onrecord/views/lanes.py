@@ -1,7 +1,7 @@
-"""Lanes: where each agent's turns stand. A lane is one agent's line of turns.
+"""Lanes: the turns of each agent. A lane is one agent's line of turns.
 
 The provisional tail of a lane is every turn after its last commit that was aborted, or begun by a run that is over.
-It is deduced, never stored: the next commit supersedes it without deleting anything, and if none comes it stands as
+It is deduced, never stored: the next commit supersedes it without deleting anything, and if none comes it is
 the honest last turn.
 """
 
@@ -97,7 +97,7 @@ class Lanes(View):
         while commits and commits[-1]["position"] > base:
             # A retry from an earlier base: what it discards leaves the trajectory now, and not before.
             if commits.pop()["position"] <= lane["covered"]:
-                # The last summary tells of what is discarded now.
+                # The last summary covers what is discarded now.
                 lane["compacted"] = lane["covered"] = 0
             lane["committed"] -= 1
         if base == 0:

@@ -1,4 +1,4 @@
-"""The lifecycle: how the session came to be where it stands. (Where it stands is the head's to say.)"""
+"""The lifecycle: the steps that led to the session's present status. (The status itself is in the head.)"""
 
 from __future__ import annotations
 

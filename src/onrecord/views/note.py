@@ -1,10 +1,10 @@
 """The note: what the next agent reads, assembled from the durable tier; and the brief, its first 2 KB.
 
-The brief stands alone: objective, next action, phase, blockers, what was rejected, what is verified or stale, the
-running or last attempt, pointers. Its lines are dropped from the least to the most important until it fits; what was
-dropped is counted, never passed over in silence. If nobody wrote anything, the note tells what happened.
+The brief is complete without the note: objective, next action, phase, blockers, what was rejected, what is verified or
+stale, the running or last attempt, pointers. Its lines are dropped from the least to the most important until it fits;
+what was dropped is counted, never passed over in silence. If the note has no written content, it lists what happened.
 
-Evidence that onrecord captured itself carries a `✓`; what somebody only says there is does not.
+Evidence that onrecord captured itself carries a `✓`; asserted evidence does not.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def brief(whole: Whole, gone: Gone | None = None) -> str:
 
 
 def note(whole: Whole, turn: Turn | None = None, gone: Gone | None = None) -> str:
-    """The whole note, as Markdown. `turn` is the last one, for a note about a session where nobody wrote anything."""
+    """The whole note, as Markdown. `turn` is the last one, for a session without written content."""
     facts, head = whole.facts, whole.head
     lines = [
         f"# {one_line(head.name, _SHORT)}",
@@ -158,7 +158,7 @@ def status_lines(whole: Whole) -> list[str]:
 
 
 def feature_lines(whole: Whole) -> list[str]:
-    """Features that stand between the work and its end."""
+    """Features that must pass before the work is done."""
     again = whole.phases.unproven()
     features = whole.phases.features.items()
     lines = [f"{name}: {one['text']}" for name, one in features if not one["passes"]]
@@ -187,7 +187,7 @@ def _pointers(whole: Whole) -> list[str]:
 
 
 def happenings(whole: Whole, turn: Turn | None) -> list[Group]:
-    """What happened, told from the events alone; only where nobody wrote anything that a reader could go by."""
+    """What happened, from the events alone; only if nothing else on record helps a reader."""
     if not is_unwritten(whole):
         return []
     lines = [
@@ -205,7 +205,7 @@ def happenings(whole: Whole, turn: Turn | None) -> list[Group]:
 
 
 def is_unwritten(whole: Whole) -> bool:
-    """Whether nobody recorded anything that a reader could go by."""
+    """Whether nothing on record helps a reader: no finding, next action, decision or section."""
     facts = whole.facts
     return not (whole.findings.findings or facts.next_action or facts.decisions or whole.phases.sections)
 

@@ -38,7 +38,7 @@ _WIDTH = 1_000
 
 
 def headed(whole: Whole, text: str) -> str:
-    """The text under a line that says what it was made from, so that nobody takes it for the record."""
+    """The text under a line that says what it was made from, so that it is not mistaken for the record."""
     return f"<!-- onrecord:note session={whole.head.session} position={whole.position} -->\n{text}"
 
 
@@ -115,7 +115,7 @@ def evidence_lines(whole: Whole) -> list[str]:
 
 
 def inert(text: str) -> str:
-    """Text that notifies nobody and opens no tag where Markdown is rendered."""
+    """Text without mentions and tags where Markdown is rendered."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace("@", "&#64;")
 
 

@@ -1,4 +1,4 @@
-"""Phases: where the work stands in its profile, and what the sections of STATE.md say.
+"""Phases: the progress of the work through its profile, and the sections of STATE.md.
 
 A profile is data and is on record itself, so a log explains itself without the file the profile came from.
 """
@@ -49,7 +49,7 @@ class Phases(View):
         self.features: dict[str, Feature] = {}
         self.milestones: dict[str, Milestone] = {}
         self.starts: list[WorkStart] = []
-        """When work began, or went on after a stop: position and time of each, the last `STARTS_KEPT`."""
+        """When work began or was resumed: position and time of each, the last `STARTS_KEPT`."""
 
     @property
     def names(self) -> list[str]:
@@ -75,7 +75,7 @@ class Phases(View):
         return next((str(one.get("rule", "free")) for one in self.described() if one["name"] == section), "free")
 
     def unproven(self) -> list[str]:
-        """Features that passed before the work last went on, and were not tried again since."""
+        """Features that passed before the last resume, and were not tried again since."""
         since = self.starts[-1]["position"] if self.starts else 0
         return [name for name, one in self.features.items() if one["passes"] and one["position"] < since]
 
@@ -86,7 +86,7 @@ class Phases(View):
         return IN_PROGRESS if phase in self.entered else PENDING
 
     def current(self) -> str | None:
-        """The first phase that is not done: where work goes on."""
+        """The first phase that is not done: work continues there."""
         return next((name for name in self.names if name not in self.finished), None)
 
     def text_of(self, section: str) -> str:

@@ -1,6 +1,6 @@
-"""The present: the small part of the views that the gate looks at, put away by itself.
+"""The present: the small part of the views that the gate reads, with a snapshot of its own.
 
-A gate runs before every tool call of every agent, in a process of its own. So what it needs is kept as a snapshot of
+A gate runs before every tool call of every agent, in a separate process. So what it needs is a snapshot of
 its own: without texts, outputs and history, read in a moment. The folds are those of the views; what is left out here
 has no say in any rule. Modules on this path import no `typing`: that alone would cost a fifth of a decision.
 """
@@ -48,11 +48,11 @@ KINDS = frozenset(kind for kinds in LISTENS.values() for kind in kinds)
 _ROUTES = {kind: [name for name, kinds in LISTENS.items() if kind in kinds] for kind in KINDS}
 BODIES = KINDS - {"turn.recorded", "turn.begun"}
 STARTS_ANEW = ("payload.erased", "session.forked")
-"""After these, a snapshot of before is not gone on with."""
+"""After these, an earlier snapshot is not used."""
 
 
 class Seen:
-    """An event as far as a view looks at it. (A named tuple would bring in typing.)"""
+    """The part of an event that a view reads. (A named tuple would bring in typing.)"""
 
     __slots__ = ("at", "because", "by", "data", "kind", "position", "run")
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
 
 LOOK_BACK_TURNS = 24
-"""How many of the last turns are looked at."""
+"""How many of the last turns are compared."""
 LONGEST_CYCLE = 4
 """The longest oscillation that is recognised, in calls."""
 

@@ -1,4 +1,4 @@
-"""Text from agents, made safe to look at. Data is never allowed to act as formatting."""
+"""Text from agents, made safe to show. Data is never allowed to act as formatting."""
 
 from __future__ import annotations
 

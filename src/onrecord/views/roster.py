@@ -70,7 +70,7 @@ class Roster(View):
         agent["vendor"] = vendor
 
     def link(self, vendor: str, vendor_id: str) -> Link | None:
-        """A conversation, whoever has it."""
+        """A conversation of any agent."""
         return next(
             (
                 link

@@ -1,6 +1,6 @@
 """Spend: the budget, and what was used of it. Aborted turns cost too, so they count.
 
-Time in a pause does not count as wall-clock. A cost nobody told us is *unknown* and is reported as such, never guessed.
+Time in a pause does not count as wall-clock. A cost that was not reported is *unknown*, never guessed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LIMITS = ("steps", "tokens", "seconds", "spend", "repeats")
 """What a budget may limit: turns, tokens, wall-clock seconds, money, and the same call made in a row."""
 RUNS_LIMIT = 200
-"""How many runs usage is told apart for; earlier ones are summed up under run 0."""
+"""How many runs have usage of their own; earlier ones are summed up under run 0."""
 
 
 class Exhausted:

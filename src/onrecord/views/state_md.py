@@ -1,4 +1,4 @@
-"""STATE.md: the workspace's readable copy of where the work stands, with regions an agent may write.
+"""STATE.md: the workspace's readable copy of the state of the work, with regions an agent may write.
 
 A region is fenced by two lines, `<!-- onrecord:begin KEY NAME -->` and `<!-- onrecord:end KEY NAME -->`. The key is a
 hash of session, section and the text the region was rendered with, so it tells whether the text was changed, and a
@@ -26,13 +26,13 @@ _HEADING = re.compile(r"^( {0,3})#(?=\s|$)", re.MULTILINE)
 
 
 class Region(NamedTuple):
-    """The text of one region of a file, and whether somebody changed it since it was rendered."""
+    """The text of one region of a file, and whether it was changed since it was rendered."""
 
     section: str
     text: str
     changed: bool
     base: str
-    """The key it was rendered with; it tells which text the change was made on."""
+    """The key it was rendered with; it identifies the text that was changed."""
 
 
 class Read(NamedTuple):
@@ -43,7 +43,7 @@ class Read(NamedTuple):
     position: int
     regions: list[Region]
     whole: bool
-    """Whether every fence stands as it was rendered, once and in order."""
+    """Whether every fence is as it was rendered, once and in order."""
     untouched_outside: bool
     """Whether the text outside of the regions is as it was rendered."""
 
@@ -55,12 +55,12 @@ def neutral(text: str) -> str:
 
 
 def key_of(session: str, section: str, text: str) -> str:
-    """What a region's markers carry: it stands for the text the region was rendered with."""
+    """The key in a region's markers: it identifies the text the region was rendered with."""
     return sha256(f"{session}\0{section}\0{text}".encode(errors="surrogatepass")).hexdigest()[:12]
 
 
 def shown_text(whole: Whole, section: Section) -> str:
-    """What stands inside the region of a section: its text; of one that only grows, what is to be added (nothing)."""
+    """The text inside the region of a section; empty for one that only grows, since a reader adds to it."""
     return "" if section["rule"] == "append" else neutral(whole.phases.text_of(section["name"]))
 
 

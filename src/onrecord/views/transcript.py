@@ -44,7 +44,7 @@ class Transcript:
     def __init__(self) -> None:
         self.committed: list[Turn] = []
         self.superseded: list[Turn] = []
-        """Aborted and interrupted turns that a later commit stands for, and turns that a retry rolled back."""
+        """Aborted and interrupted turns that a later commit superseded, and turns that a retry rolled back."""
         self._open: dict[str, tuple[Event, list[Item], list[bool]]] = {}
         self._tail: dict[str, list[Turn]] = {}
         self._last: dict[str, int] = {}

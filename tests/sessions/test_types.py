@@ -1,0 +1,107 @@
+"""The types, as a user's type checker sees them: programs against the installed package, and the public signatures."""
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+
+import onrecord
+from onrecord.aio.deriving import CHAPTER, kind_of, members_of
+from onrecord.session.handle import Session
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# The rollout guide shows a toy tokenizer in as few words as possible: it has no annotations to check.
+UNTYPED = {"rollouts"}
+NAMES = 42
+"""A builder reads through the names of a session once: they must not grow back."""
+
+
+def documents() -> list[Path]:
+    found = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+    return [path for path in found if path.stem not in UNTYPED and FENCE.search(path.read_text())]
+
+
+def mypy(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What mypy says, asked in a folder without any configuration, about a package that it finds installed."""
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", str(folder / "cache")]
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("MYPY")}
+    return subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True, check=False, env=outside)
+
+
+def test_the_examples_and_the_documents_pass_a_strict_type_check(tmp_path):
+    """A user's `mypy --strict` accepts the example programs and every document's Python as they stand."""
+    for example in ("experiment", "flaky"):
+        (tmp_path / f"example_{example}.py").write_text((ROOT / "examples" / example / "run.py").read_text())
+    for path in documents():
+        (tmp_path / f"doc_{path.stem.lower()}.py").write_text("\n".join(FENCE.findall(path.read_text())))
+    done = mypy(tmp_path, *(path.name for path in tmp_path.glob("*.py")))
+    assert done.returncode == 0, done.stdout
+
+
+WRONG = """
+import onrecord
+from onrecord import aio
+
+session = onrecord.connect("memory:").open("typed")
+number: str = session.attempts.all()[0]["number"]
+session.attempts.all()[0]["nunber"]
+session.findings.relabel("f1", 5)
+session.budget.spent()["costs"]
+
+
+async def work() -> None:
+    awaited = await aio.over(onrecord.connect("memory:")).open("typed")
+    await awaited.attempts.settle("one", "failed")
+    lane: int = await awaited.agents.lane()
+    async with awaited.attempts.record("make") as attempt:
+        attempt.metric("loss", "low")
+"""
+
+
+def test_a_type_checker_finds_what_is_wrong(tmp_path):
+    """Keys that do not exist, wrong arguments and wrong results are found, in the synchronous form and the awaited."""
+    (tmp_path / "wrong.py").write_text(WRONG)
+    found = {
+        int(line) for line in re.findall(r"^wrong\.py:(\d+): error", mypy(tmp_path, "wrong.py").stdout, re.MULTILINE)
+    }
+    assert found == {6, 7, 8, 9, 14, 15, 17}
+
+
+def public_classes() -> list[type]:
+    chapters = [
+        type(getattr(Session.__new__(Session), name))
+        for name, member in members_of(Session).items()
+        if kind_of(name, member) == CHAPTER
+    ]
+    named = (getattr(onrecord, name) for name in onrecord.__all__)
+    return [*chapters, *(value for value in named if isinstance(value, type) and not typing.is_typeddict(value))]
+
+
+@pytest.mark.parametrize("of", public_classes(), ids=lambda of: of.__name__)
+def test_public_signatures_have_named_types(of):
+    """No verb of a public class takes or returns an unnamed dict of anything."""
+    for name, member in members_of(of).items():
+        function = member.fget if isinstance(member, property) else member
+        if inspect.isfunction(function):
+            assert "dict[str, Any]" not in str(function.__annotations__), f"{of.__name__}.{name}"
+
+
+def test_a_session_has_few_names():
+    """The names of a session fit on one page; what belongs to a chapter is in it, and nothing lies beside."""
+    names = [name for name in dir(Session) if not name.startswith("_")]
+    assert len(names) <= NAMES
+    assert {"wait", "use", "reach", "join", "take_up", "arrive", "go_on", "depart"}.isdisjoint(names)
+
+
+def test_dir_shows_the_lazy_names():
+    """`dir(onrecord)` shows every public name, also those that are not loaded yet, in a fresh interpreter."""
+    code = "import sys, onrecord; assert set(onrecord.__all__) <= set(dir(onrecord)); print('typing' in sys.modules)"
+    done = subprocess.run([sys.executable, "-Sc", code], capture_output=True, text=True, check=True,
+                          env={"PYTHONPATH": str(ROOT / "src")})  # fmt: skip
+    assert done.stdout.strip() == "False"
