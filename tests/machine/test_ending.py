@@ -20,6 +20,7 @@ def spawn(code, *words):
     child = subprocess.Popen(
         [sys.executable, "-c", code, *words], stdout=subprocess.PIPE, start_new_session=True, text=True
     )
+    assert child.stdout
     return child, child.stdout.readline().strip()
 
 

@@ -5,7 +5,6 @@ import stat
 
 import pytest
 
-from onrecord.machine import files
 from onrecord.machine.files import write_file
 
 
@@ -54,7 +53,7 @@ def test_content_is_synced_before_the_name_and_the_directory_after(tmp_path, mon
         steps.append(("directory" if is_directory else "content", path.exists()))
         real(descriptor)
 
-    monkeypatch.setattr(files.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
     write_file(path, [b"x"])
     assert steps == [("content", False), ("directory", True)]
     steps.clear()

@@ -19,6 +19,8 @@ def pumped(code, *, show=False, target=1, stdin=None, limit=None):
         taken[descriptor] += part
 
     with child:
+        assert child.stdout
+        assert child.stderr
         outputs = {child.stdout.fileno(): target, child.stderr.fileno(): 2}
         pump = Pump(outputs, took, show=show, stdin=child.stdin, feed=stdin or b"")
         while pump.is_open and (limit is None or len(taken[target]) < limit):

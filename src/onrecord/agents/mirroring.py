@@ -74,7 +74,7 @@ class Kept(NamedTuple):
     position: int
 
 
-def location_of(link: dict[str, Any], env: Mapping[str, str]) -> Location | None:
+def location_of(link: Link, env: Mapping[str, str]) -> Location | None:
     """Where a recorded conversation is on this machine: by its recorded path, else by its id."""
     about, of = link["first"] | link["last"], vendor(link["vendor"])
     path = about.get("transcript")

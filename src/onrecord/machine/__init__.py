@@ -88,7 +88,7 @@ def program_of(pid: int) -> tuple[str, int]:
     return (os.path.basename(path.strip()), int(parent)) if parent.isdigit() else ("", 0)
 
 
-def is_gone(holder: dict[str, Any]) -> bool:
+def is_gone(holder: Mapping[str, Any]) -> bool:
     """Whether a holder is certainly gone: it ran on this machine and its process does not exist any more."""
     if holder.get("host") != os.uname().nodename:
         return False
