@@ -277,7 +277,7 @@ def test_what_follows_must_say_something_and_by_who_may_speak():
         ask(trajectory, after=trajectory.last)
     with pytest.raises(InvalidInput, match="cannot follow a generated turn"):
         ask(trajectory, assistant("I go on"), after=trajectory.last)
-    with pytest.raises(InvalidInput, match="ends with an answer"):
+    with pytest.raises(InvalidInput, match="is already an answer"):
         ask(trajectory, user("question 1"), assistant("answer 1"), after=trajectory.records[0])
 
 

@@ -30,7 +30,7 @@ def test_an_attempt_is_on_record_before_it_runs_and_is_settled_once(session, aga
     session.settle_attempt(1, "succeeded", metrics={"loss": 0.25}, outputs=[{"path": "m.pt"}])
     before = session.head
     for outcome in ("succeeded", "failed", "abandoned"):
-        with pytest.raises(Conflict, match="settled and stays so: succeeded"):
+        with pytest.raises(Conflict, match="already has its outcome: succeeded"):
             session.settle_attempt(1, outcome, error="e", reason="r")
     assert session.refresh().head == before
     assert session.views.attempts.get(1)["metrics"] == {"loss": 0.25}
@@ -40,7 +40,7 @@ def test_no_second_attempt_of_an_agent_while_one_is_unresolved(records):
     """F09: an agent settles before it starts again; another agent is free; numbers go on over restarts (F12)."""
     session = records.open("work", agent="one")
     session.start_attempt("make")
-    with pytest.raises(Conflict, match="is unresolved"):
+    with pytest.raises(Conflict, match="has no outcome yet"):
         session.start_attempt("make test")
     records.open("work", agent="two").start_attempt("make lint")
     session.settle_attempt(1, "abandoned", reason="not needed")

@@ -88,7 +88,7 @@ def test_the_ledger_is_kept_step_by_step(session):
     session.settle_effect("mail-1", result="sent")
     with pytest.raises(Conflict):
         session.settle_effect("mail-1", result="sent again")
-    with pytest.raises(Conflict, match="has happened"):
+    with pytest.raises(Conflict, match="already happened"):
         session.start_effect("mail-1")
     with pytest.raises(Conflict):
         session.settle_effect("never-started")

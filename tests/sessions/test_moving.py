@@ -59,7 +59,7 @@ def test_it_comes_back_with_what_was_added(session, elsewhere, records):
     there.decide("and yet more there")
     back.decide("something else here")
     before = records.store.head(back.id)
-    with pytest.raises(Conflict, match="went on differently"):
+    with pytest.raises(Conflict, match="has a different history here"):
         bundle.take_in(records, bundle.lines_of(there), update=True)
     assert records.store.head(back.id) == before
 
@@ -67,7 +67,7 @@ def test_it_comes_back_with_what_was_added(session, elsewhere, records):
 def test_nothing_is_overwritten(session, elsewhere, records):
     """A19: a session that is here, a name that is taken and a name that is illegal are refused; another name helps."""
     data = list(bundle.lines_of(session))
-    with pytest.raises(Conflict, match="here already"):
+    with pytest.raises(Conflict, match="is already in this store"):
         bundle.take_in(records, data)
     elsewhere.create("fix-invite-403")
     with pytest.raises(Conflict) as refusal:

@@ -90,7 +90,7 @@ def test_settings_with_comments_are_not_rewritten(home, env):
     settings.write_text('// mine\n{"theme": "x"}')
     place = at(GEMINI, LONG, env)
     hazard = next(one for one in GEMINI.hazards(place, env) if one.code == "retention")
-    with pytest.raises(InvalidInput, match="no plain JSON"):
+    with pytest.raises(InvalidInput, match="not plain JSON"):
         GEMINI.mend(hazard, place, env)
     assert settings.read_text() == '// mine\n{"theme": "x"}'
 

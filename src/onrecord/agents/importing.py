@@ -48,7 +48,7 @@ def named(of: Vendor, env: Mapping[str, str], what: str) -> Place:
     path = Path(what).expanduser()
     found = of.place_at(path, env) if path.is_file() else of.find(what, env)
     if found is None:
-        raise NotFound(f"{of.title} has no conversation {what!r:.200}", hint=f"onrecord import {of.name} lists them")
+        raise NotFound(f"{of.title} has no conversation {what!r:.200}", step="list_conversations", vendor=of.name)
     return found
 
 
@@ -94,7 +94,7 @@ def _with_free_name(records: Records, of: Vendor, place: Place, agent: str) -> S
         except NameTaken:
             if length >= len(letters):
                 raise
-    raise NameTaken(f"no free name is left for {place.vendor_id}")
+    raise NameTaken(f"every name for {place.vendor_id} is already in use")
 
 
 def title_of(of: Vendor, place: Place) -> str:

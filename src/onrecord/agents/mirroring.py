@@ -104,7 +104,7 @@ def mirror(
     link = session.views.roster.link(vendor_name, vendor_id)
     if link is None:
         raise NotFound(
-            f"the conversation {vendor_id} is none of session {session.name!r}", hint=f"onrecord import {vendor_name}"
+            f"session {session.name!r} has no conversation {vendor_id}", step="list_conversations", vendor=vendor_name
         )
     done = Mirrored(vendor_name, vendor_id, "")
     if session.head.status not in LIVE:
@@ -189,7 +189,7 @@ def _id(vendor_name: str, vendor_id: str, generation: int, offset: int) -> str:
     prefix = _prefix(vendor_name, vendor_id)
     id_ = f"{prefix}{generation}/{offset}"
     if len(id_) + 8 > ID_LIMIT or not id_.isprintable():
-        raise InvalidInput(f"{vendor_id!r:.80} is no id of a conversation")
+        raise InvalidInput(f"{vendor_id!r:.80} is not a conversation id")
     return id_
 
 

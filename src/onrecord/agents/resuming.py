@@ -100,7 +100,7 @@ def plan(session: Session, agent: str, env: Mapping[str, str], here: str) -> Pla
     """How an agent's present conversation would be resumed by somebody who stands in `here`."""
     known = session.views.roster.agents.get(agent)
     if not known or not known["links"]:
-        raise NotFound(f"no conversation of the agent {agent!r} is on record", hint="onrecord start begins one")
+        raise NotFound(f"there is no conversation of agent {agent!r} on record", step="start_agent")
     link = known["links"][-1]
     of, about = vendor(link["vendor"]), link["first"] | link["last"]
     notes: list[str] = []
@@ -161,8 +161,8 @@ def refuse_second_writer(planned: Plan) -> None:
     pids = holders(planned)
     if pids:
         raise ConversationHeld(
-            f"process {pids[0]} has the conversation of {planned.agent!r}: two writers would mix it up",
-            hint="end it, or wait until it has ended, then resume again", pids=pids,
+            f"process {pids[0]} has the conversation of {planned.agent!r} open; two writers would damage it",
+            hint="stop that process or wait until it ends, then resume again", pids=pids,
         )  # fmt: skip
 
 
@@ -196,7 +196,9 @@ def prepare(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) 
                 planned.of.mend(hazard, planned.place, planned.env)
             mended.append(hazard.fix)
         elif hazard.fatal:
-            raise NotRestored(f"not restored, because {hazard.message}", hint=f"--yes agrees to this: {hazard.fix}")
+            raise NotRestored(
+                f"not restored, because {hazard.message}", hint=f"allow this change: {hazard.fix}", step="allow_fix"
+            )
     return planned, mended
 
 
@@ -205,10 +207,10 @@ def _put_where_it_is_looked_for(session: Session, planned: Plan, consent: Callab
     if planned.place is None:
         return put_back(session, planned)
     old = Path(planned.place.path)
-    message = f"{planned.of.title} would look for the conversation in {planned.cwd} only"
+    message = f"{planned.of.title} looks for the conversation only in {planned.cwd}"
     hazard = Hazard("elsewhere", message, f"move {old} aside, and write it for {planned.cwd}", (str(old),), fatal=True)
     if not consent(hazard):
-        raise NotRestored(f"not restored, because {message}", hint=f"--yes agrees to this: {hazard.fix}")
+        raise NotRestored(f"not restored, because {message}", hint=f"allow this change: {hazard.fix}", step="allow_fix")
     aside = old.with_name(f"{old.name}.onrecord-moved")
     old.rename(aside)
     try:
@@ -288,7 +290,7 @@ def _not_restored(run: Wrapped, planned: Plan, why: str, ask: Ask, ways: Ways) -
     told = f"not restored, because {why}"
     run.session.record("worklog.written", {"text": f"{planned.agent}: {told}"[:TEXT_LIMIT]})
     if ways.policy == MUST:
-        raise NotRestored(told, hint="--policy allow begins anew from the note; onrecord show has it")
+        raise NotRestored(told, hint="allow a fresh start from the note", step="allow_fresh")
     ways.tell(f"{told}; a fresh conversation begins from the note")
     return _fresh(run, planned, why, ask)
 

@@ -93,7 +93,9 @@ def program_of(launch: Launch, env: Mapping[str, str], title: str) -> str:
     """The file that will be run, or one clear error."""
     found = shutil.which(launch.argv[0], path=env.get("PATH"))
     if found is None:
-        raise NotFound(f"{title} is not here: no program {launch.argv[0]!r} is on PATH", hint="install it first")
+        raise NotFound(
+            f"{title} is not installed: there is no program {launch.argv[0]!r} on PATH", hint="install it first"
+        )
     return found
 
 

@@ -39,7 +39,7 @@ def directory_of(team: Team, member: Member, here: str, folder: Path) -> str:
         return _worktree(root, folder / "worktrees" / member.id, f"{team.name}/{member.id}")
     place = root / member.directory
     if not place.is_dir():
-        raise InvalidInput(f"{member.id}: {place} is no directory", hint="make it, or name another one")
+        raise InvalidInput(f"{member.id}: {place} is not a directory", hint="create it, or name another one")
     return str(place)
 
 
@@ -52,7 +52,8 @@ def _worktree(root: Path, place: Path, branch: str) -> str:
     made = _git(root, "worktree", "add", *([] if known else ["-b", branch]), str(place), *([branch] if known else []))
     if made.returncode:
         raise InvalidInput(
-            f"git made no worktree at {place}: {made.stderr.strip()[-300:]}", hint="a worktree needs a git repository"
+            f"git could not create a worktree at {place}: {made.stderr.strip()[-300:]}",
+            hint="a worktree needs a git repository",
         )
     return str(place)
 

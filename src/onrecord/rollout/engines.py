@@ -79,21 +79,21 @@ def token_limit(request: dict[str, Any]) -> int | None:
 def check_request(request: Any) -> dict[str, Any]:
     """A client's request if it can be a turn: an object with messages, for one answer."""
     if not isinstance(request, dict):
-        raise InvalidInput("a chat request is a JSON object")
+        raise InvalidInput("a chat request must be a JSON object")
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise InvalidInput("a chat request has a list of messages, and at least one")
+        raise InvalidInput("a chat request needs a list of at least one message")
     for place, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise InvalidInput(f"message {place} is no object with a role")
+            raise InvalidInput(f"message {place} is not an object with a role")
     if request.get("n", 1) not in (1, None) or isinstance(request.get("n"), bool):
-        raise InvalidInput("a turn has one answer; n is 1", hint="open a session for each sample")
+        raise InvalidInput("n must be 1: a turn has one answer", hint="open one session per sample")
     tools = request.get("tools")
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
-        raise InvalidInput("tools is a list of objects")
+        raise InvalidInput("tools must be a list of objects")
     limit = token_limit(request)
     if limit is not None and limit < 1:
-        raise InvalidInput("an answer may have at least one token")
+        raise InvalidInput("max_tokens must be at least 1")
     return request
 
 
@@ -124,7 +124,7 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None) -> Re
     _check_length("completion_tokens", output_ids, meta, usage)
     prompt_ids = _prompt_ids(body, choice)
     if prompt_ids is None and finish != ABORT and dialect != SGLANG:
-        raise BadReply("the engine did not say which ids it read", hint="it must know return_token_ids")
+        raise BadReply("the engine did not say which ids it read", hint="the engine must support return_token_ids")
     if finish != ABORT or "prompt_tokens" in meta or prompt_ids is not None:
         # An abort in the waiting queue has read nothing yet, and says so by leaving the count out.
         read = prompt_ids if prompt_ids is not None else sent
@@ -159,7 +159,7 @@ def joined(first: Reply, then: Reply) -> Reply:
     if prompt_ids is not None:
         before = len(prompt_ids) - len(done)
         if list(prompt_ids[before:]) != done:
-            raise BadReply("the engine did not go on from the ids it was given")
+            raise BadReply("the engine did not continue from the ids it was given")
         prompt_ids = prompt_ids[:before]
     return then._replace(
         message=message,
@@ -200,10 +200,10 @@ def with_calls(message: dict[str, Any]) -> dict[str, Any]:
 
 def _only_choice(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
-        raise BadReply("the engine's reply is no JSON object")
+        raise BadReply("the engine's reply is not a JSON object")
     choices = body.get("choices")
     if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
-        raise BadReply("the engine's reply has not exactly one choice")
+        raise BadReply("the engine's reply must have exactly one choice")
     choice: dict[str, Any] = choices[0]
     return choice
 
@@ -217,7 +217,7 @@ def _finish(choice: dict[str, Any], meta: dict[str, Any]) -> tuple[str, str]:
         return ABORT, str(words)[:CAUSE_LIMIT] if words else "abort"
     finish = FINISHES.get(said[0]) if isinstance(said[0], str) else None
     if finish is None:
-        raise BadReply(f"the engine ended with {said[0]!r:.80}, which is no known reason")
+        raise BadReply(f"the engine ended with {said[0]!r:.80}, which is not a known finish reason")
     return finish, ""
 
 
@@ -226,10 +226,12 @@ def _sglang_output(meta: dict[str, Any], finish: str) -> tuple[list[int], list[f
     if rows is None and finish == ABORT and not meta.get("completion_tokens"):
         return [], []
     if not isinstance(rows, list):
-        raise BadReply("the reply has no meta_info.output_token_logprobs", hint="the engine must know return_meta_info")
+        raise BadReply(
+            "the reply has no meta_info.output_token_logprobs", hint="the engine must support return_meta_info"
+        )
     for place, row in enumerate(rows):
         if not isinstance(row, list) or not row[1:]:
-            raise BadReply(f"output_token_logprobs[{place}] is no [logprob, id, text]")
+            raise BadReply(f"output_token_logprobs[{place}] is not [logprob, id, text]")
     return _ids([row[1] for row in rows], "output"), _logprobs([row[0] for row in rows])
 
 
@@ -251,7 +253,7 @@ def _vllm_output(choice: dict[str, Any], finish: str) -> tuple[list[int], list[f
     if not ids and not scores and finish == ABORT:
         return [], []
     if not isinstance(ids, list):
-        raise BadReply("the choice has no token_ids", hint="the engine must know return_token_ids")
+        raise BadReply("the choice has no token_ids", hint="the engine must support return_token_ids")
     if not isinstance(scores, list):
         raise BadReply("the choice has no logprobs")
     if len(ids) != len(scores):
@@ -291,15 +293,15 @@ def _check_length(name: str, ids: Sequence[int], *places: dict[str, Any]) -> Non
 
 def _ids(values: Any, what: str) -> list[int]:
     if not isinstance(values, list):
-        raise BadReply(f"the {what} ids are no list")
+        raise BadReply(f"the {what} ids are not a list")
     for place, value in enumerate(values):
         if type(value) is not int or not 0 <= value <= TOKEN_ID_LIMIT:
-            raise BadReply(f"{what} id {place} is {value!r:.40}, which is no token id")
+            raise BadReply(f"{what} id {place} is {value!r:.40}, which is not a token id")
     return values
 
 
 def _logprobs(values: list[Any]) -> list[float]:
     for place, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise BadReply(f"logprob {place} is {value!r:.40}, which is no number")
+            raise BadReply(f"logprob {place} is {value!r:.40}, which is not a number")
     return [float(value) for value in values]

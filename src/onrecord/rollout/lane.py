@@ -106,7 +106,7 @@ class Lane:
             try:
                 self._step(kind, event, data)
             except (KeyError, TypeError, ValueError, AttributeError):
-                raise DamagedLog(f"position {event.position} is no step of a rollout: {kind} says nonsense") from None
+                raise DamagedLog(f"position {event.position} is not a valid step of a rollout: {kind}") from None
 
     def _step(self, kind: str, event: Event, data: dict[str, Any]) -> None:
         if kind == "turn.begun":

@@ -77,7 +77,7 @@ def open_rollout(
     if known is not None:
         refuse_retired(records.get(known, agent=agent))
     elif not create:
-        raise SessionNotFound(f"no rollout is named {name!r:.100}")
+        raise SessionNotFound(f"there is no rollout {name!r:.100}")
     session = records.open(
         known or name, agent=agent, metadata=metadata, takeover=takeover, lease_seconds=lease_seconds
     )
@@ -137,11 +137,11 @@ class Rollout:
         self._refuse_ended()
         self.trajectory.check_version(prepared.expected_version)
         if prepared.answer is not None:
-            raise TurnConflict("this request was answered before; nothing is to be generated", hint="use its answer")
+            raise TurnConflict("this prompt was already answered", hint="use that answer")
         if self.lane.open is not None:
             raise TurnConflict(
-                f"a turn of this rollout is under way since position {self.lane.open.position}",
-                hint="wait for its end, then prepare again",
+                f"a turn of this rollout has been open since position {self.lane.open.position}",
+                hint="wait until it ends, then prepare again",
             )
         session, commits = self.session, self.lane.commits
         refuse_exhausted(session)
@@ -220,13 +220,13 @@ class Rollout:
 
     def _must_be_open(self, intent: Intent) -> None:
         if self.lane.open is None or self.lane.open.id != intent.id:
-            raise TurnConflict(f"the turn begun at position {intent.position} is not open any more")
+            raise TurnConflict(f"the turn begun at position {intent.position} is no longer open")
 
     def _refuse_ended(self) -> None:
         if self.lane.retired is not None:
             raise _retired(self.session, self.lane.retired)
         if self.lane.frozen is not None:
-            raise SessionFrozen(f"the samples of rollout {self.session.name!r} are frozen; it takes no more turns")
+            raise SessionFrozen(f"the samples of rollout {self.session.name!r} are frozen; it accepts no more turns")
 
     # Hand-off
 
@@ -242,7 +242,7 @@ class Rollout:
         if self.lane.frozen is None:
             if self.lane.open is not None:
                 raise TurnConflict(
-                    "a turn of this rollout is under way", hint="wait for its end, or record its failure"
+                    "a turn of this rollout is still open", hint="wait until it ends, or record its failure"
                 )
             from onrecord.rollout.samples import assemble, digest_of
 
@@ -271,7 +271,7 @@ class Rollout:
         if not self.lane.acknowledged and not unacknowledged:
             raise Conflict(
                 f"nobody has acknowledged the samples of rollout {self.session.name!r}",
-                hint="acknowledge their digest first, or retire it with unacknowledged=True to give it up",
+                hint="acknowledge their digest first, or retire it with unacknowledged=True to discard it",
             )
         data = {"reason": reason, "acknowledged": bool(self.lane.acknowledged)}
         stop(self.session, "session.closed", reason, self.session.draft("rollout.retired", data))
@@ -290,7 +290,7 @@ class Rollout:
         if self.lane.retired is not None:
             raise _retired(self.session, self.lane.retired)
         if self.lane.frozen is None:
-            raise Conflict(f"the samples of rollout {self.session.name!r} are not frozen", hint="freeze() first")
+            raise Conflict(f"the samples of rollout {self.session.name!r} are not frozen", hint="freeze them first")
         return self.lane.frozen
 
 

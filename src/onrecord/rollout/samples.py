@@ -72,11 +72,11 @@ def assemble(
     `max_seq_len` leaves out whole turns from the end first; a first turn that is too long by itself is cut.
     """
     if max_seq_len is not None and (type(max_seq_len) is not int or max_seq_len < 1):
-        raise InvalidInput(f"max_seq_len is a whole number from 1 up, not {max_seq_len!r:.80}")
+        raise InvalidInput(f"max_seq_len must be a whole number from 1 up, not {max_seq_len!r:.80}")
     if type(merge) is not bool:
-        raise InvalidInput(f"merge is true or false, not {merge!r:.80}")
+        raise InvalidInput(f"merge must be true or false, not {merge!r:.80}")
     if not records:
-        raise AssemblyFailed("there is no turn on record to make a sample of")
+        raise AssemblyFailed("there is no turn on record to make a sample from")
     _check_line(records)
     if merge:
         return [_merged(_until_unfinished(records), session, max_seq_len)]
@@ -87,7 +87,7 @@ def _check_line(records: Sequence[Record]) -> None:
     length = 0
     for number, record in enumerate(records):
         if record.base != number or record.keep > length:
-            raise AssemblyFailed(f"turn {number} does not go on from the one before")
+            raise AssemblyFailed(f"turn {number} does not continue the one before")
         length = record.length
 
 
@@ -222,5 +222,5 @@ def check_digest(samples: Sequence[Sample], digest: str) -> None:
     if found != digest:
         raise AssemblyFailed(
             f"the samples made now have the digest {found}, not the frozen {digest}",
-            hint="onrecord verify tells whether the log is damaged",
+            hint="verify the session: its log may be damaged",
         )

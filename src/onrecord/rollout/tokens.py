@@ -44,7 +44,7 @@ class TemplateTokenizer:
         try:
             self._encoder = Encoder.from_str(tokenizer_json)
         except Exception as problem:  # noqa: BLE001  # the library raises plain Exception for a file it cannot read
-            raise InvalidInput(f"the tokenizer cannot be read: {problem}", hint="it is a tokenizer.json") from None
+            raise InvalidInput(f"the tokenizer cannot be read: {problem}", hint="it must be a tokenizer.json") from None
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _refuse
@@ -53,7 +53,9 @@ class TemplateTokenizer:
         try:
             self._template = environment.from_string(chat_template)
         except TemplateError as problem:
-            raise InvalidInput(f"the chat template cannot be read: {problem}", hint="it is a Jinja template") from None
+            raise InvalidInput(
+                f"the chat template cannot be read: {problem}", hint="it must be a Jinja template"
+            ) from None
         self._closing = lru_cache(maxsize=1)(self._find_closing)
 
     def prompt(self, messages: Sequence[Message], tools: Tools = None) -> Tokenized:
@@ -72,7 +74,7 @@ class TemplateTokenizer:
             raise TokenizationFailed(
                 f"the chat template rewrites what was said before, from character {place} on: "
                 f"{known[place : place + 40]!r} becomes {whole[place : place + 40]!r}",
-                hint="use a template whose earlier turns stay as they are when messages are added",
+                hint="use a template that leaves earlier turns unchanged when messages are added",
                 first_mismatch=place,
             )
         return self._tokenized(whole[len(known) :], [])
@@ -129,15 +131,15 @@ def read_config(text: str, template: str | None = None) -> tuple[str, dict[str, 
     try:
         config = json.loads(text)
     except ValueError as problem:
-        raise InvalidInput(f"the tokenizer's configuration is no JSON: {problem}") from None
+        raise InvalidInput(f"the tokenizer's configuration is not JSON: {problem}") from None
     if not isinstance(config, dict):
-        raise InvalidInput("the tokenizer's configuration is no JSON object")
+        raise InvalidInput("the tokenizer's configuration is not a JSON object")
     found = config.get("chat_template") if template is None else template
     if isinstance(found, list):
         named = {entry.get("name"): entry.get("template") for entry in found if isinstance(entry, dict)}
         found = named.get("default")
     if not isinstance(found, str):
-        raise InvalidInput("the tokenizer has no chat template", hint="chat_template in tokenizer_config.json")
+        raise InvalidInput("the tokenizer has no chat template", hint="set chat_template in tokenizer_config.json")
     special = {}
     for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
         token = config.get(name)
@@ -154,15 +156,17 @@ def _plain(message: Message) -> dict[str, Any]:
         content = ""
     elif isinstance(content, list):
         if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
-            raise InvalidInput("a message's parts are text here", hint="images and audio have no token ids to record")
+            raise InvalidInput(
+                "a message may only have parts of text", hint="images and audio have no token ids to record"
+            )
         content = "".join(part["text"] for part in content)
     elif not isinstance(content, str):
-        raise InvalidInput("a message's content is text")
+        raise InvalidInput("a message's content must be text")
     calls = message.get("tool_calls")
     if not calls:
         return {**message, "content": content}
     if not isinstance(calls, list):
-        raise InvalidInput("tool_calls is a list")
+        raise InvalidInput("tool_calls must be a list")
     return {**message, "content": content, "tool_calls": [_plain_call(call) for call in calls]}
 
 

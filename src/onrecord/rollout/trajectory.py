@@ -184,7 +184,7 @@ class LinearTrajectory:
         given, start = request.messages, self._messages_at(request.after)
         same = self._matching.length(given, start)
         if not given or not all(isinstance(message, dict) for message in given[same:]):
-            raise InvalidInput("a request has at least one message, and messages are JSON objects")
+            raise InvalidInput("a prompt needs at least one message, and every message must be a JSON object")
         matched = start + same
         base = bisect_right(self._anchors, matched)
         kept = self._anchors[base - 1] if base else 0
@@ -213,7 +213,7 @@ class LinearTrajectory:
             return 0
         if not any(turn is one for one in self._committed[turn.base : turn.base + 1]):
             raise TrajectoryMoved(
-                f"the turn that this request follows, number {turn.base + 1}, is not committed here (any more)",
+                f"the turn that this request follows, number {turn.base + 1}, is not committed here",
                 head=self.head,
             )
         return self._anchors[turn.base]
@@ -226,14 +226,14 @@ class LinearTrajectory:
             raise InvalidInput(
                 f"this request agrees with the first {matched} of {len(self.messages)} messages and would discard "
                 f"{discarded} generated turns; {self.policy.max_rollback} may be discarded",
-                hint="send the conversation as it was answered; or exactly the first prompt, to start over",
+                hint="send the conversation as it was answered, or exactly the first prompt to start over",
                 matched=matched,
                 discarded=discarded,
             )
 
     def _check_appended(self, base: int, appended: Sequence[Message]) -> None:
         if not appended:
-            raise InvalidInput("the request ends with an answer that was given; there is nothing to answer")
+            raise InvalidInput("the last message is already an answer; there is nothing to answer")
         for message in appended:
             role = message.get("role")
             if not isinstance(role, str):
@@ -288,7 +288,7 @@ class LinearTrajectory:
         if reply.finish not in STATUS_OF or reply.finish in (ABORT, ERROR):
             raise InvalidInput(
                 f"a reply that ended with {reply.finish!r} is not committed",
-                hint="an abort is kept with append_provisional_record",
+                hint="record an abort with append_provisional_record",
             )
         if reply.message is None:
             raise InvalidInput("a reply has a message")

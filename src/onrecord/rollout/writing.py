@@ -32,7 +32,7 @@ def writer(suffix: str) -> Callable[[Iterable[Sample]], Iterator[bytes]]:
     if found is None:
         raise InvalidInput(
             f"samples are written as {', '.join(_WRITERS)}, not {suffix or 'a file without a suffix'}",
-            hint="name the file after one of these",
+            hint="use one of these suffixes",
         )
     needed, write = found
     for name in needed:

@@ -72,10 +72,11 @@ def start(session: Session, key: str, name: str, arguments: Any) -> Event:
         raise _unknown(session, key)
     if ended is not None and _succeeded(ended):
         raise Conflict(
-            f"effect {key!r} has happened, at position {ended.position}", hint="once(key, fn) returns its result"
+            f"effect {key!r} already happened, at position {ended.position}",
+            hint="session.once(key, fn) returns its result",
         )
     if number >= TRIES_LIMIT:
-        raise Conflict(f"effect {key!r} has failed {number} times", hint="use a new key")
+        raise Conflict(f"effect {key!r} failed {number} times", hint="use a new key")
     data = {"key": key, "name": name, "arguments": arguments}
     draft = session.draft("effect.started", data, id=effect_id(key, "started", number + 1))
     event = session.append(draft, fenced=True)[0]
@@ -93,7 +94,7 @@ def _finish(session: Session, key: str, outcome: dict[str, Any]) -> Event:
     """Whoever learned the outcome may record it: a holder that lost its lane too, for what happened has happened."""
     number, ended = _latest(session, _checked(key))
     if not number or ended is not None:
-        raise Conflict(f"effect {key!r} is not under way", hint="start_effect(key) comes first")
+        raise Conflict(f"effect {key!r} was not started", hint="start it first")
     draft = session.draft("effect.finished", {"key": key, **outcome}, id=effect_id(key, "finished", number))
     return session.append(draft)[0]
 
@@ -141,11 +142,9 @@ def _succeeded(ended: Event) -> bool:
 
 def _result(ended: Event, key: str) -> Any:
     if ended.data is None:
-        raise PayloadErased(
-            f"effect {key!r} happened, and its result was erased", hint=f"onrecord at {ended.position} tells when"
-        )
+        raise PayloadErased(f"effect {key!r} happened at position {ended.position}, and its result was erased")
     if ended.data.get("unrecordable"):
-        raise InvalidInput(f"effect {key!r} happened, and its result could not be recorded as JSON")
+        raise InvalidInput(f"effect {key!r} happened, but its result could not be recorded as JSON")
     return ended.data["result"]
 
 

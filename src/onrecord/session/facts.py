@@ -72,7 +72,7 @@ def check_budget(limits: dict[str, Any] | None) -> dict[str, float]:
     """The limits if they are ones we know, with amounts above zero."""
     for limit, amount in (limits or {}).items():
         if limit not in LIMITS:
-            raise InvalidInput(f"a budget limits {', '.join(LIMITS)}; not {limit!r}")
+            raise InvalidInput(f"a budget can limit {', '.join(LIMITS)}; not {limit!r}")
         if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 < amount < float("inf"):
-            raise InvalidInput(f"the limit of {limit} is a number above 0, not {amount!r}")
+            raise InvalidInput(f"the limit of {limit} must be a number above 0, not {amount!r}")
     return dict(limits or {})

@@ -38,8 +38,10 @@ class FindingVerbs:
         twin = next((one for one in self.views.findings.findings.values() if same_claim(one["claim"], claim)), None)
         if twin:
             raise InvalidInput(
-                f"{twin['id']} says the same and is {twin['label']}",
-                hint=f"one question has one story: relabel or challenge {twin['id']}",
+                f"finding {twin['id']} already says this; it is {twin['label']}",
+                hint=f"relabel or challenge {twin['id']} instead",
+                step="same_finding",
+                finding=twin["id"],
             )
         data = {"claim": claim, **_labelled(label, evidence, because)}
         data |= {"anchors": list(anchors), "hypothesis": True} if hypothesis else {"anchors": list(anchors)}
@@ -57,12 +59,15 @@ class FindingVerbs:
         if known["label"] == "rejected" and label != "rejected" and not fresh:
             raise InvalidInput(
                 f"{known['id']} was rejected; reopening it needs new evidence",
-                hint="record evidence first, then name it",
+                hint="record new evidence and pass its id",
+                step="capture_evidence",
             )
         if label in NEED_EVIDENCE and self.views.findings.label_of(known) == STALE and not fresh and because is None:
             raise InvalidInput(
-                f"{known['id']} is stale: its evidence is from before the code changed",
-                hint=f"onrecord finding recheck {known['id']} runs it again; or name new evidence",
+                f"{known['id']} is stale: the code changed after its evidence was recorded",
+                hint="record new evidence and pass its id",
+                step="recheck_finding",
+                finding=known["id"],
             )
         return self.record("finding.relabelled", data | {"anchors": list(anchors)}, because=because)
 
@@ -79,7 +84,7 @@ class FindingVerbs:
         """Let a challenged finding keep its label."""
         known = _find(self, finding)
         if all(challenge["outcome"] for challenge in known["challenges"]):
-            raise InvalidInput(f"nobody challenges {known['id']}")
+            raise InvalidInput(f"nobody has challenged {known['id']}")
         data = {
             "finding": known["id"],
             "why": self.require_text(why, "an outcome", TEXT_LIMIT),
@@ -94,13 +99,13 @@ class FindingVerbs:
     def reach(self: Conducted, what: str, *, finding: str | None = None, evidence: Sequence[str] = ()) -> Event:
         """Say that the root cause is verified (`root_cause`) or the fix implemented (`fix`): two different things."""
         if what not in MILESTONES:
-            raise InvalidInput(f"a milestone is one of {', '.join(MILESTONES)}, not {what!r}")
+            raise InvalidInput(f"a milestone must be one of {', '.join(MILESTONES)}, not {what!r}")
         if finding is not None:
             finding = _find(self, finding)["id"]
         verified = finding is not None and self.views.findings.label_of(_find(self, finding)) == "verified"
         if what == "root_cause" and not verified:
             raise InvalidInput(
-                "a root cause is a finding that is verified", hint="verify the finding first, then name it"
+                "a root cause must be a verified finding", hint="verify the finding first, then pass its id"
             )
         return self.record("milestone.reached", {"what": what, "finding": finding, "evidence": _named(evidence)})
 
@@ -109,7 +114,7 @@ class FindingVerbs:
     ) -> Event:
         """Record something inspectable. `captured` is for what onrecord saw itself; the rest is asserted."""
         if kind not in EVIDENCE_KINDS:
-            raise InvalidInput(f"evidence is one of {', '.join(EVIDENCE_KINDS)}, not {kind!r}")
+            raise InvalidInput(f"the kind of evidence must be one of {', '.join(EVIDENCE_KINDS)}, not {kind!r}")
         about |= {"kind": kind, "captured": captured}
         if id is not None:
             return _record_evidence(self, check_evidence_id(id), about)
@@ -122,13 +127,13 @@ class FindingVerbs:
                 return _record_evidence(self, made, about)
             except IdReused:
                 continue  # another process took this letter in the same moment
-        raise InvalidInput("no evidence id is left for today", hint="give one")
+        raise InvalidInput("today's evidence ids are used up", hint="choose an id yourself")
 
 
 def check_evidence_id(id: str) -> str:
     """The id if one can write it in a sentence."""
     if not id or len(id) > EVIDENCE_ID_LIMIT or not id.isprintable() or any(letter.isspace() for letter in id):
-        raise InvalidInput(f"{id!r} is no evidence id", hint="like run-2026-05-18-a")
+        raise InvalidInput(f"{id!r} is not a valid evidence id", hint="use an id like run-2026-05-18-a")
     return id
 
 
@@ -159,16 +164,18 @@ def _suffixes() -> list[str]:
 def _find(session: Conducted, finding: str) -> Finding:
     known = session.views.findings.findings.get(finding)
     if known is None:
-        raise NotFound(f"no finding is named {finding!r}", hint="onrecord finding list")
+        raise NotFound(f"there is no finding {finding!r}", step="list_findings")
     return known
 
 
 def _labelled(label: str, evidence: Sequence[str], because: int | None) -> dict[str, Any]:
     if label not in LABELS:
-        raise InvalidInput(f"a finding's label is one of {', '.join(LABELS)}, not {label!r}")
+        raise InvalidInput(f"a finding's label must be one of {', '.join(LABELS)}, not {label!r}")
     named = _named(evidence)
     if label in NEED_EVIDENCE and not named and because is None:
         raise InvalidInput(
-            f"a finding can be {label} only with evidence", hint="give evidence=[...] or because=position"
+            f"a finding can be {label} only with evidence",
+            hint="pass evidence=[...] or because=position",
+            step="give_evidence",
         )
     return {"label": label, "evidence": named or ([f"position {because}"] if because else [])}

@@ -46,7 +46,7 @@ class GateVerbs:
     def override(self: Conducted, rule: str, reason: str, *, agent: str | None = None) -> Event:
         """Let what a rule refuses an agent at present pass, for a reason. A new ground for refusal counts anew."""
         if rule not in RULES:
-            raise InvalidInput(f"a rule is one of {', '.join(RULES)}; not {rule!r}")
+            raise InvalidInput(f"there is no rule {rule!r}", hint=f"the rules are {', '.join(RULES)}")
         self.require_text(reason, "an override", TEXT_LIMIT)
         present, now = Present.of(self.views), int(self.clock() * 1e6)
         agent = agent or self.agent
@@ -57,7 +57,7 @@ class GateVerbs:
             if verdict.rule == rule
         ]
         if not grounds:
-            raise Conflict(f"{rule} refuses nothing to {agent!r} at present", hint="there is nothing to override")
+            raise Conflict(f"{rule} does not refuse anything to {agent!r} now", hint="there is nothing to override")
         verdict = grounds[0]
         data = {"ground": verdict.ground, "rule": rule, "reason": reason, "positions": list(verdict.positions)}
         return self.record("gate.overridden", data, because=verdict.positions[-1] if any(verdict.positions) else None)

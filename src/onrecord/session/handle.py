@@ -158,10 +158,12 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
     def append(self, *drafts: Draft, expect: int | None = None, fenced: bool = False) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need this agent's lane."""
         if len(drafts) > BATCH_LIMIT:
-            raise TooLarge(f"one append takes up to {BATCH_LIMIT:,} events, not {len(drafts):,}", hint="split it")
+            raise TooLarge(
+                f"one append takes up to {BATCH_LIMIT:,} events, not {len(drafts):,}", hint="split it into several"
+            )
         lease = self.lease if fenced else None
         if fenced and lease is None:
-            raise LeaseLost(f"this handle does not hold the lane of {self.agent!r}", hint="join() takes it")
+            raise LeaseLost(f"this handle does not have the lease of lane {self.agent!r}", hint="take the lease first")
         return self._append(drafts, lease, expect)
 
     def _append(self, drafts: Sequence[Draft], lease: Lease | None, expect: int | None = None) -> list[Event]:
@@ -181,7 +183,8 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         """Append one event. The way to record a kind that has no verb here."""
         if kind in RESERVED_KINDS:
             raise InvalidInput(
-                f"{kind} is a step of a verb and is not recorded by itself", hint="use turn(), once(), close() ..."
+                f"{kind} cannot be recorded directly",
+                hint="use the method that records it: turn(), once(), close() ...",
             )
         return self._record(kind, data, id=id, because=because)
 
@@ -199,7 +202,7 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         if because > self.head.position:
             self.refresh()
         if not 0 < because <= self.head.position:
-            raise EventNotFound(f"no event stands at position {because}, which this one is to come from")
+            raise EventNotFound(f"`because` names position {because}, and there is no event there", name=self.name)
 
     def join(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
         """Take this agent's lane: a new run begins. Another holder's turns are refused from here on."""
@@ -234,7 +237,7 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         """Keep the threads of this handle out of each other's turns: one begins (-1), or some record whole ones (1)."""
         with self._lock:
             if self._turning < 0 or (share < 0 and self._turning):
-                raise TurnConflict("another thread begins or records a turn of this lane just now", hint="try again")
+                raise TurnConflict("another thread is recording a turn of this lane", hint="try again")
             self._turning += share
 
     def stop_turning(self, share: int) -> None:
@@ -367,7 +370,7 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
         """The event at one position."""
         found = self.store.read(self.id, after=position - 1, upto=position) if position > 0 else []
         if not found:
-            raise EventNotFound(f"session {self.name!r} has no event at position {position}")
+            raise EventNotFound(f"session {self.name!r} has no event at position {position}", name=self.name)
         return open_record(found[0])
 
     def recall(self, id: str) -> Event | None:
@@ -439,7 +442,9 @@ class Session(KeptViews, FactVerbs, FindingVerbs, AttemptVerbs, PhaseVerbs, Gate
     def require_text(self, text: str, what: str, limit: int) -> str:
         """The text if it says something and is short enough."""
         if not isinstance(text, str) or not text.strip():
-            raise InvalidInput(f"{what} needs some text")
+            raise InvalidInput(f"{what} is empty")
         if len(text) > limit:
-            raise InvalidInput(f"{what} has {len(text):,} characters; the limit is {limit:,}", hint="facts are short")
+            raise InvalidInput(
+                f"{what} has {len(text):,} characters; the limit is {limit:,}", hint="shorten it, or keep it in a file"
+            )
         return text

@@ -125,8 +125,8 @@ class Turn:
         if self.answer is None and self.committed is None and self.aborted is None:
             return
         if self.answered:
-            raise TurnConflict("this request was answered before; nothing is to be added", hint="use turn.answer")
-        raise TurnConflict(f"this turn is {'committed' if self.committed else 'aborted'} already")
+            raise TurnConflict("this turn already has its answer; nothing can be added", hint="use turn.answer")
+        raise TurnConflict(f"this turn is already {'committed' if self.committed else 'aborted'}")
 
 
 def begin(session: Session, *, request: Any, base: int | None, rollback: int, id: str | None) -> Turn:
@@ -183,7 +183,7 @@ def record(
             items += to_items(message, format)
             plain = False
     if not 1 <= len(items) <= ITEMS_LIMIT:
-        raise InvalidInput(f"a turn has 1 to {ITEMS_LIMIT:,} items, not {len(items):,}")
+        raise InvalidInput(f"a turn must have 1 to {ITEMS_LIMIT:,} items, not {len(items):,}")
     if id is None or session.store.find(session.id, id) is None:
         session.take_up()
         session.start_turning(1)
@@ -250,7 +250,7 @@ def usage_of(
         if amount is not None and (
             isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < AMOUNT_LIMIT
         ):
-            raise InvalidInput(f"{what} is a number from 0 up, not {amount!r}")
+            raise InvalidInput(f"{what} must be a number from 0 up, not {amount!r}")
     return {"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, "cost": cost}
 
 
@@ -281,8 +281,8 @@ def _lost_answer(session: Session, lane: Lane, base: int, fingerprint: str | Non
     turn = next(turn for turn in reversed(turns) if turn.ended == last["position"])
     if turn.erased:
         raise PayloadErased(
-            f"this request was answered at position {turn.ended}, and the answer was erased since",
-            hint="ask again with another base, or without one",
+            f"the answer to this turn, at position {turn.ended}, was erased",
+            hint="repeat the call with another base, or without one",
         )
     return turn.items
 
@@ -296,7 +296,7 @@ def _check_base(lane: Lane, base: int, rollback: int) -> None:
     discarded = sum(commit["position"] > base for commit in lane["commits"])
     if base not in bases or discarded > rollback:
         raise TurnConflict(
-            f"the lane's last commit is at position {lane['last_commit']}; this turn is based on {base}",
+            f"the lane's last commit is at position {lane['last_commit']}; this turn is based on position {base}",
             hint=f"build on {lane['last_commit']}, or allow it with rollback={discarded}" if base in bases else None,
             last_commit=lane["last_commit"],
         )
@@ -324,9 +324,9 @@ def _check_budget(session: Session) -> None:
             session, "session.paused", reason, session.draft("interruption.recorded", {"cause": reason, "limit": limit})
         )
     raise BudgetExhausted(
-        f"session {session.name!r} stopped; {reason}",
-        hint="raise it with session.set_budget(...), then session.resume(); or close the session",
+        f"session {session.name!r} is paused: {reason}",
         limit=limit,
+        name=session.name,
     )
 
 

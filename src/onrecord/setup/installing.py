@@ -42,6 +42,7 @@ class Change(NamedTuple):
     """Why this file is left as it is although it should be another."""
     hint: str = ""
     private: bool = False
+    step: str = ""
 
     @property
     def is_needed(self) -> bool:
@@ -64,11 +65,11 @@ def plan(of: Vendor, place: Place, command: Sequence[str], block: str, *, force:
     def step(file: HookFile, text: str | None) -> str | None:
         if file.what == "instructions":
             if text is not None and instructions.is_changed(text) and not force:
-                raise Conflict("somebody changed the block of instructions", hint="--force writes it anew")
+                raise Conflict("the block of instructions was changed by hand", step="force_setup")
             return instructions.installed(text, block)
         if isinstance(wanted, str):
             if text is not None and not _is_our_plugin(text) and not force:
-                raise Conflict("the plugin is not as onrecord wrote it", hint="--force writes it anew")
+                raise Conflict("the plugin was changed by hand", step="force_setup")
             return _plugin(wanted)
         return jsontext.created(wanted) if text is None else jsontext.merged(text, wanted, is_ours(of.name))
 
@@ -86,11 +87,11 @@ def plan_removal(of: Vendor, place: Place, command: Sequence[str], *, force: boo
             if not instructions.has_block(text) or shared_with(of, place, file.path):
                 return text
             if instructions.is_changed(text) and not force:
-                raise Conflict("somebody changed the block of instructions", hint="--force takes it out all the same")
+                raise Conflict("the block of instructions was changed by hand", step="force_remove")
             return instructions.removed(text)
         if isinstance(wanted, str):
             if not _is_our_plugin(text) and not force:
-                raise Conflict("the plugin is not as onrecord wrote it", hint="--force takes it out all the same")
+                raise Conflict("the plugin was changed by hand", step="force_remove")
             return None
         ours = is_ours(of.name)
         if not jsontext.has_any(text, ours):
@@ -156,7 +157,7 @@ def apply(change: Change) -> None:
     """Do one change. `Conflict` if the file is not what it was when the plan was made."""
     target = Path(os.path.realpath(change.path))
     if _content(target) != change.before:
-        raise Conflict(f"{change.path} changed in this moment; it was not touched", hint="run the command again")
+        raise Conflict(f"{change.path} changed while it was being read; it was left as it is", hint="try again")
     if change.after is None:
         target.unlink(missing_ok=True)
         return
@@ -188,7 +189,9 @@ def _change(of: Vendor, file: HookFile, place: Place, step: Callable[[HookFile, 
         text = _text(before)
         after = step(file, text)
     except OnrecordError as problem:
-        return Change(of.name, file.what, file.path, before, before, problem.message, problem.hint, private)
+        return Change(
+            of.name, file.what, file.path, before, before, problem.message, problem.hint, private, problem.step
+        )
     except OSError as problem:
         said = f"cannot be read: {problem.strerror}"
         return Change(of.name, file.what, file.path, before, before, said, "", private)
@@ -198,7 +201,7 @@ def _change(of: Vendor, file: HookFile, place: Place, step: Callable[[HookFile, 
 def _content(path: Path) -> bytes | None:
     try:
         if path.stat().st_size > FILE_BYTES:
-            raise InvalidInput(f"{path} has more than {FILE_BYTES:,} bytes; it is left alone")
+            raise InvalidInput(f"{path} has more than {FILE_BYTES:,} bytes; it was left as it is")
         return path.read_bytes()
     except FileNotFoundError:
         return None
@@ -208,9 +211,7 @@ def _text(content: bytes | None) -> str | None:
     try:
         return None if content is None else content.decode()
     except UnicodeDecodeError:
-        raise InvalidInput(
-            "the file is not UTF-8, and is not rewritten", hint="add by hand what --print shows"
-        ) from None
+        raise InvalidInput("the file is not UTF-8; it was left as it is", step="print_setup") from None
 
 
 def _plugin(text: str) -> str:

@@ -56,7 +56,7 @@ class Base:
         """The id, or a clear error."""
         if not isinstance(vendor_id, str) or not self.is_id(vendor_id):
             raise InvalidInput(
-                f"{vendor_id!r:.80} is no id of a {self.title} conversation", hint="it is the vendor's own session id"
+                f"{vendor_id!r:.80} is not a {self.title} conversation id", hint="use the vendor's own session id"
             )
         return vendor_id
 
@@ -66,8 +66,8 @@ class Base:
             flag = word.partition("=")[0]
             if flag in self.own_flags:
                 raise InvalidInput(
-                    f"{flag} chooses the conversation, which onrecord does itself",
-                    hint="leave it out; onrecord start begins one, onrecord resume goes on with one",
+                    f"{flag} chooses the conversation; onrecord does that",
+                    hint="leave that argument out",
                 )
         return list(request.extra)
 
@@ -179,7 +179,7 @@ class Base:
 
     def mend(self, hazard: Hazard, place: Place, env: Mapping[str, str]) -> None:
         """Another process is its owner's to end."""
-        raise InvalidInput(f"{hazard.code} is not ours to mend", hint=hazard.fix)
+        raise InvalidInput(f"onrecord cannot fix {hazard.code}", hint=hazard.fix)
 
     def expires_at(self, place: Place, env: Mapping[str, str]) -> float | None:
         """No retention is documented."""
@@ -212,8 +212,8 @@ class Base:
         from onrecord.errors import Conflict
 
         if there := self.find(place.vendor_id, env):
-            raise Conflict(f"{self.title} has the conversation {place.vendor_id} already, in {there.path}",
-                           hint="nothing was replaced; resume it as it is")  # fmt: skip
+            raise Conflict(f"{self.title} already has the conversation {place.vendor_id}, in {there.path}",
+                           hint="nothing was replaced; resume the existing one")  # fmt: skip
 
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Place | None:
         """Where a conversation is kept."""

@@ -265,7 +265,7 @@ class Codex(Shaped):
             name = f"rollout-{at}-{vendor_id}.jsonl"
             day = re.fullmatch(f"{ROLLOUT}{vendor_id}\\.jsonl", name)
         if day is None:
-            raise InvalidInput("the mirrored thread does not begin with its time", hint="import it again")
+            raise InvalidInput("the mirrored thread does not start with its time", hint="import it again")
         path = self.home(env) / "sessions" / day[1] / day[2] / day[3] / name
         write_new(path, entries)
         return self._place(path, vendor_id, self.home(env))

@@ -168,8 +168,9 @@ class Cursor(Shaped):
 
         self.checked_id(place.vendor_id)
         raise InvalidInput(
-            "a Cursor chat cannot be put back: it resumes from a database in its own form",
-            hint="onrecord handoff goes on from the note and an extract",
+            "a Cursor chat cannot be restored: Cursor resumes it from a database of its own",
+            hint="start a new agent from the note instead",
+            step="hand_off",
         )
 
     def ending(self, record: dict[str, Any]) -> End:

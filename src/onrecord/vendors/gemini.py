@@ -428,7 +428,7 @@ def _switch_retention_off(path: Path) -> None:
 
     settings = settings_at(path)
     if path.exists() and not settings and path.read_text(encoding="utf-8").strip() not in ("", "{}"):
-        raise InvalidInput(f"{path} is no plain JSON", hint="set general.sessionRetention.enabled to false by hand")
+        raise InvalidInput(f"{path} is not plain JSON", hint="set general.sessionRetention.enabled to false by hand")
     general = settings.get("general") if isinstance(settings.get("general"), dict) else {}
     settings["general"] = {**(general or {}), "sessionRetention": {**_retention(path), "enabled": False}}
     write_over(path, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")

@@ -48,7 +48,7 @@ def name_of(path: str, vendor_id: str, entries: Iterator[str]) -> tuple[str, Ite
     begun = text(json.loads(first).get("startTime"))[:16].replace(":", "-")
     name = f"session-{begun}-{vendor_id[:8]}.jsonl"
     if not re.fullmatch(pattern, name):
-        raise InvalidInput("the mirrored conversation does not begin with its head", hint="import it again")
+        raise InvalidInput("the mirrored conversation does not start with its header", hint="import it again")
     return name, chain([first], entries)
 
 

@@ -48,7 +48,7 @@ def read(
 ) -> Chunk:
     """What was added to a file since the mark. `whole` knows a record of this vendor from a piece of one."""
     if not Path(path).is_file():
-        raise NotFound(f"the transcript {path} is not there", hint="onrecord restore puts a mirrored one back")
+        raise NotFound(f"the transcript {path} does not exist", hint="restore it from the log")
     with Path(path).open("rb") as file:
         offset, rewritten = _begin(file, mark)
         file.seek(offset)
@@ -299,6 +299,6 @@ def _write(path: Path, pieces: Iterator[bytes], *, replace: bool) -> None:
         else:
             path.hardlink_to(scratch)  # fails if the file is there, which a rename would not
     except FileExistsError:
-        raise Conflict(f"{path} is there already", hint="nothing was replaced; resume it as it is") from None
+        raise Conflict(f"{path} already exists", hint="nothing was replaced; resume the existing one") from None
     finally:
         scratch.unlink(missing_ok=True)

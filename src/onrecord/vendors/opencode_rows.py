@@ -40,14 +40,16 @@ QUERIES = _queries()
 def opened(path: str, mode: str = "ro") -> Iterator[sqlite3.Connection]:
     """A connection to the database; its own failures become ours."""
     if not Path(path).is_file():
-        raise NotFound(f"opencode's database {path} is not there", hint="start opencode once; it makes it")
+        raise NotFound(
+            f"opencode's database {path} does not exist", hint="start opencode once; it creates the database"
+        )
     try:
         with closing(sqlite3.connect(f"file:{quote(path)}?mode={mode}", uri=True, timeout=BUSY_SECONDS)) as connection:
             connection.row_factory = sqlite3.Row
             yield connection
     except sqlite3.Error as error:
         raise InvalidInput(
-            f"opencode's database {path} cannot be used: {error}", hint="is it of another version?"
+            f"opencode's database {path} cannot be used: {error}", hint="check the version of opencode"
         ) from None
 
 
@@ -126,19 +128,19 @@ def put_back(path: str, vendor_id: str, raws: Iterator[str], cwd: str) -> None:
                     row["worktree"] = cwd
                 connection.execute(QUERIES[f"put_{table}"], row)
             if connection.execute(QUERIES["session"], (vendor_id,)).fetchone() is None:
-                raise Conflict("the mirrored rows have no conversation among them", hint="import it again")
+                raise Conflict("the mirrored rows contain no conversation", hint="import it again")
 
 
 def _row(raw: str, vendor_id: str, columns: dict[str, set[str]]) -> tuple[str, Row]:
     record = json.loads(raw)
     table, row = (record.get("table"), record.get("row")) if isinstance(record, dict) else (None, None)
     if table not in TABLES or not isinstance(row, dict):
-        raise InvalidInput("a mirrored record is no row of opencode's", hint="import it again")
+        raise InvalidInput("a mirrored record is not a row of opencode's database", hint="import it again")
     row.pop("role", None)
     if set(row) != columns[table]:
         differing = ", ".join(sorted(set(row) ^ columns[table]))
         raise Conflict(
-            f"opencode's table {table} has another form here ({differing}); nothing was put back",
+            f"opencode's table {table} has different columns here ({differing}); nothing was restored",
             hint="use the version of opencode the conversation was mirrored from",
         )
     if row.get("session_id" if table in ("message", "part") else "id") != vendor_id and table != "project":

@@ -291,7 +291,7 @@ def vendor(name: str) -> Vendor:
     from onrecord.errors import InvalidInput
 
     if name not in _MODULES:
-        raise InvalidInput(f"no vendor is named {name!r}", hint=f"one of {', '.join(VENDORS)}")
+        raise InvalidInput(f"unknown vendor {name!r}", hint=f"use one of {', '.join(VENDORS)}")
     found: Vendor = import_module(_MODULES[name]).VENDOR
     return found
 

@@ -27,16 +27,18 @@ def parse_anchor(text: str) -> dict[str, Any]:
     path, is_symbol, symbol = text.partition("::")
     if is_symbol:
         if not symbol or not all(part.isidentifier() for part in symbol.split(".")):
-            raise InvalidInput(f"{text!r} names no symbol", hint="like src/auth.py::Invite.accept")
+            raise InvalidInput(f"{text!r} names no symbol", hint="write it like src/auth.py::Invite.accept")
         if not path.endswith((".py", ".pyi")):
-            raise InvalidInput(f"symbols are found in Python files, not in {path!r}", hint="name lines: path:10-20")
+            raise InvalidInput(
+                f"symbols can only be found in Python files, not in {path!r}", hint="name lines instead: path:10-20"
+            )
         return {"path": _checked(path), "symbol": symbol}
     path, has_lines, lines = text.rpartition(":")
     first, _dash, last = lines.partition("-")
     if has_lines and first.isascii() and first.isdigit() and (not last or (last.isascii() and last.isdigit())):
         span = [int(first), int(last or first)]
         if not 1 <= span[0] <= span[1]:
-            raise InvalidInput(f"{text!r} names no lines", hint="like src/auth.py:10-20")
+            raise InvalidInput(f"{text!r} names no lines", hint="write them like src/auth.py:10-20")
         return {"path": _checked(path), "lines": span}
     return {"path": _checked(text)}
 
@@ -48,11 +50,11 @@ def anchored(root: Path, text: str, here: Path | None = None) -> dict[str, Any]:
     """
     anchor = parse_anchor(_from_root(root, here, text) if here else text)
     if _size(root, anchor) > ANCHOR_BYTES:
-        raise InvalidInput(f"{anchor['path']} is too large to rest a finding on", hint="name a smaller file")
+        raise InvalidInput(f"{anchor['path']} is too large to be an anchor", hint="name a smaller file")
     found = fingerprint(root, anchor)
     if found is None:
         raise InvalidInput(
-            f"nothing stands at {text!r}", hint="path, path:10-20 or path::Class.method, below the project"
+            f"there is nothing at {text!r}", hint="use path, path:10-20 or path::Class.method, inside the project"
         )
     return anchor | {"fingerprint": found}
 
@@ -186,12 +188,12 @@ def _from_root(root: Path, here: Path, text: str) -> str:
     if not Path(path).is_absolute() and not local.exists():
         return text
     if not local.is_relative_to(root):
-        raise InvalidInput(f"{path!r} is not below the project {root}", hint="findings rest on files of the project")
+        raise InvalidInput(f"{path!r} is not inside the project {root}", hint="name a file of the project")
     return f"{local.relative_to(root).as_posix()}{mark}{rest}"
 
 
 def _checked(path: str) -> str:
     parts = Path(path).parts
     if not path or Path(path).is_absolute() or ".." in parts:
-        raise InvalidInput(f"{path!r} is no path below the project", hint="give it relative to the project's root")
+        raise InvalidInput(f"{path!r} is not a path inside the project", hint="give it relative to the project's root")
     return Path(path).as_posix()

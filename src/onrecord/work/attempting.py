@@ -70,7 +70,7 @@ def run_attempt(
 ) -> Finished:  # fmt: skip
     """Run a command as an attempt. A failure that is foreseen is told to `warn`; with `strict`, it is refused."""
     if not command:
-        raise InvalidInput("there is no command to run", hint="onrecord run -- COMMAND")
+        raise InvalidInput("the command is empty")
     wanted = wanted or Wanted()
     patterns = [(name, compiled(name, pattern)) for name, pattern in wanted.patterns]
     revision = revision_of(root)
@@ -79,8 +79,7 @@ def run_attempt(
     # A fix that was just told may lie outside the code, so the same code is worth another run.
     if foreseen and foreseen["number"] != fixed:
         if strict:
-            hint = "change the code, tell what you fixed with --fix, or leave --strict out"
-            raise Conflict(retold(foreseen), hint=hint)
+            raise Conflict(retold(foreseen), hint="change the code, or say what was fixed", step="strict_run")
         warn(retold(foreseen))
     began = time.time()
     with Stop() as stop, Held(command, cwd=cwd) as held:
@@ -96,8 +95,8 @@ def run_attempt(
 
 def retold(attempt: Attempt) -> str:
     """An earlier failure in one line: which attempt, its error, its fix."""
-    fix = f"; fix: {one_line(attempt['fix'], _SHOWN)}" if attempt.get("fix") else "; no fix is on record"
-    error = one_line(attempt.get("error") or "no error on record", _SHOWN)
+    fix = f"; fix: {one_line(attempt['fix'], _SHOWN)}" if attempt.get("fix") else "; no fix is known"
+    error = one_line(attempt.get("error") or "no error was recorded", _SHOWN)
     return f"attempt {attempt['number']} ({one_line(attempt['command'], 80)}) failed on this code: {error}{fix}"
 
 
@@ -106,7 +105,7 @@ def compiled(name: str, pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern, re.MULTILINE)
     except re.error as problem:
-        raise InvalidInput(f"the pattern of {name} is no regular expression: {problem}") from None
+        raise InvalidInput(f"the pattern of {name} is not a valid regular expression: {problem}") from None
 
 
 def _tell_fix(session: Session, command: Sequence[str], fix: str | None) -> int | None:
@@ -114,7 +113,7 @@ def _tell_fix(session: Session, command: Sequence[str], fix: str | None) -> int 
         return None
     failed = last_failure(session, command)
     if failed is None:
-        raise InvalidInput("no attempt failed that this fix could be for", hint="leave --fix out")
+        raise InvalidInput("there is no failed attempt that this could be the fix for")
     if failed.get("fix") != fix:
         session.correct_attempt(failed["number"], fix=fix)
     return int(failed["number"])

@@ -48,11 +48,11 @@ def capture_run(
 ) -> Captured:  # fmt: skip
     """Run a command and record what came out as evidence, however it ended."""
     if not command:
-        raise InvalidInput("there is no command to run")
+        raise InvalidInput("the command is empty")
     revision = revision_of(root)
     with Stop() as stop, Held(command, cwd=cwd) as held:
         if held.pid is None:
-            raise NotFound(held.problem, hint="nothing ran, so there is nothing to capture")
+            raise NotFound(held.problem, hint="nothing ran, so nothing was captured")
         ran = held.go(timeout=timeout, show=show, stop=stop)
         error = failure_of(ran, timeout=timeout)
         event = record_run(session, command, ran, root=root, cwd=cwd, id=id, revision=revision, error=error)
@@ -95,7 +95,7 @@ def full_output(session: Session, evidence: dict[str, Any]) -> str:
         return str(evidence.get("output") or evidence.get("excerpt") or "")
     data = session.event(evidence["kept_at"]).data
     if data is None:
-        raise PayloadErased(f"the whole output of {evidence['id']} was erased; its end is still on record")
+        raise PayloadErased(f"the full output of {evidence['id']} was erased; only its end is left")
     return str(data["text"])
 
 
@@ -104,17 +104,19 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
     view = session.views.findings
     known = view.findings.get(finding)
     if known is None:
-        raise NotFound(f"no finding is named {finding!r}", hint="onrecord finding list")
+        raise NotFound(f"there is no finding {finding!r}", step="list_findings")
     runs = [view.evidence[one] for one in known["evidence"] if view.evidence.get(one, {}).get("argv")]
     if not runs:
         raise InvalidInput(
-            f"{finding} rests on no captured command, so nothing can be run again",
-            hint=f"onrecord evidence run -- COMMAND, then onrecord finding relabel {finding} LABEL --evidence ID",
+            f"{finding} has no captured command, so nothing can be run again",
+            hint="capture a command as evidence, then relabel the finding",
+            step="recapture",
+            finding=finding,
         )
     was = runs[-1]
     cwd = root / was["cwd"]
     if not cwd.is_dir():
-        raise NotFound(f"{was['cwd']} is not there any more, where {was['id']} was captured")
+        raise NotFound(f"{was['cwd']} no longer exists; {was['id']} was captured there")
     again = capture_run(session, was["argv"], root=root, cwd=cwd, timeout=timeout, show=show)
     agrees = again.ran.exit_code == was["exit_code"] and _sign(again.error) == _sign(was.get("error"))
     judged = known["label"] in NEED_EVIDENCE

@@ -132,7 +132,7 @@ def metrics_of_file(file: Path, not_before: float) -> dict[str, float]:
     except OSError:
         raise InvalidInput(f"the metrics file {file.name} is missing") from None
     except (ValueError, RecursionError) as problem:
-        raise InvalidInput(f"the metrics file {file.name} is no JSON: {problem}") from None
+        raise InvalidInput(f"the metrics file {file.name} is not valid JSON: {problem}") from None
     if len(found) > METRICS_LIMIT:
         raise InvalidInput(f"the metrics file {file.name} has {len(found):,} numbers; the limit is {METRICS_LIMIT}")
     return found
@@ -150,7 +150,7 @@ def metric_in(output: str, name: str, pattern: re.Pattern[str]) -> float:
     """The number a pattern finds last: its first group, or all of it."""
     matches = deque(pattern.finditer(output), maxlen=1)
     if not matches:
-        raise InvalidInput(f"metric {name} was not printed: nothing matches {pattern.pattern!r}")
+        raise InvalidInput(f"metric {name} was not found: no output matches {pattern.pattern!r}")
     text = matches[0].group(1 if pattern.groups else 0)
     return as_number(text or "", f"metric {name}")
 
@@ -164,7 +164,7 @@ def as_number(text: str, what: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InvalidInput(f"{what} is no number: {text!r:.80}") from None
+        raise InvalidInput(f"{what} is not a number: {text!r:.80}") from None
 
 
 def output_file(root: Path, place: Path) -> dict[str, Any] | None:

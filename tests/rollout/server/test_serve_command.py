@@ -57,7 +57,7 @@ def test_it_stops_in_order(serve, engine, tmp_path, how):
         engine.go_on.set()
         assert asked.result().json()["choices"][0]["message"]["content"] == "Fine."
     assert server.wait() == 0
-    assert (tmp_path / "proxy.log").read_text() == "note: stopped; every session goes on where it is\n"
+    assert (tmp_path / "proxy.log").read_text() == "note: stopped; every session can continue later\n"
     again = serve()
     answer = httpx.post(
         f"{again.url}/sessions/{session}/v1/chat/completions", json={"messages": [USER]}, trust_env=False
@@ -81,7 +81,7 @@ def test_a_second_ctrl_c_does_not_wait(serve, engine, tmp_path):
         server.process.send_signal(signal.SIGINT)
         assert asked.result().status_code == 503
     assert server.wait() == 0
-    assert (tmp_path / "proxy.log").read_text() == "note: stopped; every session goes on where it is\n"
+    assert (tmp_path / "proxy.log").read_text() == "note: stopped; every session can continue later\n"
     engine.go_on.set()
     answer = httpx.post(serve().url + path, json={"messages": [USER]}, timeout=30, trust_env=False)
     assert answer.json()["choices"][0]["message"]["content"] == "Fine."
@@ -126,18 +126,18 @@ def test_what_cannot_start_says_why(tokenizer_place, tmp_path):
         port = str(taken.getsockname()[1])
         (tmp_path / "empty").write_text("")
         for words, part in (
-            (("--tokenizer", str(tokenizer_place), "--store", store), "--upstream is missing"),
-            (("--upstream", "http://x", "--store", store), "--tokenizer is missing"),
-            ((*known, "--host", "0.0.0.0", "--port", "0"), "it needs a token"),
+            (("--tokenizer", str(tokenizer_place), "--store", store), "needs --upstream"),
+            (("--upstream", "http://x", "--store", store), "needs --tokenizer"),
+            ((*known, "--host", "0.0.0.0", "--port", "0"), "needs a token"),
             ((*known, "--port", port), "cannot listen"),
             ((*known, "--tokenizer", str(tmp_path)), "the tokenizer cannot be read"),
             ((*known, "--abort-policy", "hope"), "abort-policy"),
-            ((*known, "--token-file", str(tmp_path / "empty")), "holds no token"),
-            ((*known, "--upstream", "127.0.0.1:1"), "is no URL of an engine"),
-            ((*known, "--upstream", "http://"), "is no URL of an engine"),
-            ((*known, "--port", "65536"), "a port is 0 to 65535"),
-            ((*known, "--timeout", "0"), "--timeout is a number of seconds above 0"),
-            ((*known, "--lease-seconds", "0"), "--lease-seconds is a number of seconds above 0"),
+            ((*known, "--token-file", str(tmp_path / "empty")), "is empty"),
+            ((*known, "--upstream", "127.0.0.1:1"), "is not the URL of an engine"),
+            ((*known, "--upstream", "http://"), "is not the URL of an engine"),
+            ((*known, "--port", "65536"), "the port must be 0 to 65535"),
+            ((*known, "--timeout", "0"), "--timeout must be a number of seconds above 0"),
+            ((*known, "--lease-seconds", "0"), "--lease-seconds must be a number of seconds above 0"),
             ((*known, "--max-rollback", "9"), "max_rollback is 0 to 8"),
             ((*known, "--max-trim-tokens", "65"), "max_trim_tokens is 0 to 64"),
             ((*known, "extra"), "extra"),

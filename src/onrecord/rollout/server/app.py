@@ -152,7 +152,7 @@ class Proxy:
         asked = await self._body(request, empty=True)
         metadata = asked.get("metadata", {})
         if not isinstance(metadata, dict):
-            raise InvalidInput("metadata is an object")
+            raise InvalidInput("metadata must be an object")
         name = asked.get("name") or f"rollout-{make_ulid(int(self.records.clock() * 1e3), entropy(10)).lower()}"
         session = await settled(partial(self.records.create, name, agent=POLICY_AGENT, metadata=metadata))
         return JSONResponse({"session_id": session.id, "name": name})
@@ -193,7 +193,9 @@ class Proxy:
             return JSONResponse({"session_id": live.id, "digest": digest, "retired": True})
         unknown = set(asked) - set(SAMPLE_OPTIONS)
         if unknown:
-            raise InvalidInput(f"samples know no option {min(unknown)!r:.80}", hint=", ".join(SAMPLE_OPTIONS))
+            raise InvalidInput(
+                f"unknown option {min(unknown)!r:.80}", hint=f"the options are {', '.join(SAMPLE_OPTIONS)}"
+            )
         return await self._on(live, settled(lambda: JSONResponse(live.samples(asked))))
 
     async def complete(self, request: Request) -> Response:
@@ -207,7 +209,7 @@ class Proxy:
 
     async def _complete(self, request: Request) -> Response:
         if self.draining:
-            raise ProxyBusy("this proxy is about to stop")
+            raise ProxyBusy("the proxy is shutting down")
         asked = check_request(await self._body(request))
         wanted = canonical({name: value for name, value in asked.items() if not name.startswith("stream")})
         live = await self._live(request)
@@ -217,12 +219,12 @@ class Proxy:
         elif live.asked == wanted:
             self.metrics.joined.inc()
         else:
-            raise TurnConflict("another turn of this session is under way", hint="wait for its answer")
+            raise TurnConflict("another turn of this session is still running", hint="wait for its answer")
         await asyncio.wait([turn])
         if turn.cancelled() and self.draining:
-            raise ProxyBusy("this proxy stopped before the turn had ended")
+            raise ProxyBusy("the proxy stopped before the turn ended")
         if turn.cancelled():
-            raise SessionRetired("the session was deleted while its turn was under way")
+            raise SessionRetired("the session was deleted while its turn was running")
         answer = turn.result()
         if isinstance(answer, Refusal):
             return Response(answer.body, answer.status, headers=dict(answer.headers))
@@ -232,7 +234,7 @@ class Proxy:
 
     def _start(self, live: Live, asked: dict[str, Any], wanted: str) -> Turn:
         if len(self._turns) >= self.settings.turns_limit:
-            raise ProxyBusy(f"this proxy has {len(self._turns):,} turns under way, as many as it takes")
+            raise ProxyBusy(f"the proxy has {len(self._turns):,} turns running, which is its limit")
         turn = asyncio.get_running_loop().create_task(self._on(live, self._turn(live, asked)))
         live.turn, live.asked = turn, wanted
         self._turns.add(turn)
@@ -278,16 +280,16 @@ class Proxy:
         async for part in request.stream():
             received += part
             if len(received) > limit:
-                raise TooLarge(f"the body of a request has up to {limit:,} bytes")
+                raise TooLarge(f"the body may have up to {limit:,} bytes")
         if empty and not received:
             return {}
         parse = partial(load_json, bytes(received))
         try:
             asked = await settled(parse) if len(received) > LARGE_BODY else parse()
         except ValueError as error:
-            raise InvalidInput(f"the body is no JSON: {error}") from None
+            raise InvalidInput(f"the body is not JSON: {error}") from None
         if not isinstance(asked, dict):
-            raise InvalidInput("the body is a JSON object")
+            raise InvalidInput("the body must be a JSON object")
         return asked
 
 
@@ -295,7 +297,7 @@ def _session_id(request: Request) -> str:
     """The id in the path, whole: over HTTP the beginning of one, or a name, is not enough."""
     id = request.path_params["id"].upper()
     if not is_ulid(id):
-        raise SessionNotFound("no session has this id", hint="POST /sessions makes one")
+        raise SessionNotFound("there is no session with this id", hint="POST /sessions creates one")
     return str(id)
 
 
@@ -314,4 +316,4 @@ async def _gone(_request: Request, _error: Exception) -> Response:
 
 
 async def _broken(_request: Request, _error: Exception) -> Response:
-    return problem(500, "internal", "an error inside onrecord", hint="the proxy's log has it")
+    return problem(500, "internal", "an error inside onrecord", hint="the proxy's log has the details")

@@ -46,7 +46,12 @@ class Guard:
             return problem(403, "forbidden", "web pages of other places may not use this proxy")
         if self.token is None:
             if _host_of(f"//{headers.get('host', '')}") not in self.hosts:
-                return problem(403, "forbidden", "this proxy is not known by that name", hint="--allow-host NAME")
+                return problem(
+                    403,
+                    "forbidden",
+                    "this proxy does not accept that host name",
+                    hint="start the proxy with --allow-host",
+                )
             return None
         scheme, _space, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not compare_digest(given.strip().encode(), self.token):

@@ -17,7 +17,8 @@ def load_tokenizer(place: str) -> TemplateTokenizer:
         config, template = (_beside(file, name) for name in ("tokenizer_config.json", "chat_template.jinja"))
     except (OSError, UnicodeDecodeError) as problem:
         raise InvalidInput(
-            f"the tokenizer cannot be read: {problem}", hint="a directory with tokenizer.json and tokenizer_config.json"
+            f"the tokenizer cannot be read: {problem}",
+            hint="name a directory with tokenizer.json and tokenizer_config.json",
         ) from None
     return TemplateTokenizer(described, *read_config(config or "{}", template))
 

@@ -74,6 +74,6 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as problem:
         listener.close()
         raise InvalidInput(
-            f"cannot listen on {host} port {port}: {problem.strerror or problem}", hint="--port 0 takes a free one"
+            f"cannot listen on {host} port {port}: {problem.strerror or problem}", hint="port 0 takes a free one"
         ) from None
     return listener

@@ -72,24 +72,29 @@ class Settings(NamedTuple):
     def checked(self) -> Settings:
         """These settings if they go together."""
         if not _is_url(self.upstream):
-            raise InvalidInput(f"{self.upstream!r} is no URL of an engine", hint="--upstream http://127.0.0.1:30000")
+            raise InvalidInput(
+                f"{self.upstream!r} is not the URL of an engine", hint="use a URL like http://127.0.0.1:30000"
+            )
         if self.dialect not in DIALECTS:
-            raise InvalidInput(f"no engine speaks {self.dialect!r} here", hint=" or ".join(DIALECTS))
+            raise InvalidInput(f"unknown dialect {self.dialect!r}", hint=f"use {' or '.join(DIALECTS)}")
         if self.abort_policy not in ABORT_POLICIES:
-            raise InvalidInput(f"{self.abort_policy!r} is no abort policy", hint=", ".join(ABORT_POLICIES))
+            raise InvalidInput(
+                f"unknown abort policy {self.abort_policy!r}", hint=f"use one of {', '.join(ABORT_POLICIES)}"
+            )
         if not self.is_local and not self.token:
             raise InvalidInput(
-                f"whoever reaches {self.host} could read and write rollouts",
-                hint="bound elsewhere it needs a token: --token-file FILE",
+                f"anyone who can reach {self.host} could read and write rollouts",
+                hint="a proxy that listens there needs a token",
+                step="need_token",
             )
         if not 0 <= self.port <= PORT_LIMIT:
-            raise InvalidInput(f"a port is 0 to {PORT_LIMIT}, not {self.port}", hint="--port 0 takes a free one")
+            raise InvalidInput(f"the port must be 0 to {PORT_LIMIT}, not {self.port}", hint="port 0 takes a free one")
         for name, least in (("retries", 0), ("body_limit", 1), ("turns_limit", 1), ("memory_sessions", 1)):
             if getattr(self, name) < least:
-                raise InvalidInput(f"{name} is at least {least}, not {getattr(self, name)}")
+                raise InvalidInput(f"{name} must be at least {least}, not {getattr(self, name)}")
         for name, seconds in (("timeout", self.upstream_seconds), ("lease-seconds", self.lease_seconds)):
             if not seconds > 0:
-                raise InvalidInput(f"--{name} is a number of seconds above 0, not {seconds:g}")
+                raise InvalidInput(f"--{name} must be a number of seconds above 0, not {seconds:g}")
         return self
 
 

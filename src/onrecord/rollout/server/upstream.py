@@ -69,7 +69,7 @@ class Upstream:
         try:
             return load_json(received)
         except ValueError:
-            raise BadReply("the engine's reply is no JSON") from None
+            raise BadReply("the engine's reply is not JSON") from None
 
     async def close(self) -> None:
         """Let go of the connections."""

@@ -340,7 +340,7 @@ class Append(Request):
         """The head afterwards and the rows to write, or the reason why not. Writes nothing."""
         lease, expect = self._lease, self._expect
         if lease is not None and (standing[0] != lease.epoch or not standing[1]):
-            raise LeaseLost(f"another process writes lane {lease.lane!r} of {head.name!r} now")
+            raise LeaseLost(f"another process has taken the lease of lane {lease.lane!r} of {head.name!r}")
         if expect is not None and expect != head.position:
             raise log_moved(expect, head.position)
         moved, rows = head, []

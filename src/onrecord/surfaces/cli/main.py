@@ -1,6 +1,6 @@
-"""The entry point: find the verb, load its module and nothing else, map what goes wrong to an exit code.
+"""The entry point: find the verb, load only its module, map errors to exit codes.
 
-This module is imported on every call, so it imports next to nothing; `onrecord version` needs no more than it.
+Every call imports this module, so it imports almost nothing; `onrecord version` needs nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.catalogue import Verb
 
 _TAKES_VALUE = frozenset({"--store", "--project", "--session", "-s", "--agent", "--limit", "-n"})
-"""Options that may stand before the verb and are followed by a value."""
+"""Options with a value that may come before the verb."""
 
 
 _HASTY = ("gate", "hook")
@@ -75,7 +75,7 @@ def _run(words: list[str]) -> int:
 
 
 def _be_brief() -> None:
-    """A command lives for some milliseconds: looking for garbage while it starts and ends costs a sixth of them."""
+    """A command lives for milliseconds: collecting garbage at its start and end costs a sixth of them."""
     import atexit
     import gc
 
@@ -84,7 +84,7 @@ def _be_brief() -> None:
 
 
 def _end(status: int) -> None:
-    """Leave without taking the interpreter apart, which takes an eighth of a decision. Nothing is left open by now."""
+    """Exit without tearing down the interpreter, which takes an eighth of a decision. Nothing is open any more."""
     import os
 
     sys.stdout.flush()
@@ -93,11 +93,11 @@ def _end(status: int) -> None:
 
 
 def split(words: list[str]) -> tuple[str, list[str]]:
-    """The verb and everything else; options may come before it. Without a verb, the overview is meant."""
+    """The verb and everything else; options may come before it. No verb means the overview."""
     index = 0
     while index < len(words) and words[index].startswith("-") and words[index] != "--":
         if words[index] in ("-h", "--help"):
-            return "help", []
+            return "help", [word for word in words if word in ("--all", "-a")]
         if words[index] in ("-V", "--version"):
             return "version", words[:index] + words[index + 1 :]
         index += 2 if words[index] in _TAKES_VALUE else 1
@@ -107,13 +107,13 @@ def split(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _load(verb: Verb) -> Callable[[Any], int]:
-    __import__(verb.module)  # importlib says the same more nicely, and is one more module to load
+    __import__(verb.module)  # importlib would be nicer, but is one more module to load
     function: Callable[[Any], int] = getattr(sys.modules[verb.module], verb.function)
     return function
 
 
 def _stop_writing() -> None:
-    """Whatever is still buffered has no reader; writing it at exit would complain."""
+    """Buffered output has no reader any more; writing it at exit would fail."""
     import os
 
     nowhere = os.open(os.devnull, os.O_WRONLY)

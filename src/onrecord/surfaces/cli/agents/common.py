@@ -11,6 +11,7 @@ from onrecord.agents.wrapping import Ask, Wrapped
 from onrecord.connect import PROJECT_VARIABLE, STORE_VARIABLE
 from onrecord.errors import AmbiguousName, NotFound
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
+from onrecord.surfaces.cli.shared.output import counted
 from onrecord.vendors.port import KILLED, USER, VENDORS, vendor
 from onrecord.views.render import iso
 from onrecord.work.project import find_project, find_worktree
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 def vendor_named(word: str) -> Vendor:
     """The vendor a person names."""
     if word not in VENDORS:
-        raise UsageError(f"no coding agent is named {word!r:.60}", hint=f"one of {', '.join(VENDORS)}")
+        raise UsageError(f"unknown coding agent {word!r:.60}", hint=f"use one of {', '.join(VENDORS)}")
     return vendor(word)
 
 
@@ -70,7 +71,7 @@ def asked(call: Call, extra: list[str]) -> Ask:
 def need_terminal(ask: Ask) -> None:
     """An agent that is not headless needs a person in front of it."""
     if not ask.headless and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("an interactive agent needs a terminal", hint="-p TEXT runs it headless")
+        raise UsageError("an interactive agent needs a terminal", hint="run it without one: `--prompt TEXT`")
 
 
 def consenting(call: Call) -> Any:
@@ -84,7 +85,7 @@ def consenting(call: Call) -> Any:
         try:
             call.confirm(f"{hazard.message}. {hazard.fix}? This changes {files}.")
         except Exception as refusal:  # noqa: BLE001  # declined, or nobody can be asked: both mean no
-            call.output.note(f"{hazard.message}; not mended: {refusal}")
+            call.output.note(f"{hazard.message}; not changed: {refusal}")
             return False
         return True
 
@@ -97,16 +98,16 @@ def agent_of(call: Call, session: Session) -> str:
     having = [name for name, one in session.views.roster.agents.items() if one["links"]]
     if named:
         if named not in having:
-            raise NotFound(f"no conversation of the agent {named!r:.80} is on record in {session.name}")
+            raise NotFound(f"{session.name} has no conversation of agent {named!r:.80}")
         return named
     if not having:
         raise NotFound(
-            f"no agent's conversation is on record in {session.name}", hint="onrecord start, adopt or import"
+            f"{session.name} has no conversation of a coding agent", hint="start an agent: `onrecord start claude`"
         )
     if len(having) > 1:
         raise AmbiguousName(
             f"{len(having)} agents have conversations in {session.name}: {', '.join(having)}",
-            hint=f"say which: --agent {having[0]}",
+            hint=f"name one: `--agent {having[0]}`",
         )
     return having[0]
 
@@ -127,16 +128,16 @@ def tell_outcome(call: Call, session: Session, outcome: Outcome) -> None:
     for problem in outcome.problems:
         call.output.note(f"not everything could be recorded: {problem}")
     if outcome.orphans:
-        call.output.note(f"{len(outcome.orphans)} processes were left of it and have been ended")
+        call.output.note(f"stopped {counted(len(outcome.orphans), 'process', 'processes')} that it left running")
     if outcome.vendor_id is None:
-        call.output.note("its conversation's id did not become known; onrecord setup installs the hook that tells it")
+        call.output.note("the id of its conversation is unknown; `onrecord setup` installs the hook that reports it")
     if not outcome.finished:
         why = outcome.why
         until = f", until {iso(int(why.resets_at * 1e6))}" if why.resets_at else ""
         told = why.message and why.cause not in (KILLED, USER)  # what it said before is not why it was ended
         about = f": {why.message.splitlines()[-1][:200]}" if told else ""
-        call.output.note(f"it was interrupted ({why.cause}{until}){about}")
-        call.output.note(f"onrecord resume {session.name} --agent {session.agent} goes on with it")
+        call.output.note(f"the agent was interrupted ({why.cause}{until}){about}")
+        call.output.note(f"`onrecord resume {session.name} --agent {session.agent}` resumes it")
 
 
 def exit_status(outcome: Outcome) -> int:

@@ -14,6 +14,7 @@ from onrecord.agents.resuming import plan, put_back
 from onrecord.errors import Conflict, NotFound
 from onrecord.surfaces.cli.agents import common
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
+from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.views.render import ago
 from onrecord.work.project import worktree_for
@@ -35,7 +36,7 @@ def mirror(call: Call) -> int:
     agent = call.get("agent")
     if not links_of(session, agent):
         raise NotFound(
-            f"no agent's conversation is on record in {session.name}", hint="onrecord start, adopt or import"
+            f"{session.name} has no conversation of a coding agent", hint="start an agent: `onrecord start claude`"
         )
     done = mirror_all(session, dict(os.environ), agent=agent)
     if "follow" in call:
@@ -59,7 +60,7 @@ def _follow(call: Call, session: Session, agent: str | None, done: list[Mirrored
                 for old, new in zip(done, more, strict=False)
             ] + more[len(done) :]
     except KeyboardInterrupt:
-        call.output.note("stopped; what was there until now is on record")
+        call.output.note("stopped; everything until now is recorded")
     return done
 
 
@@ -71,10 +72,10 @@ def _alive(link: dict[str, Any]) -> bool:
 
 def _told(one: Mirrored) -> str:
     if one.why_not:
-        return f"{one.vendor} {one.vendor_id}: nothing could be mirrored: {one.why_not}"
-    torn = f", {one.torn} torn lines" if one.torn else ""
-    again = ", read anew because the file was replaced" if one.rewritten else ""
-    return f"{one.vendor} {one.vendor_id}: {one.records} new records{torn}{again}"
+        return f"{one.vendor} {one.vendor_id}: not copied: {one.why_not}"
+    torn = f", {counted(one.torn, 'incomplete line')}" if one.torn else ""
+    again = ", read again because the file was replaced" if one.rewritten else ""
+    return f"{one.vendor} {one.vendor_id}: {counted(one.records, 'new record')}{torn}{again}"
 
 
 def import_vendor(call: Call) -> int:
@@ -84,16 +85,16 @@ def import_vendor(call: Call) -> int:
     if what is None and "all" not in call:
         return _list(call, of, list(in_directory(of, env, str(Path.cwd()))))
     if what is not None and "all" in call:
-        raise UsageError("one conversation, or --all of this directory; not both")
+        raise UsageError("name one conversation or use --all, not both")
     places = [named(of, env, what)] if what is not None else list(in_directory(of, env, str(Path.cwd())))
     if not places:
-        raise NotFound(f"{of.title} has no conversation that began in {Path.cwd()}", hint="give its file or its id")
+        raise NotFound(f"{of.title} has no conversation that started in {Path.cwd()}", hint="name its file or its id")
     records = call.records()
     into = None
     if call.get("session"):
         into = records.get(str(call.get("session")), agent=call.get("agent") or of.name)
     if len(places) > 1 and (into or call.get("as")):
-        raise UsageError(f"{len(places)} conversations do not go into one agent", hint="take them in one by one")
+        raise UsageError(f"{len(places)} conversations cannot be one agent's", hint="import them one by one")
     if what is None:
         _list(call, of, places, quiet=call.output.json)
     done = [
@@ -113,9 +114,10 @@ def _imported(call: Call, done: list[Imported]) -> int:
         call.output.envelope("imports", data)
     else:
         for one in data:
+            new, torn = counted(one["records"], "new record"), counted(one["torn"], "incomplete line")
             call.output.line(
-                f"{one['state'].replace('_', ' ')}: {one['name']} ({one['agent']}), {one['records']} new records of "
-                f"{one['vendor']} {one['vendor_id']}" + (f", {one['torn']} torn lines" if one["torn"] else "")
+                f"{one['state'].replace('_', ' ')}: {one['name']} ({one['agent']}), {new} of "
+                f"{one['vendor']} {one['vendor_id']}" + (f", {torn}" if one["torn"] else "")
             )
     return 0
 
@@ -138,11 +140,11 @@ def _list(call: Call, of: Vendor, places: list[Place], *, quiet: bool = False) -
         [one["vendor_id"], ago(int(one["changed_at"] * 1e6), int(now * 1e6)), one["session"] or "-", one["title"]]
         for one in found
     ]
-    call.output.table(("conversation", "changed", "session", "*title"), rows)
+    call.output.table(("#conversation", "changed", "session", "*title"), rows)
     if not found:
-        call.output.note(f"{of.title} has no conversation that began in {Path.cwd()}")
+        call.output.note(f"{of.title} has no conversation that started in {Path.cwd()}")
     elif call.positional.get("WHAT") is None and "all" not in call:
-        call.output.note(f"onrecord import {of.name} ID takes one in, --all all of them")
+        call.output.note(f"`onrecord import {of.name} ID` imports one, `onrecord import {of.name} --all` all of them")
     return 0
 
 
@@ -152,14 +154,17 @@ def restore(call: Call) -> int:
     agent = common.agent_of(call, session)
     here = call.get("cwd") or worktree_for(session.head.project, os.curdir)
     if not Path(here).is_dir():
-        raise UsageError(f"there is no directory {here}")
+        raise UsageError(f"the directory {here} does not exist")
     planned = plan(session, agent, common.environment(session, here), here)
     cwd = str(Path(call.get("cwd") or planned.cwd).resolve())
     stand = standing(session, planned.of.name, planned.vendor_id)
     if not stand.position:
-        raise NotFound(f"the record has no copy of {planned.vendor_id}", hint=f"onrecord mirror {session.name}")
+        raise NotFound(f"{planned.vendor_id} is not mirrored", hint=f"mirror it: `onrecord mirror {session.name}`")
     if has_gaps(session, planned.of.name, planned.vendor_id):
-        raise Conflict("the record's copy is not whole: some of it was erased", hint=f"onrecord resume {session.name}")
+        raise Conflict(
+            "the mirrored conversation is incomplete: part of it was erased",
+            hint=f"start from the note: `onrecord resume {session.name} --policy never`",
+        )
     there = planned.of.find(planned.vendor_id, planned.env)
     home = planned.of.home(planned.env)
     data: dict[str, Any] = {
@@ -168,17 +173,17 @@ def restore(call: Call) -> int:
     }  # fmt: skip
     if there is not None and (planned.of.capabilities.resumes_elsewhere or there.cwd == cwd):
         raise Conflict(
-            f"{planned.of.title} has this conversation already, in {there.path}",
-            hint=f"nothing was replaced; {data['next']}",
+            f"{planned.of.title} already has this conversation, in {there.path}",
+            hint=f"nothing was replaced; resume it: `{data['next']}`",
         )
     if "dry-run" in call:
         data |= {"state": "would_restore"}
         return call.output.done(
-            "restore", data, f"would put {planned.vendor_id} back below {home}, to be resumed in {cwd}"
+            "restore", data, f"would restore {planned.vendor_id} below {home}, to be resumed in {cwd}"
         )
-    call.confirm(f"Put the conversation {planned.vendor_id} back below {home}?")
+    call.confirm(f"Restore the conversation {planned.vendor_id} below {home}?")
     place = put_back(session, planned, cwd)
     session = call.records().get(session.id, agent=agent)
     session.locate(planned.of.name, planned.vendor_id, cwd=cwd, home=place.home, transcript=place.path)
     data |= {"state": "restored", "transcript": place.path, "position": session.head.position}
-    return call.output.done("restore", data, f"{place.path} is back; next: {data['next']}")
+    return call.output.done("restore", data, f"restored {place.path}; next: `{data['next']}`")

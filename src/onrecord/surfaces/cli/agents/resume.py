@@ -44,7 +44,7 @@ def resume_agents(call: Call, session: Session, go_on: Callable[[], None]) -> in
         return wait_and_resume(call, acting, ask=ask)
     common.need_terminal(ask)
     if ask.headless and not ask.prompt:
-        raise UsageError("a headless agent needs something to do", hint="-p TEXT says it")
+        raise UsageError("an agent without a terminal needs a prompt", hint="add `--prompt TEXT`")
     go_on()
     done = _resume(call, acting, ask)
     return _tell(call, acting, done)
@@ -110,7 +110,7 @@ def _data(planned: Plan) -> dict[str, Any]:
 
 
 def _lines(planned: Plan, ask: Ask) -> list[str]:
-    how = f"begins anew ({planned.lost})" if planned.lost else f"goes on with {planned.vendor_id}"
+    how = f"starts a new conversation ({planned.lost})" if planned.lost else f"resumes {planned.vendor_id}"
     found = [f"{planned.agent}: {planned.of.title} {how} in {planned.cwd}"]
     if not planned.lost:
         found.append(f"{planned.agent}: {shlex.join(command(planned, ask).argv)}")
@@ -134,10 +134,10 @@ def _tell(call: Call, session: Session, done: Resumed, *, final: bool = True) ->
     state_file.after(call, session)
     kept = saved(session.views, call.now())
     if done.how == FRESH:
-        call.output.note(f"{done.agent} began anew from the note, because {done.why}")
+        call.output.note(f"{done.agent} started a new conversation from the note: {done.why}")
     else:
-        proof = "verified: its id, and more in the same transcript" if done.verified else f"not verified: {done.why}"
-        call.output.note(f"{done.agent} was resumed, {proof}. {saved_line(kept)}")
+        proof = "Confirmed" if done.verified else "Could not confirm"
+        call.output.note(f"Resumed {done.agent}. {proof} that it is the same conversation. {saved_line(kept)}")
     if call.output.json and final:
         data = session_data(session.refresh().head) | {
             "state": done.how, "agent": done.agent, "verified": done.verified, "why": done.why,
@@ -159,7 +159,7 @@ def wait_and_resume(call: Call, session: Session, *, ask: Ask | None = None, fir
         stop = waiting.last_stop(session, session.agent)
         if not waiting.waitable(stop) and (first is not None or not wanted.prompt):
             if stop is not None and not stop.settled and first is None:
-                call.output.note(f"the last stop ({stop.event.data.get('cause')}) does not end by itself")
+                call.output.note(f"the last stop ({stop.event.data.get('cause')}) needs a person")
             return _nothing(call, session, stop, status)
         if stop is not None and waiting.waitable(stop) and not _park(call, session, stop):
             return _nothing(call, session, stop, status)
@@ -168,7 +168,7 @@ def wait_and_resume(call: Call, session: Session, *, ask: Ask | None = None, fir
         try:
             done = _resume(call, session, asking)
         except LeaseHeld:
-            call.output.note("another process went on with it")
+            call.output.note("another process has resumed it")
             raise
         status = _tell(call, session, done, final=done.outcome.finished)
         if done.outcome.finished:
@@ -180,13 +180,13 @@ def wait_and_resume(call: Call, session: Session, *, ask: Ask | None = None, fir
 def _park(call: Call, session: Session, stop: waiting.Stop) -> bool:
     parked = waiting.park(session, stop)
     until = iso(int((stop.until or 0) * 1e6))
-    how = "the session is paused" if parked else "others work on in the session"
+    how = "the session is paused" if parked else "other agents keep working in the session"
     call.output.note(
-        f"waiting until {until} ({stop.event.data.get('cause')}); {how}; this may be ended and begun again"
+        f"waiting until {until} ({stop.event.data.get('cause')}); {how}; you can stop this and start it again"
     )
     if waiting.wait(session, stop):
         return True
-    call.output.note("somebody else went on with the session, or ended it; nothing is left to wait for")
+    call.output.note("the session was resumed or ended elsewhere; there is nothing to wait for")
     return False
 
 
@@ -195,7 +195,7 @@ def _await_holder(call: Call, session: Session) -> None:
     told = False
     while holders(_plan(session, session.agent)):
         if not told:
-            call.output.note("its process is still there; waiting until it has ended")
+            call.output.note("its process is still running; waiting until it ends")
             told = True
         time.sleep(waiting.LOOK_SECONDS)
         mirror_all(session, dict(os.environ), agent=session.agent)

@@ -1,4 +1,4 @@
-"""`onrecord setup`: our hooks and a short block of instructions in the files of coding agents, and out again."""
+"""`onrecord setup`: install hooks and instructions in the files of coding agents, or remove them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from onrecord.connect import instructions
 from onrecord.errors import OnrecordError
 from onrecord.setup import installing
 from onrecord.surfaces.cli.shared.exits import FAILED, OK, PARTIAL, UsageError
+from onrecord.surfaces.cli.shared.hints import BY_STEP
 from onrecord.vendors.port import PROJECT_SCOPE, USER_SCOPE, VENDORS, vendor
 from onrecord.work.project import find_worktree
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Vendor
 
 LOOK_SECONDS = 20.0
-"""How long looking which onrecord an interpreter finds may take."""
+"""How long asking an interpreter for its onrecord may take."""
 _WAYS = ("check", "remove", "dry-run", "print")
 
 
@@ -34,13 +35,13 @@ def setup(call: Call) -> int:
     """Merge our part into the files of the named agents, or of those that are installed; or one of the other ways."""
     ways = [way for way in _WAYS if way in call]
     if len([way for way in ways if way != "dry-run"]) > 1 or {"check", "dry-run"} <= set(ways):
-        raise UsageError(f"--{' and --'.join(ways)} exclude one another", hint=call.verb.example)
+        raise UsageError(f"use only one of --{' and --'.join(ways)}", hint=f"for example: `{call.verb.example}`")
     if "user" in call and "project" in call:
-        raise UsageError("--user and --project exclude one another", hint=call.verb.example)
+        raise UsageError("use --user or --project, not both", hint=f"for example: `{call.verb.example}`")
     names = [*dict.fromkeys(call.words)]
     chosen = [vendor(name) for name in names] or installed_vendors()
     if not chosen:
-        raise UsageError("no coding agent is installed here", hint=f"name one: {', '.join(VENDORS)}")
+        raise UsageError("no coding agent is installed", hint=f"name one of {', '.join(VENDORS)}")
     scope = USER_SCOPE if "user" in call else PROJECT_SCOPE
     place = installing.Place(scope, Path(find_worktree(os.curdir)), os.environ)
     if "check" in call:
@@ -78,7 +79,7 @@ def hook_command(call: Call | None = None) -> list[str]:
     if told.strip() == onrecord.__file__:
         return isolated
     if call is not None:
-        call.output.note("this onrecord is found through PYTHONPATH: an agent without it will not find its hooks")
+        call.output.note("this onrecord is found through PYTHONPATH; agents need the same PYTHONPATH for their hooks")
     return [sys.executable, "-P", "-m", "onrecord"]
 
 
@@ -124,7 +125,7 @@ def _change(call: Call, chosen: list[Vendor], place: Place, command: Sequence[st
         call.output.envelope("setup", data)
     else:
         rows = [[one["vendor"], one["what"], one["state"], one["path"]] for one in told]
-        call.output.table(("agent", "part", "state", "*file"), rows)
+        call.output.table(("#agent", "!part", "!state", "*file"), rows)
         for one in told:
             if one["problem"]:
                 call.output.note(f"{one['path']}: {one['problem']}" + (f"; {one['hint']}" if one["hint"] else ""))
@@ -157,7 +158,7 @@ def _told(change: Change, state: str) -> dict[str, Any]:
         state, problem = "left alone", state.removeprefix("left alone: ")
     return {
         "vendor": change.vendor, "what": change.what, "path": str(change.path), "state": state, "problem": problem,
-        "hint": change.hint,
+        "hint": BY_STEP.get(change.step) or change.hint,
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`onrecord setup --check`: the installed command is run for real, on a record of its own where it must say no."""
+"""`onrecord setup --check`: run the installed hook on a temporary store where it must refuse an edit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onrecord.errors import OnrecordError
 from onrecord.setup import installing
 from onrecord.surfaces.cli.agents.setup import hook_command
 from onrecord.surfaces.cli.shared.exits import FAILED, OK
-from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.hook.process import DEADLINE_SECONDS
 from onrecord.surfaces.hook.whose import AGENT_VARIABLE, SESSION_VARIABLE
 
@@ -30,7 +30,7 @@ ATTEMPT = "onrecord-setup-check"
 
 
 class Answer(NamedTuple):
-    """What became of a hook that was run."""
+    """The result of running a hook."""
 
     works: bool
     said: str
@@ -47,7 +47,7 @@ def check(call: Call, chosen: Sequence[Vendor], place: Place) -> int:
         for one in told:
             style = "good" if one["ok"] else "bad"
             call.output.table(
-                ("", "", "*"),
+                ("#", "!", "~"),
                 [[one["vendor"], Cell("✓" if one["ok"] else "✗", style), line] for line in one["lines"]],
             )
     return OK if all(one["ok"] for one in told) else FAILED
@@ -57,16 +57,18 @@ def _look(of: Vendor, place: Place) -> dict[str, Any]:
     commands = installing.installed_commands(of, place)
     lines, ok = [], bool(commands)
     if not commands:
-        lines.append(f"no hooks of onrecord are set up ({place.scope}); onrecord setup {of.name} --{place.scope}")
+        lines.append(
+            f"no hooks are installed ({place.scope}); `onrecord setup {of.name} --{place.scope}` installs them"
+        )
     else:
         answer = run_hook(of, commands)
         ok = answer.works
-        lines.append(f"{len(commands)} hook{'s' if len(commands) > 1 else ''}; {answer.said}")
+        lines.append(f"{counted(len(commands), 'hook')}; {answer.said}")
     for change in installing.plan(of, place, hook_command(), _block()):
         if commands and change.problem:
             lines.append(f"{change.path}: {change.problem}")
         elif commands and change.is_needed:
-            lines.append(f"{change.path} is not as setup would write it now; onrecord setup {of.name} renews it")
+            lines.append(f"{change.path} is out of date; `onrecord setup {of.name}` updates it")
     doubts = installing.doubts(of, place)
     return {"vendor": of.name, "ok": ok and not doubts, "hooks": len(commands), "lines": [*lines, *doubts]}
 
@@ -97,11 +99,14 @@ def run_hook(of: Vendor, commands: Sequence[str]) -> Answer:
             return Answer(works=False, said=answer)
     if ATTEMPT not in refused[1]:
         return Answer(
-            works=False, said=f"the hook does not refuse what it should (exit {refused[0]}: {refused[1]!r:.200})"
+            works=False,
+            said=f"the hook does not refuse an edit that it should refuse (exit {refused[0]}: {refused[1]!r:.200})",
         )
     if ATTEMPT in allowed[1] or allowed[0] != 0:
-        return Answer(works=False, said=f"the hook refuses what it should allow (exit {allowed[0]})")
-    return Answer(works=True, said="the hook answers: refuses an edit while an attempt is unresolved, allows it after")
+        return Answer(works=False, said=f"the hook refuses an edit that it should allow (exit {allowed[0]})")
+    return Answer(
+        works=True, said="the hook works: it refuses an edit while an attempt has no outcome, and allows it after that"
+    )
 
 
 def _run(words: Sequence[str], payload: dict[str, Any], url: str) -> tuple[int, str] | str:

@@ -18,6 +18,7 @@ from onrecord.log.head import LIVE, PAUSED
 from onrecord.log.names import check_name, is_ulid
 from onrecord.surfaces.cli.agents import common
 from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.surfaces.cli.work import state_file
 from onrecord.vendors.hooks import ADOPTED
@@ -64,7 +65,7 @@ def handoff(call: Call) -> int:
 
 
 def _no_target(call: Call) -> str:
-    raise UsageError("--to VENDOR is missing: who goes on?", hint=call.verb.example)
+    raise UsageError("--to VENDOR is missing", hint=f"for example: `{call.verb.example}`")
 
 
 def _free_agent(session: Session, of: Vendor) -> str:
@@ -115,7 +116,7 @@ def _begin(call: Call, run: Wrapped, cwd: str, ask: Ask, text: str | None = None
     session, of = run.session, run.of
     for warning in of.start(_request(cwd, ask)).warnings:
         call.output.note(warning)
-    call.output.note(f"{of.title} starts as {session.agent} in the session {session.name}")
+    call.output.note(f"starting {of.title} as {session.agent} in session {session.name}")
     joined = join(run, handed_over=True) if text is not None else join(run)
     try:
         outcome = start(joined, cwd, ask, text=text)
@@ -146,7 +147,7 @@ def adopt(call: Call) -> int:
     """Attach an agent that is running already."""
     of = common.vendor_named(call.words[0])
     if len(call.words) > 1:
-        raise UsageError(f"onrecord adopt takes one vendor, not {call.words[1]!r}")
+        raise UsageError(f"unexpected argument {call.words[1]!r}")
     pid, vendor_id = call.number("pid"), call.get("id")
     if pid is None and vendor_id is None:
         return _running(call, of)
@@ -157,9 +158,7 @@ def adopt(call: Call) -> int:
         about = {"process": machine.identity_of(pid), "cwd": processes.directory_of(pid)}
     place = of.find(str(vendor_id), env)
     if place is None and not about:
-        raise NotFound(
-            f"{of.title} has no conversation {vendor_id!r:.80}", hint=f"onrecord import {of.name} lists them"
-        )
+        raise NotFound(f"{of.title} has no conversation {vendor_id!r:.80}", step="list_conversations", vendor=of.name)
     if place is None:  # nothing is written before the first prompt
         place = Place(str(vendor_id), "", str(of.home(env)), str(about["cwd"]))
     return _attach(call, of, place, env, about)
@@ -167,12 +166,12 @@ def adopt(call: Call) -> int:
 
 def _conversation_of(of: Vendor, pid: int, env: dict[str, str], wanted: str | None) -> str:
     if machine.started(pid) is None:
-        raise NotFound(f"no process {pid} is running")
+        raise NotFound(f"there is no running process {pid}")
     found = of.locate(pid, env)
     if found is None or wanted not in (None, found):
         raise NotFound(
-            f"process {pid} has no {of.title} conversation that can be told for sure",
-            hint="give its id: --id ID (the vendor shows it), or install the hook: onrecord setup",
+            f"the {of.title} conversation of process {pid} is not known",
+            hint="give its id with `--id ID`, or install the hook with `onrecord setup`",
         )
     return found
 
@@ -195,8 +194,8 @@ def _attach(call: Call, of: Vendor, place: Place, env: dict[str, str], about: di
     }  # fmt: skip
     return call.output.done(
         "agent", data,
-        f"{state.replace('_', ' ')}: {of.title} {place.vendor_id} is {session.agent} in the session {session.name}; "
-        f"{done.mirrored.records} records were mirrored",
+        f"{state.replace('_', ' ')}: {of.title} {place.vendor_id} is {session.agent} in session {session.name}; "
+        f"mirrored {counted(done.mirrored.records, 'record')}",
     )  # fmt: skip
 
 
@@ -210,10 +209,10 @@ def _running(call: Call, of: Vendor) -> int:
         call.output.envelope("agents", found)
         return 0
     if not found:
-        raise NotFound(f"no {of.title} is running here", hint=f"onrecord start {of.name} starts one")
+        raise NotFound(f"no {of.title} is running here", hint=f"start one: `onrecord start {of.name}`")
     call.output.table(
-        ("pid", "conversation", "*directory"),
+        ("#pid", "!conversation", "*directory"),
         [[str(one["pid"]), str(one["vendor_id"] or "?"), str(one["cwd"])] for one in found],
     )
-    call.output.note(f"onrecord adopt {of.name} --pid {found[0]['pid']} --name NAME attaches one")
+    call.output.note(f"attach one: `onrecord adopt {of.name} --pid {found[0]['pid']} --name my-task`")
     return 0

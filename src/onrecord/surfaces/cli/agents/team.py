@@ -25,7 +25,7 @@ from onrecord.surfaces.cli.agents.start import session_named
 from onrecord.surfaces.cli.agents.team_ways import Crew, warnings_of
 from onrecord.surfaces.cli.shared.call import whole_number
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
-from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.place import act, need
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.vendors.port import vendor_of
@@ -102,9 +102,7 @@ def _resume(call: Call, words: list[str]) -> int:
 def _refuse_idle(team: Team, *, headless: bool) -> None:
     for member in team.members():
         if (headless or member.headless) and not member.prompt and vendor_of(member.command[0]):
-            raise InvalidInput(
-                f"{member.id} would run without a terminal and has nothing to do", hint="give it a prompt"
-            )
+            raise InvalidInput(f"{member.id} runs without a terminal and has no prompt", hint="give it a prompt")
 
 
 def _form(session: Session, team: Team, *, headless: bool) -> None:
@@ -117,8 +115,8 @@ def _take_lane(session: Session) -> None:
     except LeaseHeld as held:
         who = f"process {held.holder.get('pid')} on {held.holder.get('host')}"
         raise LeaseHeld(
-            f"{who} supervises the team of {session.name}",
-            hint="onrecord team status shows it; team restart, scale and stop are heard by it",
+            f"{who} already supervises the team of {session.name}",
+            hint=f"see `onrecord team status {session.name}`", step="team_status", name=session.name,
             holder=held.holder,
         ) from None  # fmt: skip
 
@@ -146,8 +144,10 @@ def _supervise(call: Call, crew: Crew) -> int:
     finally:
         session.leave()
     if why == "stopped":
-        call.output.note(f"nobody supervises the team now; its agents go on. onrecord team up --session {session.name}")
-        call.output.note(f"takes over, onrecord team stop {session.name} ends it")
+        call.output.note("the team has no supervisor now; its agents keep running")
+        call.output.note(
+            f"`onrecord team up --session {session.name}` supervises it, `onrecord team stop {session.name}` ends it"
+        )
     _show(call, crew)
     finished = all(step.state == FINISHED for step in supervisor.steps.values())
     return FAILED if why == "done" and not finished else 0
@@ -201,7 +201,7 @@ def _settled(crew: Crew) -> bool:
 def _session(call: Call, words: list[str] | None = None) -> Session:
     """The session that is meant: named, or the only live one."""
     if words and len(words) > 1:
-        raise UsageError(f"onrecord team {call.words[0]} does not know what to do with {words[1]!r}")
+        raise UsageError(f"unexpected argument {words[1]!r}")
     records = call.records(make=False)
     id_ = records.find(words[0]).session if words else call.head().session
     return Session(records.store, id_, agent=CREW, clock=records.clock)
@@ -213,7 +213,7 @@ def _crew(call: Call, session: Session) -> Crew:
         if event.session == session.id:
             known.apply(event)
     if known.team is None:
-        raise NotFound(f"no team is on record in {session.name}", hint="onrecord team up FILE forms one")
+        raise NotFound(f"{session.name} has no team", hint="start one: `onrecord team up team.toml`")
     headless = known.headless or "headless" in call
     return Crew(session, known.team, headless=headless, tell=call.output.note, yes="yes" in call)
 
@@ -221,7 +221,9 @@ def _crew(call: Call, session: Session) -> Crew:
 def _member(crew: Crew, agent: str) -> Any:
     known = {member.id: member for member in crew.team.members()}
     if agent not in known:
-        raise NotFound(f"the team of {crew.session.name} has no agent {agent!r:.80}", hint=", ".join(known))
+        raise NotFound(
+            f"the team of {crew.session.name} has no agent {agent!r:.80}", hint=f"its agents are {', '.join(known)}"
+        )
     return known[agent]
 
 
@@ -247,7 +249,7 @@ def _show(call: Call, crew: Crew) -> None:
         call.output.envelope("team", session_data(session.head) | about)
         return
     call.output.table(
-        ("agent", "state", "vendor", ">starts", "conversation", "*what"),
+        ("#agent", "!state", "vendor", ">starts", "conversation", "*what"),
         [
             [
                 name, Cell(row["state"] or "?", _STYLES.get(row["state"], "strong")), row["vendor"] or "?",
@@ -257,7 +259,7 @@ def _show(call: Call, crew: Crew) -> None:
         ],
     )  # fmt: skip
     if held is None and any(step.state not in OVER for step in crew.supervisor.steps.values()):
-        call.output.note(f"nobody supervises it; onrecord team up --session {session.name} does")
+        call.output.note(f"the team has no supervisor; start one: `onrecord team up --session {session.name}`")
 
 
 def _what(row: dict[str, Any]) -> str:
@@ -271,10 +273,12 @@ def _attach(call: Call, words: list[str]) -> int:
     agent = words[0] if words else None
     member = _member(crew, agent) if agent else None
     if crew.headless or (member is not None and member.headless):
-        raise InvalidInput("it runs without a terminal", hint=f"onrecord team logs {agent or 'AGENT'} shows its output")
+        raise InvalidInput(
+            "it runs without a terminal", hint=f"read its output: `onrecord team logs {agent or 'AGENT'}`"
+        )
     command = crew.panes().attach_command(agent)
     if command is None:
-        raise NotFound("it has no terminal now", hint=f"onrecord team resume {crew.session.name} brings the team up")
+        raise NotFound("it has no terminal now", hint=f"start the team: `onrecord team resume {crew.session.name}`")
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or call.output.json:
         data = {"argv": command, "session": crew.session.name}
         return call.output.done("command", data, shlex.join(command))
@@ -303,7 +307,7 @@ def _restart(call: Call, words: list[str]) -> int:
     session = _session(call)
     _member(_crew(call, session), agent)
     event = session.record("agent.recalled", {"agent": agent})
-    return _heard(call, session, event.position, f"{agent} begins anew")
+    return _heard(call, session, event.position, f"{agent} will start a new conversation")
 
 
 def _scale(call: Call, words: list[str]) -> int:
@@ -312,13 +316,13 @@ def _scale(call: Call, words: list[str]) -> int:
     number = whole_number(size, "N")
     _crew(call, session).team.scaled(group, number)
     event = session.record("team.scaled", {"group": group, "size": number})
-    return _heard(call, session, event.position, f"the group {group} has {number} from now on")
+    return _heard(call, session, event.position, f"group {group} now has {counted(number, 'agent')}")
 
 
 def _heard(call: Call, session: Session, position: int, sentence: str) -> int:
     held = _supervising(session)
     if held is None:
-        call.output.note(f"nobody supervises the team; onrecord team up --session {session.name} does it")
+        call.output.note(f"the team has no supervisor; start one: `onrecord team up --session {session.name}`")
     data = session_data(session.refresh().head) | {"position": position, "supervisor": held.holder if held else None}
     return call.output.done("team_change", data, sentence)
 
@@ -341,5 +345,5 @@ def _stop(call: Call, words: list[str]) -> int:
         session.leave()
     left = crew.belonging([name for name, one in crew.supervisor.wanted.agents.items() if one["spawned"]], [])
     data = session_data(session.refresh().head) | {"state": "stopped", "killed": killed, "left": left}
-    forced = f"; {len(killed)} processes had to be killed" if killed else ""
-    return call.output.done("team", data, f"the team of {session.name} is ended{forced}")
+    forced = f"; killed {counted(len(killed), 'process', 'processes')}" if killed else ""
+    return call.output.done("team", data, f"stopped the team of {session.name}{forced}")

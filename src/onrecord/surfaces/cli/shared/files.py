@@ -17,7 +17,7 @@ def refuse_existing(path: Path, *, force: bool) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a directory", hint="name a file in it")
     if os.path.lexists(path) and not force:
-        raise UsageError(f"{path} exists", hint="--force replaces it")
+        raise UsageError(f"{path} already exists", hint="`--force` replaces it")
 
 
 def write_file(name: str, chunks: Iterable[bytes], *, force: bool) -> Path:
@@ -28,7 +28,7 @@ def write_file(name: str, chunks: Iterable[bytes], *, force: bool) -> Path:
     try:
         file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except FileNotFoundError:
-        raise UsageError(f"there is no directory {path.parent}") from None
+        raise UsageError(f"the directory {path.parent} does not exist", hint="create it first") from None
     try:
         with os.fdopen(file, "wb") as stream:
             for chunk in chunks:

@@ -57,16 +57,18 @@ def state_file(call: Call) -> int:
             call.output.write(text)
         return 0
     if action != "sync":
-        raise UsageError(f"state-file is sync, show or path; not {action!r}", hint=call.verb.example)
+        raise UsageError(
+            f"unknown action {action!r}; use sync, show or path", hint=f"for example: `{call.verb.example}`"
+        )
     if session.views.phases.profile is None:
-        raise Conflict("this session has no profile, so it has no STATE.md", hint="onrecord profile choose research")
+        raise Conflict("this session has no profile, so it has no STATE.md", step="choose_profile")
     synced = sync(call, session, fresh="fresh" in call)
     data = {
         "path": str(synced.path), "taken": synced.taken, "aside": synced.aside and str(synced.aside),
         "session": session.id, "position": session.head.position,
     }  # fmt: skip
-    said = f"took in {', '.join(synced.taken)}; " if synced.taken else ""
-    return call.output.done("state_file", data, f"{said}{synced.path} is from position {session.head.position}")
+    said = f"read {', '.join(synced.taken)}; " if synced.taken else ""
+    return call.output.done("state_file", data, f"{said}wrote {synced.path}, position {session.head.position}")
 
 
 def places(call: Call, session: Session) -> tuple[Path, Path]:
@@ -109,7 +111,7 @@ def sync(call: Call, session: Session, *, fresh: bool = False) -> Synced:
     """Take in the text between the fences and render the file anew; again if somebody wrote it meanwhile."""
     path = places(call, session)[0]
     if path.is_symlink():
-        raise Conflict(f"{path} is a symbolic link", hint="onrecord writes only a file of its own there")
+        raise Conflict(f"{path} is a symbolic link", hint="remove the link; onrecord writes a regular file")
     taken: list[str] = []
     aside: Path | None = None
     for _try in range(_TRIES):
@@ -123,7 +125,7 @@ def sync(call: Call, session: Session, *, fresh: bool = False) -> Synced:
             write_atomically(path, state_md.render(session.views).encode())
             break
     if aside is not None:
-        call.output.note(f"{path} had text outside of its fences, or was put away; as it was, it is {aside.name}")
+        call.output.note(f"{path} had text outside its markers, or was renamed; the old file is {aside.name}")
     return Synced(path, taken, aside)
 
 
@@ -134,8 +136,9 @@ def _take_in(session: Session, path: Path, content: bytes, *, fresh: bool) -> tu
     if read.session != session.id:
         whose = f"belongs to session {read.session}" if read.session else "is not onrecord's"
         raise Conflict(
-            f"{path} is there and {whose}; it was not touched",
-            hint="onrecord state-file sync --fresh puts it away as STATE.1.md and starts a new one",
+            f"{path} {whose}; it was not changed",
+            hint="rename it and start a new one",
+            step="fresh_state_file",
         )
     aside = None if read.whole and read.untouched_outside else archive(path, "kept-", copy=True)
     taken = []
@@ -172,7 +175,9 @@ def _content(path: Path) -> bytes | None:
     try:
         if path.stat().st_size > STATE_BYTES:
             raise Conflict(
-                f"{path} is larger than {STATE_BYTES:,} bytes; it was not touched", hint="--fresh puts it away"
+                f"{path} is larger than {STATE_BYTES:,} bytes; it was not changed",
+                hint="rename it and start a new one",
+                step="fresh_state_file",
             )
         return path.read_bytes()
     except FileNotFoundError:
@@ -196,7 +201,7 @@ def archive(path: Path, mark: str, *, copy: bool = False) -> Path:
         except FileExistsError:
             continue
         return target
-    raise Conflict(f"{ARCHIVES_LIMIT:,} copies of {path.name} stand beside it", hint="move some of them away")
+    raise Conflict(f"there are {ARCHIVES_LIMIT:,} copies of {path.name}", hint="delete or move some of them")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -222,13 +227,15 @@ def refresh_note(call: Call, session: Session, *, ask: bool = False) -> Path | N
     """Bring NOTE.md up to date where it is this session's; with `ask`, make it."""
     path = places(call, session)[1]
     if path.is_symlink():
-        raise Conflict(f"{path} is a symbolic link", hint="onrecord writes only a file of its own there")
+        raise Conflict(f"{path} is a symbolic link", hint="remove the link; onrecord writes a regular file")
     there = _content(path)
     ours = there is not None and there.startswith(f"{_NOTE_HEAD}{session.id} ".encode())
     if there is not None and not there.startswith(_NOTE_HEAD.encode()):
         if not ask:
             return None
-        raise Conflict(f"{path} is there and is not onrecord's; it was not touched", hint="--out FILE writes another")
+        raise Conflict(
+            f"{path} is not a file of onrecord; it was not changed", hint="write another file", step="note_out"
+        )
     if not ask and not ours and (there is not None or session.views.phases.profile is None):
         return None
     write_atomically(path, headed(session.views, session.note()).encode())
