@@ -1,4 +1,4 @@
-"""Refusals that every store words alike."""
+"""Refusals that all stores share, with the same words."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 def not_found(session: str) -> SessionNotFound:
-    """Nobody has this id."""
+    """No session has this id."""
     return SessionNotFound(f"no session has the id {session!r}")
 
 
 def reentered() -> StoreBusy:
-    """A write cannot begin in the middle of another one of the same thread."""
+    """A thread cannot begin a write in the middle of another one of its own."""
     return StoreBusy(
         "this thread is in the middle of another write, which a signal handler or a finalizer has interrupted",
         hint="let the handler raise, or set a flag, and record afterwards",
@@ -52,23 +52,23 @@ def name_taken(name: str, status: str) -> NameTaken:
 
 
 def unlike_parent() -> LogMoved:
-    """A fork goes on from what its parent has."""
+    """A fork continues its parent's history."""
     return LogMoved("the parent's history is not what the fork was made from", expected=0, actual=0)
 
 
 def log_moved(expected: int, actual: int) -> LogMoved:
-    """The log is not where the caller thinks."""
-    return LogMoved(f"the log stands at {actual}, not at {expected}", expected=expected, actual=actual)
+    """The log is not where the caller expects it."""
+    return LogMoved(f"the log is at position {actual}, not at {expected}", expected=expected, actual=actual)
 
 
 def lease_lost(lane: str) -> LeaseLost:
-    """Another epoch counts by now."""
+    """The lane has a newer fencing epoch."""
     return LeaseLost(f"another process writes lane {lane!r} now")
 
 
 def nothing_at(position: int) -> EventNotFound:
-    """The log does not reach that far."""
-    return EventNotFound(f"no event stands at position {position}")
+    """The log is shorter than that."""
+    return EventNotFound(f"there is no event at position {position}")
 
 
 def refuse_other(draft: Draft, known: OnRecord) -> None:
@@ -96,10 +96,10 @@ def refuse_erasure(head: Head, positions: Iterable[int]) -> None:
 
 
 def refuse_gaps(positions: list[int], start: int) -> None:
-    """What is taken over goes on where the log stands."""
+    """Copied events must follow the last event on record."""
     if positions != list(range(start + 1, start + 1 + len(positions))):
         raise LogMoved(
-            f"the new events do not go on from position {start}",
+            f"the new events do not continue from position {start}",
             expected=positions[0] - 1 if positions else start,
             actual=start,
         )
