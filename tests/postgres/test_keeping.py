@@ -171,6 +171,6 @@ def test_a_refused_append_leaves_no_content_behind(bench):
     bench.store.release(lease)
     bench.add(session, "session.closed")
     for options in ({}, {"lease": lease}, {"expect": 1}):
-        with pytest.raises(Exception, match=r"closed|lane|stands at"):
+        with pytest.raises(Exception, match=r"closed|lane|is at position"):
             bench.store.append(session, [bench.draft(data={"text": LARGE})], **options)
     assert bench.store.describe()["blobs"] == 0

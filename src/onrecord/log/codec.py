@@ -11,7 +11,7 @@ verifies.
 **Header.** The canonical JSON list `[session, position, id, kind, v, at, by, run, because]`.
 
 **Chain.** `hash = SHA-256("onrecord/event/1\0" + previous hash + header length (4 bytes, big endian) + header +
-payload_hash)`; the previous hash of position 1 is 32 zero bytes. A fork goes on from the hash of the event it was
+payload_hash)`; the previous hash of position 1 is 32 zero bytes. A fork continues from the hash of the event it was
 forked at.
 
 **Versions.** `v` is the version of the payload. Older payloads are lifted on read by pure functions (`UPCASTERS`) and
@@ -42,7 +42,7 @@ BY_LIMIT = 64
 KIND_LIMIT = 64
 """The longest kind, in characters."""
 NESTING_LIMIT = 100
-"""How deep lists and objects may lie in one another, so that a payload can be read from any depth of a program."""
+"""How deep lists and objects may be nested, so that a payload can be read at any depth of the call stack."""
 SALT_BYTES = 16
 GENESIS = bytes(32)
 
@@ -51,7 +51,7 @@ _EVENT_TAG = b"onrecord/event/1\0"
 
 
 def _encoder(escape: Callable[[str], str], *, ascii_only: bool) -> Callable[[Any], str]:
-    """What `json.dumps` does for plain values, without making the encoder anew for every value."""
+    """What `json.dumps` does for plain values, without a new encoder for every value."""
     make = getattr(encoder, "c_make_encoder", None)
     if make is None:  # a Python without the accelerator
         return encoder.JSONEncoder(ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False).encode
@@ -112,7 +112,7 @@ def _no_json(problem: Exception) -> InvalidInput:
 
 
 def plain(value: Any, room: int) -> Any:
-    """A copy with sorted keys that holds nothing but what JSON can say, so that nobody changes it afterwards.
+    """A copy with sorted keys and JSON types only, so that the caller cannot change it afterwards.
 
     `room` is how deep it may be nested.
     """
@@ -136,7 +136,7 @@ def plain(value: Any, room: int) -> Any:
 
 
 def _plain_of_another(value: Any, room: int) -> Any:
-    """The same of what is not exactly one of JSON's own types."""
+    """The same for a value that is not exactly of a JSON type."""
     if isinstance(value, dict | list | tuple):
         if room == 0:
             raise ValueError(f"it is nested more than {NESTING_LIMIT} deep")
@@ -162,7 +162,7 @@ def seal(  # noqa: PLR0917  # on the hottest path, where names cost time
 ) -> Draft:  # fmt: skip
     """Check an event and turn it into a draft that a store can place.
 
-    Data that is `plain` has the form that every reader will get, and nobody else can change it any more.
+    Data that is `plain` has the form that every reader will get, and no caller can change it any more.
     """
     if not isinstance(id, str) or not 0 < len(id) <= ID_LIMIT or not id.isprintable():
         raise InvalidInput(f"an event id has 1 to {ID_LIMIT} printable characters, not {id!r:.300}")
@@ -174,7 +174,7 @@ def seal(  # noqa: PLR0917  # on the hottest path, where names cost time
 def seal_own(  # noqa: PLR0917  # as above
     kind: str, data: Any, id: str, at: int, by: str, run: int, salt: bytes, because: int | None, plain: bool  # noqa: FBT001  # as above
 ) -> Draft:  # fmt: skip
-    """The same with an id of our own making and an actor whose name was checked."""
+    """The same with an id that we made and an actor that was checked before."""
     known = KINDS.get(kind) if isinstance(kind, str) else None
     if known is not None:
         version = known.version
@@ -185,7 +185,7 @@ def seal_own(  # noqa: PLR0917  # as above
         if not isinstance(kind, str) or not 0 < len(kind) <= KIND_LIMIT or not kind.isprintable():
             raise InvalidInput(f"an event kind has 1 to {KIND_LIMIT} printable characters, not {kind!r:.100}")
     if not plain:
-        data = as_read(data)  # views keep parts of it: so it must not be the caller's own objects
+        data = as_read(data)  # views keep parts of it, so it must not contain the caller's own objects
     payload = encode_plain(data)
     return Draft(id, kind, version, at, by, run, because, salt, payload, commit_to(salt, payload), data)
 
@@ -247,7 +247,7 @@ def link(  # noqa: PLR0917 - the fields of the header in their order, on the hot
     because: int | None,
     payload_hash: bytes,
 ) -> bytes:
-    """The hash of an event in its place."""
+    """The hash of an event at its position."""
     header = _encode([session, position, id, kind, v, at, by, run, because]).encode()
     return sha256(_EVENT_TAG + previous + len(header).to_bytes(4) + header + payload_hash).digest()
 

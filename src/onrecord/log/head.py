@@ -1,8 +1,8 @@
-"""The head of a log: the few facts a store keeps beside it to place, guard and list it.
+"""The head of a log: the few facts that a store keeps beside it to extend, guard and list it.
 
-A head is a fold like any other view, but a store carries it forward inside the append transaction, so that two
-processes can never both make the same step. `after` is that fold: it refuses what the lifecycle does not allow,
-before anything is written.
+A head is a fold like any other view, but a store updates it inside the append transaction, so that two processes can
+never both make the same step. `after` is that fold: it refuses what the lifecycle does not allow, before anything is
+written.
 
     open ──> active ──> paused ──> resumed ──> active ...        any of these ──> closed ──> archived
     closed or archived ──> resumed, only by an explicit reopening
@@ -27,9 +27,9 @@ TITLE_LIMIT = 120
 TITLE_KINDS = ("session.opened", "objective.set", "session.titled")
 """What a session's title in lists is taken from."""
 _WORK = frozenset({"turn.begun", "turn.recorded", "effect.started", "item.added", "turn.committed"})
-"""What a pause stops. Giving a turn up is not among it: whoever is stopped must be able to end in order."""
+"""What a pause stops. Aborting a turn is not among it: an agent that is stopped must be able to end in order."""
 STEPS = frozenset({*TRANSCRIPT_KINDS, "turn.begun", "turn.committed", "turn.aborted"})
-"""What turns consist of. In an active session they change nothing of the head but position, hash, run and time."""
+"""The parts of turns. In an active session they change only position, hash, run and time of the head."""
 _TRANSITIONS = {
     "session.paused": ((OPEN, ACTIVE, RESUMED), PAUSED),
     "session.resumed": ((PAUSED,), RESUMED),
@@ -41,18 +41,18 @@ _AFTER_THE_END = frozenset(
     {"session.held", "session.released", "session.renamed",
      "session.forked", "payload.erased", "agent.left"}
 )  # fmt: skip
-_TELLING = frozenset(
+_CHANGING = frozenset(
     {*(kind for kind in KINDS if kind.startswith("session.")), "objective.set", "payload.erased"}
 )  # fmt: skip
-"""What a head may be told besides that the log went on."""
-_QUIET = frozenset(KINDS) - _TELLING
+"""Kinds that may change more of a head than position, hash, run and time."""
+_QUIET = frozenset(KINDS) - _CHANGING
 QUIET = dict.fromkeys(STATUSES, frozenset[str]()) | dict.fromkeys(LIVE, _QUIET - _WORK) | {ACTIVE: _QUIET}
-"""For each status, what changes nothing of a head but position, hash, run and time, and is never refused."""
+"""For each status, the kinds that change only position, hash, run and time of a head, and are never refused."""
 _AFTER_ERASURE = frozenset({"agent.left", "payload.erased"})
 
 
 class Head(NamedTuple):
-    """Where a log stands."""
+    """Where a log is, and what lists show of it."""
 
     session: str
     project: str
@@ -77,9 +77,9 @@ def after(head: Head, draft: Draft | Event, run: int, digest: bytes) -> Head:
         if status not in (OPEN, ACTIVE, RESUMED):
             refuse_work(head)
         status = ACTIVE
-    elif kind in _TELLING or status not in LIVE:
-        return _after_telling(head, draft, run, digest)
-    # The usual case by far, so it takes the shortest way.
+    elif kind in _CHANGING or status not in LIVE:
+        return _after_change(head, draft, run, digest)
+    # By far the most frequent case, so it comes without a second call.
     session, project, name, position, _hash, last, _status, title, opened_at, at, held, parent, forked_at = head
     return Head(
         session, project, name, position + 1, digest, max(last, run), status, title, opened_at,
@@ -87,8 +87,8 @@ def after(head: Head, draft: Draft | Event, run: int, digest: bytes) -> Head:
     )  # fmt: skip
 
 
-def _after_telling(head: Head, draft: Draft | Event, run: int, digest: bytes) -> Head:
-    """The same for what may change more than position, hash, run and time, or may be refused."""
+def _after_change(head: Head, draft: Draft | Event, run: int, digest: bytes) -> Head:
+    """The same for an event that may change more than position, hash, run and time, or be refused."""
     kind, status = draft.kind, head.status
     data = draft.data if isinstance(draft.data, dict) else {}
     if head.position:
@@ -114,7 +114,7 @@ def refuse_work(head: Head) -> None:
 
 
 def refuse_ended(head: Head) -> None:
-    """Refuse to go on with a session that has ended; the error names the way back."""
+    """Refuse work on a session that has ended; the error names the way back."""
     if head.status == ERASED:
         raise SessionErased(f"session {head.name!r} was erased; its name and its id {head.session} stay reserved")
     if head.status not in LIVE:
@@ -140,7 +140,7 @@ def _next_status(head: Head, kind: str, data: Any, *, erased: bool) -> str:
     if kind == "session.resumed" and data.get("reopen"):
         allowed = (CLOSED, ARCHIVED)
     elif kind == "session.resumed" and erased:
-        allowed = (PAUSED, CLOSED, ARCHIVED)  # whether it was a reopening is gone; that it happened is not
+        allowed = (PAUSED, CLOSED, ARCHIVED)  # the erased payload said whether it was a reopening
     if status not in allowed:
         verb = result if kind != "session.resumed" else "resumed"
         raise IllegalTransition(
@@ -172,7 +172,7 @@ def _short(text: str) -> str:
 
 
 def forked(parent: Head, session: str, name: str) -> Head:
-    """The head a fork starts from, given where its parent stood at that position."""
+    """The head a fork starts from, given the parent's head at that position."""
     return parent._replace(
         session=session, name=name, status=OPEN, held=False, parent=parent.session, forked_at=parent.position
     )

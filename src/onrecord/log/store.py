@@ -1,4 +1,4 @@
-"""The port: what a place that keeps logs must do, method by method.
+"""The port: what a store must do, method by method.
 
 `stores/memory.py` is the shortest honest implementation; `onrecord.testing.StoreContract` is the proof. Sessions,
 views and gates know only this. All methods may be called from any thread. Nothing here knows names of concrete
@@ -22,11 +22,11 @@ PAGE_LIMIT = 1_000
 """The most sessions of one page of a list."""
 LINK_PREFIX = names.LINK_PREFIX
 LEASE_SECONDS = 300.0
-"""How long a silent holder keeps a lane."""
+"""How long a lease lasts that its holder does not renew."""
 
 
 class Receipt(NamedTuple):
-    """Where one event of an append stands."""
+    """Where one event of an append is in its log."""
 
     position: int
     run: int
@@ -80,9 +80,9 @@ class Store(Protocol):
     def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
         """Make a new log and append its first events, in one durable step.
 
-        `head` is where the log starts: `head.fresh(...)`, or for a fork the parent's place. The id must be unused for
-        ever (`Conflict`), the name free in its project (`NameTaken`), and a fork's hash equal to the parent's at that
-        position.
+        `head` is where the log starts: `head.fresh(...)`, or for a fork the parent's head at that position. No session
+        may ever have had the id (`Conflict`), the name must be free in its project (`NameTaken`), and a fork's hash
+        must equal the parent's at that position.
         """
 
     def append(
@@ -90,9 +90,10 @@ class Store(Protocol):
     ) -> list[Receipt]:
         """Append all drafts or none, durable on return.
 
-        In one transaction: events whose id is on record are skipped and answered with their position (`IdReused` if
-        their content differs); if any is new, the lease's epoch must be current (`LeaseLost`), the log must stand at
-        `expect` (`LogMoved`), and `head.after` must allow each event. Positions are dense from 1.
+        In one transaction: events that are on record (the id is the idempotency key) are skipped and answered with
+        their position (`IdReused` if their content differs); if any is new, the lease's fencing epoch must be current
+        (`LeaseLost`), the log must be at `expect` (`LogMoved`), and `Tip.extend` must accept each event. Positions are
+        dense from 1.
         """
 
     def read(
@@ -118,11 +119,11 @@ class Store(Protocol):
     def linked(self, id: str) -> list[str]:
         """The sessions whose own events have this id, the newest event first; for ids under LINK_PREFIX only.
 
-        An agent's hook knows the vendor's id of its conversation; the session that has it on record is found so.
+        An agent's hook knows the vendor's id of its conversation, and finds the session that has it on record.
         """
 
     def head(self, session: str) -> Head:
-        """Where the log stands, or `SessionNotFound`."""
+        """The head of the log, or `SessionNotFound`."""
 
     def heads(
         self,
@@ -145,33 +146,33 @@ class Store(Protocol):
     def acquire(
         self, session: str, lane: str, holder: dict[str, Any], *, seconds: float = LEASE_SECONDS, takeover: bool = False
     ) -> Lease:
-        """Take the lane, or `LeaseHeld` by whom, since when and how to take it.
+        """Acquire the lease of a lane, or `LeaseHeld`: by whom, since when and how to take it over.
 
-        Free when nobody holds it, its holder's process is gone from this machine, its time has passed, or `takeover`.
+        It is free when it has no holder, when the holder's process on this machine is gone, or when its time is up.
         """
 
     def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> Lease:
         """Extend a lease that is still current, or `LeaseLost`."""
 
     def release(self, lease: Lease) -> None:
-        """Give the lane back; nothing happens if another has it by now."""
+        """Release a lease; does nothing if another process has the lane by now."""
 
     def leases(self, session: str) -> list[Lease]:
-        """Who holds which lane at present; expired ones included, released ones not."""
+        """The leases of a session; expired ones included, released ones not."""
 
     def save(self, session: str, snapshot: Snapshot) -> None:
-        """Keep a snapshot in place of the older one of the same view. Best effort."""
+        """Replace the snapshot of a view. Best effort."""
 
     def snapshot(self, session: str, view: str) -> Snapshot | None:
-        """The kept snapshot of a view, if there is one."""
+        """The snapshot of a view, if there is one."""
 
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
     ) -> list[Hit]:
-        """Events whose text has all words of the query; the last may be a beginning. All acknowledged ones count."""
+        """Events that contain all words of the query; the last word may be a prefix. Covers all acknowledged events."""
 
     def weigh(self, session: str, kinds: Collection[str] | None = None) -> list[Weight]:
-        """What the session's own, not yet erased payloads of these kinds (None: of all) occupy."""
+        """The sizes of the session's own payloads of these kinds (None: all) that are not erased."""
 
     def erase(self, session: str, positions: Collection[int], draft: Draft) -> Receipt:
         """Erase payloads and salts and append the event that says so, in one durable step.
@@ -180,21 +181,21 @@ class Store(Protocol):
         """
 
     def install(self, head: Head, records: Iterator[Record], *, extend: bool = False) -> None:
-        """Take over a log as it is (from a bundle or another store), all or nothing; the caller has verified it.
+        """Copy a log as it is (from a bundle or another store), all or nothing; the caller has verified it.
 
-        With `extend`, `records` go on from where the session stands here.
+        With `extend`, `records` follow the last event that the session has here.
         """
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
 
 
 @runtime_checkable
 class Waking(Protocol):
-    """What a store may do besides: wake whoever follows a session, sooner than the next look would come."""
+    """An optional ability of a store: wake the followers of a session before their next poll."""
 
     def waking(self, session: str) -> AbstractContextManager[Callable[[float], None]]:
-        """A wait that ends after so many seconds, or earlier when the session may have gone on.
+        """A wait that ends after so many seconds, or earlier when the session may have new events.
 
-        Only ever a hint: it may end for nothing, and it may miss an append. Whoever waits looks at the head afterwards.
+        Only a hint: it may end for nothing, and it may miss an append. The caller reads the head afterwards.
         """

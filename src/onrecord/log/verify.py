@@ -1,6 +1,6 @@
-"""Verification: re-derive the chain from what comes out of a store, and say where and why it breaks.
+"""Verification: re-derive the chain from what a store returns, and report where and why it breaks.
 
-Erased is told from damaged: a payload may be missing only where an event on the chain says that it was erased.
+Erased is not damaged: a payload may be missing only where an event on the chain says that it was erased.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 PROBLEMS_LIMIT = 100
 """The most problems one report lists."""
 NONSENSE = (ValueError, LookupError, TypeError, AttributeError)
-"""What folding a log may raise that holds together and was never written by us."""
+"""What folding may raise for a log with an intact chain that was never written by us."""
 
 
 class Problem(NamedTuple):
-    """One place where the log is not what was written."""
+    """One position at which the log is not what was written."""
 
     position: int
     cause: str
@@ -50,7 +50,7 @@ class Report(NamedTuple):
 
 
 class Verifier:
-    """Takes the events of one log in order, in as many pieces as they come; from its beginning, or after a place."""
+    """Takes the events of one log in order, page by page; from the beginning, or after a position."""
 
     def __init__(self, session: str, position: int = 0, digest: bytes = GENESIS) -> None:
         self._session = session
@@ -79,11 +79,11 @@ class Verifier:
 
     @property
     def problems(self) -> list[Problem]:
-        """What is wrong so far; whether a missing payload was erased on record is only known in the end."""
+        """The problems so far; whether a missing payload was erased on record is known only at the end."""
         return self._problems[:PROBLEMS_LIMIT]
 
     def finish(self, position: int | None = None, digest: bytes | None = None) -> Report:
-        """The report; `position` and `digest` are where the store says that the log stands."""
+        """The report; `position` and `digest` are those of the head in the store."""
         unexplained = sorted(self._missing - self._erased)
         for missing in unexplained:
             self._blame(missing, "missing", "the payload is gone and no event says that it was erased")
@@ -94,7 +94,7 @@ class Verifier:
         return Report(self._session, self._events, self._position, self._hash, erased, found)
 
     def excuse(self, record: Record, upto: int) -> None:
-        """Take note of an erasure up to a position that an ancestor's log tells of."""
+        """Take note of an erasure in an ancestor's log, up to a position."""
         self._erased.update(erased_by(record, upto) or ())
 
     def _note_erasure(self, record: Record) -> None:
@@ -110,13 +110,13 @@ class Verifier:
 
 
 def draft_of(record: Record) -> Draft:
-    """A record as it was before it was placed: placed after the same events, it becomes the same record."""
+    """A record as it was before it was placed: `Tip.extend` after the same events makes the same record of it."""
     event = open_record(record)
     return Draft(*event[2:9], record.salt or b"", record.payload or b"", record.payload_hash, event.data)
 
 
 def advance(head: Head | None, record: Record) -> Head:
-    """Where a log stands after one more of its records; what no log can hold is refused."""
+    """The head of a log after one more of its records; refuses what no log can contain."""
     draft = draft_of(record)
     if head is None:
         if draft.kind != "session.opened":
@@ -132,9 +132,9 @@ def advance(head: Head | None, record: Record) -> Head:
 
 
 class HeadFold:
-    """What a log says of its head, told from the events as they come out, to be held against what the store says.
+    """The head of a log, folded from its events, to compare with the head in the store.
 
-    A store carries the head along in a row of its own; whoever edits that row must be found out as well.
+    A store keeps the head in a row of its own; an edit of that row must be found too.
     """
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ class HeadFold:
         if record.payload is None and record.kind in TITLE_KINDS:
             self._titled = False
         if record.kind not in KINDS and record.kind.startswith("session."):
-            self._certain = False  # from a newer version: there is no telling what it changes
+            self._certain = False  # from a newer version: what it changes is unknown
         try:
             self._head = advance(self._head, record)
             self._quiet = QUIET[self._head.status]
@@ -165,7 +165,7 @@ class HeadFold:
             self._certain = False
 
     def disagreement(self, head: Head) -> str:
-        """What the store says differently, if anything; what cannot be told from the log is not held against it."""
+        """How the head in the store differs from the log, if it does; what the log no longer has is not compared."""
         told = self._head
         if told is None or not self._certain:
             return ""
@@ -181,7 +181,7 @@ class HeadFold:
 
 
 def erased_by(record: Record, upto: int) -> set[int] | None:
-    """What an erasure says is gone, up to a position: it can excuse only what stood before it."""
+    """The positions that an erasure names, up to a position: it can excuse only events before it."""
     try:
         data: dict[str, Any] = decode_payload((record.payload or b"").decode())
         return {position for first, last in data["ranges"] for position in range(max(1, first), min(last, upto) + 1)}

@@ -46,7 +46,7 @@ class MemoryStore:
         self._leases: dict[tuple[str, str], Lease] = {}
         self._epochs: dict[tuple[str, str], int] = {}
         self._spans: dict[tuple[str, str], float] = {}
-        """For how many seconds each lease was asked: an append under it asks for as many again."""
+        """How many seconds each lease lasts: an append under a lease renews it for as long."""
         self._snapshots: dict[tuple[str, str], Snapshot] = {}
         self._scrubbed: dict[str, int] = {}
 
@@ -79,7 +79,7 @@ class MemoryStore:
                     raise log_moved(expect, head.position)
             placed = place(Tip.of(head), drafts, known, fresh)
             self._refuse_taken(placed.tip.head)
-            if self._heads[session] is not head:  # the handler of a signal appended meanwhile, in this very thread
+            if self._heads[session] is not head:  # the handler of a signal appended meanwhile, in this same thread
                 return self.append(session, drafts, expect=expect, lease=lease)
             self._own[session] += placed.records
             self._heads[session] = placed.tip.head
@@ -164,7 +164,7 @@ class MemoryStore:
             return renewed
 
     def _present(self, lease: Lease) -> Lease:
-        """The lease as it stands now; `LeaseLost` if another took the lane."""
+        """The present lease; `LeaseLost` if another process has the lane."""
         present = self._leases.get((lease.session, lease.lane))
         if present is None or present.epoch != lease.epoch:
             raise lease_lost(lease.lane)
@@ -237,7 +237,7 @@ class MemoryStore:
             self._heads[head.session], self._own[head.session] = head, taken
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     def _history(self, session: str) -> list[Record]:
         head = self.head(session)

@@ -1,4 +1,4 @@
-"""Refusals that every store words alike."""
+"""Refusals that all stores share, with the same words."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class OnRecord(Protocol):
 
 
 def not_found(session: str) -> SessionNotFound:
-    """Nobody has this id."""
+    """No session has this id."""
     return SessionNotFound(f"no session has the id {session!r}")
 
 
 def reentered() -> StoreBusy:
-    """A write cannot begin in the middle of another one of the same thread."""
+    """A thread cannot begin a write in the middle of another one of its own."""
     return StoreBusy(
         "this thread is already writing: a signal handler or a finalizer interrupted that write",
         hint="raise from the handler or set a flag, and record afterwards",
@@ -68,22 +68,22 @@ def name_taken(name: str, status: str) -> NameTaken:
 
 
 def unlike_parent() -> LogMoved:
-    """A fork goes on from what its parent has."""
+    """A fork continues its parent's history."""
     return LogMoved("the parent's history has changed since the fork was prepared", expected=0, actual=0)
 
 
 def log_moved(expected: int, actual: int) -> LogMoved:
-    """The log is not where the caller thinks."""
+    """The log is not where the caller expects it."""
     return LogMoved(f"the log is at position {actual}, not {expected}", expected=expected, actual=actual)
 
 
 def lease_lost(lane: str) -> LeaseLost:
-    """Another epoch counts by now."""
+    """The lane has a newer fencing epoch."""
     return LeaseLost(f"another process has taken the lease of lane {lane!r}")
 
 
 def nothing_at(position: int) -> EventNotFound:
-    """The log does not reach that far."""
+    """The log is shorter than that."""
     return EventNotFound(f"there is no event at position {position}")
 
 
@@ -114,7 +114,7 @@ def refuse_erasure(head: Head, positions: Iterable[int]) -> None:
 
 
 def refuse_gaps(positions: list[int], start: int) -> None:
-    """What is taken over goes on where the log stands."""
+    """Copied events must follow the last event on record."""
     if positions != list(range(start + 1, start + 1 + len(positions))):
         raise LogMoved(
             f"the new events do not follow position {start}",

@@ -1,4 +1,4 @@
-"""What others need to prove that their part keeps our promises: contract classes, a clock to turn by hand.
+"""Contract classes that prove a store or a vendor module of yours, and a clock set by hand.
 
     from onrecord.testing import StoreContract
 

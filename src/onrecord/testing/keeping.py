@@ -26,7 +26,7 @@ class LeaseContract(Workbench):
     """What leases owe: one writer per lane, and no writes of those who lost it."""
 
     def test_a_lane_has_one_holder(self) -> None:
-        """Who comes second is told who holds the lane, since when and until when."""
+        """The second process to ask learns who holds the lease, since when and until when."""
         session = self.open()
         lease = self.store.acquire(session, "main", HOLDER)
         with raises(LeaseHeld) as raised:
@@ -59,7 +59,7 @@ class LeaseContract(Workbench):
         assert self.store.acquire(session, "main", OTHER).holder == OTHER
 
     def test_a_holder_on_another_machine_is_waited_for(self) -> None:
-        """Nobody can see from here whether a process of another machine still runs."""
+        """This machine cannot see whether a process of another machine still runs."""
         session = self.open()
         self.store.acquire(session, "main", HOLDER | {"host": "elsewhere", "pid": 1})
         with raises(LeaseHeld):
@@ -133,7 +133,7 @@ class LeaseContract(Workbench):
                 self.store.acquire(session, "main", OTHER)
 
     def test_appending_gives_as_much_time_as_was_asked_for(self) -> None:
-        """A lease taken for seconds is never extended to minutes: whoever waits for it was told when it ends."""
+        """A lease taken for seconds is never extended to minutes: others were told when it ends."""
         session = self.open()
         lease = self.store.acquire(session, "main", HOLDER, seconds=10)
         self.clock.advance(8)
@@ -367,7 +367,7 @@ class TakingOverContract(Workbench):
         assert self.store.weigh(session, []) == []
 
     def test_a_log_is_taken_over_as_it_is(self) -> None:
-        """An installed log reads exactly as it did where it came from, erased payloads included, and goes on."""
+        """An installed log reads exactly as it did in its source, erased payloads included, and can be appended to."""
         session = self.open()
         self.add(session, "item.added", "item.added")
         self.store.erase(session, [2], self.draft("payload.erased", {"scope": "positions"}))

@@ -127,7 +127,7 @@ class AppendContract(Workbench):
         assert second == first._replace(new=False)
 
     def test_an_id_with_other_content_is_refused(self) -> None:
-        """An id stands for one event for ever; nothing of the append is written."""
+        """An idempotency key belongs to one event for ever; nothing of the append is written."""
         session = self.open()
         self.store.append(session, [self.draft(data={"text": "one"}, id="same")])
         content, kind = (
@@ -164,7 +164,7 @@ class AppendContract(Workbench):
         assert self.store.append(second, [draft])[0].new
 
     def test_a_log_that_moved_is_told_with_both_positions(self) -> None:
-        """`expect` refuses the append unless the log stands there, and tells where it does."""
+        """`expect` refuses the append unless the log is at that position, and names the position it is at."""
         session = self.open()
         self.store.append(session, [self.draft()], expect=1)
         with raises(LogMoved) as raised:
@@ -254,7 +254,7 @@ class AppendContract(Workbench):
             assert derived(self.store.read(session)) == self.store.head(session).hash
 
     def test_threads_that_expect_take_turns(self) -> None:
-        """Of many threads that expect the same position, one is served and the others are told."""
+        """Of many threads that expect the same position, one succeeds and the others get `LogMoved`."""
         session = self.open()
         drafts = [self.draft() for _ in range(8)]
 

@@ -1,4 +1,4 @@
-"""Tools of the contract classes: a clock to turn by hand, quick events, expected errors, re-derived chains."""
+"""Tools of the contract classes: a clock set by hand, quick events, expected errors, re-derived chains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FakeClock:
-    """A clock that stands still until it is told to go on. Call it for the seconds since 1970."""
+    """A clock that stops until `advance` is called. Call it for the seconds since 1970."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.now = now
@@ -35,7 +35,7 @@ class FakeClock:
 
 
 class Raised:
-    """Holds the error that a `raises` block ended with."""
+    """Keeps the error that a `raises` block ended with."""
 
     error: Any = None
 
@@ -56,7 +56,7 @@ def derived(records: Iterable[Record]) -> bytes:
     """The hash a log must end with, re-derived from its events alone; every payload that is there must fit its hash."""
     digest = codec.GENESIS
     for position, record in enumerate(records, 1):
-        assert record.position == position, f"position {record.position} stands where {position} is expected"
+        assert record.position == position, f"position {record.position} is where {position} is expected"
         digest = codec.link_record(digest, record)
         assert record.hash == digest, f"the hash at {position} does not follow from the event before it"
         if record.payload is not None and record.salt is not None:
@@ -91,11 +91,11 @@ class Workbench:
         self.store = self.make_store()
 
     def teardown_method(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self.store.close()
 
     def new_id(self) -> str:
-        """An id nobody has: sorted by time, the same in every run."""
+        """An unused id: sorted by time, the same in every run."""
         self._made += 1
         return make_ulid(int(self.clock() * 1000), sha256(str(self._made).encode()).digest()[:10])
 

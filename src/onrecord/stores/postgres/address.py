@@ -1,8 +1,7 @@
-"""Places: what a PostgreSQL URL says to us and what it says to libpq.
+"""The address of a store in PostgreSQL: which parts of a URL are ours, and which are libpq's.
 
-`tenant` and `notify` are ours and are taken out before libpq sees the URL; everything else is libpq's, several hosts
-included. What it does not say is set so that a lost server is noticed in seconds and that of several hosts the one is
-found that writes.
+`tenant` and `notify` are ours and are removed before libpq sees the URL; everything else is libpq's, several hosts
+included. Defaults make a lost server be noticed in seconds, and of several hosts select the one that writes.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _SWITCH = {"off": False, "on": True}
 
 
 class Address(NamedTuple):
-    """Where a store is, and whose sessions are meant."""
+    """A database and a tenant in it."""
 
     conninfo: str
     """For libpq."""
@@ -43,18 +42,18 @@ class Address(NamedTuple):
     shown: str
     """For people: without a password."""
     anywhere: bool
-    """Whether a server that only reads will do."""
+    """Whether a read-only server will do."""
     notify: bool
-    """Whether followers are woken by what is written here."""
+    """Whether appends wake followers with NOTIFY."""
 
 
 def address_of(url: str, tenant: str | None = None) -> Address:
-    """Read a URL; `tenant` counts where the URL names none."""
+    """Parse a URL; `tenant` applies where the URL names none."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
         raise InvalidInput(f"{parts.scheme}:// is not a PostgreSQL URL", hint="use postgresql://user@host/database")
     if "@" in parts.path + parts.fragment + parts.query.partition("=")[0]:
-        # A password that ends too early would be taken for a port and a database, and shown.
+        # The rest of a password with a bare / or ? would be read as a port and a database, and shown.
         raise InvalidInput(
             "the password in this URL is not encoded", hint="write / as %2F, ? as %3F, # as %23, @ as %40"
         )

@@ -1,8 +1,8 @@
-"""Packets: a transaction of prepared statements in one round trip, spoken to libpq directly.
+"""One round trip: a transaction of prepared statements in one packet, sent through libpq directly.
 
-The driver's own pipeline says the same on the wire and takes three times as long to say it: as much as the server needs
-for an append. Everything that may go wrong is as with the driver: its errors are raised, and a connection that is left
-in the middle of something is not idle, which is what the pool asks.
+The driver's own pipeline sends the same bytes and takes three times as long: as long as the server needs for an append.
+Failures are those of the driver: it raises its own errors, and a connection that was interrupted is not idle, which is
+what the pool checks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Statement(NamedTuple):
     text: bytes
     names: tuple[str, ...]
     anew: bool
-    """Whether it is planned anew for every set of values, and so is not prepared."""
+    """Whether it is planned again for every set of values, and so is not prepared."""
 
 
 def statement_of(text: bytes, *, anew: bool = False) -> Statement:
@@ -43,7 +43,7 @@ def statement_of(text: bytes, *, anew: bool = False) -> Statement:
 
 
 class Prepared(dict[tuple[bytes, tuple[int, ...]], bytes]):
-    """What one connection has prepared: by text and types, the name."""
+    """The statements prepared on one connection: text and types to name."""
 
 
 def exchange(
@@ -71,7 +71,7 @@ def exchange(
     pgconn.pipeline_sync()
     results = connection.wait(_answers(pgconn))
     pgconn.exit_pipeline_mode()
-    # What was prepared stays so even where its transaction failed.
+    # A statement stays prepared even if its transaction failed.
     prepared.update((key, name) for at, key, name in fresh if results[at].status == pq.ExecStatus.COMMAND_OK)
     if problem := _first_error(results):
         raise problem
@@ -89,7 +89,7 @@ def _bound(
 
 
 def _answers(pgconn: PGconn) -> PQGen[list[PGresult]]:
-    """Every answer up to the one that says that the transaction has ended."""
+    """All results up to the one that ends the transaction."""
     while pgconn.flush():
         if (yield Wait.RW) & Ready.R:
             pgconn.consume_input()
@@ -103,7 +103,7 @@ def _answers(pgconn: PGconn) -> PQGen[list[PGresult]]:
         if result is not None:
             found.append(result)
         elif silent:
-            # One silence ends the answers to a statement. After two nothing more will come, and the end was not told.
+            # One None ends the results of a statement. After two in a row nothing more comes, and the end is missing.
             raise _first_error(found) or psycopg.OperationalError("the connection is lost")
         silent = result is None
     return found

@@ -1,4 +1,4 @@
-"""Rows: how heads, events and payloads become the values of a statement, and rows become heads and records again."""
+"""Rows: heads, events and payloads as values of a statement, and rows as heads and records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Meanings: what PostgreSQL's errors mean to us, and which of them may go away by themselves."""
+"""SQLSTATEs: which errors of PostgreSQL become which of ours, and which are worth a retry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onrecord.errors import (
 )
 
 NOT_PREPARED = "26000"
-"""A pooler gave us a connection that has not prepared the statement."""
+"""A pooler gave us a connection on which the statement is not prepared."""
 _TRY_AGAIN = frozenset(
     {"40001",  # serialization failure
      "40003",  # it is unknown whether the statement completed
@@ -29,7 +29,7 @@ _TRY_AGAIN = frozenset(
      "08P01"}  # a pooler that lost its server
 )  # fmt: skip
 _READ_ONLY = "25006"
-"""This server is a standby, or was made one."""
+"""This server is a standby, or became one."""
 _NO_STORE = frozenset({"3F000", "42P01", "42883"})
 
 
@@ -43,9 +43,9 @@ def state_of(problem: BaseException) -> str:
 
 
 def may_pass(problem: BaseException, *, anywhere: bool) -> bool:
-    """Whether the same work may succeed on another connection, once what happened to this one has been found out.
+    """Whether a retry on another connection may succeed, after `recall` has found what happened on this one.
 
-    Who takes a connection `anywhere` may have been given a server that only reads, and would be again.
+    With `anywhere`, a read-only server was acceptable, and the next connection may lead to the same one.
     """
     if isinstance(problem, Unsure):
         return True
@@ -63,7 +63,7 @@ def is_known_id(problem: psycopg.Error) -> bool:
 
 
 def store_error(problem: psycopg.Error, address: str) -> StoreError | InvalidInput:
-    """What an error of PostgreSQL means to a caller."""
+    """The error of ours that a caller gets for an error of PostgreSQL."""
     state, said = state_of(problem), str(problem).strip().partition("\n")[0]
     if not state and isinstance(problem, psycopg.OperationalError):
         return unreachable(problem, address)
@@ -94,7 +94,7 @@ def store_error(problem: psycopg.Error, address: str) -> StoreError | InvalidInp
 
 
 def unreachable(problem: BaseException, address: str) -> StoreBusy:
-    """Nobody answers, or does not let us in: libpq does not tell these apart."""
+    """No answer, or no admission: libpq does not distinguish these."""
     said = str(problem).strip().partition("\n")[0] or state_of(problem)
     return StoreBusy(
         f"the store {address} cannot be reached: {said}",
@@ -103,5 +103,5 @@ def unreachable(problem: BaseException, address: str) -> StoreBusy:
 
 
 def no_store(address: str) -> NoStore:
-    """A database nobody has made a store in."""
+    """A database without a store."""
     return NoStore(f"there is no store in {address}")

@@ -1,7 +1,7 @@
 """PostgresStore: logs in PostgreSQL, for many machines and tenants, durable on return.
 
-The port says what each method owes (`log/store.py`); here is how. A store object works for one tenant. It may be used
-by any number of threads; a forked child leaves all connections to its parent and starts anew.
+The port says what each method must do (`log/store.py`). A store object works for one tenant. Any number of threads may
+use it; a forked child leaves all connections to its parent and opens its own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PostgresStore:
         self.tenant = self.address.tenant
         self._clock = clock
         self._connections = connections = Connections(self.address)
-        # Whoever forgets to close a store, or is refused one, leaves no connection open.
+        # A caller that forgets to close a store, or is refused one, leaves no connection open.
         finalize(self, connections.close)
         facts: dict[str, str] = dict(
             connections.run(lambda connection: connections.fetch(connection, "meta", {}), patience=FIRST_SECONDS)

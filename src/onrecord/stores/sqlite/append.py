@@ -166,25 +166,33 @@ class Append(PendingWrite):
         The unique index tells if the id is on record. A refusal counts only if it is not.
         """
         try:
-            self._check(tip, lease_row)
-            placement = tip.extend(self._drafts[0])
-            moved = placement.tip
-            if moved.base is not tip.base:
-                _refuse_taken_name(cursor, tip, moved)
+            row, moved, receipt = self._place_new(cursor, number, tip, lease_row)
         except Conflict:
             return None
-        row = row_of(number, placement, self._packed[0])
         cursor.execute(_ADD_EVENT, row)
         if not cursor.connection.changes():
             return None
-        self._rows = (row,)
         move_head(cursor, number, tip, moved, self._rows)
         if not self.follow_up(cursor, number, lease_row):
             self._left = number, moved, lease_row
-        return Receipt(placement.position, placement.run, placement.hash, True)  # noqa: FBT003  # `new`, by its place
+        return receipt
+
+    def _place_new(
+        self, cursor: apsw.Cursor, number: int, tip: Tip, lease_row: LeaseRow
+    ) -> tuple[EventRow, Tip, Receipt]:
+        """Place its only event, which is not on record. Writes nothing."""
+        self._check(tip, lease_row)
+        placement = tip.extend(self._drafts[0])
+        _draft, position, run, digest, moved = placement
+        if moved.base is not tip.base:
+            _refuse_taken_name(cursor, tip, moved)
+        row = row_of(number, placement, self._packed[0])
+        self._rows = (row,)
+        return row, moved, Receipt(position, run, digest, True)  # noqa: FBT003  # `new`: a name costs time here
 
     def _insert_what_is_new(self, cursor: apsw.Cursor, number: int, tip: Tip, lease_row: LeaseRow) -> list[Receipt]:
         """Look up the ids, then place and insert the events that are new."""
+        self._rows = ()
         session = StagedSession(number, tip.head)
         session.known = known_ids(cursor, number, session.tip.base, self.ids())
         self.stage(cursor, session, lease_row)
@@ -232,8 +240,13 @@ class Append(PendingWrite):
     def stage(self, cursor: apsw.Cursor, session: StagedSession, lease_row: LeaseRow) -> bool:
         """Stage its rows and receipts; the rows are inserted with the batch. Whether `follow_up` is needed then."""
         drafts = self._drafts
+        if len(drafts) == 1 and session.find(drafts[0].id) is None:
+            row, session.tip, receipt = self._place_new(cursor, session.number, session.tip, lease_row)
+            session.rows[row.id] = row
+            self.answer = [receipt]
+            return self._lease is not None or self.large
         known = {draft.id: found for draft in drafts if (found := session.find(draft.id)) is not None}
-        fresh = new_among(drafts, known) if known or len(drafts) > 1 else drafts
+        fresh = new_among(drafts, known)
         if fresh:
             self._check(session.tip, lease_row)
         placed = place(session.tip, drafts, known, fresh)

@@ -1,4 +1,4 @@
-"""Connections to a SQLite file: how they are opened, checked and upgraded, and what their errors mean to us.
+"""Connections to a SQLite file: how they are opened, checked and upgraded, and how their errors become ours.
 
 Only apsw is used. The SQLite inside many Pythons loses committed rows when a checkpoint races a writer (3.7.0 to
 3.51.2), and two SQLite libraries on one file in one process drop each other's locks.
@@ -83,8 +83,8 @@ def open_reader(path: str) -> apsw.Connection:
         connection = _reader(path, apsw.SQLITE_OPEN_READONLY)
         connection.execute(QUERIES["tables"]).fetchall()
     except (apsw.CantOpenError, apsw.ReadOnlyError) as problem:
-        # In WAL mode a database cannot be read without its -shm file. Where none can be made, an idle one is read as it
-        # lies.
+        # In WAL mode a database cannot be read without its -shm file. Where none can be created, a database that is not
+        # in use is read without one.
         if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
             raise StoreReadOnly(
                 f"{path} has a write-ahead log beside it and its directory cannot be written",
@@ -101,15 +101,15 @@ def _reader(place: str, flags: int) -> apsw.Connection:
 
 
 def _prepare(connection: apsw.Connection, pragmas: str) -> None:
-    # First, because some of the pragmas look into the file and have to wait for who creates it.
+    # First, because some of the pragmas read the file and must wait for the process that creates it.
     connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_FKEY, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-    # Without this, SQLite compiles a join anew whenever another value is bound: ten times the cost of running it.
+    # Without this, SQLite compiles a join again whenever another value is bound: ten times the cost of running it.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     # The last connection to close would checkpoint without the write lock; the store does it itself, with the lock.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-    # apsw stops at the first statement that answers with a row until somebody fetches it.
+    # apsw stops at the first statement that returns a row until the row is fetched.
     connection.execute(pragmas).fetchall()
 
 
@@ -145,7 +145,7 @@ def is_current(connection: apsw.Connection, path: str) -> bool:
             raise StoreTooNew(f"{path} has schema {version}; this onrecord knows up to {SCHEMA_VERSION}")
         return version == SCHEMA_VERSION
     foreign = application or version or connection.execute(QUERIES["tables"]).fetchall() != [(0,)]
-    # Another process may have made the store between these looks: then the next look tells.
+    # Another process may have created the store between these checks: then the next check sees it.
     if foreign and versions(connection) == (application, version):
         raise StoreCorrupt(
             f"{path} is another program's database",
@@ -166,7 +166,7 @@ def _upgrade(path: str, lock: WriteLock, durability: str) -> None:
                     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}; PRAGMA journal_mode = WAL").fetchall()
                     _migrate(connection, path)
                 except apsw.BusyError:
-                    # Somebody looked at the file in the moment it was turned to WAL mode; SQLite does not wait then.
+                    # Another process read the file while it was being switched to WAL mode; SQLite does not wait then.
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(0.005)

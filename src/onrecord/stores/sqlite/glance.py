@@ -1,7 +1,7 @@
 """A glance: what the gate needs of one session, over one connection, without writing anything.
 
-It asks less than the store does and takes no lock. Wherever it is not sure (another schema, an erasure, a fork, a name
-that is only the beginning of one), it says nothing, and the caller goes the whole way.
+It queries less than the store does and takes no lock. Wherever it is not sure (another schema, an erasure, a fork, a
+name that is only a prefix), it returns None, and the caller opens the store and folds the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 TAIL_LIMIT = 1_000
-"""How many events a session without a snapshot may have to be folded here."""
+"""The most events of a session without a snapshot that are folded here."""
 
 _POSITION_BITS = 32
 _PLAIN, _COMPRESSED = 0, 1
@@ -31,19 +31,19 @@ _ID_LENGTH = 26
 
 
 def look(path: str, project: str, name: str | None) -> Present | None:
-    """The present of a session, or None where a glance cannot tell."""
+    """What the gate needs of a session, or None where a glance is not sure."""
     found: Present | None = _at(path, lambda connection: _look(connection, project, name))
     return found
 
 
 def look_linked(path: str, link: str) -> Linked | None:
-    """Whose conversation a link is, and the present of that session; None where a glance cannot tell."""
+    """The owner of a linked conversation, and what the gate needs of its session; None where a glance is not sure."""
     found: Linked | None = _at(path, lambda connection: _look_linked(connection, link))
     return found
 
 
 class Linked:
-    """Whose a conversation is. Without a session: nobody's, for certain."""
+    """The owner of a conversation. Without a session, it certainly has none."""
 
     __slots__ = ("agent", "present", "session")
 
@@ -51,11 +51,11 @@ class Linked:
         self.session = session
         self.agent = agent
         self.present = present
-        """None where a glance cannot tell."""
+        """None where a glance is not sure."""
 
 
 def _at(path: str, look: Callable[[apsw.Connection], Any]) -> Any:
-    """One look through one connection, or None."""
+    """One query over one connection, or None."""
     refuse_old_library()
     path = os.path.realpath(path)
     if not os.access(path, os.F_OK):
@@ -72,7 +72,7 @@ def _at(path: str, look: Callable[[apsw.Connection], Any]) -> Any:
         finally:
             connection.close()
     except (apsw.Error, StoreError, ValueError, KeyError, TypeError):
-        return None  # whoever goes the whole way finds out what it is
+        return None  # the caller opens the store, which reports what is wrong
 
 
 def _look_linked(connection: apsw.Connection, link: str) -> Linked:

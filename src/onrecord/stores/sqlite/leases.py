@@ -93,7 +93,7 @@ class Release(PendingWrite):
 
 
 def present(cursor: apsw.Cursor, lease: Lease) -> tuple[int, int, str | None, int, int]:
-    """The session's number and the lane's epoch, holder, since and until, as they stand now."""
+    """The session's number, and the present epoch, holder, since and until of the lane."""
     row: tuple[Any, ...] | None = cursor.execute(QUERIES["lease"], (lease.session, lease.lane)).fetchone()
     if row is None:
         raise not_found(lease.session)

@@ -1,4 +1,4 @@
-"""The readers: a few connections that are borrowed for one question each, and how rows become records again.
+"""The readers: a few connections, each borrowed for one query, and how rows become records again.
 
 A question is answered completely before its connection goes back: a reader that stays inside a transaction would keep
 the write-ahead log from ever being cut back.
@@ -47,7 +47,7 @@ class Readers:
 
     def add(self, connection: apsw.Connection) -> None:
         """Take a connection into the pool, or close it if there is no place for it."""
-        # One that was opened for reading only would keep this whole process from writing when that is possible again.
+        # A connection opened read-only would keep this process from writing when the store becomes writable again.
         read_only = connection.open_flags & apsw.SQLITE_OPEN_READONLY
         if self._closed or read_only or len(self._idle) >= READERS_KEPT:
             connection.close()
@@ -142,7 +142,7 @@ def records_of(session: str, rows: list[Row], payloads: Payloads) -> list[Record
     verification can go on to the next event.
     """
     unpacked = iter(payloads.unpack([row[_PAYLOAD] for row in rows if row[_ENCODING] and row[_PAYLOAD] is not None]))
-    # What Record._make does, without the call in between: this is the loop that long logs wait for.
+    # What Record._make does, without its call: reading a long log spends its time in this loop.
     make = tuple.__new__
     return [
         make(

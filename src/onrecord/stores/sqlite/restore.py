@@ -1,4 +1,4 @@
-"""Restoring: a copy takes the place of a store that nobody uses. What was there is moved aside, never deleted.
+"""Restoring: a copy replaces a store that is not in use. The old store is moved aside, never deleted.
 
 The copy is made and checked beside the store under a name of its own. The store of before gets a second name, then the
 copy is renamed over it, so that a power cut leaves the one or the other under the store's name and never nothing.
@@ -79,7 +79,7 @@ def _take_place(copy: str, path: str) -> str | None:
             aside = _free_name(path)
             _name_also(path, aside)
             for companion in _BESIDE:
-                # A log of before must never be replayed onto the copy.
+                # The old write-ahead log must never be replayed onto the copy.
                 with contextlib.suppress(FileNotFoundError):
                     Path(path + companion).rename(aside + companion)
         Path(copy).rename(path)
@@ -95,7 +95,7 @@ def _alone(path: str) -> apsw.Connection | None:
     try:
         connection = open_writer(path, "full")
         connection.set_busy_timeout(0)
-        # Leaving the write-ahead log needs the file for oneself, and makes it complete without companions.
+        # Leaving WAL mode needs exclusive access, and makes the file complete without -wal and -shm.
         if connection.pragma("journal_mode", "delete") != "delete":
             raise apsw.BusyError("in use")
         connection.execute("BEGIN EXCLUSIVE").fetchall()
@@ -121,5 +121,5 @@ def _name_also(path: str, aside: str) -> None:
     try:
         os.link(path, aside)
     except OSError:
-        # No hard links here: for a moment the store has no name.
+        # No hard links on this file system: for a moment the store has no name.
         Path(path).rename(aside)

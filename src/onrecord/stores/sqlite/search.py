@@ -1,4 +1,4 @@
-"""Search: the index of words lags behind the log, and every search first brings the part it needs up to date.
+"""Search: the index of words lags behind the log; every search first updates the part it needs.
 
 So appending never pays for search, and a store nobody searches has no index. Catching up happens in small
 transactions, so that writers wait only moments. Where nothing can be written (a read-only place, a full disk, a store
@@ -52,8 +52,8 @@ class Index(PendingWrite):
         for number, after, upto, words in self._portions:
             progress = cursor.execute(QUERIES["progress"], (number,)).fetchone()
             if (after if progress is None else progress[0]) != after:
-                continue  # another process has been here meanwhile
-            # What was erased between reading and now must not enter the index.
+                continue  # another process has indexed it meanwhile
+            # Payloads erased since they were read must not enter the index.
             keys = dumps([key for key, _text in words])
             erased = {key for (key,) in cursor.execute(QUERIES["erased_among"], (keys,)).fetchall()}
             cursor.executemany(QUERIES["add_words"], [pair for pair in words if pair[0] not in erased])
@@ -82,7 +82,7 @@ class Searcher:
             scanned: list[Hit] = []
         except (StoreReadOnly, StoreFull, StoreBusy, OutcomeUnknown):
             scanned = self._scan(wanted, project, session)[:limit]
-        # Words are letters and digits only, so quoting them is all it takes to keep them from being read as syntax.
+        # Words are letters and digits only, so quotes are enough to keep them from being parsed as syntax.
         match = " ".join(f'"{word}"' for word in wanted) + "*"
         if session is None:
             rows = self._readers.ask("search", (match, project, limit))

@@ -1,7 +1,7 @@
 """SQLiteStore: logs in one file, for all processes of one machine, durable on return.
 
-The port says what each method owes (`log/store.py`); here is how. Everything that changes goes through the writer,
-everything that reads through a pool of readers. A forked child leaves all of it to its parent and starts anew.
+The port says what each method must do (`log/store.py`). All changes go through the writer, all reads through a pool of
+readers. A forked child leaves every connection to its parent and opens its own.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class SQLiteStore:
         _STORES.discard(self)
 
     def pause(self) -> None:
-        """Before a fork: no thread may be inside SQLite, whose locks the child would inherit; no connection open."""
+        """Before a fork: no thread may be inside SQLite, or the child inherits its locks; close every connection."""
         self._paused = self._writer.group.pause(FORK_SECONDS)
         if self._paused:
             self._writer.let_go()
@@ -269,7 +269,7 @@ class SQLiteStore:
             self._writer.group.resume()
 
     def start_anew(self) -> list[object]:
-        """After a fork, in the child: new locks, new connections; what was inherited after all is to be left alone."""
+        """After a fork, in the child: new locks and connections; returns inherited ones, which must not be used."""
         inherited = self._writer.forget() + self._readers.forget()
         self._payloads = Payloads(self._blob_secret)
         self._searcher = Searcher(self._readers, self._writer, self._payloads)
@@ -292,7 +292,7 @@ class SQLiteStore:
 
 
 class _Save(PendingWrite):
-    """A snapshot to keep."""
+    """Save a snapshot."""
 
     __slots__ = ("_values",)
 
@@ -304,7 +304,7 @@ class _Save(PendingWrite):
         cursor.execute(QUERIES["save_snapshot"], self._values)
 
     def recall(self, cursor: apsw.Cursor) -> bool:
-        """A snapshot is only speed: lost is lost."""
+        """A snapshot is only for speed: a lost one is folded again."""
         return False
 
 
@@ -316,7 +316,7 @@ def _bounds(name: str, prefix: str | None) -> dict[str, str | None]:
 _STORES: WeakSet[SQLiteStore] = WeakSet()
 _PAUSED: list[SQLiteStore] = []
 _INHERITED: list[object] = []
-"""Connections a parent could not close in time: SQLite forbids to use them here; closing them could spoil its own."""
+"""Connections that a parent could not close in time: SQLite forbids using them here, and closing them too."""
 
 
 def _before_fork() -> None:
@@ -337,7 +337,7 @@ def _after_fork_in_child() -> None:
 
 
 def _leave_inherited_open() -> None:
-    """At exit the interpreter would close them: a reference that is never given back prevents it."""
+    """At exit the interpreter would close them: a reference that is never released prevents that."""
     if _INHERITED:
         import ctypes
 

@@ -63,7 +63,7 @@ def _name(part: str, real: str) -> None:
     except FileExistsError:
         _refuse_existing(real)
     except OSError:
-        # No hard links on this file system; a rename could replace a file made in this very moment, and nothing else.
+        # No hard links on this file system; a rename could replace only a file that was created at this very moment.
         _refuse_existing(real)
         os.rename(part, real)
 
@@ -80,12 +80,12 @@ def _copy(path: str, part: str) -> None:
             with contextlib.closing(copy):
                 backup = copy.backup("main", source, "main")
                 try:
-                    backup.step()  # all pages in one read transaction: writers go on, and the copy is of one moment
+                    backup.step()  # all pages in one read transaction: writers continue, and the copy is of one moment
                 finally:
                     backup.close(force=True)
     except apsw.Error as problem:
         raise store_error(problem, part) from problem
-    except SystemError as problem:  # what apsw makes of a second error while it closes after the first
+    except SystemError as problem:  # apsw raises this for a second error while it closes after the first
         raise StoreError(f"the copy {part} could not be completed") from problem
 
 

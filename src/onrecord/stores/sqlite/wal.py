@@ -54,7 +54,7 @@ class WriteAheadLog:
         self._frame = connection.pragma("page_size") + FRAME_HEADER_BYTES
 
     def written(self, connection: apsw.Connection, *, small: bool) -> None:
-        """After a transaction: look at the length now and then, and copy the log into the database when it is time."""
+        """After a transaction: check the length now and then, and make a WAL checkpoint when it is due."""
         if small and 0 < self._unseen < LOOK_EVERY:
             self._unseen += 1
             return
@@ -90,13 +90,13 @@ class WriteAheadLog:
             finally:
                 os.close(file)
         except OSError:
-            return  # it was only for speed
+            return  # the room is only for speed
         if self.length < most - FIRST_ROOM // 2:
             self.room = max(wanted, min(size, most)) - FIRST_ROOM // 2
 
     def _grown(self, connection: apsw.Connection, database: str, pages: int) -> int:
         length = pages * self._frame
-        if length < self.length:  # it began again from its first page, or was cut back
+        if length < self.length:  # it started again at its first page, or was truncated
             self._due = CHECKPOINT_BYTES
             self.room = 0
         self.length = length

@@ -149,8 +149,8 @@ class Writer:
         own = batch[0]
         if own.late or len(batch) > 1:
             batch = self._prepared(batch)
-        if not batch:
-            return
+            if not batch:
+                return
         self._lock.acquire()
         try:
             if own.in_transaction:

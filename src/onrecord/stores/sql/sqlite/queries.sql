@@ -1,16 +1,16 @@
 -- Every statement the SQLite store runs, by name. A query begins with a line `-- name: what it is for` and ends where the next
 -- begins. Sets of values come in as JSON lists, never as text spliced into a statement.
 
--- head: where a log stands
+-- head: the head of a log
 SELECT number, id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
 FROM heads WHERE id = ?1
 
--- head_and_lease: what an append needs to know, in one look
+-- head_and_lease: everything an append must know, in one query
 SELECT s.number, s.id, s.project, s.name, s.position, s.hash, s.run, s.status, s.title, s.opened_at, s.at, s.held, s.parent,
     s.forked_at, l.epoch, l.holder IS NOT NULL, l.until, l.span
 FROM heads AS s LEFT JOIN leases AS l ON l.session = s.number AND l.lane = ?2 WHERE s.id = ?1
 
--- heads_together: where many logs stand
+-- heads_together: the heads of many logs
 SELECT s.number, s.id, s.project, s.name, s.position, s.hash, s.run, s.status, s.title, s.opened_at, s.at, s.held, s.parent,
     s.forked_at
 FROM json_each(?1) AS wanted CROSS JOIN heads AS s ON s.id = wanted.value
@@ -68,7 +68,7 @@ ORDER BY at DESC, id DESC LIMIT :limit
 SELECT number, id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
 FROM heads WHERE parent = ?1 ORDER BY number
 
--- name_taken: who has a name in a project
+-- name_taken: the session that has a name in a project
 SELECT id, status FROM sessions WHERE project = ?1 AND name = ?2
 
 -- add_session: a new session
@@ -76,23 +76,23 @@ INSERT INTO sessions
     (id, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at, moment)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number
 
--- change_head: the log stands further, and something changed that lists look at
+-- change_head: update the row of a session; `heads` serves the steps of turns that it does not have yet
 UPDATE sessions SET position = ?2, hash = ?3, run = ?4, status = ?5, at = ?6, project = ?7, name = ?8, title = ?9,
     opened_at = ?10, held = ?11, moment = ?12
 WHERE number = ?1
 
--- scrub_session: no snapshot of before may be kept any more
+-- scrub_session: forbid snapshots of positions before the erasure
 UPDATE sessions SET scrubbed = (SELECT position FROM heads WHERE heads.number = ?1) + ?2 WHERE number = ?1
 
--- add_event: one event; if its id is on record already, nothing
+-- add_event: insert one event, or nothing if its id is on record
 INSERT INTO events (key, id, kind, v, at, by, run, because, tier, salt, payload_hash, hash, encoding, payload)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key >> 32, id) DO NOTHING
 
--- add_new_event: one event whose id is known to be new
+-- add_new_event: insert one event with an id that must be new
 INSERT INTO events (key, id, kind, v, at, by, run, because, tier, salt, payload_hash, hash, encoding, payload)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- known_event: what is on record under an id, within one session's own events
+-- known_event: the event with an id among a session's own events
 SELECT key & 4294967295, run, hash, kind, salt, payload_hash FROM events WHERE key >> 32 = ?1 AND id = ?2 AND key <= ?3
 
 -- known_events: the same for many ids
@@ -157,7 +157,7 @@ DELETE FROM blobs WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM events WHERE enco
 SELECT s.number, s.name, l.epoch, l.holder, l.since, l.until
 FROM sessions AS s LEFT JOIN leases AS l ON l.session = s.number AND l.lane = ?2 WHERE s.id = ?1
 
--- leases: who holds which lane of a session
+-- leases: the leases of a session
 SELECT l.lane, l.epoch, l.holder, l.since, l.until
 FROM sessions AS s JOIN leases AS l ON l.session = s.number WHERE s.id = ?1 AND l.holder IS NOT NULL ORDER BY l.lane
 
@@ -169,7 +169,7 @@ ON CONFLICT DO UPDATE SET epoch = excluded.epoch, holder = excluded.holder, sinc
 -- extend_lease: more time for a holder
 UPDATE leases SET until = ?3, span = ?4 WHERE session = ?1 AND lane = ?2
 
--- release_lease: nobody holds it; the epoch stays
+-- release_lease: remove the holder; the epoch stays
 UPDATE leases SET holder = NULL WHERE session = ?1 AND lane = ?2
 
 -- save_snapshot: a snapshot in place of the older one, unless payloads were erased since
@@ -194,7 +194,7 @@ SELECT number, name, status, s.position, forked_at, snapshots.position, snapshot
 FROM heads AS s LEFT JOIN snapshots ON session = number AND view = ?3
 WHERE project = ?1 AND status IN ('open', 'active', 'paused', 'resumed') LIMIT 2
 
--- glance_by_link: the same of the session that has a conversation on record, a live one first; and whose it is
+-- glance_by_link: the same for the session with a conversation on record, a live one first; and the conversation's agent
 SELECT number, name, status, s.position, forked_at, snapshots.position, snapshots.hash, body, s.id, by
 FROM events AS e JOIN heads AS s ON number = e.key >> 32
     LEFT JOIN snapshots ON session = number AND view = ?2
@@ -231,10 +231,10 @@ SELECT key FROM events WHERE key IN (SELECT value FROM json_each(?1)) AND payloa
 -- add_words: the words of one event
 INSERT INTO words (rowid, text) VALUES (?1, ?2)
 
--- drop_words: forget the words of one event
+-- drop_words: remove the words of one event
 DELETE FROM words WHERE rowid = ?1
 
--- merge_words: rewrite part of the index, so that forgotten words leave it
+-- merge_words: rewrite part of the index, so that removed words leave the file
 INSERT INTO words (words, rank) VALUES ('merge', ?1)
 
 -- search: events that have all words, newest session first and newest event first
@@ -258,5 +258,5 @@ INSERT INTO meta (name, value) VALUES (?1, ?2)
 SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM events), (SELECT count(*) FROM blobs),
     (SELECT count(*) FROM snapshots), (SELECT count(*) FROM leases WHERE holder IS NOT NULL)
 
--- tables: whether anybody has put anything into the file
+-- tables: whether the file has any table
 SELECT count(*) FROM sqlite_schema
