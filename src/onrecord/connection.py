@@ -35,8 +35,8 @@ _SETTINGS = {"store": str, "project": str, "retention": dict, "stealth": bool, "
 def connect(url: str | None = None, *, project: str | None = None) -> Records:
     """The sessions of a store: the default one, a path, `sqlite:///relative/x.db`, `postgresql://host/db`, `memory:`.
 
-    Without a URL, ONRECORD_STORE counts, then `store` in the configuration, then one file in the user's data
-    directory. The project is what is given, ONRECORD_PROJECT, `project` in the configuration, or the repository of the
+    Without a URL, it is ONRECORD_STORE, then `store` in the configuration, then one file in the user's data
+    directory. The project is the given one, ONRECORD_PROJECT, `project` in the configuration, or the repository of the
     working directory (all its worktrees are one).
     """
     from onrecord.session.records import Records
@@ -45,17 +45,17 @@ def connect(url: str | None = None, *, project: str | None = None) -> Records:
 
 
 def project_of_directory() -> str:
-    """The project that is meant where nobody names one."""
+    """The project if none is named."""
     return os.environ.get(PROJECT_VARIABLE) or settings().get("project") or find_project(os.curdir)
 
 
 def store_url(url: str | None = None) -> str:
-    """The URL or path of the store that is meant."""
+    """The URL or path of the chosen store."""
     return url or os.environ.get(STORE_VARIABLE) or settings().get("store") or default_path()
 
 
 def store_file(url: str | None = None) -> str | None:
-    """The file of the store that is meant, there or not; None when it is kept in no file."""
+    """The file of the chosen store, whether or not it exists; None if the store is not a file."""
     place = store_url(url)
     scheme = place.partition(":")[0] if "://" in place else ""
     if place == "memory:" or scheme not in ("", "sqlite"):
@@ -107,7 +107,7 @@ def shown_url(url: str) -> str:
 
 
 def make_store(url: str, owner: str | None, app: str | None) -> dict[str, Any]:
-    """Make a store in a PostgreSQL database: roles, tables, policies and grants. One that is there is left as it is."""
+    """Create a store in a PostgreSQL database: roles, tables, policies and grants. An existing one is left as it is."""
     schema, place = _schema_and_place(url)
     roles = schema.Roles(owner or schema.OWNER, app or schema.APP)
     return _told(schema.initialise(place, roles), place)
@@ -134,9 +134,9 @@ def _told(done: Any, place: Any) -> dict[str, Any]:
 
 
 def glance(url: str | None, project: str, name: str | None) -> Present | None:
-    """What the gate needs to know of a session, quickly; None where only the whole way there can tell.
+    """What the gate needs to know of a session, quickly; None if the session has to be opened for that.
 
-    Without a name, the project's only live session is meant.
+    Without a name, it is the project's only live session.
     """
     file = store_file(url)
     if file is None:
@@ -147,9 +147,9 @@ def glance(url: str | None, project: str, name: str | None) -> Present | None:
 
 
 def glance_linked(url: str | None, link: str) -> Linked | None:
-    """Whose conversation a link is, quickly, and what the gate needs to know; None where only the whole way can tell.
+    """The session and agent of a linked conversation, quickly; None if the session has to be opened for that.
 
-    A store that is not there has nobody's.
+    A store that does not exist has no conversations.
     """
     file = store_file(url)
     if file is None:
@@ -160,10 +160,10 @@ def glance_linked(url: str | None, link: str) -> Linked | None:
 
 
 def restore(backup: str, url: str | None = None, *, check: Callable[[Records], None]) -> str | None:
-    """Put a backup in the store's place once `check` accepts its sessions; returns where the store of before is now."""
+    """Replace the store by a backup once `check` accepts its sessions; returns where the old store is now."""
     file = store_file(url)
     if file is None:
-        raise InvalidInput(f"{store_url(url)} is kept in no file; a backup cannot take its place")
+        raise InvalidInput(f"{store_url(url)} is not a file; a backup cannot replace it")
     from onrecord.session.records import Records
     from onrecord.stores.sqlite.restore import restore as put_in_place
 
@@ -181,7 +181,7 @@ def restore(backup: str, url: str | None = None, *, check: Callable[[Records], N
 
 
 def _sqlite_place(url: str) -> tuple[str, dict[str, Any]]:
-    """Three slashes are relative to the working directory, four are absolute: the convention Python's users know."""
+    """Three slashes are relative to the working directory, four are absolute: as in SQLAlchemy."""
     from urllib.parse import parse_qsl, unquote, urlsplit
 
     parts = urlsplit(url)
@@ -241,7 +241,7 @@ def settings() -> dict[str, Any]:
 
 
 def data_directory(url: str | None = None) -> str:
-    """Where files go that are to stay out of a repository: beside the store."""
+    """Where files go that must stay out of a repository: beside the store."""
     return os.path.dirname(os.path.abspath(store_file(url) or default_path()))
 
 
@@ -304,7 +304,7 @@ def instructions(profile: str | dict[str, Any] | None = None, *, into: str | Non
 
 
 def retention_policy() -> Policy:
-    """The retention policy of the settings; what they do not say is as by default. A negative number means never."""
+    """The retention policy of the settings, with defaults for the rest. A negative number means never."""
     from onrecord.session.retention import Policy
 
     chosen = settings().get("retention", {})

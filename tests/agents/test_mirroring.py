@@ -216,7 +216,7 @@ def test_only_linked_conversations_are_mirrored(conversation):
     """An id that no link names is refused; a missing file is said."""
     with pytest.raises(NotFound):
         mirror(conversation.session, "claude", "bbbbbbbb-0000-4000-8000-000000000001", conversation.env)
-    assert conversation.mirror().why_not == "the vendor's file is not there"
+    assert conversation.mirror().why_not == "the vendor's file is missing"
 
 
 @pytest.mark.parametrize("hostile", ["../../etc/passwd", "a\nb", "x" * 300, "\x1b[2J", ""])
@@ -236,7 +236,7 @@ def test_the_place_may_be_given(conversation, tmp_path):
     elsewhere = tmp_path / "elsewhere.jsonl"
     conversation.write("one")
     conversation.path.rename(elsewhere)
-    assert conversation.mirror(place=Location(ID, str(elsewhere), "", "")).records == 1
+    assert conversation.mirror(location=Location(ID, str(elsewhere), "", "")).records == 1
 
 
 def test_a_record_from_elsewhere_cannot_point_at_other_files(conversation, tmp_path):
@@ -244,7 +244,7 @@ def test_a_record_from_elsewhere_cannot_point_at_other_files(conversation, tmp_p
     secret = tmp_path / "secret.jsonl"
     secret.write_text('{"type": "user", "password": "hunter2"}\n')
     conversation.session.locate("claude", ID, transcript=str(secret))
-    assert conversation.mirror().why_not == "the vendor's file is not there"
+    assert conversation.mirror().why_not == "the vendor's file is missing"
     conversation.write("one")
     assert conversation.mirror().path == str(conversation.path)
     assert "hunter2" not in json.dumps(conversation.kept())

@@ -69,7 +69,7 @@ def test_a_restart_on_purpose_begins_anew(squad):
     squad.write(squad.agent("lead", f"hang {squad.place}/one.pid", f"hang {squad.place}/two.pid"))
     squad.up()
     first = squad.pid("one.pid")
-    assert "lead begins anew" in squad.ok("team", "restart", "lead", "--session", SESSION)
+    assert "lead is restarted with a fresh conversation" in squad.ok("team", "restart", "lead", "--session", SESSION)
     squad.pid("two.pid")
     assert gone(first)
     assert len(squad.links(SESSION, "lead")) == 2
@@ -138,7 +138,7 @@ def test_a_program_that_is_missing_is_refused_with_its_reason(squad):
         part for part in squad.environment["PATH"].split(os.pathsep) if not os.access(f"{part}/codex", os.X_OK)
     )
     assert squad.up().wait(60) == 1
-    assert "lead: refused (OpenAI Codex is not here: no program 'codex' is on PATH)" in squad.told(), squad.told()
+    assert "lead: refused (OpenAI Codex is not installed: no program 'codex' is on PATH)" in squad.told(), squad.told()
 
 
 def test_a_directory_that_is_gone_refuses_one_agent_and_not_the_team(squad):
@@ -310,7 +310,7 @@ def test_what_cannot_be_done_is_said(squad):
     squad.error("team", "resume", SESSION, "--fresh", "nobody", code=4, kind="not_found")
     squad.error("team", "attach", "--session", SESSION, code=2, kind="invalid_input")
     done = squad.run("team", "restart", "lead", "--session", SESSION)
-    assert "nobody supervises the team" in done.err, "it is on record, and done by the next supervisor"
+    assert "The team is not supervised" in done.err, "it is on record, and done by the next supervisor"
     assert squad.team("up", "--session", SESSION).wait(60) == 0
     assert len(squad.links(SESSION, "lead")) == 2
 

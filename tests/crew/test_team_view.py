@@ -58,3 +58,13 @@ def test_restarts_are_counted_since_a_person_asked():
         wanted.apply(event(position, kind, data))
     assert isinstance(wanted.team, Team)
     assert (wanted.agent("a")["starts"], wanted.agent("a")["restarts"]) == (5, [7.0])
+
+
+def test_why_a_conversation_was_lost_is_a_field():
+    """The reason comes from the run that replaced the conversation; text of the worklog is never read for it."""
+    wanted = TeamView()
+    wanted.apply(event(1, "agent.joined", {"lost": "its transcript is gone"}, by="a"))
+    assert wanted.agent("a")["lost"] == "its transcript is gone"
+    wanted.apply(event(2, "agent.joined", {"resumes": "x"}, by="a"))
+    assert wanted.agent("a")["lost"] == ""
+    assert "worklog.written" not in TeamView.KINDS

@@ -1,4 +1,4 @@
-"""Commands that really run: their output, how they end, and what remains of them."""
+"""Commands that really run: what they print, how they end, and what is left of them."""
 
 import os
 import signal
@@ -11,12 +11,12 @@ import pytest
 
 from onrecord.machine import started
 from onrecord.work.outputs import HEAD_KEPT, TAIL_KEPT, Kept, error_of, failure_of
-from onrecord.work.running import Held, Stop
+from onrecord.work.running import Stop, SuspendedCommand
 
 
 def run(*command, timeout=None, stop=None, cwd=Path()):
-    with Held(command, cwd=cwd) as held:
-        return held.go(timeout=timeout, show=False, stop=stop)
+    with SuspendedCommand(command, cwd=cwd) as suspended:
+        return suspended.go(timeout=timeout, show=False, stop=stop)
 
 
 def python(code, **options):
@@ -31,18 +31,18 @@ def gone(pid, patience=3.0):
 
 
 def test_nothing_runs_before_it_is_let_go(tmp_path):
-    """A held command has a process and has done nothing; let go, the very same process is the command (F03)."""
-    with Held(["sh", "-c", f"echo $$ > {tmp_path}/pid"], cwd=tmp_path) as held:
+    """F03: a suspended command has a process and has done nothing; let go, the very same process is the command."""
+    with SuspendedCommand(["sh", "-c", f"echo $$ > {tmp_path}/pid"], cwd=tmp_path) as suspended:
         time.sleep(0.2)
         assert not (tmp_path / "pid").exists()
-        assert held.go(show=False).exit_code == 0
-        assert int((tmp_path / "pid").read_text()) == held.pid
+        assert suspended.go(show=False).exit_code == 0
+        assert int((tmp_path / "pid").read_text()) == suspended.pid
 
 
 def test_a_held_command_never_runs_when_it_is_not_let_go(tmp_path):
-    """If the process that started a waiting command gives up, the command never runs (F03)."""
-    with Held(["touch", str(tmp_path / "ran")], cwd=tmp_path) as held:
-        pid = held.pid
+    """F03: when whoever holds a command gives up, the command is gone without having run."""
+    with SuspendedCommand(["touch", str(tmp_path / "ran")], cwd=tmp_path) as suspended:
+        pid = suspended.pid
     assert pid is not None
     assert gone(pid)
     assert not (tmp_path / "ran").exists()
@@ -54,19 +54,19 @@ def test_a_held_command_never_runs_when_it_is_not_let_go(tmp_path):
      (("./no-such-file",), 127)],
 )  # fmt: skip
 def test_exit_codes_are_those_of_a_shell(command, code):
-    """A signal gives 128 plus its number; a missing command gives 127."""
+    """A signal is 128 and its number; a command that is not there is 127."""
     assert run(*command).exit_code == code
 
 
 def test_arguments_directory_and_environment_arrive_as_they_are(tmp_path):
-    """No shell interprets the arguments, and the command runs in the given directory."""
+    """No shell looks at the arguments, and the command runs where it was asked to."""
     words = ["a b", "$HOME", "*", "'q'", "-c", "é", ""]
     ran = run(sys.executable, "-c", "import sys, os; print(sys.argv[1:], os.getcwd())", *words, cwd=tmp_path)
     assert ran.output == f"{words} {tmp_path}\n"
 
 
 def test_time_runs_out_while_the_child_prints():
-    """A child that prints without end is ended on time (T12)."""
+    """T12: a child that prints without end is ended on time."""
     before = time.monotonic()
     ran = python("while True: print('x' * 1000)", timeout=0.7)
     assert (ran.timed_out, ran.exit_code) == (True, 124)
@@ -76,13 +76,13 @@ def test_time_runs_out_while_the_child_prints():
 
 
 def test_time_runs_out_though_nobody_reads():
-    """A reader that has stopped reading does not keep a command alive beyond its time (T12)."""
+    """T12: a reader that has stopped reading does not keep a command alive beyond its time."""
     reader, writer = os.pipe()
     saved = os.dup(1)
     os.dup2(writer, 1)
     try:
-        with Held(["yes"], cwd=Path()) as held:
-            ran = held.go(timeout=0.5, show=True)
+        with SuspendedCommand(["yes"], cwd=Path()) as suspended:
+            ran = suspended.go(timeout=0.5, show=True)
     finally:
         os.dup2(saved, 1)
         for end in (reader, writer, saved):
@@ -93,7 +93,7 @@ def test_time_runs_out_though_nobody_reads():
 
 
 def test_descendants_end_with_the_command(tmp_path):
-    """Every process that the command left in its group is ended, even one that ignores SIGTERM."""
+    """Whatever the command left running in its group is ended, also what ignores being asked."""
     script = f"(trap '' TERM; echo $BASHPID > {tmp_path}/deaf; while :; do sleep 0.1; done) & sleep 60 & echo $! > {tmp_path}/child; sleep 0.5"
     before = time.monotonic()
     ran = run("bash", "-c", script)
@@ -111,14 +111,14 @@ def test_descendants_end_when_time_runs_out(tmp_path):
 
 
 def test_a_descendant_that_holds_the_pipe_does_not_hold_us():
-    """Once the command itself has ended, a background process that keeps the output open does not delay the result."""
+    """When the command itself has ended, a background process that keeps the output open is not waited for."""
     before = time.monotonic()
     assert run("sh", "-c", "sleep 30 & echo done").output == "done\n"
     assert time.monotonic() - before < 8
 
 
 def test_a_signal_ends_the_command_and_is_told(tmp_path):
-    """Ctrl-C reaches the command as Ctrl-C, and all output until its end is kept."""
+    """Ctrl-C reaches the command as Ctrl-C; its own way of ending is heard to the end."""
     code = (
         "import signal, sys, time, pathlib\n"
         "signal.signal(signal.SIGINT, lambda *_: (print('tidy'), sys.exit(3)))\n"
@@ -139,7 +139,7 @@ def test_a_signal_ends_the_command_and_is_told(tmp_path):
 
 
 def test_output_is_kept_within_bounds():
-    """The beginning and the end are kept, omitted bytes are counted exactly, and an omitted traceback is noticed."""
+    """The beginning and the end stay, what is left out is counted exactly, and a traceback that went by is known."""
     kept = Kept(head=10, tail=20)
     text = b"0123456789" + b"x" * 50 + b"Traceback (most recent call last):" + b"y" * 50 + b"the very end of it ."
     for start in range(0, len(text), 7):
@@ -169,12 +169,12 @@ def test_output_is_kept_within_bounds():
     ],
 )  # fmt: skip
 def test_the_exact_error_is_found(output, error):
-    """The last line of the traceback, else the line that reads like an error, else the last line (F04)."""
+    """F04: the last line of the traceback, else the line that reads like an error, else the last line."""
     assert error_of(output, 9) == error
 
 
 def test_the_error_is_looked_for_on_stderr_first():
-    """Even if other output follows a traceback, the error is the traceback's."""
+    """What a program prints besides may come out after its traceback; the error is the traceback's all the same."""
     ran = python(
         "import sys, os; sys.stderr.write('ValueError: bad\\n'); sys.stderr.flush(); print('Error: of an earlier step'); sys.exit(1)"
     )

@@ -1,4 +1,4 @@
-"""Handing over: another vendor's agent goes on from the note and a bounded, cited extract of what was said."""
+"""Handing over: another vendor's agent continues from the note and a bounded, cited extract of the conversation."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
 
 EXTRACT_BYTES = 16 * 1024
-"""How much of the conversation before is retold."""
+"""How many bytes of the previous conversation are quoted."""
 ITEM_CHARACTERS = 1_200
-"""How much of one message is retold."""
+"""How many characters of one message are quoted."""
 NOTE_BYTES = 24 * 1024
 _ITEMS = 400
-"""How many of the last messages are looked at."""
+"""How many of the last messages are considered."""
 _RECORDS = 2_000
-"""And in how many of the last records they are looked for."""
+"""In how many of the last records they are searched."""
 
 
 def extract(session: Session, link: dict[str, Any], *, limit: int = EXTRACT_BYTES) -> str:
-    """The last messages of a mirrored conversation, each with the position it stands at, the oldest first."""
+    """The last messages of a mirrored conversation, each with its position, the oldest first."""
     last: deque[tuple[int, Item]] = deque(_items(session, link), maxlen=_ITEMS)
     lines: list[str] = []
     size = 0
@@ -81,7 +81,7 @@ def hand_over(session: Session, task: str, env: Mapping[str, str], here: str) ->
 
 
 def handover(session: Session, link: dict[str, Any] | None, task: str) -> str:
-    """The first prompt of the one who goes on: note and extract as data, then what to do."""
+    """The first prompt of the next agent: note and extract as data, then the task."""
     before = f"{vendor(link['vendor']).title} as {link['agent']}" if link else "another agent"
     parts = [
         f"You take over work that {before} did in the session {session.name}.",

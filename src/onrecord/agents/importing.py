@@ -1,4 +1,4 @@
-"""Taking in conversations that were there before onrecord: listed, opened as sessions, linked and mirrored."""
+"""Importing conversations that are older than onrecord: list them, open sessions for them, link and mirror them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _SHORT_ID = 8
 
 
 class Imported(NamedTuple):
-    """One conversation that was taken in."""
+    """One imported conversation."""
 
     session: Session
     location: Location
     mirrored: Mirrored
     new: bool
-    """Its session was opened for it just now, or it was linked to one."""
+    """Whether it was not on record before."""
 
 
 def in_directory(of: Vendor, env: Mapping[str, str], directory: str) -> Iterator[Location]:
-    """The conversations that were begun in a directory or below it."""
+    """The conversations that began in a directory or below it."""
     top = Path(directory).resolve()
     for location in of.locations(env):
         if location.cwd and Path(location.cwd).resolve().is_relative_to(top):
@@ -52,7 +52,7 @@ def named(of: Vendor, env: Mapping[str, str], what: str) -> Location:
 
 
 def session_with(records: Records, of: Vendor, vendor_id: str) -> Session | None:
-    """The session that has a conversation on record already, opened as the agent whose it is."""
+    """The session that has a conversation on record already, opened as the conversation's agent."""
     for id_ in records.linked(of.name, vendor_id):
         session = records.get(id_)
         link = session.views.roster.link(of.name, vendor_id)
@@ -85,7 +85,7 @@ def _open(records: Records, of: Vendor, location: Location, agent: str, name: st
 
 
 def _with_free_name(records: Records, of: Vendor, location: Location, agent: str) -> Session:
-    """A name made from the id: as much of it as makes the name free."""
+    """A name made from the id: as many of its characters as make the name unique."""
     letters = "".join(letter for letter in location.vendor_id if letter.isascii() and letter.isalnum())
     for length in range(_SHORT_ID, NAME_LIMIT - len(of.name) - 1):
         try:

@@ -1,4 +1,4 @@
-"""Mirroring: an agent's vendor conversation is taken into the record as it grows, word for word.
+"""Mirroring: the record gets a copy of an agent's vendor conversation as it grows, word for word.
 
 How far it was read is deduced from the log: the newest `payload.kept` of a conversation says where the next one
 begins, and that beginning is part of its id. So the same bytes are never taken twice, also when a hook, a wrapper and a
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Chunk, Vendor
 
 CHUNK_BYTES = 1024 * 1024
-"""About how much of a transcript one event keeps, and one step of mirroring has in memory."""
+"""About how many bytes of a transcript one event keeps, and one step of mirroring has in memory."""
 PIECE_CHARACTERS = 8 * 1024 * 1024
 """A single record longer than this is kept in pieces of this length."""
 FOLLOW_SECONDS = 2.0
@@ -34,7 +34,7 @@ MIRROR_PREFIX = "mirror/"
 _PAGE = 200
 _GLIMPSE = 16_384
 _TRIES = 100
-"""How often mirroring goes on after another process was quicker, before it leaves the rest to that one."""
+"""How often mirroring retries after another process was faster, before it leaves the rest to that one."""
 
 
 class Mirrored(NamedTuple):
@@ -43,13 +43,13 @@ class Mirrored(NamedTuple):
     vendor: str
     vendor_id: str
     path: str
-    """The vendor's file; empty when it is not there."""
+    """The vendor's file; empty when it is missing."""
     records: int = 0
-    """How many records were taken in."""
+    """How many records were copied."""
     torn: int = 0
-    """Lines that were cut off or no JSON: counted, not kept."""
+    """Lines that were cut off or invalid JSON: counted, not kept."""
     rewritten: bool = False
-    """The vendor's file is another one than before: it was read anew."""
+    """The vendor replaced its file: it was read again from the start."""
     complete: bool = True
     """Everything the file had was read; False when time ran out first."""
     why_not: str = ""
@@ -62,19 +62,19 @@ class Stand(NamedTuple):
     mark: Mark | None
     generation: int
     position: int
-    """Where the newest part stands in the log."""
+    """The position of the newest part in the log."""
     erased: bool = False
 
 
 class Kept(NamedTuple):
-    """One record of a mirrored conversation, and where it stands."""
+    """One record of a mirrored conversation, and its position in the log."""
 
     raw: str
     position: int
 
 
 def location_of(link: dict[str, Any], env: Mapping[str, str]) -> Location | None:
-    """Where a conversation of the record is on this machine: by its recorded path, else by its id."""
+    """Where a recorded conversation is on this machine: by its recorded path, else by its id."""
     about, of = link["first"] | link["last"], vendor(link["vendor"])
     path = about.get("transcript")
     if isinstance(path, str) and path and Path(path).is_file():
@@ -85,7 +85,7 @@ def location_of(link: dict[str, Any], env: Mapping[str, str]) -> Location | None
 
 
 def _holds(of: Vendor, location: Location, env: Mapping[str, str]) -> bool:
-    """Whether a recorded path really is the conversation's: the record may come from elsewhere, the file be another."""
+    """Whether a recorded path is really the conversation's: the record may come from another machine."""
     path = Path(location.path)
     if location.vendor_id in path.parts[-2:] or path.stem == location.vendor_id:
         return path.resolve().is_relative_to(of.home(env).resolve()) or _speaks_of(of, location)
@@ -100,21 +100,22 @@ def mirror(
     session: Session, vendor_name: str, vendor_id: str, env: Mapping[str, str], *, location: Location | None = None,
     seconds: float | None = None,
 ) -> Mirrored:  # fmt: skip
-    """Take in what a conversation of this session has more than the record; at most for about `seconds`.
+    """Copy new messages of a conversation of this session into the record, for about `seconds` at most.
 
     For hooks (with a time bound), for the process that wraps an agent, and by hand. The conversation must be linked.
     """
     link = session.views.roster.link(vendor_name, vendor_id)
     if link is None:
         raise NotFound(
-            f"the conversation {vendor_id} is none of session {session.name!r}", hint=f"onrecord import {vendor_name}"
+            f"the conversation {vendor_id} does not belong to session {session.name!r}",
+            hint=f"onrecord import {vendor_name}",
         )
     done = Mirrored(vendor_name, vendor_id, "")
     if session.head.status not in LIVE:
         return done._replace(why_not=f"the session is {session.head.status}")
     location = location or location_of(link, env)
     if location is None or not Path(location.path).exists():
-        return done._replace(why_not="the vendor's file is not there")
+        return done._replace(why_not="the vendor's file is missing")
     deadline = None if seconds is None else time.monotonic() + seconds
     return _follow(session, vendor(vendor_name), location, done._replace(path=location.path), deadline)
 
@@ -168,12 +169,12 @@ def _keep(
             data |= {"mark_after": [chunk.mark.offset, chunk.mark.extra], "torn": chunk.torn}
         drafts.append(session.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
     events = session.append(*drafts)
-    # What another process had put on record in the same words has that one's salt, and so another hash.
+    # The same words recorded by another process have that one's salt, and so another hash.
     return events[-1].position, events[0].payload_hash == drafts[0].payload_hash
 
 
 def _pieces(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
-    """Lines in lists of bounded size; True says that the last line of a list goes on in the next list."""
+    """Lines in lists of bounded size; True means that the last line continues in the next list."""
     found: list[str] = []
     size = 0
     for line in lines:
@@ -192,7 +193,7 @@ def _id(vendor_name: str, vendor_id: str, generation: int, offset: int) -> str:
     prefix = _prefix(vendor_name, vendor_id)
     id_ = f"{prefix}{generation}/{offset}"
     if len(id_) + 8 > ID_LIMIT or not id_.isprintable():
-        raise InvalidInput(f"{vendor_id!r:.80} is no id of a conversation")
+        raise InvalidInput(f"{vendor_id!r:.80} is not the id of a conversation")
     return id_
 
 
@@ -214,7 +215,7 @@ def standing(session: Session, vendor_name: str, vendor_id: str) -> Stand:
 
 
 def _begin_after_erasure(session: Session, of: Vendor, location: Location, stand: Stand) -> Stand:
-    """What was erased is not brought back: the mirror goes on with what is written from here on."""
+    """Erased text is not brought back: the mirror continues with what is written from now on."""
     mark: Mark | None = None
     while (chunk := of.read(location, mark, limit=CHUNK_BYTES)).entries or chunk.torn:
         mark = chunk.mark
@@ -260,7 +261,7 @@ def links_of(session: Session, agent: str | None = None) -> list[dict[str, Any]]
 
 
 def kept(session: Session, vendor_name: str, vendor_id: str) -> Iterator[Kept]:
-    """A mirrored conversation as it was last: record by record, with the position each stands at."""
+    """The newest generation of a mirrored conversation: record by record, each with its position."""
     generation = standing(session, vendor_name, vendor_id).generation
     prefix, rest = f"{_prefix(vendor_name, vendor_id)}{generation}/", ""
     for event in _parts(session, prefix):

@@ -1,7 +1,7 @@
 """Which processes belong to an agent, and which one has a conversation open. Asked of /proc, never guessed from age.
 
-Everything an agent starts inherits the token of its start (`ONRECORD_SPAWN`), also what it puts into sessions and
-groups of its own: by it, what is left of a killed agent is found.
+Everything an agent starts inherits the token of its start (`ONRECORD_SPAWN`), also processes in sessions and groups of
+their own: that is how the remains of a killed agent are found.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Vendor
 
 _LEADING_WORDS = 3
-"""A program is named by one of the first words of its command line: itself, or after an interpreter and its option."""
+"""The program is among the first words of a command line: the first, or after an interpreter and its option."""
 
 
 def processes() -> Iterator[int]:
-    """The processes of this user, without this one. None where there is no /proc."""
+    """The processes of this user, without this one; none on a system without /proc."""
     try:
         names = [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - names are all it needs
     except OSError:
@@ -38,12 +38,12 @@ def processes() -> Iterator[int]:
 
 
 def words_of(pid: int) -> list[str]:
-    """The command line of a process; empty when it is gone or not ours to see."""
+    """The command line of a process; empty when the process is gone or not readable."""
     return [word.decode(errors="replace") for word in _read(pid, "cmdline").split(b"\0") if word]
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """The environment a process was started with; empty when it is gone or not ours to see."""
+    """The environment a process was started with; empty when the process is gone or not readable."""
     pairs = (entry.decode(errors="surrogateescape").partition("=") for entry in _read(pid, "environ").split(b"\0"))
     return {name: value for name, equals, value in pairs if equals}
 
@@ -67,7 +67,7 @@ def is_program_of(of: Vendor, words: list[str]) -> bool:
 
 
 def writers(of: Vendor, vendor_id: str, env: Mapping[str, str]) -> list[int]:
-    """The living processes that have a conversation: their lock and pid files say so, or their command line does."""
+    """The living processes that have a conversation open, by their lock and pid files or by their command line."""
     found = []
     for pid in processes():
         words = words_of(pid)
@@ -85,7 +85,7 @@ def running(of: Vendor) -> Iterator[int]:
 
 
 def directory_of(pid: int) -> str:
-    """Where a process stands; empty when that cannot be seen."""
+    """The working directory of a process; empty when it cannot be read."""
     try:
         return str(Path(f"/proc/{pid}/cwd").readlink())
     except OSError:

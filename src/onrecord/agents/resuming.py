@@ -1,8 +1,7 @@
-"""Resuming an agent's conversation: planned in the open, in the right directory, and believed only when it was seen.
+"""Resuming an agent's conversation: the plan is shown first, and success is reported only when it was observed.
 
 A conversation is restored when the one that came up has the expected id and more in the same file than before.
-Anything else is "not restored, because ...", and what happens then is the policy: `must` stops, `allow` begins anew
-from the note, `never` always begins anew.
+Otherwise the policy decides: `must` stops, `allow` begins a fresh conversation from the note, `never` always does.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Launch, Vendor
 
 IN_USE = "in_use"
-"""The hazard that another process has the conversation."""
+"""The hazard that another process has the conversation open."""
 MUST, ALLOW, NEVER = "must", "allow", "never"
 POLICIES = (MUST, ALLOW, NEVER)
 LIMITS = (RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD)
@@ -86,7 +85,7 @@ class Plan(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """What became of it."""
+    """The result of a resume."""
 
     agent: str
     how: str
@@ -99,7 +98,7 @@ class Resumed(NamedTuple):
 
 
 def plan(session: Session, agent: str, env: Mapping[str, str], here: str) -> Plan:
-    """How an agent's present conversation would be resumed by somebody who stands in `here`."""
+    """How an agent's present conversation would be resumed by a process in the directory `here`."""
     known = session.views.roster.agents.get(agent)
     if not known or not known["links"]:
         raise NotFound(f"no conversation of the agent {agent!r} is on record", hint="onrecord start begins one")
@@ -137,7 +136,9 @@ def _at_home(of: Vendor, env: dict[str, str], about: dict[str, Any], notes: list
     home = str(about.get("home") or "")
     if not home or _same(str(of.home(env)), home):
         return env
-    if Path(home).is_dir() and Path(home).stat().st_uid == os.getuid():  # a record from elsewhere names no foreign one
+    if (
+        Path(home).is_dir() and Path(home).stat().st_uid == os.getuid()
+    ):  # a record from another machine cannot name another user's
         return env | of.home_env(home)
     notes.append(f"the home {home} of {of.title} is not here; {of.home(env)} is used")
     return env
@@ -148,7 +149,7 @@ def _directory(about: dict[str, Any], here: str, notes: list[str]) -> str:
     if wanted and Path(wanted).is_dir():
         return wanted
     if wanted:
-        notes.append(f"its directory {wanted} is gone; going on in {here}")
+        notes.append(f"its directory {wanted} is gone; {here} is used")
     return here
 
 
@@ -157,7 +158,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def users_of(planned: Plan) -> list[int]:
-    """The living processes that have the conversation. A second writer would mix two into one."""
+    """The living processes that have the conversation open. A second writer would mix two into one."""
     found = processes.writers(planned.of, planned.vendor_id, planned.env)
     process = (planned.link["first"] | planned.link["last"]).get("process")
     here = machine.identity()
@@ -167,11 +168,11 @@ def users_of(planned: Plan) -> list[int]:
 
 
 def refuse_second_writer(planned: Plan) -> None:
-    """Refuse while another process has the conversation."""
+    """Refuse while another process has the conversation open."""
     pids = users_of(planned)
     if pids:
         raise ConversationInUse(
-            f"process {pids[0]} has the conversation of {planned.agent!r}: two writers would mix it up",
+            f"process {pids[0]} has the conversation of {planned.agent!r} open: two writers would mix it up",
             hint="end it, or wait until it has ended, then resume again", pids=pids,
         )  # fmt: skip
 
@@ -183,7 +184,7 @@ def command(planned: Plan, ask: Ask) -> Launch:
 
 
 def put_back(session: Session, planned: Plan, cwd: str | None = None) -> Location:
-    """Write the record's copy where the vendor's program can resume it; never over another one."""
+    """Write the record's copy where the vendor's program can resume it; never over an existing one."""
     about = planned.link["first"] | planned.link["last"]
     old = Location(planned.vendor_id, *(str(about.get(name) or "") for name in ("transcript", "home", "cwd")))
     lines = (one.raw for one in kept(session, planned.of.name, planned.vendor_id))
@@ -191,11 +192,11 @@ def put_back(session: Session, planned: Plan, cwd: str | None = None) -> Locatio
 
 
 def prepare(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) -> tuple[Plan, list[str]]:
-    """Mirror what is there, put back what is not, mend what would harm it; the plan as it stands then."""
+    """Mirror the transcript or write it back, and mend what would harm it; the plan after that."""
     if planned.location is not None:
         mirror(session, planned.of.name, planned.vendor_id, planned.env, location=planned.location)
     if planned.put_back:
-        location = _put_where_it_is_looked_for(session, planned, consent)
+        location = _put_where_it_is_searched(session, planned, consent)
         planned = planned._replace(location=location, put_back=False, hazards=planned.of.hazards(location, planned.env))
     mended = []
     for hazard in planned.hazards:
@@ -210,8 +211,8 @@ def prepare(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) 
     return planned, mended
 
 
-def _put_where_it_is_looked_for(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) -> Location:
-    """Write the copy for the directory of the plan; what is there for another one steps aside, if it may."""
+def _put_where_it_is_searched(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) -> Location:
+    """Write the copy for the directory of the plan; with consent, the one for another directory is moved aside."""
     if planned.location is None:
         return put_back(session, planned)
     old = Path(planned.location.path)
@@ -229,7 +230,7 @@ def _put_where_it_is_looked_for(session: Session, planned: Plan, consent: Callab
 
 
 def resume(run: Wrapped, planned: Plan, ask: Ask, terms: Terms) -> Resumed:
-    """Resume as planned, or as the policy has it. The session must not be joined yet."""
+    """Resume as planned, or do what the policy says. The session must not be joined yet."""
     run = run._replace(env=planned.env, of=planned.of)
     if terms.policy == NEVER:
         return _fresh(run, planned, "the policy is never", ask)
@@ -262,7 +263,7 @@ def _try(run: Wrapped, planned: Plan, ask: Ask, terms: Terms) -> Resumed | str:
 
 
 def _run(run: Wrapped, planned: Plan, ask: Ask) -> Outcome:
-    """The prompt alone goes in: what the conversation was told when it began, it still knows."""
+    """Only the prompt is sent: the conversation still has what it was given at its start."""
     session, location = run.session, planned.location
     where = {"home": location.home, "transcript": location.path} if location else {}
     about = {"reason": RESUMED, "cwd": planned.cwd, "via": VIA, **where, **survey(planned.cwd)}
@@ -273,7 +274,7 @@ def _run(run: Wrapped, planned: Plan, ask: Ask) -> Outcome:
 
 
 def _lost(planned: Plan, outcome: Outcome) -> str:
-    """Why what came up is not the conversation; empty when it is, or when nothing speaks against it."""
+    """Why it is not the expected conversation; empty when it is, or when nothing suggests otherwise."""
     if outcome.came_up is not None and outcome.came_up != planned.vendor_id:
         return f"another conversation came up: {outcome.came_up}"
     if outcome.came_up == planned.vendor_id or outcome.grew or outcome.why.cause in (*LIMITS, USER, KILLED):
@@ -308,7 +309,7 @@ def _refusal(reason: str, hint: str) -> NotRestored:
 
 
 def _fresh(run: Wrapped, planned: Plan, why: str, ask: Ask, **about: str) -> Resumed:
-    """Begin anew from the note. `about` goes on record with the run: `lost` says why the old conversation did not."""
+    """Begin a fresh conversation from the note. `about` is recorded with the run: `lost` says why the old one ended."""
     session = run.session
     joined = join(run, **about)
     ask = ask._replace(prompt=ask.anew, id=None) if ask.anew else ask

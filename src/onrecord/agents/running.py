@@ -1,7 +1,7 @@
-"""Running an agent's program: on the person's terminal, or headless with its stream passed on and looked at.
+"""Running an agent's program: on the user's terminal, or headless with its output passed on and examined.
 
-On a terminal the agent shares our process group: Ctrl-C and Ctrl-Z are between the terminal and the agent, and we only
-wait. Headless it has a session of its own and is ended as a whole.
+On a terminal the agent shares our process group: Ctrl-C and Ctrl-Z are between the terminal and the agent, and this
+process only waits. A headless agent has a session of its own and is ended as a whole.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Launch
 
 TAIL_LINES = 200
-"""How many lines of the end of a stream are kept to tell why it ended."""
+"""How many lines of the end of a stream are kept, to find out why it ended."""
 LINE_BYTES = 1024 * 1024
-"""A longer line of a stream is looked at up to here; what is passed on is whole."""
+"""Only so many bytes of a line are examined; what is passed on is whole."""
 TICK_SECONDS = 0.2
 # Leave the alternate screen, show the cursor, no bracketed paste, no mouse, plain colours.
 _PLAIN_SCREEN = b"\x1b[?1049l\x1b[?25h\x1b[?2004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[0m"
 
 
 class Watch(Protocol):
-    """Who looks on while an agent runs."""
+    """Gets what happens while an agent runs."""
 
     def started(self, pid: int) -> None:
-        """Its process is there."""
+        """Its process was started."""
 
     def line(self, text: str) -> None:
         """A line of its standard output."""
 
     def tick(self) -> bool:
-        """A moment passed; True: end it."""
+        """Called several times a second; True: end it."""
 
 
 class Ran(NamedTuple):
@@ -53,14 +53,14 @@ class Ran(NamedTuple):
     status: int
     """Exit status; a signal as a negative number."""
     lines: list[str]
-    """The end of what it said, standard error included."""
+    """The last lines it printed, standard error included."""
     stopped_by: int = 0
-    """The signal we were stopped with, if we were."""
+    """The signal that this process was stopped with, if it was."""
     ended_by_us: bool = False
 
 
 class Stops:
-    """Notes signals instead of acting on them, so that what is under way is ended and recorded first."""
+    """Notes signals instead of acting on them, so that the run is ended and recorded first."""
 
     def __init__(self, numbers: tuple[int, ...], ignored: tuple[int, ...] = ()) -> None:
         self.signal = 0
@@ -69,7 +69,7 @@ class Stops:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        with suppress(ValueError):  # not the main thread: whoever owns it sees the signals
+        with suppress(ValueError):  # not the main thread, which alone gets signals
             for number in self._numbers:
                 self._before[number] = signal.signal(number, self._note)
             for number in self._ignored:
@@ -90,7 +90,7 @@ def program_of(launch: Launch, env: Mapping[str, str], title: str) -> str:
     """The file that will be run, or one clear error."""
     found = shutil.which(launch.argv[0], path=env.get("PATH"))
     if found is None:
-        raise NotFound(f"{title} is not here: no program {launch.argv[0]!r} is on PATH", hint="install it first")
+        raise NotFound(f"{title} is not installed: no program {launch.argv[0]!r} is on PATH", hint="install it first")
     return found
 
 
@@ -117,7 +117,7 @@ def run_on_terminal(launch: Launch, env: Mapping[str, str], watch: Watch) -> Ran
 
 
 def _stop_with(child: subprocess.Popen[bytes]) -> None:
-    """An agent that stopped itself (Ctrl-Z) stops us too, so that the shell is there again; both go on together."""
+    """An agent that was suspended (Ctrl-Z) suspends us too, so that the shell comes back; both continue together."""
     with suppress(ChildProcessError, AttributeError):
         seen = os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOHANG)
         if seen is not None and seen.si_code == os.CLD_STOPPED:
@@ -131,7 +131,7 @@ def _wait(child: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 class _Terminal:
-    """Remembers how the terminal was set, and sets it so again whatever the agent left behind."""
+    """Remembers the terminal's settings and restores them, whatever the agent left behind."""
 
     def __init__(self) -> None:
         self._file = sys.stdin.fileno() if sys.stdin.isatty() else -1
@@ -150,7 +150,7 @@ class _Terminal:
             return
         import termios
 
-        # Whoever is not in the foreground is stopped for touching the terminal, unless it does not care.
+        # A background process that touches the terminal is stopped, unless it ignores this signal.
         before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         try:
             with suppress(OSError, termios.error):
@@ -161,7 +161,7 @@ class _Terminal:
 
 
 def run_headless(launch: Launch, env: Mapping[str, str], watch: Watch, *, show: bool) -> Ran:
-    """Run an agent without a terminal; its output goes through (`show`) and is looked at line by line."""
+    """Run an agent without a terminal; its output is passed on (`show`) and examined line by line."""
     with Stops((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as stops:
         child = subprocess.Popen(
             launch.argv, cwd=launch.cwd, env=dict(env), start_new_session=True, stdout=subprocess.PIPE,
@@ -183,7 +183,7 @@ def run_headless(launch: Launch, env: Mapping[str, str], watch: Watch, *, show: 
 
 
 class _Stream:
-    """What a headless agent prints: passed on, cut into lines and looked at, however slow its reader is."""
+    """What a headless agent prints: passed on, cut into lines and examined, however slow its reader is."""
 
     def __init__(self, child: subprocess.Popen[bytes], watch: Watch, stdin: str | None, *, show: bool) -> None:
         self.child = child
@@ -197,7 +197,7 @@ class _Stream:
         self._lines = {1: bytearray(), 2: bytearray()}
 
     def run(self, stops: Stops) -> bool:
-        """Until the agent has ended; True when it was we who ended it."""
+        """Run until the agent has ended; True when this process ended it."""
         asked_at = quiet_since = next_tick = 0.0
         while True:
             now, over = time.monotonic(), self.child.poll() is not None

@@ -1,4 +1,4 @@
-"""Starting an agent: its lane is taken, its conversation's id is chosen or obtained first where that can be."""
+"""Starting an agent: take its lane, choose or obtain its conversation's id first if possible, and run it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Vendor
 
 OPENING_BYTES = 48 * 1024
-"""How many bytes of the note go into a first prompt: systems take no argument over 128 KiB."""
+"""How many bytes of the note go into a first prompt: no system accepts an argument over 128 KiB."""
 
 
 def join(run: Wrapped, **about: Any) -> Wrapped:
-    """Take the agent's lane for one run; what it starts can be told by the token."""
+    """Take the agent's lane for one run. Everything the run starts carries its token."""
     spawn = token()
     run.session.join(vendor=run.of.name, spawn=spawn, **about)
     return run._replace(env=environment(run.env, run.session, spawn))
 
 
 def start(run: Wrapped, cwd: str, ask: Ask, *, text: str | None = None, **about: Any) -> Outcome:
-    """Begin a conversation and see it to its end. The session must be joined.
+    """Begin a conversation and run it to its end. The session must be joined.
 
-    `text` is what the agent is given where that is more than the prompt; `about` is kept with the prompt.
+    `text` is what the agent is given if that is more than the prompt; `about` is kept with the prompt.
     """
     said = ask.prompt if text is None else text
     options = LaunchOptions(
@@ -48,7 +48,7 @@ def start(run: Wrapped, cwd: str, ask: Ask, *, text: str | None = None, **about:
 
 
 def check_installed(of: Vendor, options: LaunchOptions) -> None:
-    """One clear error before anything is on record, where the program is missing."""
+    """Raise before anything is recorded if the program is missing."""
     chosen = str(uuid.uuid4()) if of.capabilities.chooses_id else None
     probe = options._replace(vendor_id=options.vendor_id or chosen)
     program_of(of.start(probe), options.env, of.title)
@@ -61,11 +61,11 @@ def _chosen(of: Vendor, options: LaunchOptions) -> str | None:
         try:
             return of.obtain_id(options)
         except OnrecordError:
-            return None  # then the stream, a hook or a lock file tells it
+            return None  # then the stream, a hook or a lock file will
     return None
 
 
 def opening(note: str, task: str) -> str:
-    """The first prompt of a conversation that goes on from the note, because the one before it is not there."""
+    """The first prompt of a conversation that continues from the note, because the previous one is lost."""
     asked = task or "Go on with the work the note describes. Begin with its next action."
     return f"{fence(note, limit=OPENING_BYTES)}\n{asked}"

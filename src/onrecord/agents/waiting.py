@@ -1,8 +1,8 @@
 """Waiting for a limit to end, and issuing the interrupted prompt again, exactly once.
 
 Everything is on record: why the run stopped, when the limit ends, which prompt it was. So the process that waits may
-die; whoever waits next knows the same. The prompt is put on record under an id made from the interruption before it is
-issued; if the process dies right then, the conversation itself tells whether the prompt had reached it.
+die; the next one knows the same. The prompt is recorded under an id made from the interruption before it is issued; if
+the process dies in between, the conversation itself shows whether the prompt had reached it.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
 
 UNTOLD_WAITS = {RATE_LIMIT: 60.0, OVERLOAD: 60.0, USAGE_WINDOW: 1800.0}
-"""How long to wait, in seconds, where nobody told when the limit ends; doubled with each stop in a row."""
+"""How long to wait, in seconds, if the end of the limit is unknown; doubled with each stop in a row."""
 LONGEST_WAIT = 3600.0
-"""Where nobody told, no longer than this."""
+"""The longest wait, in seconds, if the end of the limit is unknown."""
 PASSED_WAIT = 5.0
-"""How long to wait, in seconds, when the told moment has passed and the limit is still there; doubled each time."""
+"""How long to wait, in seconds, when the announced end has passed and the limit still applies; doubled each time."""
 AFTER_RESET = 1.0
-"""How long after the told moment work goes on, in seconds: clocks differ."""
+"""How long after the announced end work continues, in seconds: clocks differ."""
 LOOK_SECONDS = 2.0
-"""How often the one who waits looks whether somebody else went on."""
+"""How often a waiting process checks whether another one resumed the session."""
 REISSUE_PREFIX = "reissue/"
 GO_ON = "Go on where you were interrupted."
-"""What a conversation is told that has the interrupted prompt already."""
+"""The prompt for a conversation that has the interrupted prompt already."""
 
 
 class Stop(NamedTuple):
@@ -45,11 +45,11 @@ class Stop(NamedTuple):
 
     event: Event
     until: float | None
-    """When the limit ends (seconds since 1970); None: it is no limit that ends by itself."""
+    """When the limit ends (seconds since 1970); None: waiting does not help."""
     prompt: str
     """What it was doing, if that was a prompt of ours."""
     settled: bool
-    """The agent went on since and ended in order."""
+    """The agent ran since and ended in order."""
 
 
 def last_stop(session: Session, agent: str) -> Stop | None:
@@ -62,7 +62,7 @@ def last_stop(session: Session, agent: str) -> Stop | None:
 
 
 def _went_on(session: Session, agent: str, stop: Event) -> bool:
-    """Whether a process of the agent ran since, and was seen to its end without another stop."""
+    """Whether a process of the agent ran since and left without another stop."""
     ran = next((one for one in _events_of(session, agent, "agent.located") if (one.data or {}).get("process")), None)
     left = next(_events_of(session, agent, "agent.left"), None)
     return ran is not None and left is not None and stop.position < ran.position < left.position
@@ -85,7 +85,7 @@ def _until(session: Session, agent: str, event: Event) -> float | None:
         if not one.data or one.data.get("cause") != event.data["cause"] or (_told(one) or 0) > one.at / 1e6:
             break
         in_a_row += 1
-    if told is not None:  # it had passed when it was told: go on at once, but not over and over
+    if told is not None:  # it had passed when it was announced: continue at once, but not over and over
         return float(at + (min(LONGEST_WAIT, PASSED_WAIT * 2 ** (in_a_row - 2)) if in_a_row > 1 else 0))
     return float(at + min(LONGEST_WAIT, first * 2 ** (in_a_row - 1)))
 
@@ -108,7 +108,7 @@ def _id(event: Event) -> str:
 
 
 def park(session: Session, stop: Stop) -> bool:
-    """Pause the session until the limit ends, unless other agents work on; False: they do."""
+    """Pause the session until the limit ends, unless other agents are working; False: they are."""
     session.refresh()
     working = [one for one in session.log.leases() if not machine.is_gone(one.holder)]
     if session.status == PAUSED or any(one.lane != session.agent for one in working):
@@ -119,7 +119,7 @@ def park(session: Session, stop: Stop) -> bool:
 
 
 def wait(session: Session, stop: Stop, *, sleep: Callable[[float], None] = time.sleep) -> bool:
-    """Sleep until the limit ends; False when the session went on or ended meanwhile without us."""
+    """Sleep until the limit ends; False if another process resumed or ended the session meanwhile."""
     parked = session.refresh().status == PAUSED
     while stop.until is not None and (left := stop.until - session.clock()) > 0:
         sleep(min(left, LOOK_SECONDS))
@@ -130,7 +130,7 @@ def wait(session: Session, stop: Stop, *, sleep: Callable[[float], None] = time.
 
 
 def unpark(session: Session) -> None:
-    """Go on, unless somebody was quicker."""
+    """Resume the session, unless another process was faster."""
     if session.refresh().status == PAUSED:
         try:
             session.resume("the limit has ended")
@@ -139,7 +139,7 @@ def unpark(session: Session) -> None:
 
 
 def again(session: Session, stop: Stop, ask: Ask, env: Mapping[str, str]) -> Ask:
-    """What the agent is asked after the wait: the interrupted prompt, once; if it has it already, only to go on."""
+    """What the agent is asked after the wait: the interrupted prompt, once; if it has that already, to continue."""
     prompt = ask.prompt or stop.prompt
     if not prompt or ask.prompt:
         return ask
@@ -150,7 +150,7 @@ def again(session: Session, stop: Stop, ask: Ask, env: Mapping[str, str]) -> Ask
 
 
 def _reached(session: Session, reissue: Event, prompt: str, env: Mapping[str, str]) -> bool:
-    """Whether a prompt is in what the agent's conversations gained since it was put on record."""
+    """Whether the agent's conversations contain a prompt since it was recorded."""
     mirror_all(session, env, agent=session.agent)
     forms = [json.dumps(prompt, ensure_ascii=plain)[1:-1] for plain in (True, False)]
     return any(
@@ -161,7 +161,7 @@ def _reached(session: Session, reissue: Event, prompt: str, env: Mapping[str, st
 
 
 def waitable(stop: Stop | None) -> bool:
-    """Whether waiting leads anywhere: the stop is a limit that ends by itself."""
+    """Whether waiting helps: the stop is a limit that ends with time."""
     return stop is not None and not stop.settled and stop.until is not None
 
 

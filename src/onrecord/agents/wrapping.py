@@ -1,7 +1,7 @@
-"""One run of an agent's program, wrapped: on record before it starts, watched while it runs, judged when it ends.
+"""One run of an agent's program, wrapped: recorded before it starts, watched while it runs, classified when it ends.
 
-The run's lane is held meanwhile, its conversation is linked as soon as its id is known (chosen before the start, else
-told by the stream, a lock file or the agent's hook, never by age), and what it writes is mirrored.
+This process has the lease on the run's lane meanwhile. The conversation is linked as soon as its id is known (chosen
+before the start, else named by the stream, a lock file or the agent's hook, never guessed from age), and is mirrored.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Launch, Location, Mark, Vendor
 
 LOOK_SECONDS = 1.0
-"""How often a run's lock files, and what its hooks recorded, are looked at."""
+"""How often a run's lock files, and what its hooks recorded, are checked."""
 EAGER_SECONDS = 20.0
-"""For so long they are looked at all the time, until the conversation is known: a run may be short."""
+"""For so long they are checked at every tick until the conversation is known: a run may be short."""
 MIRROR_SECONDS = 5.0
 """How often a running agent's transcript is mirrored."""
 MIRROR_AT_MOST = 1.0
-"""How long one such look may take: the agent's output waits meanwhile."""
+"""How long one mirroring may take: the agent's output waits meanwhile."""
 RENEW_SECONDS = 60.0
 PROMPT_PREFIX = "prompt/"
 VIA = "wrapper"
-"""Who says where a conversation is: this process, and not a hook of the agent."""
+"""The source of a recorded location: this process, not a hook of the agent."""
 _SIGINT = 2
 _GLIMPSE = 65_536
 
@@ -51,22 +51,22 @@ class Wrapped(NamedTuple):
     session: Session
     of: Vendor
     env: Mapping[str, str]
-    """The environment it will run in, a whole one."""
+    """The complete environment it will run in."""
     show: bool = True
     """Whether a headless agent's output is passed on."""
 
 
 class Ask(NamedTuple):
-    """What an agent is to do."""
+    """What an agent is asked to do."""
 
     prompt: str = ""
     headless: bool = False
     extra: Sequence[str] = ()
     """The user's own arguments for the vendor's program."""
     id: str | None = None
-    """The event id of the prompt, where it must not be issued twice."""
+    """The idempotency key of the prompt, if it must not be issued twice."""
     anew: str = ""
-    """What a new conversation is asked instead, where the one to be resumed is not restored."""
+    """What a new conversation is asked instead, if the old one is not restored."""
 
 
 class Outcome(NamedTuple):
@@ -81,10 +81,10 @@ class Outcome(NamedTuple):
     grew: bool
     """The expected conversation has more in the same file than before."""
     rewritten: bool
-    """The vendor replaced what was there before."""
+    """The vendor replaced the transcript."""
     interruption: Event | None
     orphans: list[int]
-    """What was left of a killed agent, and was ended."""
+    """Processes left over by a killed agent; they were ended."""
     problems: list[str]
     """What could not be recorded while it ran."""
 
@@ -107,7 +107,7 @@ def environment(base: Mapping[str, str], session: Session, spawn: str) -> dict[s
 
 
 def record_prompt(session: Session, ask: Ask, **about: Any) -> int | None:
-    """Put on record what an agent is about to be asked, before it is; where it stands, if there is a prompt."""
+    """Record what an agent is about to be asked, before it is; the position, if there is a prompt."""
     if not ask.prompt:
         return None
     id_ = ask.id or PROMPT_PREFIX + make_ulid(int(session.clock() * 1e3), machine.entropy(10))
@@ -118,11 +118,11 @@ def wrap(
     run: Wrapped, launch: Launch, *, vendor_id: str | None, resumed: bool = False, headless: bool = False,
     prompted: int | None = None,
 ) -> Outcome:  # fmt: skip
-    """Run it to its end. The session must be joined; `prompted` is where its prompt stands in the log.
+    """Run it to its end. The session must be joined; `prompted` is the position of its prompt in the log.
 
-    With `resumed` it must come up with exactly the conversation `vendor_id`; else it is ended at once.
+    With `resumed` it must come up with exactly the conversation `vendor_id`; otherwise it is ended at once.
     """
-    watch = _Looking(run, launch, vendor_id, resumed=resumed)
+    watch = _Watch(run, launch, vendor_id, resumed=resumed)
     whole = {**run.env, **launch.env}
     ran = run_headless(launch, whole, watch, show=run.show) if headless else run_on_terminal(launch, whole, watch)
     watch.finish()
@@ -134,8 +134,8 @@ def wrap(
     )
 
 
-def _judge(of: Vendor, ran: Ran, watch: _Looking) -> Interruption:
-    """Why it stopped. What we did to it ourselves needs no guessing."""
+def _judge(of: Vendor, ran: Ran, watch: _Watch) -> Interruption:
+    """Why it stopped. If this process stopped it, the vendor's output is not asked."""
     if watch.wrong:
         return Interruption(CRASH, f"another conversation came up: {watch.came_up}")
     if ran.stopped_by:
@@ -146,7 +146,7 @@ def _judge(of: Vendor, ran: Ran, watch: _Looking) -> Interruption:
     return why
 
 
-def _interrupt(run: Wrapped, watch: _Looking, why: Interruption, ran: Ran, prompted: int | None) -> Event:
+def _interrupt(run: Wrapped, watch: _Watch, why: Interruption, ran: Ran, prompted: int | None) -> Event:
     resets_at = why.resets_at
     if resets_at is None and why.retry_after is not None:
         resets_at = run.session.clock() + why.retry_after
@@ -156,8 +156,8 @@ def _interrupt(run: Wrapped, watch: _Looking, why: Interruption, ran: Ran, promp
     )  # fmt: skip
 
 
-class _Looking:
-    """Looks on while an agent runs: which conversation it has, and what that one gains."""
+class _Watch:
+    """Watches an agent run: which conversation it has, and what is added to it."""
 
     def __init__(self, run: Wrapped, launch: Launch, vendor_id: str | None, *, resumed: bool) -> None:
         self.run = run
@@ -165,7 +165,7 @@ class _Looking:
         self.expected = vendor_id if resumed else None
         self.current = vendor_id
         self._had = [vendor_id] if vendor_id else []
-        """The conversations of this run, in order: ids rotate, and what the one before gained last is kept too."""
+        """The conversations of this run, in order: ids rotate, and the last messages of each are mirrored too."""
         self.came_up: str | None = None
         self.wrong = False
         self.rewritten = False
@@ -180,7 +180,7 @@ class _Looking:
             self._note_beginning(self.expected)
 
     def _note_beginning(self, vendor_id: str) -> None:
-        """What the conversation holds before the run; mirrored first, so that nothing of it can be lost."""
+        """How far the conversation is before the run; mirrored first, so that nothing of it can be lost."""
         run = self.run
         link = run.session.views.roster.link(run.of.name, vendor_id)
         self._location = location_of(link, run.env) if link else None
@@ -188,10 +188,10 @@ class _Looking:
             self.recording(lambda: mirror(run.session, run.of.name, vendor_id, run.env, location=self._location))
             self._mark = standing(run.session, run.of.name, vendor_id).mark
 
-    # What the runner tells
+    # What the runner reports
 
     def started(self, pid: int) -> None:
-        """Its process is there: on record with its conversation, so that nobody starts a second writer."""
+        """Its process was started: recorded with its conversation, so that no second writer is started."""
         self._pid = pid
         if self.current:
             self._locate(self.current, process=machine.identity_of(pid))
@@ -203,7 +203,7 @@ class _Looking:
             self._see(seen)
 
     def tick(self) -> bool:
-        """Now and then: lock files, what the hooks recorded, the mirror, the lease."""
+        """Check lock files and what the hooks recorded; mirror; renew the lease; each in its own interval."""
         now = time.monotonic()
         eager = self.came_up is None and now - self._began < EAGER_SECONDS
         if eager or now - self._looked >= LOOK_SECONDS:
@@ -219,7 +219,7 @@ class _Looking:
         return self.wrong
 
     def _verify(self) -> None:
-        """A resumed conversation is said to be verified as soon as it is, not only when the run has ended."""
+        """Record that a resumed conversation is verified as soon as it is, not only when the run has ended."""
         if not self._verified and self.expected is not None and self.came_up == self.expected and self.grew():
             self._verified = True
             self._locate(self.expected, verified=True)
@@ -232,7 +232,7 @@ class _Looking:
         self._hear_hooks()
 
     def _hear_hooks(self) -> None:
-        """The conversations that hooks of this very run put on record."""
+        """The conversations that hooks of this very run recorded."""
         session = self.run.session
         for event in session.events(after=self._since, kinds=("agent.located",)):
             self._since = event.position
@@ -257,10 +257,10 @@ class _Looking:
     def _home(self) -> str:
         return str(self.run.of.home({**self.run.env, **self.launch.env}))
 
-    # What goes on record
+    # What is recorded
 
     def recording(self, act: Callable[[], Any]) -> Any:
-        """What cannot be recorded never ends the agent; it is told when the agent has ended."""
+        """A failure to record never ends the agent; it is reported when the agent has ended."""
         try:
             return act()
         except (OnrecordError, OSError) as problem:
@@ -285,7 +285,7 @@ class _Looking:
             raise
 
     def finish(self) -> None:
-        """After its end: the rest of what it wrote, and how the worktree stands now."""
+        """After its end: mirror the rest, and record the revision of the worktree."""
         self.recording(self._hear_hooks)
         self.recording(lambda: self._mirror(None))
         if self.current:

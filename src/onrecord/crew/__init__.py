@@ -1,1 +1,1 @@
-"""Many agents at once: the team file, their places (tmux panes or processes), supervision, files for other tools."""
+"""Many agents at once: the team file, their hosts (tmux panes or processes), supervision, files for other tools."""

@@ -54,13 +54,13 @@ class Observed(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What to do about one agent, and what to call its state."""
+    """What to do about one agent, and the name of its state."""
 
     do: str
     state: str
     mode: str = ""
     at: float = 0.0
-    """When it will be tried, for one that waits."""
+    """When it will be tried, if it waits."""
     why: str = ""
 
 
@@ -87,7 +87,7 @@ def next_step(seen: Observed, now: float) -> Step:
 
 
 def _again(seen: Observed, now: float) -> Step:
-    """Start it again, unless it keeps ending. Counted up to its end, not up to now: time alone mends nothing."""
+    """Start it again, unless it keeps ending. Restarts count up to its end, not up to now: time alone mends nothing."""
     recent = [at for at in seen.restarts if seen.ended_at - at < WINDOW_SECONDS]
     if len(recent) >= RESTARTS_LIMIT:
         return Step(NOTHING, DEGRADED, why=f"{len(recent)} restarts in {WINDOW_SECONDS:.0f} s; restart it by hand")

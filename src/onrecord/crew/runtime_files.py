@@ -26,13 +26,13 @@ class RuntimeFiles:
         self._written: dict[Path, Any] = {}
 
     def prepare(self) -> None:
-        """Make the folder, kept out of version control; one that is there already is left as it is."""
+        """Create the folder, kept out of version control; an existing one is left as it is."""
         if not self.folder.exists():
             self.folder.mkdir(parents=True)
             _replace(self.folder / ".gitignore", "*\n")
 
     def write(self, session: str, agents: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Bring every file up to date; what was found missing or damaged.
+        """Bring every file up to date; returns what was missing or damaged.
 
         An agent has command, session_name, session_id, spawned_at and whatever else is told of its state.
         """
@@ -67,14 +67,14 @@ class RuntimeFiles:
                 _replace(path, json.dumps(data, indent=2) + "\n")
                 self._written[path] = data
         for path in (self.folder / "pids").glob("*.session.json"):
-            if path not in wanted:  # who is not in the team any more
+            if path not in wanted:  # an agent that left the team
                 path.unlink(missing_ok=True)
                 self._written.pop(path, None)
         return told
 
 
 def _trouble_of(path: Path, *, known: bool) -> str:
-    """What is wrong with a file as it stands; nothing is wrong with one that was never there."""
+    """What is wrong with a file; nothing is wrong with one that was never written."""
     try:
         json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -137,7 +137,7 @@ class Supervisor:
         return self.end([name for name, one in self.view.agents.items() if one["spawned"]])
 
     def run(self, stopped: Callable[[], bool], changed: Callable[[dict[str, dict[str, Any]]], None]) -> str:
-        """Supervise until told to stop, or until the team is dismissed or done; why it ended."""
+        """Supervise until stopped, or until the team is dismissed or done; why it ended."""
         before: Any = None
         while not stopped():
             now = self.session.clock()
@@ -207,7 +207,7 @@ class Supervisor:
         return found
 
     def report(self, name: str) -> str:
-        """What became of an agent's last start: resumed (verified), fresh (why), refused (why); "" while it is open."""
+        """The result of an agent's last start: resumed (verified), fresh (why), refused (why); "" while unknown."""
         one = self.view.agent(name)
         if not one["spawned"]:
             return ""
@@ -235,7 +235,7 @@ class Supervisor:
 
 
 def _is_there(process: object) -> bool:
-    """Whether the process on record lives on this machine. One on another machine has that lane's lease instead."""
+    """Whether the process on record runs on this machine. One on another machine has the lane's lease instead."""
     if not isinstance(process, dict) or process.get("host") != machine.identity()["host"]:
         return False
     return not machine.is_gone(process)

@@ -18,7 +18,7 @@
     prompt = "You are {{ agent }}. Take the next part of {{ ticket }}."
     worktree = true
 
-A team is plain data once it is read: the record keeps it, so that a team can be resumed without its file.
+A team is plain data once it is read: it is on record, so that a team can be resumed without its file.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Member(NamedTuple):
     command: list[str]
     """The vendor's program and the user's own arguments."""
     prompt: str
-    """What it is given at first, variables still in it; "" for an agent that waits for a person."""
+    """Its first prompt, variables not yet filled in; "" for an agent that waits for a person."""
     directory: str
-    """Where it works, from the team file's directory; absolute ones stay."""
+    """Where it works, relative to the team file's directory unless absolute."""
     worktree: bool
     """Whether it gets a git worktree of its own."""
     environment: dict[str, str]
@@ -91,13 +91,13 @@ class Team(NamedTuple):
     name: str
     runtime: str
     root: str
-    """The directory of the team file: relative places start there."""
+    """The directory of the team file: relative paths start there."""
     agents: list[Member]
     groups: list[Group]
     variables: dict[str, str]
 
     def members(self) -> list[Member]:
-        """Everybody, groups written out."""
+        """Every agent, groups written out."""
         return [*self.agents, *(member for group in self.groups for member in members_of(group))]
 
     def scaled(self, group: str, size: int) -> Team:
@@ -117,7 +117,7 @@ class Team(NamedTuple):
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Team:
-        """A team that is on record; a record may come from elsewhere, so it is checked like a file."""
+        """A team on record; a record may come from another machine, so it is checked like a file."""
         try:
             groups = [Group(**(one | {"like": _typed(Member(**one["like"]))})) for one in data["groups"]]
             agents = [_typed(Member(**one)) for one in data["agents"]]
@@ -152,7 +152,7 @@ def members_of(group: Group) -> list[Member]:
 
 
 def read_team(path: Path) -> Team:
-    """The team a file describes, or one clear error that names the place."""
+    """The team that a file describes, or one clear error that names the table."""
     try:
         with path.open("rb") as file:
             text = file.read(TEAM_BYTES + 1)
@@ -176,7 +176,7 @@ def read_team(path: Path) -> Team:
 
 
 def filled(text: str, values: dict[str, str]) -> str:
-    """A prompt with its variables filled in. What a value says is never looked at again."""
+    """A prompt with its variables filled in. Variables inside a value are not filled in."""
 
     def value(found: re.Match[str]) -> str:
         name = found.group(1)
@@ -235,7 +235,9 @@ def _member(table: Any, root: Path, where: str, variables: dict[str, str], kind:
     if table.get("worktree") and "directory" in table:
         raise InvalidInput(f"{where}: a directory and a worktree of its own exclude each other")
     prompt = _prompt(table, root, where)
-    filled(prompt, dict.fromkeys(_OWN_VARIABLES, "") | variables)  # a missing variable is told before anything starts
+    filled(
+        prompt, dict.fromkeys(_OWN_VARIABLES, "") | variables
+    )  # a missing variable is an error before anything starts
     return Member(
         id_, command, prompt, table.get("directory", "."), bool(table.get("worktree")), environment, restart,
         bool(table.get("headless")),

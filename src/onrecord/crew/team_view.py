@@ -38,7 +38,7 @@ class TeamView(View):
         self.dismissed = False
         self.agents: dict[str, dict[str, Any]] = {}
         self._since: dict[str, int] = {}
-        """Where a member came to the team, for those who came after it was formed."""
+        """The position at which a member joined the team, for those who came after it was formed."""
 
     def apply(self, event: Event) -> None:
         """Fold one event in. What was recorded by hand and cannot be a team is skipped."""
@@ -120,11 +120,11 @@ class TeamView(View):
         )
 
     def _asked(self, name: str) -> int:
-        """Where a person last asked for an agent, as one of the team."""
+        """The position at which a person last asked for an agent of the team."""
         return max(self.formed, self._since.get(name, 0))
 
     def members(self) -> dict[str, Member]:
-        """Everybody who is wanted, by name."""
+        """Every wanted agent, by name."""
         return {member.id: member for member in self.team.members()} if self.team else {}
 
     def is_headless(self, member: Member | None) -> bool:
@@ -132,7 +132,7 @@ class TeamView(View):
         return self.headless or bool(member and member.headless)
 
     def stopped_at_limit(self, name: str) -> bool:
-        """Whether an agent's last run stopped at a limit that ends by itself."""
+        """Whether an agent's last run stopped at a limit that ends with time."""
         return (self.agent(name)["interruption"] or {}).get("cause") in LIMITS
 
 

@@ -1,4 +1,4 @@
-"""Where an agent works: a directory, or a git worktree of its own that is made when it is first needed."""
+"""Where an agent works: a directory, or a git worktree of its own, created when it is first needed."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     from onrecord.crew.team_file import Member, Team
 
 RUNTIME = "runtime"
-"""Where the runtime folder is, beside the team file, unless that says otherwise."""
+"""The runtime folder beside the team file, unless the file names another."""
 GIT_SECONDS = 120.0
-"""How long git may take to make a worktree."""
+"""How long git may take to create a worktree."""
 
 
 def root_of(team: Team, here: str) -> Path:
-    """Where the team's relative places start: beside its file, or here where that is another machine's."""
+    """Where the team's relative paths start: beside its file, or here if that is on another machine."""
     return Path(here) if is_from_elsewhere(team) else Path(team.root)
 
 
 def is_from_elsewhere(team: Team) -> bool:
-    """Whether the team was formed on another machine: its file's directory is not here."""
+    """Whether the team was formed on another machine: its file's directory does not exist."""
     return not Path(team.root).is_dir()
 
 
 def runtime_of(team: Team, here: str) -> Path:
-    """The runtime folder; a team from elsewhere has it in the usual place, whatever its record says."""
+    """The runtime folder; for a team from another machine the usual one, whatever its record says."""
     return root_of(team, here) / (RUNTIME if is_from_elsewhere(team) else team.runtime)
 
 
@@ -39,12 +39,12 @@ def directory_of(team: Team, member: Member, here: str, folder: Path) -> str:
         return _worktree(root, folder / "worktrees" / member.id, f"{team.name}/{member.id}")
     place = root / member.directory
     if not place.is_dir():
-        raise InvalidInput(f"{member.id}: {place} is no directory", hint="make it, or name another one")
+        raise InvalidInput(f"{member.id}: {place} is no directory", hint="create it, or name another one")
     return str(place)
 
 
 def _worktree(root: Path, place: Path, branch: str) -> str:
-    """The worktree at this place; its branch is made if it is new, and gone on with if it is there."""
+    """The worktree in this directory; its branch is created unless it exists."""
     if (place / ".git").exists():
         return str(place)
     place.parent.mkdir(parents=True, exist_ok=True)

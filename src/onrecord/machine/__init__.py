@@ -1,4 +1,4 @@
-"""This process and this machine: randomness, who holds a lease and is still there, who else may write to a place."""
+"""This process and this machine: randomness, whether a lease holder still runs, who else may write to a directory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ os.register_at_fork(after_in_child=_portions.clear)
 
 
 def portion() -> bytes:
-    """The random bytes for one event. They are drawn many at a time: a system call for each would be felt."""
+    """The random bytes for one event. Many are drawn at a time: a system call for each event would be measurable."""
     try:
         return _portions.pop()
     except IndexError:
@@ -40,7 +40,7 @@ def after_fork(renew: Callable[[], None]) -> None:
 
 @lru_cache(maxsize=1)
 def boot_id() -> str:
-    """Differs after every boot, so that a process id of before is not taken for one of now."""
+    """Differs after every boot, so that an old process id is not taken for a present one."""
     for place in ("/proc/sys/kernel/random/boot_id",):
         try:
             return _read(place).decode().strip()
@@ -77,7 +77,7 @@ def identity_of(pid: int) -> dict[str, Any]:
 
 
 def program_of(pid: int) -> tuple[str, int]:
-    """What a process runs (the short name of its program) and its parent; ("", 0) where that cannot be told."""
+    """What a process runs (the short name of its program) and its parent; ("", 0) if unknown."""
     try:
         name, _, rest = _read(f"/proc/{pid}/stat").partition(b"(")[2].rpartition(b")")
         return name.decode(errors="replace"), int(rest.split()[1])
@@ -89,7 +89,7 @@ def program_of(pid: int) -> tuple[str, int]:
 
 
 def is_gone(holder: dict[str, Any]) -> bool:
-    """Whether a holder is certainly gone: it lived on this machine and its process is not there any more."""
+    """Whether a holder is certainly gone: it ran on this machine and its process does not exist any more."""
     if holder.get("host") != os.uname().nodename:
         return False
     if holder.get("boot") == boot_id() and holder.get("space") != _pid_space():

@@ -1,1 +1,1 @@
-"""Our part in a user's files: hooks, instructions, plugins. Put in and taken out byte for byte."""
+"""Our part in a user's files: hooks, instructions, plugins. Added and removed without changing another byte."""

@@ -1,4 +1,4 @@
-"""Our part in a vendor's files: hooks, the plugin, the instructions. What to change is worked out first, then done.
+"""Our part in a vendor's files: hooks, the plugin, the instructions. Every change is planned first, then made.
 
 A plan holds every file as it is and as it would be; nothing is written before the whole plan is known. Files are
 replaced whole, through the file a link leads to, with the mode they had; a file that changed since is left alone.
@@ -32,7 +32,7 @@ MANAGED = ("hooks", "plugin", "instructions")
 
 
 class Change(NamedTuple):
-    """One file: what is in it and what is to be. Equal ones need nothing done; None is no file."""
+    """One file: its content before and after; None means no file."""
 
     vendor: str
     what: str
@@ -40,7 +40,7 @@ class Change(NamedTuple):
     before: bytes | None
     after: bytes | None
     problem: str = ""
-    """Why this file is left as it is although it should be another."""
+    """Why this file is left as it is although it should change."""
     hint: str = ""
     private: bool = False
 
@@ -51,7 +51,7 @@ class Change(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where our part is to be: a scope, the project's root, and the environment that homes are told by."""
+    """Where our part belongs: a scope, the project's root, and the environment that names the homes."""
 
     scope: str
     root: Path
@@ -65,11 +65,11 @@ def plan(of: Vendor, target: Target, command: Sequence[str], block: str, *, forc
     def step(file: HookFile, text: str | None) -> str | None:
         if file.what == "instructions":
             if text is not None and instructions.is_changed(text) and not force:
-                raise Conflict("somebody changed the block of instructions", hint="--force writes it anew")
+                raise Conflict("the block of instructions was changed by hand", hint="--force writes it again")
             return instructions.installed(text, block)
         if isinstance(wanted, str):
             if text is not None and not _is_our_plugin(text) and not force:
-                raise Conflict("the plugin is not as onrecord wrote it", hint="--force writes it anew")
+                raise Conflict("the plugin is not as onrecord wrote it", hint="--force writes it again")
             return _plugin(wanted)
         return jsontext.created(wanted) if text is None else jsontext.merged(text, wanted, is_ours(of.name))
 
@@ -77,7 +77,7 @@ def plan(of: Vendor, target: Target, command: Sequence[str], block: str, *, forc
 
 
 def plan_removal(of: Vendor, target: Target, command: Sequence[str], *, force: bool = False) -> list[Change]:
-    """What taking our part out would change. A block that another vendor set up here reads too stays."""
+    """What removing our part would change. A block that another vendor here also reads stays."""
     wanted = of.hook_settings(command)
 
     def step(file: HookFile, text: str | None) -> str | None:
@@ -87,11 +87,11 @@ def plan_removal(of: Vendor, target: Target, command: Sequence[str], *, force: b
             if not instructions.has_block(text) or shared_with(of, target, file.path):
                 return text
             if instructions.is_changed(text) and not force:
-                raise Conflict("somebody changed the block of instructions", hint="--force takes it out all the same")
+                raise Conflict("the block of instructions was changed by hand", hint="--force removes it nevertheless")
             return instructions.removed(text)
         if isinstance(wanted, str):
             if not _is_our_plugin(text) and not force:
-                raise Conflict("the plugin is not as onrecord wrote it", hint="--force takes it out all the same")
+                raise Conflict("the plugin is not as onrecord wrote it", hint="--force removes it nevertheless")
             return None
         ours = is_ours(of.name)
         if not jsontext.has_any(text, ours):
@@ -143,7 +143,7 @@ def doubts(of: Vendor, target: Target) -> list[str]:
 
 
 def is_ours(name: str) -> Callable[[Any], bool]:
-    """Tells a command of ours for this vendor from any other text."""
+    """A test for a text: whether it is a command of ours for this vendor."""
     pattern = re.compile(rf"(?:^|[\s/'\"])onrecord['\"]?\s+hook\s+{re.escape(name)}(?:\s|$)")
     return lambda text: isinstance(text, str) and pattern.search(text) is not None
 
@@ -155,7 +155,7 @@ def shown(of: Vendor, command: Sequence[str]) -> str:
 
 
 def apply(change: Change) -> None:
-    """Do one change. `Conflict` if the file is not what it was when the plan was made."""
+    """Make one change. `Conflict` if the file changed since the plan was made."""
     target = Path(os.path.realpath(change.path))
     if _content(target) != change.before:
         raise Conflict(f"{change.path} changed in this moment; it was not touched", hint="run the command again")

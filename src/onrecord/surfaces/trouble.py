@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 FILE = "hook-trouble.log"
 FILE_BYTES = 64 * 1024
-"""A file that has grown over this is begun anew."""
+"""A larger file is emptied first."""
 LINE_WIDTH = 400
 
 
@@ -25,7 +25,7 @@ def path() -> str:
 
 
 def note(problem: str, call: HookCall | None, words: Sequence[str] = ()) -> None:
-    """Add a line. Where that is impossible, nothing happens."""
+    """Add a line, if possible."""
     from onrecord.errors import OnrecordError
     from onrecord.views.render import one_line
 

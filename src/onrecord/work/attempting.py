@@ -15,7 +15,7 @@ from onrecord.views.render import one_line
 from onrecord.work.capturing import record_run, relative
 from onrecord.work.outputs import failure_of, metric_in, metrics_of_file, output_file
 from onrecord.work.revisions import revision_of
-from onrecord.work.running import Held, Stop
+from onrecord.work.running import Stop, SuspendedCommand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,13 +83,13 @@ def run_attempt(
             raise Conflict(retold(foreseen), hint=hint)
         warn(retold(foreseen))
     began = time.time()
-    with Stop() as stop, Held(command, cwd=cwd) as held:
+    with Stop() as stop, SuspendedCommand(command, cwd=cwd) as suspended:
         started = session.start_attempt(
             command, cwd=relative(root, cwd), revision=revision, keeper=machine.identity(),
-            process=machine.identity_of(held.pid) if held.pid else None,
+            process=machine.identity_of(suspended.pid) if suspended.pid else None,
         )  # fmt: skip
         number = number_at(session, started.position)
-        ran = held.go(timeout=timeout, show=show, stop=stop)
+        ran = suspended.go(timeout=timeout, show=show, stop=stop)
         brought = _judge(ran, wanted, patterns, root=root, cwd=cwd, began=began, timeout=timeout)
         return _settle(session, command, number, ran, brought, root=root, cwd=cwd, revision=revision)
 

@@ -1,4 +1,4 @@
-"""Evidence that onrecord captures itself: a command's output, a part of a file. And running captured evidence again."""
+"""Captured evidence: a command's output, a piece of a file; and running captured commands again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onrecord.views.findings import NEED_EVIDENCE
 from onrecord.work.anchors import anchored, excerpt
 from onrecord.work.outputs import failure_of
 from onrecord.work.revisions import revision_of
-from onrecord.work.running import Held, Stop
+from onrecord.work.running import Stop, SuspendedCommand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Captured(NamedTuple):
-    """A command that ran, and its evidence."""
+    """A command that ran, and the evidence it left."""
 
     evidence: str
     position: int
@@ -46,14 +46,14 @@ def capture_run(
     session: Session, command: Sequence[str], *, root: Path, cwd: Path, id: str | None = None,
     timeout: float | None = None, show: bool = True,
 ) -> Captured:  # fmt: skip
-    """Run a command and record its output as evidence, however it ended."""
+    """Run a command and record its result as evidence, however it ended."""
     if not command:
         raise InvalidInput("there is no command to run")
     revision = revision_of(root)
-    with Stop() as stop, Held(command, cwd=cwd) as held:
-        if held.pid is None:
-            raise NotFound(held.problem, hint="nothing ran, so there is nothing to capture")
-        ran = held.go(timeout=timeout, show=show, stop=stop)
+    with Stop() as stop, SuspendedCommand(command, cwd=cwd) as suspended:
+        if suspended.pid is None:
+            raise NotFound(suspended.problem, hint="nothing ran, so there is nothing to capture")
+        ran = suspended.go(timeout=timeout, show=show, stop=stop)
         error = failure_of(ran, timeout=timeout)
         event = record_run(session, command, ran, root=root, cwd=cwd, id=id, revision=revision, error=error)
     return Captured(event["id"], event["position"], ran, error)
@@ -90,7 +90,7 @@ def capture_file(session: Session, text: str, *, root: Path, here: Path, id: str
 
 
 def full_output(session: Session, evidence: dict[str, Any]) -> str:
-    """The whole kept output of captured evidence; an error if retention erased it."""
+    """All that was kept of a captured output; an error when retention erased it."""
     if evidence.get("kept_at") is None:
         return str(evidence.get("output") or evidence.get("excerpt") or "")
     data = session.event(evidence["kept_at"]).data
@@ -100,7 +100,7 @@ def full_output(session: Session, evidence: dict[str, Any]) -> str:
 
 
 def recheck(session: Session, finding: str, *, root: Path, timeout: float | None = None, show: bool = True) -> Recheck:
-    """Run the newest captured command of a finding again, and propose a label. Sets no label."""
+    """Run the newest captured command of a finding again, and propose the label that follows. Sets no label."""
     view = session.views.findings
     known = view.findings.get(finding)
     if known is None:
@@ -114,7 +114,7 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
     was = runs[-1]
     cwd = root / was["cwd"]
     if not cwd.is_dir():
-        raise NotFound(f"the directory {was['cwd']}, where {was['id']} was captured, no longer exists")
+        raise NotFound(f"{was['cwd']} no longer exists; {was['id']} was captured there")
     again = capture_run(session, was["argv"], root=root, cwd=cwd, timeout=timeout, show=show)
     agrees = again.ran.exit_code == was["exit_code"] and _sign(again.error) == _sign(was.get("error"))
     judged = known["label"] in NEED_EVIDENCE
@@ -128,7 +128,7 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
 
 
 def relative(root: Path, place: Path) -> str:
-    """A path relative to the project's root, the same on every machine; outside the project, the absolute path."""
+    """A path relative to the project, valid on every machine that has it; outside of it, the absolute path."""
     root, place = root.resolve(), place.resolve()
     return place.relative_to(root).as_posix() if place.is_relative_to(root) else str(place)
 

@@ -1,4 +1,4 @@
-"""Process groups: a command starts as the leader of its own group, waits for `go`, and ends with the whole group."""
+"""Process groups: a command leads a group of its own, waits to be started, and its whole group ends with it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from onrecord.machine.ending import GRACE_SECONDS
 
 _LOOK = 0.01
 _ABOVE = 10
-"""Our pipe descriptors are above those that the child uses."""
+"""Pipes are moved above the descriptors that the child uses for them."""
 # The shell waits for a line, then becomes the command: the recorded process is the one that runs.
-_HOLD = 'IFS= read -r go <&3 || exit 125; exec 3<&-; cd -- "$1" || exit 126; shift; exec "$@"'
+_WAIT_FOR_GO = 'IFS= read -r go <&3 || exit 125; exec 3<&-; cd -- "$1" || exit 126; shift; exec "$@"'
 _DEFAULTS = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)]
 
 
 class Child:
-    """A process that waits for `go`, in its own process session. If its parent dies before that, it never runs."""
+    """A process that waits for `go`, in a session of its own. If its parent dies before that, it never runs."""
 
     def __init__(self, program: str, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
-        gate, self._go = _pipe()
+        wait, self._go = _pipe()
         self.out, out = _pipe()
         self.err, err = _pipe()
         self.returncode: int | None = None
         self.collected = False
-        words = ["sh", "-c", _HOLD, "sh", str(cwd), program, *arguments]
-        moves = [(os.POSIX_SPAWN_DUP2, gate, 3), (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)]
+        words = ["sh", "-c", _WAIT_FOR_GO, "sh", str(cwd), program, *arguments]
+        moves = [(os.POSIX_SPAWN_DUP2, wait, 3), (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)]
         try:
             try:
                 self.pid = os.posix_spawn("/bin/sh", words, env, file_actions=moves, setsid=True, setsigdef=_DEFAULTS)
@@ -41,7 +41,7 @@ class Child:
             self.close()
             raise
         finally:
-            for end in (gate, out, err):
+            for end in (wait, out, err):
                 os.close(end)
 
     def go(self) -> None:
@@ -52,15 +52,15 @@ class Child:
         self._go = -1
 
     def poll(self) -> int | None:
-        """How it ended, a signal as a negative number; None while it runs.
+        """How it ended, the signal as a negative number; None while it runs.
 
-        This does not reap the process: until it is reaped, no other group can get its number.
+        The process is not collected yet: as long as it is not, no other group can get its number.
         """
         if self.returncode is None:
             try:
                 self.returncode = self._look()
             except ChildProcessError:
-                self.returncode = 0  # another part of this process reaped it; its exit status is unknown
+                self.returncode = 0  # other code in this process collects all children; how it ended is unknown
         return self.returncode
 
     def _look(self) -> int | None:
@@ -73,7 +73,7 @@ class Child:
         return seen.si_status if seen.si_code == os.CLD_EXITED else -seen.si_status
 
     def collect(self) -> None:
-        """Wait for the end and reap the process."""
+        """Wait for the end and release the process number."""
         while self.poll() is None:
             time.sleep(_LOOK)
         with suppress(ChildProcessError):
@@ -81,7 +81,7 @@ class Child:
         self.collected = True
 
     def close(self) -> None:
-        """Close the pipes; a waiting command will then never run."""
+        """Close the pipes; a command that still waits will never run."""
         for end in (self._go, self.out, self.err):
             if end >= 0:
                 os.close(end)
@@ -101,7 +101,7 @@ def end_group(
 
 
 def _group_lives(group: int) -> bool:
-    """Whether any process of a group still runs; zombies do not count."""
+    """Whether any process of a group still runs; a zombie does not."""
     if not ending.signal_group(group, 0):
         return False
     try:

@@ -1,7 +1,7 @@
-"""Running a command: its output is shown and kept, its time is limited, its descendants end with it.
+"""Running a command: its output is passed on and kept, its time is limited, its descendants end with it.
 
-A command's process first waits, so that it can be recorded; only `go` starts the command. If our process dies before
-that, the command never runs.
+A command is suspended first: its process exists, waits, and can be recorded; only `go` lets it start. If our process
+dies before that, the command never runs.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from onrecord.work.outputs import Kept
 from onrecord.work.ran import Ran
 
 NOT_FOUND, NOT_EXECUTABLE, TIMED_OUT = 127, 126, 124
-"""Exit codes as shells and `timeout` use them."""
+"""Exit codes as shells and `timeout` give them."""
 ORPHAN_SECONDS = 0.2
-"""How long to wait for output after the command has ended, if a descendant keeps the pipe open."""
+"""How long to wait for output after the command itself has ended, if a descendant keeps the pipe open."""
 STDERR_KEPT = 16 * 1024
-"""How many bytes of the end of standard error are kept separately, to find the error."""
+"""How many bytes of the end of standard error are kept apart, to search for the error."""
 _TICK = 0.05
 _OUT, _ERR = 1, 2
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """Remembers a stop signal instead of acting at once: the running command is ended and recorded first."""
+    """Notes signals instead of acting on them, so that the command is ended and recorded first."""
 
     def __init__(self) -> None:
         self.signal = 0
@@ -44,7 +44,7 @@ class Stop:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._before[number] = signal.signal(number, self._note)
             except ValueError:
-                break  # not the main thread: the main thread gets the signals
+                break  # not the main thread, which alone gets signals
         return self
 
     def __exit__(self, *_problem: object) -> None:
@@ -56,8 +56,8 @@ class Stop:
         self.count += 1
 
 
-class Held:
-    """A command with a process that waits for `go`. Use it as a context manager."""
+class SuspendedCommand:
+    """A command whose process exists and waits to be started. Use it as a context manager."""
 
     def __init__(self, command: Sequence[str], *, cwd: Path) -> None:
         self.command = list(command)
@@ -67,7 +67,7 @@ class Held:
         if program is None:
             self.problem = f"{self.command[0]}: command not found"
             return
-        # Unbuffered Python output, so that the output of a killed run is not lost.
+        # Unbuffered, so that what a killed Python program printed is not lost.
         environment = {"PYTHONUNBUFFERED": "1", **os.environ}
         self._child = Child(program, self.command[1:], cwd.resolve(), environment)
 
@@ -81,11 +81,11 @@ class Held:
 
     @property
     def pid(self) -> int | None:
-        """The process that will become the command; None if it cannot be started."""
+        """The process that becomes the command; None if the program does not exist."""
         return self._child.pid if self._child else None
 
     def go(self, *, timeout: float | None = None, show: bool = True, stop: Stop | None = None) -> Ran:
-        """Run it to its end; no process of its group outlives it."""
+        """Let it run to its end; nothing of its process group outlives it."""
         child = self._child
         if child is None:
             said = f"{self.problem}\n"
@@ -94,7 +94,7 @@ class Held:
         watch = _Watch(child, show=show, stop=stop or Stop())
         child.go()
         timed_out = watch.run(None if timeout is None else started + timeout)
-        # Even after an ordinary end: a remaining descendant would keep writing under a settled attempt.
+        # Also after an ordinary end: a descendant that stayed would keep writing under a settled attempt.
         asked = watch.stop.count
         end_group(child, watch.stop.signal or signal.SIGTERM, hurry=lambda: watch.stop.count > asked)
         watch.pump.drain()
@@ -118,7 +118,7 @@ def _ran(watch: _Watch, seconds: float, *, timed_out: bool) -> Ran:
 
 
 class _Watch:
-    """Shows and keeps output until the command ends, its time runs out, or a signal stops it."""
+    """Keeps the output of a command until it has ended, its time has run out, or a signal stops it."""
 
     def __init__(self, child: Child, *, show: bool, stop: Stop) -> None:
         self.child = child
@@ -151,7 +151,7 @@ class _Watch:
 
 
 def _program(name: str, cwd: Path) -> str | None:
-    """The program file; a name with a slash is relative to the command's directory."""
+    """The program's file; a name with a slash is relative to the directory the command runs in."""
     if os.sep in name:
         file = cwd / name
         return str(file.absolute()) if file.is_file() else None
@@ -159,7 +159,7 @@ def _program(name: str, cwd: Path) -> str | None:
 
 
 def show_rest(ran: Ran) -> None:
-    """Write the output that a slow reader has not read yet. The result is on record by then, so this may wait."""
+    """Write what a slow reader has not taken yet. The result is recorded by then, so this may wait."""
     for target, part in ran.unshown:
         rest = part
         while rest:

@@ -1,4 +1,4 @@
-"""What is kept when a conversation is about to end or to forget: its transcript, and the files made from the log."""
+"""Keeping what a conversation is about to lose at its end or compaction: its transcript; and the rendered files."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from onrecord.vendors.hooks import HookCall
 
 MIRROR_SECONDS = 2.0
-"""How long a hook takes in a transcript; what is left is taken the next time, or by whoever started the agent."""
+"""How long a hook copies a transcript; the rest is copied by the next hook, or by the agent's wrapper."""
 
 
 def keep_transcript(session: Session, call: HookCall) -> None:
-    """Take what the conversation has more than the record, for a while. What goes wrong here costs no answer."""
+    """Copy new messages of the conversation, for a while. A failure here does not cost the hook's answer."""
     from onrecord.agents.mirroring import mirror
 
     try:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
 from onrecord.environment import SPAWN_VARIABLE
-from onrecord.errors import IdReused, OnrecordError
+from onrecord.errors import IdReused
 from onrecord.log.head import LIVE
 from onrecord.surfaces.hook import keeping, stopping, telling
 from onrecord.surfaces.hook.registering import is_another, is_same, process_of, registered
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onrecord.session.handle import Session
+    from onrecord.surfaces.hook.whose import Owned
     from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import Vendor
 
@@ -29,17 +29,17 @@ MESSAGE_WIDTH = 300
 
 
 def start(vendor: Vendor, call: HookCall) -> HookAnswer:
-    """Put the conversation on record as the agent's present one, and tell it where the work stands."""
+    """Record the conversation as the agent's present one, and inject the state of the work."""
     process = process_of(call)
-    session = registered(call, process)
-    if session is None:
+    owned = registered(call, process)
+    if owned is None:
         return HookAnswer()
-    with Closing(session):
+    with owned as session:
         return started(session, vendor, call, process)
 
 
 def started(session: Session, vendor: Vendor, call: HookCall, process: dict[str, Any] | None) -> HookAnswer:
-    """Another hook may say the same at the same moment: what it recorded is read, and nothing is said twice."""
+    """Another hook may record the same at the same moment: then read what it recorded, and record nothing twice."""
     try:
         return _started(session, vendor, call, process)
     except IdReused:
@@ -67,7 +67,7 @@ def _started(session: Session, vendor: Vendor, call: HookCall, process: dict[str
 
 
 def _join(session: Session, call: HookCall, process: dict[str, Any] | None) -> None:
-    """A run begins, unless the process that started this agent said so already."""
+    """A run begins, unless the process that started this agent recorded that already."""
     agent = session.views.roster.agents.get(session.agent)
     if agent and agent["here"] and not (agent["process"] and machine.is_gone(agent["process"])):
         return
@@ -81,11 +81,11 @@ def _where(call: HookCall) -> dict[str, Any]:
 
 
 def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
-    """Somebody spoke to the agent: it waits for nobody. Where its start was not seen, this is the start."""
-    session = owner(call)
-    if session is None:
+    """The agent got a prompt: it does not wait for a person. If its start was not seen, this is the start."""
+    owned = owner(call)
+    if owned is None:
         return start(vendor, call)
-    with Closing(session):
+    with owned as session:
         known = session.views.roster.link(call.vendor, call.vendor_id)
         if known is None or known["last"].get("via") != "hook":
             return started(session, vendor, call, process_of(call))
@@ -97,20 +97,20 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
         return HookAnswer(context=said)
 
 
-def _on_record(call: HookCall) -> Session | None:
+def _on_record(call: HookCall) -> Owned | None:
     """The session that has this very conversation on record: not that of an agent which started this one as a tool."""
-    session = owner(call)
-    if session is not None and session.views.roster.link(call.vendor, call.vendor_id) is None:
-        with Closing(session):
+    owned = owner(call)
+    if owned is not None and owned.session.views.roster.link(call.vendor, call.vendor_id) is None:
+        with owned:
             return None
-    return session
+    return owned
 
 
 def compact(_vendor: Vendor, call: HookCall) -> HookAnswer:
-    """What the conversation is about to forget is kept: its transcript, the note; it will be told the brief again."""
-    session = _on_record(call)
-    if session is not None:
-        with Closing(session):
+    """Keep what the conversation is about to forget: its transcript and the note. The brief is injected again later."""
+    owned = _on_record(call)
+    if owned is not None:
+        with owned as session:
             keeping.refresh_files(session)
             telling.forget(session, call)
             keeping.keep_transcript(session, call)
@@ -118,11 +118,11 @@ def compact(_vendor: Vendor, call: HookCall) -> HookAnswer:
 
 
 def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
-    """The agent wants to stop: if it leaves something undone it is told so, once."""
-    session = _on_record(call)
-    if session is None:
+    """The agent wants to stop: if it leaves something undone, it is asked once to finish it."""
+    owned = _on_record(call)
+    if owned is None:
         return HookAnswer()
-    with Closing(session):
+    with owned as session:
         if session.head.status not in LIVE:
             return HookAnswer()
         session.go_on()
@@ -132,16 +132,16 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
 
 
 def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
-    """The conversation ended: its last part is kept, where the code stands is noted, and the agent has left."""
-    session = _on_record(call)
-    if session is None:
+    """The conversation ended: keep its last part, record the revision, and that the agent left."""
+    owned = _on_record(call)
+    if owned is None:
         return HookAnswer()
-    with Closing(session):
+    with owned as session:
         agent = session.views.roster.agents.get(session.agent)
         link = session.views.roster.link(call.vendor, call.vendor_id)
         if session.head.status in LIVE and agent and agent["links"][-1] is link:
             session.locate(call.vendor, call.vendor_id, transcript=call.transcript, **_where(call))
-        # Who joined it, says that it left: the process that started an agent outlives it and tells how it ended.
+        # The process that recorded the start records the end: a wrapper outlives its agent and knows how it ended.
         if agent and agent["here"] and not call.stays and is_same(agent["process"], process_of(call)):
             session.depart(call.reason)
         keeping.keep_transcript(session, call)
@@ -150,28 +150,14 @@ def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
 
 def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
     """The agent waits for a person."""
-    session = _on_record(call)
-    if session is not None:
-        with Closing(session):
+    owned = _on_record(call)
+    if owned is not None:
+        with owned as session:
             message = (call.message or call.event)[:MESSAGE_WIDTH]
             agent = session.views.roster.agents.get(session.agent) or {}
             if session.head.status in LIVE and (agent.get("waits") or {}).get("message") != message:
                 session.wait(message)
     return HookAnswer()
-
-
-class Closing:
-    """Let go of the session's store at the end; an answer is not lost because that fails."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_problem: object) -> None:
-        with suppress(OnrecordError):
-            self.session.log.disconnect()
 
 
 MOMENTS: dict[str, Callable[[Vendor, HookCall], HookAnswer]] = {

@@ -1,8 +1,8 @@
 """The process of one hook: a payload on standard input, an answer in the vendor's words, and never a broken agent.
 
 It runs before every tool call of every agent, so it loads the vendor's dialect and what the moment needs, and nothing
-else. Whatever goes wrong inside is an empty answer and exit status 0, and is noted. When its time is up it answers
-with what it knows by then: a refusal that cannot be put on record because the store is busy is a refusal all the same.
+else. Any failure is noted and becomes an empty answer with exit status 0. When its time is up it answers with what it
+knows by then: a refusal that cannot be recorded because the store is busy is still a refusal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Vendor
 
 PAYLOAD_BYTES = 32 * 1024 * 1024
-"""The largest payload that is read; a larger one is noted and let pass."""
+"""The largest payload that is read; a larger one is noted and allowed."""
 WRITING_SECONDS = 1.0
 """How long an answer that is being written may take once the time is up."""
 _VARIABLES = {"--store": STORE_VARIABLE, "--project": PROJECT_VARIABLE}
@@ -30,7 +30,7 @@ _STANDARD_INPUT, _STANDARD_OUTPUT, _STANDARD_ERROR = 0, 1, 2
 
 
 class Pending:
-    """What will be answered, as far as it is known."""
+    """The answer, as far as it is known."""
 
     __slots__ = ("call", "reply", "vendor", "writing")
 
@@ -54,7 +54,7 @@ class Pending:
                 try:
                     rest = rest[os.write(number, rest) :]
                 except OSError:
-                    break  # whoever asked does not listen any more
+                    break  # the agent does not read any more
         return self.reply.status
 
 
@@ -69,7 +69,7 @@ def main(words: list[str], options: dict[str, str] | None = None) -> int:
 
 
 def _keep_time(pending: Pending) -> None:
-    """A thread, because a database that waits for a lock hears no signal."""
+    """A thread, because no signal is handled while a database waits for a lock."""
     time.sleep(DEADLINE_SECONDS)
     if pending.writing:
         time.sleep(WRITING_SECONDS)
@@ -82,7 +82,7 @@ def _keep_time(pending: Pending) -> None:
 
 
 def answer(words: list[str], pending: Pending) -> None:
-    """Find out what to say. Nothing that goes wrong gets out of here."""
+    """Work out the answer. No error leaves this function."""
     try:
         payload = _read(words)
         if payload is None:
@@ -90,20 +90,20 @@ def answer(words: list[str], pending: Pending) -> None:
         vendor = pending.vendor = _vendor(words[0])
         pending.call = vendor.parse_hook(payload, os.environ)
         if pending.call.cwd and os.path.isdir(pending.call.cwd):
-            os.chdir(pending.call.cwd)  # paths and the project are told from where the agent stands
+            os.chdir(pending.call.cwd)  # paths and the project are relative to the agent's directory
         pending.say(_act(pending, vendor, pending.call))
     except Exception as problem:  # noqa: BLE001 - a hook never breaks its agent
         _failed(pending, words, problem)
 
 
 def _read(words: list[str]) -> dict[str, Any] | None:
-    """The payload; its event is what the command line says where the payload does not."""
+    """The payload; if it lacks the event, the command line names it."""
     import json
 
     from onrecord.errors import InvalidInput
 
     if not words:
-        raise InvalidInput("whose hook is it?", hint="onrecord hook VENDOR EVENT")
+        raise InvalidInput("no vendor is named", hint="onrecord hook VENDOR EVENT")
     found, size = [], 0
     while part := os.read(_STANDARD_INPUT, 1024 * 1024):
         found.append(part)
@@ -113,7 +113,7 @@ def _read(words: list[str]) -> dict[str, Any] | None:
     text = b"".join(found)
     payload = json.loads(text) if text.strip() else {}
     if not isinstance(payload, dict):
-        raise InvalidInput("the payload of a hook is no JSON object")
+        raise InvalidInput("the payload of a hook is not a JSON object")
     if len(words) > 1:
         payload.setdefault("hook_event_name", words[1])
     return payload
@@ -133,7 +133,7 @@ def _vendor(name: str) -> Vendor:
 
 def _act(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
     if not call.vendor_id:
-        return HookAnswer()  # a hook that does not say whose it is
+        return HookAnswer()  # a hook that does not name its conversation
     if call.moment == BEFORE_TOOL:
         from onrecord.surfaces.hook.tools import before_tool
 

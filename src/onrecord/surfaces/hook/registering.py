@@ -1,4 +1,4 @@
-"""A conversation is put on record: by its id, by the process it goes on in, or (if the user wants that) by itself."""
+"""Putting a conversation on record: found by its id or its process, or (if the user wants that) in a new session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onrecord.environment import AGENT_VARIABLE, AUTO_VARIABLE, SESSION_VARIABLE
 from onrecord.errors import NameTaken
 from onrecord.log.head import LIVE
 from onrecord.log.names import NAME_LIMIT, check_name
-from onrecord.surfaces.hook.whose import opened, owner
+from onrecord.surfaces.hook.whose import Owned, opened, owner
 from onrecord.vendors.hooks import START, STARTUP
 
 if TYPE_CHECKING:
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from onrecord.vendors.hooks import HookCall
 
 SESSIONS_LOOKED_AT = 20
-"""In how many live sessions of the project an agent is looked for by its process."""
+"""In how many live sessions of the project an agent is searched by its process."""
 NAMES_TRIED = 100
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox"})
 SHELLS_PASSED = 4
-"""How many shells may stand between an agent and its hook."""
+"""How many shells may be between an agent and its hook."""
 _SAME = ("host", "boot", "space", "pid", "started")
 
 
 def process_of(call: HookCall) -> dict[str, Any] | None:
-    """The agent's process: as it says itself, else the nearest ancestor of the hook that is no shell."""
+    """The agent's process: as its payload says, else the nearest ancestor of the hook that is no shell."""
     pid = call.pid
     if pid is None:
         pid = os.getppid()
@@ -41,11 +41,11 @@ def process_of(call: HookCall) -> dict[str, Any] | None:
     return identity if pid > 1 and identity["started"] else None
 
 
-def registered(call: HookCall, process: dict[str, Any] | None) -> Session | None:
-    """The session of a conversation that begins or goes on; None where it is nobody's and nobody is to have it."""
-    session = owner(call)
-    if session is not None or os.environ.get(SESSION_VARIABLE):
-        return session
+def registered(call: HookCall, process: dict[str, Any] | None) -> Owned | None:
+    """The session of a conversation that starts or continues; None if it belongs to none and none is created."""
+    owned = owner(call)
+    if owned is not None or os.environ.get(SESSION_VARIABLE):
+        return owned
     from onrecord.connection import connect, settings, store_file
 
     file = store_file()
@@ -57,14 +57,15 @@ def registered(call: HookCall, process: dict[str, Any] | None) -> Session | None
     rotated = call.moment == START and call.reason != STARTUP
     found = _by_process(records, call, process) if there and rotated else None
     if found is None and auto:
-        found = _by_itself(records, call)
+        found = _automatic(records, call)
     if found is None:
         records.close()
-    return found
+        return None
+    return Owned(records, found)
 
 
 def _by_process(records: Records, call: HookCall, process: dict[str, Any] | None) -> Session | None:
-    """After a rotation the id is new and the process is not: the agent that is in it goes on under the new id."""
+    """After a rotation the id is new and the process is not: the agent in it continues under the new id."""
     if process is None:
         return None
     for head in records.sessions(status=LIVE, limit=SESSIONS_LOOKED_AT):
@@ -82,7 +83,7 @@ def is_same(one: Any, other: dict[str, Any] | None) -> bool:
 
 
 def is_another(session: Session, call: HookCall, process: dict[str, Any] | None) -> bool:
-    """Whether this conversation runs beside the agent's own, in another process: then it does not take its place.
+    """Whether this conversation runs beside the agent's own, in another process: then it does not replace it.
 
     A tool of an agent may start another agent, which inherits the environment.
     """
@@ -96,8 +97,8 @@ def is_another(session: Session, call: HookCall, process: dict[str, Any] | None)
     )
 
 
-def _by_itself(records: Records, call: HookCall) -> Session | None:
-    """A session that is named after the project's directory and the day; one that has ended gets a successor."""
+def _automatic(records: Records, call: HookCall) -> Session | None:
+    """A session named after the project's directory and the day; if that has ended, the next one."""
     from datetime import UTC, datetime
 
     folder = os.path.basename(records.project.rstrip("/")) or "work"
@@ -117,7 +118,7 @@ def _by_itself(records: Records, call: HookCall) -> Session | None:
 
 
 def _free_name(records: Records, name: str, call: HookCall) -> str:
-    """The vendor's name, or with a number where an agent of that name is at work."""
+    """The vendor's name, with a number if an agent of that name is at work."""
     known = records.named(name)
     if known is None:
         return os.environ.get(AGENT_VARIABLE) or call.vendor

@@ -1,4 +1,4 @@
-"""The nudge: an agent that wants to stop with something undone is told so, at most once per stop."""
+"""The nudge: an agent that stops with something undone is asked to finish it, at most once per stop."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Vendor
 
 NUDGE_SECONDS = 600
-"""After a nudge an agent is left alone for so long, whatever it does: no two nudges in a row can hold it."""
+"""For so long after a nudge an agent is left alone, whatever it does: nudges cannot keep it from stopping."""
 NOTE_KINDS = (
     "objective.set", "next_action.set", "decision.made", "reproduction.recorded", "finding.stated",
     "finding.relabelled", "finding.challenged", "finding.upheld", "section.written", "worklog.written",
     "milestone.reached", "feature.judged", "phase.finished", "attempt.settled",
 )  # fmt: skip
-"""What changes the note by somebody's word."""
+"""Events that a person or agent changes the note by."""
 WORK_KINDS = ("tool.used",)
 LOOKED_BACK = 200
-"""How many tools that ran are looked through for this agent's own."""
+"""How many events are searched for this agent's own."""
 
 
 def nudge(session: Session, vendor: Vendor, call: HookCall) -> HookAnswer:
-    """What is undone, as a refusal to stop; nothing when the agent was told before."""
+    """A refusal to stop that says what is undone; empty if the agent was asked before."""
     if call.nudged:
         return HookAnswer()
     heard = vendor.reply(call, HookAnswer(decision=DENY, reason="?"))
@@ -52,7 +52,7 @@ def nudge(session: Session, vendor: Vendor, call: HookCall) -> HookAnswer:
 
 
 def _attempt(session: Session) -> tuple[str, str, str] | None:
-    """An attempt of this agent that nobody settled; one whose process is at work is not undone."""
+    """An attempt of this agent that is not settled; one with a running process does not count."""
     for attempt in session.views.attempts.unresolved(session.agent):
         status = status_of(attempt, machine.is_gone)
         if status == RUNNING and (attempt["process"] or attempt["keeper"]):
@@ -65,7 +65,7 @@ def _attempt(session: Session) -> tuple[str, str, str] | None:
 
 
 def _note(session: Session) -> tuple[str, str, str] | None:
-    """Work since the note changed last: the next agent would not know of it."""
+    """Work since the last change of the note, which the next agent would not know of."""
     used = _newest(session, WORK_KINDS, LOOKED_BACK)
     worked = next((event.position for event in used if event.by == session.agent), 0)
     last = next((event.position for event in _newest(session, NOTE_KINDS, 1)), 0)

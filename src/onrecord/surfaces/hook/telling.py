@@ -1,4 +1,4 @@
-"""What a conversation is told of the record: the brief once, and when it goes on later only what is new since."""
+"""What is injected into a conversation: the brief once, and when it is resumed later, only what is new."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _KEY_LENGTH = 8
 
 
 def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict[str, Any] | None]:
-    """The text to inject at this moment, fenced, and what to put on record about it.
+    """The text to inject at this moment, fenced, and what to record about it.
 
-    There is none where the conversation knows the record as it stands.
+    It is empty if the conversation knows the record as it is.
     """
     if call.moment != vendor.context_moment:
         return "", None
@@ -33,7 +33,7 @@ def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict
     told: dict[str, Any] = (link["last"].get("briefed") if link else None) or NOTHING_TOLD
     run = session.views.roster.agents.get(session.agent, {}).get("run", 0)
     if not vendor.context_lasts and (call.moment == START or told.get("run") != run):
-        told = NOTHING_TOLD  # what was injected before went with the process
+        told = NOTHING_TOLD  # what was injected before was lost with the process
     forgot = call.moment == START and call.reason in (CLEARED, COMPACTED)
     if call.moment == PROMPT and told["lines"] and told.get("run") == run:
         return "", None  # within a run the agent moves the record itself
@@ -50,7 +50,7 @@ def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict
 
 
 def forget(session: Session, call: HookCall) -> None:
-    """The conversation is about to lose what it was told."""
+    """The conversation is about to lose what was injected."""
     link = session.views.roster.link(call.vendor, call.vendor_id)
     if link is not None and link["last"].get("briefed") and session.head.status in LIVE:
         session.locate(call.vendor, call.vendor_id, briefed=dict(NOTHING_TOLD))
@@ -69,7 +69,7 @@ def _who(session: Session) -> str:
 
 
 def _news(lines: list[str], known: list[str]) -> str:
-    """The lines that were not told before, each entry under its title; how many do not hold any more."""
+    """The lines that are new, each entry under its title; and how many do not hold any more."""
     shown, title = [], ""
     for number, line in enumerate(lines[1:], start=1):
         if number >= _FIXED_LINES and not line.startswith("- "):
@@ -79,7 +79,7 @@ def _news(lines: list[str], known: list[str]) -> str:
             title = ""
     gone = len(set(known) - {_key(line) for line in lines[1:]})
     if gone:
-        shown.append(f"({gone} of the lines you read before do not stand any more: onrecord show --brief)")
+        shown.append(f"({gone} of the lines you read before do not hold any more: onrecord show --brief)")
     return "\n".join([lines[0], *shown])
 
 

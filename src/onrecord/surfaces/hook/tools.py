@@ -1,4 +1,4 @@
-"""Before and after a tool: the gate, which a plain yes passes with one glance; then what ran, and what it changed."""
+"""Before a tool: the gate, which answers a plain yes after one glance. After it: what ran, and what it changed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATHS_KEPT = 50
 
 
 def before_tool(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
-    """Whether the tool may run. A plain yes reads a little and writes nothing; anything else is on record."""
+    """Whether the tool may run. A plain yes reads a little and writes nothing; anything else is recorded."""
     request = _request(vendor, call, call.vendor)
     if request is None or request.act not in (EDIT, RUN):
         return HookAnswer()
@@ -50,22 +50,21 @@ def before_tool(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
             return HookAnswer()
         # Whatever becomes of putting it on record, this is the answer.
         pending.say(_answer(verdict))
-    session = owner(call)
-    if session is None:
+    owned = owner(call)
+    if owned is None:
         return HookAnswer()
-    request.agent = session.agent
-    try:
-        return _answer(session.gate(request))
-    except Exception as problem:
-        if seen.present is None:
-            _note_failure(session, request, problem)
-            raise
-        from onrecord.surfaces.trouble import note
+    with owned as session:
+        request.agent = session.agent
+        try:
+            return _answer(session.gate(request))
+        except Exception as problem:
+            if seen.present is None:
+                _note_failure(session, request, problem)
+                raise
+            from onrecord.surfaces.trouble import note
 
-        note(f"a verdict could not be recorded: {type(problem).__name__}: {problem}", call)
-        return _answer(verdict)
-    finally:
-        session.log.disconnect()
+            note(f"a verdict could not be recorded: {type(problem).__name__}: {problem}", call)
+            return _answer(verdict)
 
 
 def _request(vendor: Vendor, call: HookCall, agent: str) -> ToolRequest | None:
@@ -103,36 +102,37 @@ def _note_failure(session: Session, request: ToolRequest, problem: Exception) ->
 
 
 def after_tool(vendor: Vendor, call: HookCall) -> HookAnswer:
-    """Put on record what ran and how it ended; where it changed code that findings rest on, look which are stale."""
+    """Record what ran and how it ended; if it changed code that findings rest on, find out which are stale."""
     request = _request(vendor, call, call.vendor)
     if request is None or request.act == READ or is_ours(request):
         return HookAnswer()  # looking changes nothing, and what onrecord itself does is on record
     seen = at_a_glance(call)
-    session = None if seen.nobody else owner(call)
-    if session is None:
-        return HookAnswer()
-    try:
-        from contextlib import suppress
-
-        from onrecord.errors import IdReused
-        from onrecord.log.head import LIVE
-
-        if session.head.status not in LIVE:
-            return HookAnswer()
-        with suppress(IdReused):  # the same call was told before, in other words
-            session.used_tool(
-                call.tool, request.act, call=call.call, command=_command(call) if request.act == RUN else None,
-                exit_code=call.exit_code,
-                paths=list(request.paths[:PATHS_KEPT]) or None, vendor=call.vendor,
-            )  # fmt: skip
-        if request.act == EDIT and _rests_on(session.views.findings, request):
-            from onrecord.work.project import find_worktree
-            from onrecord.work.surveying import survey
-
-            survey(session, find_worktree(os.curdir))
-    finally:
-        session.log.disconnect()
+    owned = None if seen.nobody else owner(call)
+    if owned is not None:
+        with owned as session:
+            _record(session, call, request)
     return HookAnswer()
+
+
+def _record(session: Session, call: HookCall, request: ToolRequest) -> None:
+    from contextlib import suppress
+
+    from onrecord.errors import IdReused
+    from onrecord.log.head import LIVE
+
+    if session.head.status not in LIVE:
+        return
+    with suppress(IdReused):  # the same call was reported before, in other words
+        session.used_tool(
+            call.tool, request.act, call=call.call, command=_command(call) if request.act == RUN else None,
+            exit_code=call.exit_code,
+            paths=list(request.paths[:PATHS_KEPT]) or None, vendor=call.vendor,
+        )  # fmt: skip
+    if request.act == EDIT and _rests_on(session.views.findings, request):
+        from onrecord.work.project import find_worktree
+        from onrecord.work.surveying import survey
+
+        survey(session, find_worktree(os.curdir))
 
 
 def _command(call: HookCall) -> str | None:

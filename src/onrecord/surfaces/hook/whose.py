@@ -1,7 +1,7 @@
-"""Whose call it is: the environment of a started agent says so, else the conversation it is on record with.
+"""Which agent a hook call belongs to: the environment of a started agent says it, else the conversation on record.
 
-Never the directory alone: two agents may share one, and an agent in it may be nobody's. `at_a_glance` is for tool
-calls: one cheap look that writes nothing. `owner` goes the whole way and opens the session.
+Never the directory alone: two agents may share one, and an agent in it may belong to no session. `at_a_glance` is for
+tool calls: one cheap read that writes nothing. `owner` opens the session.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from onrecord.environment import AGENT_VARIABLE, SESSION_VARIABLE
-from onrecord.errors import InvalidInput
+from onrecord.errors import InvalidInput, OnrecordError
 from onrecord.log.names import link_id
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Seen:
-    """Whose call it is, as far as a glance can tell."""
+    """Which agent a call belongs to, as far as a glance can tell."""
 
     __slots__ = ("agent", "nobody", "present", "session")
 
@@ -31,9 +31,9 @@ class Seen:
         self.session = session
         self.agent = agent
         self.present = present
-        """What the gate needs to know; None where only the whole way can tell."""
+        """What the gate needs to know; None if the session has to be opened for that."""
         self.nobody = nobody
-        """Certainly nobody's."""
+        """Certainly of no session."""
 
 
 def at_a_glance(call: HookCall) -> Seen:
@@ -42,7 +42,7 @@ def at_a_glance(call: HookCall) -> Seen:
 
     named, agent = os.environ.get(SESSION_VARIABLE), os.environ.get(AGENT_VARIABLE)
     if named:
-        # Without the agent's name, who it is takes a look at the roster.
+        # Without the agent's name, only the roster tells who it is.
         return Seen(named, agent, glance(None, project_of_directory(), named)) if agent else Seen()
     try:
         found = glance_linked(None, link_id(call.vendor, call.vendor_id))
@@ -53,8 +53,28 @@ def at_a_glance(call: HookCall) -> Seen:
     return Seen(found.session, found.agent, found.present, nobody=not found.session)
 
 
-def owner(call: HookCall) -> Session | None:
-    """The session of this call, opened as the agent whose call it is; None where it is nobody's."""
+class Owned:
+    """A session opened for one hook call. Use it as a context manager: at the end its store is closed."""
+
+    __slots__ = ("_records", "session")
+
+    def __init__(self, records: Records, session: Session) -> None:
+        self._records = records
+        self.session = session
+
+    def __enter__(self) -> Session:
+        return self.session
+
+    def __exit__(self, *_problem: object) -> None:
+        """An answer is not lost because closing fails."""
+        try:
+            self._records.close()
+        except OnrecordError:
+            return
+
+
+def owner(call: HookCall) -> Owned | None:
+    """The session of this call, opened as the agent that made it; None if it belongs to no session."""
     from onrecord.connection import connect, store_file
     from onrecord.errors import NotFound
 
@@ -67,11 +87,11 @@ def owner(call: HookCall) -> Session | None:
         id_ = records.find(named).session if named else linked(records, call)
     except NotFound:
         return None
-    return None if id_ is None else opened(records, id_, call)
+    return None if id_ is None else Owned(records, opened(records, id_, call))
 
 
 def linked(records: Records, call: HookCall) -> str | None:
-    """The session that has this conversation on record: a live one if there is one."""
+    """The session that has this conversation on record, a live one first."""
     from onrecord.log.head import LIVE
 
     try:
@@ -82,7 +102,7 @@ def linked(records: Records, call: HookCall) -> str | None:
 
 
 def opened(records: Records, id: str, call: HookCall) -> Session:
-    """The session as the agent who has the conversation; else as whom the environment names; else as the vendor."""
+    """The session, opened as the agent that has the conversation; else as the environment says; else as the vendor."""
     from onrecord.session.handle import Session
 
     session = Session(records.store, id, agent=os.environ.get(AGENT_VARIABLE) or call.vendor, clock=records.clock)

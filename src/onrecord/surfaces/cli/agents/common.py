@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def vendor_named(word: str) -> Vendor:
-    """The vendor a person names."""
+    """The vendor with this name."""
     if word not in VENDORS:
         raise UsageError(f"no coding agent is named {word!r:.60}", hint=f"one of {', '.join(VENDORS)}")
     return vendor(word)
@@ -31,7 +31,7 @@ def wrapped(call: Call, session: Session, of: Vendor, cwd: str) -> Wrapped:
 
 
 def asked(call: Call, extra: list[str]) -> Ask:
-    """What the agent is to do: --prompt, or standard input with --headless; on a terminal the person says it."""
+    """What the agent is asked: --prompt, or standard input with --headless; on a terminal the user types it."""
     prompt, opening = call.get("prompt") or "", call.get("opening") or ""
     headless = bool(prompt) or "headless" in call
     if headless and not prompt and not sys.stdin.isatty():
@@ -40,13 +40,13 @@ def asked(call: Call, extra: list[str]) -> Ask:
 
 
 def need_terminal(ask: Ask) -> None:
-    """An agent that is not headless needs a person in front of it."""
+    """An agent that is not headless needs a terminal."""
     if not ask.headless and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("an interactive agent needs a terminal", hint="-p TEXT runs it headless")
 
 
 def consenting(call: Call) -> Any:
-    """Asks before a user's file is changed; what cannot be asked and was not agreed to is not done."""
+    """Asks before a user's file is changed. If nobody can be asked, the answer is no."""
 
     def consent(hazard: Hazard) -> bool:
         files = ", ".join(hazard.touches)
@@ -56,7 +56,7 @@ def consenting(call: Call) -> Any:
         try:
             call.confirm(f"{hazard.message}. {hazard.fix}? This changes {files}.")
         except Exception as refusal:  # noqa: BLE001  # declined, or nobody can be asked: both mean no
-            call.output.note(f"{hazard.message}; not mended: {refusal}")
+            call.output.note(f"{hazard.message}; not fixed: {refusal}")
             return False
         return True
 
@@ -77,18 +77,20 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
 def tell_outcome(call: Call, session: Session, outcome: Outcome) -> None:
     """What a person should know after an agent has ended."""
     for problem in outcome.problems:
-        call.output.note(f"not everything could be recorded: {problem}")
+        call.output.note(f"Not everything could be recorded: {problem}")
     if outcome.orphans:
-        call.output.note(f"{len(outcome.orphans)} processes were left of it and have been ended")
+        call.output.note(
+            f"Ended {len(outcome.orphans)} process{'es' if len(outcome.orphans) > 1 else ''} that it left behind"
+        )
     if outcome.vendor_id is None:
-        call.output.note("its conversation's id did not become known; onrecord setup installs the hook that tells it")
+        call.output.note("The id of its conversation is unknown. onrecord setup installs the hook that reports it")
     if not outcome.finished:
         why = outcome.why
         until = f", until {iso(int(why.resets_at * 1e6))}" if why.resets_at else ""
-        told = why.message and why.cause not in (KILLED, USER)  # what it said before is not why it was ended
+        told = why.message and why.cause not in (KILLED, USER)  # its last output is not the reason
         about = f": {why.message.splitlines()[-1][:200]}" if told else ""
-        call.output.note(f"it was interrupted ({why.cause}{until}){about}")
-        call.output.note(f"onrecord resume {session.name} --agent {session.agent} goes on with it")
+        call.output.note(f"It was interrupted ({why.cause}{until}){about}")
+        call.output.note(f"To continue: onrecord resume {session.name} --agent {session.agent}")
 
 
 def exit_status(outcome: Outcome) -> int:

@@ -1,4 +1,4 @@
-"""Agents' conversations in and out: mirror them, take in those that were there before, put a mirrored one back."""
+"""Agents' conversations: mirror them, import older ones, restore a mirrored one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def mirror(call: Call) -> int:
-    """Take in what the agents' conversations have more than the record."""
+    """Copy new messages from agents' conversations."""
     session = call.session()
     agent = call.get("agent")
     if not links_of(session, agent):
@@ -46,31 +46,31 @@ def mirror(call: Call) -> int:
 
 
 def _follow(call: Call, session: Session, agent: str | None, done: list[Mirrored]) -> list[Mirrored]:
-    """Go on until every process that has one of the conversations is gone, or Ctrl-C."""
+    """Repeat until every process that has one of the conversations is gone, or Ctrl-C."""
     try:
         for sums in mirror_until_ended(session, dict(os.environ), done, agent=agent):
             done = sums
     except KeyboardInterrupt:
-        call.output.note("stopped; what was there until now is on record")
+        call.output.note("Stopped. Everything up to now is on record")
     return done
 
 
 def _told(one: Mirrored) -> str:
     if one.why_not:
-        return f"{one.vendor} {one.vendor_id}: nothing could be mirrored: {one.why_not}"
+        return f"{one.vendor} {one.vendor_id}: nothing mirrored: {one.why_not}"
     torn = f", {one.torn} torn lines" if one.torn else ""
-    again = ", read anew because the file was replaced" if one.rewritten else ""
+    again = ", read again from the start because the file was replaced" if one.rewritten else ""
     return f"{one.vendor} {one.vendor_id}: {one.records} new records{torn}{again}"
 
 
 def import_vendor(call: Call) -> int:
-    """List a vendor's conversations of this directory, or take one or all of them in."""
+    """List a vendor's conversations of this directory, or import one or all of them."""
     of, what = common.vendor_named(call.positional["FILE"]), call.positional.get("WHAT")
     env = dict(os.environ)
     if what is None and "all" not in call:
         return _list(call, of, list(in_directory(of, env, str(Path.cwd()))))
     if what is not None and "all" in call:
-        raise UsageError("one conversation, or --all of this directory; not both")
+        raise UsageError("name one conversation or use --all, not both")
     locations = [named(of, env, what)] if what is not None else list(in_directory(of, env, str(Path.cwd())))
     if not locations:
         raise NotFound(f"{of.title} has no conversation that began in {Path.cwd()}", hint="give its file or its id")
@@ -79,7 +79,7 @@ def import_vendor(call: Call) -> int:
     if call.get("session"):
         into = records.get(str(call.get("session")), agent=call.get("agent") or of.name)
     if len(locations) > 1 and (into or call.get("as")):
-        raise UsageError(f"{len(locations)} conversations do not go into one agent", hint="take them in one by one")
+        raise UsageError(f"{len(locations)} conversations cannot belong to one agent", hint="import them one by one")
     if what is None:
         _list(call, of, locations, quiet=call.output.json)
     done = [
@@ -129,12 +129,12 @@ def _list(call: Call, of: Vendor, locations: list[Location], *, quiet: bool = Fa
     if not found:
         call.output.note(f"{of.title} has no conversation that began in {Path.cwd()}")
     elif call.positional.get("WHAT") is None and "all" not in call:
-        call.output.note(f"onrecord import {of.name} ID takes one in, --all all of them")
+        call.output.note(f"onrecord import {of.name} ID imports one, --all imports all of them")
     return 0
 
 
 def restore(call: Call) -> int:
-    """Put a mirrored conversation back where the vendor's program can resume it."""
+    """Write a mirrored conversation back where the vendor's program can resume it."""
     session = call.session()
     agent = agent_with_conversation(session, call.get("agent"))
     here = call.get("cwd") or worktree_for(session.head.project, os.curdir)

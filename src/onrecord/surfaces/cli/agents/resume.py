@@ -1,4 +1,4 @@
-"""Resuming agents: the plan in the open, the run, what is verified; and waiting for limits to end."""
+"""Resuming agents: show the plan, run, report what is verified; and wait for limits to end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def resume_agents(call: Call, session: Session, go_on: Callable[[], None]) -> int:
-    """Resume an agent of the session; `go_on` takes the session's own step first."""
+    """Resume an agent of the session; `go_on` resumes the session itself first."""
     if "print" in call:
         return _print(call, session)
     ask = common.asked(call, [])
@@ -39,14 +39,14 @@ def resume_agents(call: Call, session: Session, go_on: Callable[[], None]) -> in
         return wait_and_resume(call, acting, ask=ask)
     common.need_terminal(ask)
     if ask.headless and not ask.prompt:
-        raise UsageError("a headless agent needs something to do", hint="-p TEXT says it")
+        raise UsageError("a headless agent needs something to do", hint="say it with -p TEXT")
     go_on()
     done = _resume(call, acting, ask)
     return _tell(call, acting, done)
 
 
 def go_on_unless_parked(session: Session, go_on: Callable[[], None]) -> None:
-    """A session that waits for a limit stays paused until it ends; any other one goes on first."""
+    """A session that waits for a limit stays paused until the limit ends; any other one is resumed first."""
     if not waiting.waitable(waiting.last_stop(session, session.agent)):
         go_on()
 
@@ -82,7 +82,7 @@ def _print(call: Call, session: Session) -> int:
 
 
 def _added(planned: Plan) -> dict[str, str]:
-    """What the plan's environment has that this one has not."""
+    """Variables that the plan's environment adds to this one."""
     return {name: value for name, value in planned.env.items() if os.environ.get(name) != value}
 
 
@@ -96,7 +96,7 @@ def _data(planned: Plan) -> dict[str, Any]:
 
 
 def _lines(planned: Plan, ask: Ask) -> list[str]:
-    how = f"begins anew ({planned.lost})" if planned.lost else f"goes on with {planned.vendor_id}"
+    how = f"begins a fresh conversation ({planned.lost})" if planned.lost else f"resumes {planned.vendor_id}"
     found = [f"{planned.agent}: {planned.of.title} {how} in {planned.cwd}"]
     if not planned.lost:
         found.append(f"{planned.agent}: {shlex.join(command(planned, ask).argv)}")
@@ -120,10 +120,11 @@ def _tell(call: Call, session: Session, done: Resumed, *, final: bool = True) ->
     state_file.after(call, session)
     kept = saved(session.views, call.now())
     if done.how == FRESH:
-        call.output.note(f"{done.agent} began anew from the note, because {done.why}")
+        call.output.note(f"{done.agent} began a fresh conversation from the note: {done.why}")
     else:
-        proof = "verified: its id, and more in the same transcript" if done.verified else f"not verified: {done.why}"
-        call.output.note(f"{done.agent} was resumed, {proof}. {saved_line(kept)}")
+        doubt = f"Could not confirm that it is the same conversation: {done.why}"
+        proof = "Verified: its id, and more in the same transcript" if done.verified else doubt
+        call.output.note(f"Resumed {done.agent}. {proof}. {saved_line(kept)}")
     if call.output.json and final:
         data = session_data(session.refresh().head) | {
             "state": done.how, "agent": done.agent, "verified": done.verified, "why": done.why,

@@ -1,4 +1,4 @@
-"""`onrecord setup`: our hooks and a short block of instructions in the files of coding agents, and out again."""
+"""`onrecord setup`: add our hooks and a short block of instructions to the files of coding agents, or remove them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WAYS = ("check", "remove", "dry-run", "print")
 
 
 def setup(call: Call) -> int:
-    """Merge our part into the files of the named agents, or of those that are installed; or one of the other ways."""
+    """Add our part to the files of the named agents, or of the installed ones; or check, print or remove it."""
     ways = [way for way in _WAYS if way in call]
     if len([way for way in ways if way != "dry-run"]) > 1 or {"check", "dry-run"} <= set(ways):
         raise UsageError(f"--{' and --'.join(ways)} exclude one another", hint=call.verb.example)
@@ -74,7 +74,7 @@ def _print(call: Call, chosen: list[Vendor], place: Target, command: Sequence[st
 
 def _change(call: Call, chosen: list[Vendor], place: Target, command: Sequence[str]) -> int:
     force, dry, removing = "force" in call, "dry-run" in call, "remove" in call
-    changes: list[tuple[Change, str]] = []
+    told: list[dict[str, Any]] = []
     for of in chosen:
         planned = (
             installing.plan_removal(of, place, command, force=force)
@@ -84,8 +84,7 @@ def _change(call: Call, chosen: list[Vendor], place: Target, command: Sequence[s
         for change in planned:
             if dry and change.is_needed:
                 _diff(call, change)
-            changes.append((change, _do(change, dry=dry)))
-    told = [_told(change, state) for change, state in changes]
+            told.append(_told(change, *_do(change, dry=dry)))
     doubts = [] if removing or dry else [line for of in chosen for line in installing.doubts(of, place)]
     if call.output.json:
         data = {"scope": place.scope, "command": shlex.join(command), "changes": told, "warnings": doubts}
@@ -102,27 +101,25 @@ def _change(call: Call, chosen: list[Vendor], place: Target, command: Sequence[s
     return OK if not wrong else PARTIAL if len(wrong) < len(told) else FAILED
 
 
-def _do(change: Change, *, dry: bool) -> str:
+def _do(change: Change, *, dry: bool) -> tuple[str, str]:
+    """The state of the file after it, and what is wrong, if something is."""
     if change.problem:
-        return "left alone"
+        return "left alone", change.problem
     if not change.is_needed:
-        return "unchanged"
+        return "unchanged", ""
     state = "added" if change.before is None else "removed" if change.after is None else "changed"
     if dry:
-        return f"would be {state}"
+        return f"would be {state}", ""
     try:
         installing.apply(change)
     except OnrecordError as problem:
-        return f"left alone: {problem.message}"
+        return "left alone", problem.message
     except OSError as problem:
-        return f"left alone: {problem.strerror}"
-    return state
+        return "left alone", problem.strerror or str(problem)
+    return state, ""
 
 
-def _told(change: Change, state: str) -> dict[str, Any]:
-    problem = change.problem
-    if state.startswith("left alone: "):
-        state, problem = "left alone", state.removeprefix("left alone: ")
+def _told(change: Change, state: str, problem: str) -> dict[str, Any]:
     return {
         "vendor": change.vendor, "what": change.what, "path": str(change.path), "state": state, "problem": problem,
         "hint": change.hint,

@@ -1,4 +1,4 @@
-"""`onrecord setup --check`: the installed command is run for real, on a record of its own where it must say no."""
+"""`onrecord setup --check`: run the installed command against a temporary store, where it must refuse and allow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ATTEMPT = "onrecord-setup-check"
 
 
 class Answer(NamedTuple):
-    """What became of a hook that was run."""
+    """The result of running a hook."""
 
     works: bool
     said: str

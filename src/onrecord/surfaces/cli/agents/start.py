@@ -54,15 +54,15 @@ def handoff(call: Call) -> int:
 
 
 def _no_target(call: Call) -> str:
-    raise UsageError("--to VENDOR is missing: who goes on?", hint=call.verb.example)
+    raise UsageError("--to VENDOR is missing", hint=call.verb.example)
 
 
 def _begin(call: Call, run: Wrapped, cwd: str, ask: Ask, text: str | None = None) -> int:
-    """Join and start; `text` is what a handed-over agent is given."""
+    """Join and start; `text` is the prompt of an agent that takes over."""
     session, of = run.session, run.of
     for warning in of.start(_options(cwd, ask)).warnings:
         call.output.note(warning)
-    call.output.note(f"{of.title} starts as {session.agent} in the session {session.name}")
+    call.output.note(f"Starting {of.title} as {session.agent} in session {session.name}")
     joined = join(run, handed_over=True) if text is not None else join(run)
     try:
         outcome = start(joined, cwd, ask, text=text)
@@ -76,7 +76,7 @@ def _options(cwd: str, ask: Ask) -> LaunchOptions:
 
 
 def finish(call: Call, session: Session, outcome: Outcome, state: str, **more: Any) -> int:
-    """Tell how it ended, and wait for a limit to end if that was asked for."""
+    """Report how it ended; with --wait, wait for the limit to end and resume."""
     common.tell_outcome(call, session, outcome)
     state_file.after(call, session)
     if "wait" in call and not outcome.finished:
@@ -115,7 +115,7 @@ def adopt(call: Call) -> int:
 
 
 def _running(call: Call, of: Vendor) -> int:
-    """What could be adopted: every running program of the vendor, with its conversation where that can be told."""
+    """What could be adopted: every running program of the vendor, with its conversation if it is known."""
     found = adopting.candidates(of, os.environ)
     if call.output.json:
         call.output.envelope("agents", [one._asdict() for one in found])
@@ -125,5 +125,5 @@ def _running(call: Call, of: Vendor) -> int:
     call.output.table(
         ("pid", "conversation", "*directory"), [[str(one.pid), one.vendor_id or "?", one.cwd] for one in found]
     )
-    call.output.note(f"onrecord adopt {of.name} --pid {found[0].pid} --name NAME attaches one")
+    call.output.note(f"onrecord adopt {of.name} --pid {found[0].pid} --name NAME attaches it")
     return 0

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onrecord.errors import DamagedLog, StoreError
+from onrecord.machine.files import sync_directory
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.upkeep.prove import Progress, all_heads
@@ -33,6 +34,7 @@ def _back_up(call: Call, target: str) -> int:
         # Made first and then renamed over the old one: at no moment is there no backup.
         part = Path(copy(f"{path}.new"))
         part.replace(path)
+        sync_directory(path.parent)
     else:
         path = Path(copy(str(path)))
     size = path.stat().st_size

@@ -1,0 +1,1 @@
+"""What every room takes from the machine: whole files, ended processes, moved output."""

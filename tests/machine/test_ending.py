@@ -1,0 +1,74 @@
+"""Ending processes: asked first, killed only if they stay."""
+
+import signal
+import subprocess
+import sys
+import time
+
+from onrecord.machine import started
+from onrecord.machine.ending import end_child, end_group, end_processes
+
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+WILLING = "import time; print('up', flush=True); time.sleep(60)"
+PARENT = (
+    "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdout=subprocess.PIPE);"
+    "child.stdout.readline(); print(child.pid, flush=True); child.wait()"
+)
+
+
+def spawn(code, *words):
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, *words], stdout=subprocess.PIPE, start_new_session=True, text=True
+    )
+    return child, child.stdout.readline().strip()
+
+
+def test_a_willing_child_ends_by_the_signal():
+    """Who ends when asked is not killed."""
+    child, _line = spawn(WILLING)
+    with child:
+        assert end_child(child, grace=20) == -signal.SIGTERM
+
+
+def test_a_stubborn_child_is_killed():
+    """Who ignores the request is killed when the time is up."""
+    child, _line = spawn(STUBBORN)
+    with child:
+        assert end_child(child, grace=0.1) == -signal.SIGKILL
+
+
+def test_a_group_ends_with_its_stubborn_members():
+    """Nothing of a process group stays, whatever its leader did with the request."""
+    child, line = spawn(PARENT, STUBBORN)
+    with child:
+        end_group(child.pid, lambda: False, grace=0.1)
+        child.wait(20)
+    deadline = time.monotonic() + 20
+    while started(int(line)) is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert started(int(line)) is None
+
+
+def test_what_had_to_be_killed_is_said():
+    """Heads that end by themselves are not in the answer; a descendant that stayed is, and is gone."""
+    child, line = spawn(PARENT, STUBBORN)
+    stubborn = int(line)
+    with child:
+        alive = lambda: [stubborn] if started(stubborn) is not None else []  # noqa: E731 - as its caller gives it
+        assert end_processes([child.pid], alive, grace=20) == [stubborn]
+    assert started(stubborn) is None
+
+
+def test_a_number_that_was_used_again_is_left_alone(monkeypatch):
+    """A process is killed only while it is the one that was seen: numbers are used again."""
+    from onrecord.machine import ending
+
+    child, _line = spawn(STUBBORN)
+    with child:
+        starts = iter(["then", "now", "now", "now"])
+        monkeypatch.setattr(ending, "started", lambda _pid: next(starts, "now"))
+        monkeypatch.setattr(ending, "signal_process", lambda _pid, number: seen.append(number))
+        seen: list[int] = []
+        assert end_processes([child.pid], list, grace=0.2) == []
+        assert signal.SIGKILL not in seen
+        child.kill()
