@@ -1,4 +1,4 @@
-"""Commands that really run: what they print, how they end, and what is left of them."""
+"""Commands that really run: their output, how they end, and what remains of them."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def gone(pid, patience=3.0):
 
 
 def test_nothing_runs_before_it_is_let_go(tmp_path):
-    """F03: a suspended command has a process and has done nothing; let go, the very same process is the command."""
+    """A suspended command has a process and has done nothing; `go` turns this same process into the command (F03)."""
     with SuspendedCommand(["sh", "-c", f"echo $$ > {tmp_path}/pid"], cwd=tmp_path) as suspended:
         time.sleep(0.2)
         assert not (tmp_path / "pid").exists()
@@ -40,7 +40,7 @@ def test_nothing_runs_before_it_is_let_go(tmp_path):
 
 
 def test_a_held_command_never_runs_when_it_is_not_let_go(tmp_path):
-    """F03: when whoever holds a command gives up, the command is gone without having run."""
+    """If the process that started a suspended command gives up, the command never runs (F03)."""
     with SuspendedCommand(["touch", str(tmp_path / "ran")], cwd=tmp_path) as suspended:
         pid = suspended.pid
     assert pid is not None
@@ -54,19 +54,19 @@ def test_a_held_command_never_runs_when_it_is_not_let_go(tmp_path):
      (("./no-such-file",), 127)],
 )  # fmt: skip
 def test_exit_codes_are_those_of_a_shell(command, code):
-    """A signal is 128 and its number; a command that is not there is 127."""
+    """A signal gives 128 plus its number; a missing command gives 127."""
     assert run(*command).exit_code == code
 
 
 def test_arguments_directory_and_environment_arrive_as_they_are(tmp_path):
-    """No shell looks at the arguments, and the command runs where it was asked to."""
+    """No shell interprets the arguments, and the command runs in the given directory."""
     words = ["a b", "$HOME", "*", "'q'", "-c", "é", ""]
     ran = run(sys.executable, "-c", "import sys, os; print(sys.argv[1:], os.getcwd())", *words, cwd=tmp_path)
     assert ran.output == f"{words} {tmp_path}\n"
 
 
 def test_time_runs_out_while_the_child_prints():
-    """T12: a child that prints without end is ended on time."""
+    """A child that prints without end is ended on time (T12)."""
     before = time.monotonic()
     ran = python("while True: print('x' * 1000)", timeout=0.7)
     assert (ran.timed_out, ran.exit_code) == (True, 124)
@@ -76,7 +76,7 @@ def test_time_runs_out_while_the_child_prints():
 
 
 def test_time_runs_out_though_nobody_reads():
-    """T12: a reader that has stopped reading does not keep a command alive beyond its time."""
+    """A reader that has stopped reading does not keep a command alive beyond its time (T12)."""
     reader, writer = os.pipe()
     saved = os.dup(1)
     os.dup2(writer, 1)
@@ -93,7 +93,7 @@ def test_time_runs_out_though_nobody_reads():
 
 
 def test_descendants_end_with_the_command(tmp_path):
-    """Whatever the command left running in its group is ended, also what ignores being asked."""
+    """Every process that the command left in its group is ended, even one that ignores SIGTERM."""
     script = f"(trap '' TERM; echo $BASHPID > {tmp_path}/deaf; while :; do sleep 0.1; done) & sleep 60 & echo $! > {tmp_path}/child; sleep 0.5"
     before = time.monotonic()
     ran = run("bash", "-c", script)
@@ -111,14 +111,14 @@ def test_descendants_end_when_time_runs_out(tmp_path):
 
 
 def test_a_descendant_that_holds_the_pipe_does_not_hold_us():
-    """When the command itself has ended, a background process that keeps the output open is not waited for."""
+    """Once the command itself has ended, a background process that keeps the output open does not delay the result."""
     before = time.monotonic()
     assert run("sh", "-c", "sleep 30 & echo done").output == "done\n"
     assert time.monotonic() - before < 8
 
 
 def test_a_signal_ends_the_command_and_is_told(tmp_path):
-    """Ctrl-C reaches the command as Ctrl-C; its own way of ending is heard to the end."""
+    """Ctrl-C reaches the command as Ctrl-C, and all output until its end is kept."""
     code = (
         "import signal, sys, time, pathlib\n"
         "signal.signal(signal.SIGINT, lambda *_: (print('tidy'), sys.exit(3)))\n"
@@ -139,7 +139,7 @@ def test_a_signal_ends_the_command_and_is_told(tmp_path):
 
 
 def test_output_is_kept_within_bounds():
-    """The beginning and the end stay, what is left out is counted exactly, and a traceback that went by is known."""
+    """The beginning and the end are kept, omitted bytes are counted exactly, and an omitted traceback is noticed."""
     kept = Kept(head=10, tail=20)
     text = b"0123456789" + b"x" * 50 + b"Traceback (most recent call last):" + b"y" * 50 + b"the very end of it ."
     for start in range(0, len(text), 7):
@@ -169,12 +169,12 @@ def test_output_is_kept_within_bounds():
     ],
 )  # fmt: skip
 def test_the_exact_error_is_found(output, error):
-    """F04: the last line of the traceback, else the line that reads like an error, else the last line."""
+    """The last line of the traceback, else the line that reads like an error, else the last line (F04)."""
     assert error_of(output, 9) == error
 
 
 def test_the_error_is_looked_for_on_stderr_first():
-    """What a program prints besides may come out after its traceback; the error is the traceback's all the same."""
+    """Even if other output follows a traceback, the error is the traceback's."""
     ran = python(
         "import sys, os; sys.stderr.write('ValueError: bad\\n'); sys.stderr.flush(); print('Error: of an earlier step'); sys.exit(1)"
     )
