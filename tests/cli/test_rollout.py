@@ -163,7 +163,7 @@ def test_without_the_extra_one_sentence_says_what_to_install(trained):
     """Where pyarrow is not installed, the error names it and the command that installs it."""
     hidden = (
         "import sys; sys.modules['pyarrow'] = None; "
-        "from onrecord.surfaces.cli.main import main; "
+        "from onrecord.surfaces.entry import main; "
         f"sys.argv = ['onrecord', 'rollout', 'export', 'task-1', '--to', {str(trained.place / 's.parquet')!r}]; "
         "sys.exit(main())"
     )

@@ -186,9 +186,9 @@ def test_a_project_gets_a_free_folder(env, home, tmp_path):
     ("command", "part"),
     [
         (["gemini"], "permissions"),
-        (["gemini", "-p", "x"], "not offered"),
-        (["gemini", "-y", "-r", "latest"], "another conversation"),
-        (["gemini", "-y", "--resume=3"], "another conversation"),
+        (["gemini", "-p", "x"], "has no tools"),
+        (["gemini", "-y", "-r", "latest"], "the wrong conversation"),
+        (["gemini", "-y", "--resume=3"], "the wrong conversation"),
     ],
 )
 def test_doubtful_commands_are_named(command, part):

@@ -31,7 +31,7 @@ def gone(pid, patience=3.0):
 
 
 def test_nothing_runs_before_it_is_let_go(tmp_path):
-    """A suspended command has a process and has done nothing; let go, the very same process is the command (F03)."""
+    """A suspended command has a process and has done nothing; `go` turns this same process into the command (F03)."""
     with SuspendedCommand(["sh", "-c", f"echo $$ > {tmp_path}/pid"], cwd=tmp_path) as suspended:
         time.sleep(0.2)
         assert not (tmp_path / "pid").exists()
@@ -40,7 +40,7 @@ def test_nothing_runs_before_it_is_let_go(tmp_path):
 
 
 def test_a_held_command_never_runs_when_it_is_not_let_go(tmp_path):
-    """If the process that started a waiting command gives up, the command never runs (F03)."""
+    """If the process that started a suspended command gives up, the command never runs (F03)."""
     with SuspendedCommand(["touch", str(tmp_path / "ran")], cwd=tmp_path) as suspended:
         pid = suspended.pid
     assert pid is not None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Captured(NamedTuple):
-    """A command that ran, and its evidence."""
+    """A command that ran, and the evidence it left."""
 
     evidence: str
     position: int
@@ -102,7 +102,7 @@ def full_output(session: Session, evidence: Evidence) -> str:
 
 
 def recheck(session: Session, finding: str, *, root: Path, timeout: float | None = None, show: bool = True) -> Recheck:
-    """Run the newest captured command of a finding again, and propose a label. Sets no label."""
+    """Run the newest captured command of a finding again, and propose the label that follows. Sets no label."""
     view = session.views.findings
     known = view.findings.get(finding)
     if known is None:
@@ -116,7 +116,7 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
     was = runs[-1]
     cwd = root / was["cwd"]
     if not cwd.is_dir():
-        raise NotFound(f"the directory {was['cwd']}, where {was['id']} was captured, no longer exists")
+        raise NotFound(f"{was['cwd']} no longer exists; {was['id']} was captured there")
     again = capture_run(session, was["argv"], root=root, cwd=cwd, timeout=timeout, show=show)
     agrees = again.ran.exit_code == was["exit_code"] and _sign(again.error) == _sign(was.get("error"))
     judged = known["label"] in NEED_EVIDENCE

@@ -52,9 +52,9 @@ class Child:
         self._go = -1
 
     def poll(self) -> int | None:
-        """How it ended, a signal as a negative number; None while it runs.
+        """How it ended, the signal as a negative number; None while it runs.
 
-        This does not reap the process: until it is reaped, no other group can get its number.
+        The process is not collected yet: as long as it is not, no other group can get its number.
         """
         if self.returncode is None:
             try:

@@ -20,7 +20,7 @@ from onrecord.work.outputs import Kept
 from onrecord.work.ran import Ran
 
 NOT_FOUND, NOT_EXECUTABLE, TIMED_OUT = 127, 126, 124
-"""Exit codes as shells and `timeout` use them."""
+"""Exit codes as shells and `timeout` give them."""
 ORPHAN_SECONDS = 0.2
 """How long to wait for output after the command itself has ended, if a descendant keeps the pipe open."""
 STDERR_KEPT = 16 * 1024
@@ -85,7 +85,7 @@ class SuspendedCommand:
         return self._child.pid if self._child else None
 
     def go(self, *, timeout: float | None = None, show: bool = True, stop: Stop | None = None) -> Ran:
-        """Run it to its end; no process of its group outlives it."""
+        """Let it run to its end; nothing of its process group outlives it."""
         child = self._child
         if child is None:
             said = f"{self.problem}\n"
