@@ -80,8 +80,8 @@ def open_store(url: str) -> Store:
         store: Store = _postgres().PostgresStore(url, tenant=os.environ.get(TENANT_VARIABLE))
         return store
     raise InvalidInput(
-        f"no store is known for {scheme}://",
-        hint="sqlite:///path/x.db, a path, postgresql://user@host/database, or memory:",
+        f"unknown kind of store: {scheme}://",
+        hint="use a path, sqlite:///path/x.db, postgresql://user@host/database, or memory:",
     )
 
 
@@ -123,8 +123,8 @@ def migrate_store(url: str) -> dict[str, Any]:
 def _schema_and_place(url: str) -> tuple[Any, Any]:
     if url.partition("://")[0] not in _POSTGRES_SCHEMES:
         raise InvalidInput(
-            f"{shown_url(url)} is no store in PostgreSQL",
-            hint="a store in a file is made and upgraded by its first use",
+            f"{shown_url(url)} is not a PostgreSQL URL",
+            hint="a store in a file is created and upgraded when it is first used",
         )
     return _postgres().schema, _postgres().address_of(url, os.environ.get(TENANT_VARIABLE))
 
@@ -164,7 +164,7 @@ def restore(backup: str, url: str | None = None, *, check: Callable[[SessionStor
     """Replace the store by a backup once `check` accepts its sessions; returns where the old store is now."""
     file = store_file(url)
     if file is None:
-        raise InvalidInput(f"{store_url(url)} is not a file; a backup cannot replace it")
+        raise InvalidInput(f"{store_url(url)} is not a file, so a backup cannot replace it")
     from onrecord.session.session_store import SessionStore
     from onrecord.stores.sqlite.restore import restore as put_in_place
 
@@ -173,7 +173,8 @@ def restore(backup: str, url: str | None = None, *, check: Callable[[SessionStor
             records = SessionStore(open_store(copy))
         except StoreCorrupt:
             raise StoreCorrupt(
-                f"{backup} is damaged or not a backup of a store", hint="nothing was changed; try an older backup"
+                f"{backup} is damaged, or it is not a backup of a store",
+                hint="nothing was changed; try an older backup",
             ) from None
         with records:
             check(records)
@@ -188,17 +189,17 @@ def _sqlite_place(url: str) -> tuple[str, dict[str, Any]]:
     parts = urlsplit(url)
     path = unquote(parts.path)[1:]
     if parts.netloc or not path.strip("/"):
-        raise InvalidInput(f"{url} names no file", hint="sqlite:///relative/x.db or sqlite:////absolute/x.db")
+        raise InvalidInput(f"{url} has no file name", hint="use sqlite:///relative/x.db or sqlite:////absolute/x.db")
     directory = os.path.dirname(path)
     if directory and not path.startswith("/") and not os.path.isdir(directory):
         raise InvalidInput(
-            f"{url} is relative, and there is no directory {directory} here",
-            hint=f"make it, or give an absolute path with four slashes: sqlite:////{path}",
+            f"{url} is relative, and the directory {directory} does not exist here",
+            hint=f"create it, or use four slashes for an absolute path: sqlite:////{path}",
         )
     options = dict(parse_qsl(parts.query))
     for name in options:
         if name not in _SQLITE_OPTIONS:
-            raise InvalidInput(f"a sqlite store has no option {name!r}", hint="durability=full or durability=fast")
+            raise InvalidInput(f"a SQLite store has no option {name!r}", hint="use durability=full or durability=fast")
     return path, options
 
 
@@ -225,18 +226,20 @@ def settings() -> dict[str, Any]:
         return {}
     except OSError as problem:
         raise InvalidInput(
-            f"{config_path()} cannot be read: {problem.strerror}", hint=f"mend it, or set {CONFIG_VARIABLE}"
+            f"{config_path()} cannot be read: {problem.strerror}",
+            hint=f"correct it, or set {CONFIG_VARIABLE} to another file",
         ) from None
     import tomllib
 
     try:
         found = tomllib.loads(text.decode())
     except ValueError as problem:
-        raise InvalidInput(f"{config_path()} cannot be read: {problem}", hint="it is a TOML file") from None
+        raise InvalidInput(f"{config_path()} cannot be read: {problem}", hint="it must be a TOML file") from None
     for name, value in found.items():
         if name not in _SETTINGS or not isinstance(value, _SETTINGS[name]):
             raise InvalidInput(
-                f"{config_path()}: {name!r} is no setting, or has the wrong type", hint="see the reference"
+                f"{config_path()}: {name!r} is not a setting, or has the wrong type",
+                hint="docs/reference/settings.md lists the settings",
             )
     return found
 
@@ -280,16 +283,16 @@ def load_profile(name: str) -> Profile:
     path = os.path.expanduser(name) if is_path else profile_files().get(name)
     if path is None:
         known = ", ".join(profile_files())
-        raise NotFound(f"no profile is named {name!r:.80}", hint=f"{known}, or the path of a TOML file")
+        raise NotFound(f"there is no profile {name!r:.80}", hint=f"use {known}, or the path of a TOML file")
     import tomllib
 
     try:
         with open(path, "rb") as file:
             return check(tomllib.loads(file.read(PROFILE_BYTES).decode()), path if is_path else f"profile {name}")
     except OSError as problem:
-        raise NotFound(f"{path} cannot be read: {problem.strerror}", hint="the profile is a TOML file") from None
+        raise NotFound(f"{path} cannot be read: {problem.strerror}", hint="a profile is a TOML file") from None
     except ValueError as problem:
-        raise InvalidInput(f"{path} is no TOML: {problem}", hint="the profile is a TOML file") from None
+        raise InvalidInput(f"{path} is not valid TOML: {problem}", hint="a profile is a TOML file") from None
 
 
 def instructions(profile: str | Profile | None = None, *, into: str | None = None) -> str:
@@ -312,6 +315,7 @@ def retention_policy() -> Policy:
     for name, days in chosen.items():
         if name not in Policy._fields or isinstance(days, bool) or not isinstance(days, int | float):
             raise InvalidInput(
-                f"retention: {name!r} is no setting, or not a number of days", hint=", ".join(Policy._fields)
+                f"retention: {name!r} is not a setting, or not a number of days",
+                hint=f"use {', '.join(Policy._fields)}",
             )
     return Policy(**{name: None if days < 0 else days for name, days in chosen.items()})

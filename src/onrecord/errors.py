@@ -8,7 +8,7 @@
     │   ├── SessionNotFound
     │   ├── AmbiguousName
     │   └── EventNotFound
-    ├── Conflict              the record says otherwise; nothing changed
+    ├── Conflict              the log does not allow it; nothing changed
     │   ├── NameTaken · IdReused · LogMoved
     │   ├── IllegalTransition · SessionClosed · SessionPaused · SessionErased · SessionHeld
     │   ├── LeaseHeld · LeaseLost
@@ -25,8 +25,10 @@
         ├── NoStore · StoreBusy · StoreFull · StoreReadOnly
         └── StoreTooNew · StoreCorrupt · StoreUnsafe · OutcomeUnknown
 
-The first line of a message is a sentence a person can act on. `hint` names the next step, `code` is stable for
-programs, `retryable` says whether the same call may succeed later without anybody changing anything.
+The first line of a message is a sentence a person can act on. `hint` says what to do next, in words that are true in
+Python and anywhere else; it never names a command. `step` is a key for the same advice: a surface that has commands
+looks its own words up by `step` or `code`, and fills them with the details. `code` is stable for programs.
+`retryable` says whether the same call may succeed later although nobody changes anything.
 """
 
 from __future__ import annotations
@@ -37,11 +39,14 @@ class OnrecordError(Exception):
 
     code = "error"
     hint = ""
+    step = ""
     retryable = False
 
-    def __init__(self, message: str, *, hint: str | None = None, **details: object) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, step: str = "", **details: object) -> None:
         super().__init__(message)
         self.message = message
+        if step:
+            self.step = step
         if hint is not None:
             self.hint = hint
         self.details = details
@@ -79,55 +84,55 @@ class TmuxMissing(OnrecordError):
     """tmux, or the library that drives it, is not installed."""
 
     code = "tmux_missing"
-    hint = "install tmux, or use --headless"
+    hint = "install tmux, or run the team without a terminal"
 
 
 class SessionNotFound(NotFound):
     """No session has this name or id."""
 
     code = "session_not_found"
-    hint = "onrecord list --all shows every session of this store"
+    hint = 'store.sessions(project="") lists every session of this store'
 
 
 class AmbiguousName(NotFound):
-    """A partial name or id fits more than one session."""
+    """A partial name or id matches more than one session."""
 
     code = "ambiguous_name"
     hint = "give more of the name, or the full id"
 
 
 class EventNotFound(NotFound):
-    """No event stands at this position or under this id."""
+    """No event has this position or id."""
 
     code = "event_not_found"
-    hint = "onrecord log NAME shows the events there are"
+    hint = "session.events() lists the events that exist"
 
 
 class Conflict(OnrecordError):
-    """The record says otherwise; nothing was changed."""
+    """The log does not allow this; nothing was changed."""
 
     code = "conflict"
 
 
 class NameTaken(Conflict):
-    """Another session of the project has this name."""
+    """Another session of the project already has this name."""
 
     code = "name_taken"
     hint = "choose another name, or rename the other session first"
 
 
 class IdReused(Conflict):
-    """An event id that is on record already, with another payload."""
+    """The idempotency key was already used for a different event."""
 
     code = "id_reused"
-    hint = "an id names one event for ever: use a new id for new content"
+    hint = "an idempotency key belongs to one event: use a new one for new content"
 
 
 class LogMoved(Conflict):
-    """The log is not at the expected position any more."""
+    """The log is no longer at the expected position."""
 
     code = "log_moved"
-    hint = "read the new events, decide again, then append"
+    hint = "read the new events, then try again"
     retryable = True
     expected: int
     actual: int
@@ -140,21 +145,21 @@ class IllegalTransition(Conflict):
 
 
 class SessionClosed(Conflict):
-    """The session has ended; it is kept, and takes no more work."""
+    """The session has ended; it accepts no more work."""
 
     code = "session_closed"
-    hint = "onrecord resume NAME --reopen goes on with it; onrecord fork starts a new one from it"
+    hint = "session.resume(reopen=True) reopens it; session.fork(name) starts a new session from it"
 
 
 class SessionPaused(Conflict):
-    """The session is paused; turns wait until it is resumed."""
+    """The session is paused; it accepts no turns until it is resumed."""
 
     code = "session_paused"
-    hint = "onrecord resume NAME"
+    hint = "session.resume() resumes it"
 
 
 class SessionErased(Conflict):
-    """The session's content was erased; its id stays taken for good."""
+    """The session's content was erased; its id and name stay reserved."""
 
     code = "session_erased"
     hint = "open a session under another name"
@@ -164,11 +169,11 @@ class SessionHeld(Conflict):
     """A hold protects the session against erasure."""
 
     code = "session_held"
-    hint = "onrecord hold --release NAME --reason ... lifts it"
+    hint = "lift the hold first"
 
 
 class LeaseHeld(Conflict):
-    """Another process writes this lane."""
+    """Another process has the lease of this lane."""
 
     code = "lease_held"
     retryable = True
@@ -176,51 +181,51 @@ class LeaseHeld(Conflict):
 
 
 class LeaseLost(Conflict):
-    """This process held the lane once; another has taken it since."""
+    """This process had the lease of the lane; another process has taken it."""
 
     code = "lease_lost"
-    hint = "open the session again to take the lane back; what this process had not been acknowledged for is not there"
+    hint = "open the session again to take the lease; events without an acknowledgement were not recorded"
 
 
 class TurnConflict(Conflict):
-    """A turn step that does not fit the lane's turns; nothing moved."""
+    """The step does not follow from the lane's turns; nothing was changed."""
 
     code = "turn_conflict"
     hint = "read session.agents.lane() and start from its last committed position"
 
 
 class EffectUnknown(Conflict):
-    """An effect was started and never finished on record: it may or may not have happened."""
+    """An effect was started and has no result on record: it may or may not have happened."""
 
     code = "effect_unknown"
-    hint = "find out what happened, then settle_effect(key, result=...) or once(..., rerun_unknown=True)"
+    hint = "check whether it happened, then record its result, or run it with session.once(..., rerun_unknown=True)"
 
 
 class TrajectoryMoved(TurnConflict):
-    """A reply to a trajectory that has moved since the request was prepared; nothing changed."""
+    """The trajectory has moved since the prompt was prepared; nothing was changed."""
 
     code = "trajectory_moved"
-    hint = "prepare the request again on the head this error carries"
+    hint = "prepare the prompt again from this error's `head`"
     retryable = True
     head: dict[str, object]
 
 
 class SessionFrozen(Conflict):
-    """The session's samples were frozen for a trainer; it takes no more turns."""
+    """The session's samples are frozen for a trainer; it accepts no more turns."""
 
     code = "session_frozen"
     hint = "read the samples and acknowledge them, or retire the session"
 
 
 class SessionRetired(Conflict):
-    """The session was handed to a trainer, or given up: it is over for good."""
+    """The session was handed to a trainer or discarded; it cannot be used again."""
 
     code = "session_retired"
     hint = "start another session"
 
 
 class ConversationInUse(Conflict):
-    """Another living process has the agent's conversation open."""
+    """Another running process has the agent's conversation open."""
 
     code = "conversation_in_use"
     retryable = True
@@ -228,14 +233,14 @@ class ConversationInUse(Conflict):
 
 
 class NotRestored(Conflict):
-    """The agent's conversation could not be resumed; the policy forbids a fresh start."""
+    """The agent's conversation could not be resumed, and the policy forbids a fresh start."""
 
     code = "not_restored"
     reason: str
 
 
 class BudgetExhausted(OnrecordError):
-    """The first limit of the session's budget that ran out."""
+    """The session has used up a limit of its budget."""
 
     code = "budget_exhausted"
     hint = "raise it with session.budget.set(...), or close the session"
@@ -243,13 +248,13 @@ class BudgetExhausted(OnrecordError):
 
 
 class CompactionFailed(OnrecordError):
-    """The summary could not be made or accepted; transcript and facts are as they were."""
+    """The summary could not be made or accepted; transcript and facts are unchanged."""
 
     code = "compaction_failed"
 
 
 class TokenMismatch(OnrecordError):
-    """Token ids that do not go on from the ones on record; nothing changed."""
+    """The token ids do not continue the ones on record; nothing was changed."""
 
     code = "token_mismatch"
     hint = "send the prepared prompt ids to the engine, or allow more with max_trim_tokens"
@@ -257,55 +262,55 @@ class TokenMismatch(OnrecordError):
 
 
 class AssemblyFailed(OnrecordError):
-    """No sample can be made of what is on record."""
+    """No sample can be made from the log."""
 
     code = "assembly_failed"
 
 
 class PayloadErased(OnrecordError):
-    """The content that was asked for has been erased."""
+    """The requested content has been erased."""
 
     code = "payload_erased"
 
 
 class DamagedLog(OnrecordError):
-    """What came out of the store is not what was put in."""
+    """What the store returned is not what was written."""
 
     code = "damaged_log"
-    hint = "restore a backup or a bundle; onrecord verify tells position and cause"
+    hint = "session.verify() reports position and cause; restore a backup or a bundle"
 
 
 class DamagedBundle(OnrecordError):
-    """A bundle that was cut, changed or is not a bundle."""
+    """The bundle is truncated or changed, or the file is not a bundle."""
 
     code = "damaged_bundle"
     hint = "export it again from the store it came from"
 
 
 class TokenizationFailed(OnrecordError):
-    """Messages could not be turned into token ids that go on from those on record."""
+    """The messages could not be turned into token ids that continue those on record."""
 
     code = "tokenization_failed"
     first_mismatch: int
 
 
 class BadReply(OnrecordError):
-    """An inference engine answered with something that cannot be put on record token by token."""
+    """The inference engine's reply cannot be recorded token by token."""
 
     code = "bad_reply"
-    hint = "check --dialect, and that the engine returns token ids and logprobs"
+    hint = "check the dialect, and that the engine returns token ids and logprobs"
 
 
 class UpstreamFailed(OnrecordError):
-    """The inference engine could not be reached, or went silent."""
+    """The inference engine could not be reached, or stopped answering."""
 
     code = "upstream_failed"
-    hint = "check --upstream; the same request may be sent again"
+    hint = "check the engine's address, then send the same request again"
     retryable = True
 
 
 class TurnAborted(OnrecordError):
-    """The inference engine aborted the turn, and the client is to ask for it again."""
+    """The inference engine aborted the turn; the client should send the request again."""
 
     code = "turn_aborted"
     hint = "send the same request again"
@@ -313,36 +318,36 @@ class TurnAborted(OnrecordError):
 
 
 class ProxyBusy(OnrecordError):
-    """The recording proxy has as many turns under way as it takes, or is about to stop."""
+    """The recording proxy has reached its limit of concurrent turns, or is shutting down."""
 
     code = "proxy_busy"
-    hint = "send the same request again, a little later"
+    hint = "send the same request again a little later"
     retryable = True
 
 
 class StoreError(OnrecordError):
-    """The store could not do its work."""
+    """The store failed."""
 
     code = "store_error"
 
 
 class NoStore(StoreError):
-    """Nobody has made a store in this database yet."""
+    """This database has no onrecord store yet."""
 
     code = "not_initialised"
-    hint = "onrecord store init URL makes one, as a role that may create roles"
+    hint = "create the store first, as a role that may create roles"
 
 
 class StoreBusy(StoreError):
-    """Another writer kept the store for too long."""
+    """Another writer kept the store busy for too long."""
 
     code = "store_busy"
-    hint = "try again; onrecord doctor shows who holds it"
+    hint = "try again"
     retryable = True
 
 
 class StoreFull(StoreError):
-    """No space left; nothing acknowledged is lost and reading goes on."""
+    """No space left; acknowledged events are safe, and reading still works."""
 
     code = "store_full"
     hint = "free some space and try again; no restart is needed"
@@ -353,32 +358,32 @@ class StoreReadOnly(StoreError):
     """The store can be read but not written."""
 
     code = "store_read_only"
-    hint = "check the permissions and the mount, or set ONRECORD_STORE to another place"
+    hint = "check the permissions and the mount, or set ONRECORD_STORE to another path"
 
 
 class StoreTooNew(StoreError):
-    """A newer onrecord made this store."""
+    """A newer version of onrecord made this store."""
 
     code = "store_too_new"
     hint = "upgrade onrecord"
 
 
 class StoreCorrupt(StoreError):
-    """The database file is damaged or is not an onrecord store."""
+    """The database is damaged, or it is not an onrecord store."""
 
     code = "store_corrupt"
-    hint = "onrecord doctor; restore the last backup"
+    hint = "restore the last backup"
 
 
 class StoreUnsafe(StoreError):
-    """The store's place cannot keep the promises: foreign owner, wide permissions or a network file system."""
+    """The store is not safe where it is: another owner, wide permissions or a network file system."""
 
     code = "store_unsafe"
 
 
 class OutcomeUnknown(StoreError):
-    """The store failed while committing and could not be asked again whether the events landed."""
+    """The store failed during a commit; it is not known whether the events were written."""
 
     code = "outcome_unknown"
-    hint = "append again with the same event ids: what landed is not written twice"
+    hint = "append again with the same event ids: nothing is written twice"
     retryable = True

@@ -54,11 +54,11 @@ def test_an_interruption_is_told_until_the_agent_runs_again(desk):
     """The note and the overview say why it stopped and until when; once it went on, they do not any more (G09, G10)."""
     desk.plan("limit 7200", "answer")
     desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
-    note = desk.ok("show", "fix", "--note")
+    note = desk.ok("note", "fix")
     assert "usage_window, until 20" in note
     assert "stopped: usage_window" in desk.ok()
     desk.ok("resume", "fix", "-p", "Go on")
-    assert "usage_window" not in desk.ok("show", "fix", "--note")
+    assert "usage_window" not in desk.ok("note", "fix")
     assert "stopped" not in desk.ok()
 
 

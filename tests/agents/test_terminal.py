@@ -92,7 +92,7 @@ def test_resumed_on_a_terminal_it_is_verified_by_its_pid_file_and_growth(desk):
     terminal.keys("hello\n")
     terminal.wait_for("HEARD")
     terminal.keys("exit\n")
-    terminal.wait_for("Verified: its id")
+    terminal.wait_for("Confirmed that it is the same conversation")
     assert terminal.end() == 0
     assert desk.prompts() == ["go", "hello"]
     assert desk.links("fix")[0]["last"]["verified"] is True
@@ -172,7 +172,7 @@ def test_a_hook_tells_the_conversation_where_no_file_does(desk):
     terminal.keys("hello\n")
     terminal.wait_for("HEARD")
     terminal.keys("exit\n")
-    terminal.wait_for("Verified: its id")
+    terminal.wait_for("Confirmed that it is the same conversation")
     assert terminal.end() == 0
     assert desk.links("fix")[0]["last"]["via"] == "hook"
 

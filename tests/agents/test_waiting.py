@@ -150,7 +150,7 @@ def test_a_stop_that_does_not_end_by_itself_is_not_waited_for(desk):
     desk.run("start", "claude", "--name", "fix", "-p", "go")
     done = desk.run("resume", "fix", "--wait")
     assert done.code == 0, done
-    assert "does not end by itself" in done.err
+    assert "needs a person" in done.err
 
 
 def test_where_no_reset_is_told_the_waits_grow(tmp_path):

@@ -36,7 +36,7 @@ def test_version_loads_next_to_nothing(command):
 
 @pytest.mark.parametrize(
     "words",
-    [["decide", "text"], ["next", "text"], ["state", "text"], ["__complete", "show", ""]],
+    [["decide", "text"], ["next", "text"], ["objective", "text"], ["__complete", "show", ""]],
     ids=lambda words: words[0],
 )
 def test_a_minimal_append_loads_no_luxury(working, words):

@@ -22,10 +22,10 @@ def test_a_healthy_store(working):
     assert {check["state"] for check in found.values()} <= {"ok", "info"}
     assert "full" in found["durability"]["value"]
     assert found["a power cut"]["value"] == "can lose nothing that was acknowledged"
-    assert found["chain"]["value"] == "the newest 1 sessions verify"
+    assert found["chain"]["value"] == "verified the newest 1 session"
     assert "ONRECORD_STORE=" in found["environment"]["value"]
     assert str(working.store) in found["store"]["value"]
-    assert "to be indexed" in found["search"]["value"]
+    assert "will index" in found["search"]["value"]
     assert data["store"]["sessions"] == 1
     assert data["store"]["schema_version"] == SCHEMA_VERSION
     assert tuple(map(int, data["store"]["sqlite"].split("."))) >= (3, 51, 3)
@@ -34,7 +34,7 @@ def test_a_healthy_store(working):
 def test_no_store_is_nothing_wrong(command):
     """Before the first session there is no store; the doctor says so and makes none."""
     found, _data = checks(command)
-    assert "not there yet" in found["file"]["value"]
+    assert "does not exist yet" in found["file"]["value"]
     assert not command.store.exists()
 
 
@@ -105,7 +105,7 @@ def test_lanes_of_dead_processes_are_told(working):
     code = "import onrecord, os; onrecord.connect().open('fix-invite-403'); os._exit(9)"
     subprocess.run([sys.executable, "-c", code], cwd=working.project, env=working.environment, check=False)
     found, _data = checks(working)
-    assert "fix-invite-403/main by a dead process" in found["lanes"]["value"]
+    assert "their process has ended: fix-invite-403/main" in found["lanes"]["value"]
 
 
 def test_bad_settings_are_wrong(working):

@@ -30,24 +30,24 @@ def test_nobody_is_installed(command):
     """Where no agent is, the doctor says so in one line."""
     command.environment["PATH"] = "/usr/bin:/bin"
     found, _data = checks(command)
-    assert found["agents"]["value"] == "no coding agent is installed here"
+    assert found["agents"]["value"] == "no coding agent is installed"
 
 
 def test_installed_set_up_and_seen(command):
     """Version without running the program, hooks per scope, when one was last seen, how long a brief may be."""
     install(command, "claude")
     found, _data = checks(command)
-    assert found["agent claude"]["value"].startswith("Claude Code 1.2.3; no hooks; a brief may have ")
-    assert found["agent claude"]["advice"] == "onrecord setup claude"
+    assert found["agent claude"]["value"].startswith("Claude Code 1.2.3; no hooks; briefs of up to ")
+    assert found["agent claude"]["advice"] == "`onrecord setup claude` installs them"
     command.ok("setup", "claude")
     found, _data = checks(command)
-    assert "hooks: 9 for this project; never seen to fire" in found["agent claude"]["value"]
+    assert "hooks: 9 for this project; never used" in found["agent claude"]["value"]
     command.ok("open", "fix")
     payload = {"session_id": CONVERSATION, "cwd": str(command.project), "source": "startup"}
     env = {"ONRECORD_SESSION": "fix", "ONRECORD_AGENT": "solver"}
     command.ok("hook", "claude", "SessionStart", stdin=json.dumps(payload), env=env)
     found, _data = checks(command)
-    assert "; last seen " in found["agent claude"]["value"]
+    assert "; last used " in found["agent claude"]["value"]
     assert "never" not in found["agent claude"]["value"]
 
 
@@ -64,7 +64,7 @@ def test_a_cursor_that_was_never_tried_is_named_so(command):
     """What is built from documents alone is not claimed to work."""
     (command.place / ".cursor").mkdir()
     found, _data = checks(command)
-    assert "built from its documents" in found["agent cursor"]["value"]
+    assert "supported from its documentation" in found["agent cursor"]["value"]
 
 
 def test_transcripts_that_the_vendor_will_delete(command):
@@ -87,9 +87,9 @@ def test_transcripts_that_the_vendor_will_delete(command):
     told = [check["value"] for check in data["checks"] if check["name"] == "transcript"]
     assert len(told) == CONVERSATIONS_SHOWN + 1
     assert told[0].startswith(f"Claude Code deletes {ids[-1]} of fix on ")
-    assert told[0].endswith("the record has it")
-    assert told[1].endswith("the record does not have it yet")
-    assert told[-1] == "2 more will be deleted later"
+    assert told[0].endswith("it is mirrored")
+    assert told[1].endswith("it is not mirrored yet")
+    assert told[-1] == "2 more transcripts will be deleted later"
 
 
 def test_trouble_of_hooks_is_shown(command):

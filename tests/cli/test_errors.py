@@ -53,7 +53,7 @@ def test_reading_without_a_store_is_not_initialised(command, words):
     [
         (["show", "nothing"], 4, "session_not_found", "onrecord list"),
         (["at", "999"], 4, "event_not_found", "onrecord log"),
-        (["state", "--finding", "f9", "--label", "open"], 4, "not_found", "f1"),
+        (["finding", "relabel", "f9", "open"], 4, "not_found", "f1"),
         (["shwo"], 2, "usage", "onrecord show"),
         (["status"], 2, "usage", "onrecord show"),
         (["list", "--stauts", "open"], 2, "usage", "--status"),
@@ -64,7 +64,7 @@ def test_reading_without_a_store_is_not_initialised(command, words):
         (["decide", "two", "words"], 2, "usage", "quote"),
         (["log", "--kind"], 2, "usage", "onrecord help log"),
         (["log", "--kind", "decison.made"], 2, "invalid_input", "decision.made"),
-        (["state", "x", "--label", "verified"], 2, "invalid_input", "evidence"),
+        (["finding", "state", "x", "--label", "verified"], 2, "invalid_input", "--evidence ID"),
         (["hold"], 2, "usage", "onrecord hold"),
         (["record"], 2, "usage", "onrecord record"),
         (["record", "--tool", "no equals sign"], 2, "usage", "onrecord help record"),

@@ -31,7 +31,7 @@ def poisoned(tmp_path_factory, bytecode):
         name = f"s{number}"
         command.ok("open", name, "--objective", text, "--meta", f"key={text}")
         command.ok("decide", text, "--why", text, "--session", name)
-        command.ok("state", text, "--label", "blocked", "--evidence", text, "--session", name)
+        command.ok("finding", "state", text, "--label", "blocked", "--evidence", text, "--session", name)
         command.ok("next", text, "--command", text, "--session", name)
         items = [
             {
@@ -49,7 +49,7 @@ def poisoned(tmp_path_factory, bytecode):
 @pytest.mark.parametrize("number", range(len(HOSTILE)))
 @pytest.mark.parametrize(
     "words",
-    [["show"], ["show", "--note"], ["show", "--brief"], ["log"], ["at", "4"], ["diff", "1"], ["verify"],
+    [["show"], ["note"], ["note", "--format", "brief"], ["log"], ["at", "4"], ["diff", "1"], ["verify"],
      ["export", "--format", "markdown"], ["show", "--json"], ["log", "--json"], ["log", "--jsonl"],
      ["export", "--format", "jsonl"], ["export", "--format", "messages"]],
 )  # fmt: skip

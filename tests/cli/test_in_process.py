@@ -46,4 +46,4 @@ def test_a_sweep_that_stops_half_way_is_partial(here, monkeypatch, capsys):
     assert [swept["name"] for swept in data["swept"]] == ["first"]
     assert data["stopped"] == {"kind": "store_full", "message": "no space left"}
     assert main.main(["sweep", "--yes"]) == 8
-    assert "run it again" in capsys.readouterr().err
+    assert "run the command again" in capsys.readouterr().err

@@ -50,13 +50,13 @@ def test_a_bundle_moves_a_session(working, elsewhere):
 def test_an_update_brings_it_home(working, elsewhere):
     """A session that went on elsewhere comes back with --update; nothing is merged when both went on."""
     elsewhere.ok("import", str(export(working)))
-    elsewhere.ok("decide", "made elsewhere")
+    elsewhere.ok("decide", "the other store has erased")
     back = elsewhere.place / "back.onrecord"
     elsewhere.ok("export", "--out", str(back))
     working.error("import", str(back), code=10, kind="conflict")
     assert working.data("import", str(back), "--update", kind="session")["state"] == "updated"
     assert working.data("import", str(back), "--update", kind="session")["state"] == "already_imported"
-    assert "made elsewhere" in working.ok("log", "fix-invite-403")
+    assert "the other store has erased" in working.ok("log", "fix-invite-403")
     working.ok("decide", "made here", "--session", "fix-invite-403")
     elsewhere.ok("decide", "made there")
     elsewhere.ok("export", "--out", str(back), "--force")

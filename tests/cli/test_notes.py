@@ -12,8 +12,8 @@ def told(command):
     command.ok("reproduction", "pytest -k invite", "--rate", "3/10", "--scenario", "fresh database")
     command.ok("run", "--", "true")
     name = json.loads(command.data("note", "--format", "json", kind="note")["text"])["evidence"][0]["id"]
-    command.ok("state", "The middleware is the cause", "-l", "rejected", "-e", name)
-    command.ok("state", "The row is written late", "-l", "verified", "-e", name)
+    command.ok("finding", "state", "The middleware is the cause", "-l", "rejected", "-e", name)
+    command.ok("finding", "state", "The row is written late", "-l", "verified", "-e", name)
     command.ok("next", "Look at the order", "--command", "pytest -k commit")
     return command
 
@@ -21,7 +21,7 @@ def told(command):
 def test_the_note_has_five_forms(told):
     """markdown, terminal, pull request, issue comment and JSON say the same facts in their own clothes."""
     assert "**Reproduction:** pytest -k invite (rate 3/10) (in fresh database)" in told.ok("note")
-    assert told.ok("note", "bug") == told.ok("note", "--format", "terminal") == told.ok("show", "--note")
+    assert told.ok("note", "bug") == told.ok("note", "--format", "terminal")
     assert "## Ruled out" in told.ok("note", "--format", "pr")
     assert "<details>" in told.ok("note", "--format", "issue")
     task = json.loads(told.ok("note", "--format", "json"))
@@ -93,7 +93,7 @@ def test_the_check_names_what_is_missing(command, told):
 def test_a_session_with_findings_is_not_closed_by_a_summary(command):
     """Without reproduction, verified, rejected and next action it stays open as it was, or the override is on record (H43)."""
     command.ok("open", "bug", "--objective", "Fix the intermittent 403 after an invite")
-    command.ok("state", "It is probably the cache")
+    command.ok("finding", "state", "It is probably the cache")
     error = command.error("close", "bug", "--reason", "all done, trust me", code=10, kind="conflict")
     assert "next action, reproduction, verified, rejected" in error["message"]
     shown = command.data("show", "bug", kind="session")
@@ -120,7 +120,7 @@ def test_continue_reports_and_marks_the_start(told):
     """Reused, rejected, new since the last start, unresolved, saved; the work log says that work goes on (H44, G13)."""
     first = told.data("continue", kind="continuation")
     assert (len(first["reused"]), len(first["rejected"]), first["new"], first["saved"]["attempts"]) == (1, 1, [], 1)
-    told.ok("state", "The cache is cold")
+    told.ok("finding", "state", "The cache is cold")
     dry = told.data("continue", "--dry-run", kind="continuation")
     second = told.data("continue", "bug", kind="continuation")
     assert [change["what"] for change in second["new"]] == ["finding f3"]
@@ -141,7 +141,7 @@ def test_resume_says_where_to_go_on(command):
     command.ok("phase", "finish", "Motivation")
     command.ok("pause")
     done = command.run("resume")
-    assert "go on with phase Planning" in done.err
+    assert "the current phase is Planning" in done.err
     assert "1 phases (Motivation)" in done.err
     command.ok("pause")
     data = command.data("resume", kind="session")

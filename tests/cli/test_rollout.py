@@ -134,7 +134,7 @@ def test_the_log_tells_how_many_ids(trained):
 def test_the_sentence_counts_the_rollouts(trained):
     """Among all sessions of a store, those that are no rollouts are not counted; told to be quiet, it says nothing."""
     words = ("rollout", "export", "--all", "--to", str(trained.place / "samples.npz"), "--force")
-    assert " of 3 sessions, written to " in trained.ok(*words)
+    assert " of 3 sessions, to " in trained.ok(*words)
     assert trained.ok(*words, "--quiet") == ""
 
 

@@ -77,7 +77,7 @@ def test_running_is_durable_before_the_command_starts(lab):
         (["--expect-file", "model.pt"], "pass", "expected file is missing: model.pt", 1),
         (["--metric", "loss=nan"], "pass", "metric loss is nan", 1),
         (["--metric-pattern", r"loss=loss=(\S+)"], "print('loss=inf')", "metric loss is inf", 1),
-        (["--metric-pattern", r"loss=loss=(\S+)"], "pass", r"metric loss was not printed: nothing matches 'loss=(\\S+)'", 1),
+        (["--metric-pattern", r"loss=loss=(\S+)"], "pass", r"metric loss was not found: no output matches 'loss=(\\S+)'", 1),
         (["--metrics-file", "m.json"], "open('m.json', 'w').write('{\"a\": NaN}')", "metric a is nan", 1),
         (["--metrics-file", "m.json"], "pass", "the metrics file m.json is missing", 1),
     ],
@@ -288,4 +288,4 @@ def test_a_run_notices_edits(lab):
     code.write_text("def allowed():\n    return False\n")
     assert "f1 is stale: 1 file changed since" in lab.run("run", "--", PYTHON, "-c", "pass").err
     code.write_text("def allowed():\n    return True\n")
-    assert "f1: the code is again as it was judged on" in lab.run("run", "--", PYTHON, "-c", "pass").err
+    assert "f1: the code is unchanged again" in lab.run("run", "--", PYTHON, "-c", "pass").err

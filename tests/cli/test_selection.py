@@ -45,7 +45,7 @@ def test_part_of_a_name_or_id_is_enough(working):
     whole = working.data("show", kind="session")
     done = working.run("show", "fix")
     assert done.code == 0
-    assert done.err == f"note: 'fix' means fix-invite-403 ({whole['id']})\n"
+    assert done.err == f"note: 'fix' matches fix-invite-403 ({whole['id']})\n"
     for part in (whole["id"][:12], whole["id"][:12].lower()):
         assert working.run("log", part).err.startswith("note: ")
     assert working.run("show", whole["id"].lower()).err == ""
@@ -107,7 +107,10 @@ def test_sessions_that_need_a_person_come_first(working):
     working.ok("open", "newest")
     sessions = working.data(kind="overview")["sessions"]
     assert [session["name"] for session in sessions] == ["broken-off", "newest", "fix-invite-403"]
-    assert sessions[0]["needs"] == ["effect charge-card may have happened", "turn 1 of main lost its process"]
+    assert sessions[0]["needs"] == [
+        "effect charge-card may have happened",
+        "turn 1 of main was interrupted: its process has ended",
+    ]
     assert working.ok().splitlines()[0].split("\t")[:3] == ["broken-off", "active", "needs-you"]
     whole = working.data("show", "broken-off", kind="session")
     assert whole["leases"][0]["process_is_gone"]
@@ -118,7 +121,7 @@ def test_sessions_that_need_a_person_come_first(working):
 
 def test_an_old_session_that_needs_a_person_is_not_missed(working):
     """However many newer sessions there are, one that waits for a person is shown, and first."""
-    working.ok("state", "No access to the logs", "--label", "blocked")
+    working.ok("finding", "state", "No access to the logs", "--label", "blocked")
     for number in range(4):
         working.ok("open", f"newer-{number}")
     names = [session["name"] for session in working.data("--limit", "2", kind="overview")["sessions"]]

@@ -32,15 +32,15 @@ def test_a_terminal_gets_a_table(working):
 def test_colour_only_where_attention_is_needed(working):
     """A list of sessions that are fine has no colour; one that needs a person is marked in yellow."""
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]", working.on_terminal().out)
-    working.ok("state", "No access to the logs", "--label", "blocked")
+    working.ok("finding", "state", "No access to the logs", "--label", "blocked")
     shown = working.on_terminal().out
     assert re.search(r"\x1b\[[0-9;]*33m!", shown)
-    assert "1 needs you" in shown
+    assert "1 session needs you" in shown
 
 
 def test_no_color_means_none(working):
     """With NO_COLOR not a single escape sequence is written, on a terminal too."""
-    working.ok("state", "No access to the logs", "--label", "blocked")
+    working.ok("finding", "state", "No access to the logs", "--label", "blocked")
     for words in ([], ["list"], ["show"], ["log"], ["doctor"], ["verify"]):
         assert "\x1b" not in working.on_terminal(*words, env={"NO_COLOR": "1"}).out, words
     assert "\x1b" not in working.on_terminal("list", env={"TERM": "dumb"}).out

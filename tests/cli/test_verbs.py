@@ -88,12 +88,12 @@ def test_all_projects_are_one_option_away(working, tmp_path):
 
 
 def test_show_gives_the_note_and_everything_else(working):
-    """`show` prints the note as the agent gets it, with status and lanes; `--note` and `--brief` print it alone."""
+    """`show` prints the note as the agent gets it, with status and lanes; `note` and its brief form print it alone."""
     text = working.ok("show")
-    alone = working.ok("show", "--note")
+    alone = working.ok("note")
     assert alone in text
     assert "lane main\t1 turn committed" in text
-    assert working.ok("show", "--brief").startswith("# fix-invite-403 (active, position ")
+    assert working.ok("note", "--format", "brief").startswith("# fix-invite-403 (active, position ")
     whole = working.data("show", kind="session")
     assert whole["note"] == alone
     assert whole["lanes"]["main"]["committed"] == 1
@@ -124,7 +124,7 @@ def test_log_chooses(working):
     last = working.data("log", "--limit", "2", kind="log")
     assert [event["position"] for event in last["events"]] == [last["position"] - 1, last["position"]]
     assert last["left_out"] == last["position"] - 2
-    assert "earlier events are left out" in working.run("log", "--limit", "2").err
+    assert "earlier events are not shown" in working.run("log", "--limit", "2").err
 
 
 def test_jsonl_is_one_event_per_line(working):
@@ -186,9 +186,9 @@ def test_facts_show_up_in_the_note(working):
     assert working.data("objective", "Make the 403 go away", kind="event")["state"] == "recorded"
     assert working.data("objective", "Make the 403 go away", kind="event")["state"] == "already_recorded"
     working.data("next", "Run it ten times", "--command", "pytest -k invite", kind="event")
-    working.data("state", "The row is late", "-l", "verified", "-e", "trace-7", kind="event")
-    working.data("state", "--finding", "f1", "--label", "open", "-e", "trace-8", "--why", "seen again", kind="event")
-    note = working.ok("show", "--note")
+    working.data("finding", "state", "The row is late", "-l", "verified", "-e", "trace-7", kind="finding")
+    working.data("finding", "relabel", "f1", "open", "-e", "trace-8", "--why", "seen again", kind="finding")
+    note = working.ok("note")
     for part in ("Make the 403 go away", "Run it ten times  $ pytest -k invite", "The row is late [trace-7]"):
         assert part in note
     assert [f["label"] for f in working.data("show", kind="session")["findings"]] == ["open", "verified"]
@@ -311,17 +311,17 @@ def test_sweep_says_what_it_would_do(working):
 
 
 def test_version_and_help(command):
-    """`version` and `help` work without a store; help names every verb, and each verb has an example."""
+    """`version` and `help` work without a store; `help --all` names every verb, and each verb has an example."""
     assert command.ok("version") == command.ok("--version")
     assert command.data("version", kind="version")["onrecord"] in command.ok("version")
-    text = command.ok("help")
+    text = command.ok("help", "--all")
     told = command.data("help", kind="help")
     for verb in shown():
         assert f"  {verb.name} " in text
         assert verb.example.startswith(("onrecord ", "eval "))
         assert verb.name in {entry["name"] for entry in told["verbs"]}
     assert told["exits"]["7"]
-    assert command.ok("--help") == text
+    assert command.ok("--help") == command.ok("help") != text
     assert not command.store.exists()
 
 

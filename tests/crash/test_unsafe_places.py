@@ -123,10 +123,10 @@ def test_a_directory_of_ones_own_group_is_safe(made: str, monkeypatch: pytest.Mo
     open_with(me.pw_name, [], own)
     open_with(me.pw_name, [me.pw_name], own)
     for group, members, first in [("staff", [], own), (me.pw_name, ["eve"], own), (me.pw_name, [], own + 1)]:
-        with pytest.raises(StoreUnsafe, match="others may write"):
+        with pytest.raises(StoreUnsafe, match="other users may write"):
             open_with(group, members, first)
     directory.chmod(0o772)
-    with pytest.raises(StoreUnsafe, match="others may write"):
+    with pytest.raises(StoreUnsafe, match="other users may write"):
         open_with(me.pw_name, [], own)
 
 

@@ -165,7 +165,7 @@ def test_a_directory_that_is_gone_refuses_one_agent_and_not_the_team(squad):
     rows = squad.rows()
     assert (rows["lead"]["state"], rows["lost"]["state"]) == ("finished", "stopped")
     assert rows["lost"]["how"].startswith("refused (lost: "), rows
-    assert rows["lost"]["how"].endswith("none is no directory)")
+    assert rows["lost"]["how"].endswith("none is not a directory)")
 
 
 def test_a_team_from_another_machine_is_shown_before_it_runs(squad):
@@ -327,7 +327,7 @@ def test_what_cannot_be_done_is_said(squad):
     squad.error("team", "resume", SESSION, "--fresh", "nobody", code=4, kind="not_found")
     squad.error("team", "attach", "--session", SESSION, code=2, kind="invalid_input")
     done = squad.run("team", "restart", "lead", "--session", SESSION)
-    assert "The team is not supervised" in done.err, "it is on record, and done by the next supervisor"
+    assert "the team has no supervisor" in done.err, "it is on record, and done by the next supervisor"
     assert squad.team("up", "--session", SESSION).wait(60) == 0
     assert len(squad.links(SESSION, "lead")) == 2
 

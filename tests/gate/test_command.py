@@ -84,7 +84,7 @@ def test_no_session_is_no_obstacle(command):
         verdict = command.data(*EDIT, kind="verdict")
         assert verdict["decision"] == "allow"
         if before != ["open", "one"]:
-            assert verdict["note"].startswith("no rule holds here: ")
+            assert verdict["note"].startswith("no rules apply: ")
     assert not command.run(*EDIT, "--session", "three").code
 
 

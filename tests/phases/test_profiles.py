@@ -26,26 +26,26 @@ def changed(path: str, value: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "value", "complaint"),
     [
-        ("name", "", "'' is no name"),
-        ("name", 7, "name is a text"),
-        ("colour", "red", "'colour' that means nothing"),
+        ("name", "", "'' is not a valid name"),
+        ("name", 7, "name must be text"),
+        ("colour", "red", "unknown field 'colour'"),
         ("phases", [], "has no phases"),
         ("sections", [], "has no sections"),
-        ("phases", "Plan", "phases is a list"),
+        ("phases", "Plan", "phases must be a list"),
         ("phases.0", "Plan", "phase 0 is not a table"),
-        ("phases.0.number", 1, "its number is 0, not 1"),
-        ("phases.1.name", "plan", "phase 'Plan' is there twice"),
-        ("phases.0.checkpoint", ["Designs"], "names 'Designs', and there is no such section"),
-        ("phases.0.all_features", 1, "all_features is a true or false"),
-        ("sections.0.name", "a\nb", "is no name"),
-        ("sections.0.name", "<!-- x", "is no name"),
-        ("sections.1.name", "Spec", "section 'Spec' is there twice"),
-        ("sections.0.rule", "strict", "rule is one of free, append, generated"),
-        ("sections.2.from", "the air", "nothing is generated from 'the air'"),
-        ("sections.1.from", "attempts", "`from` is for generated"),
+        ("phases.0.number", 1, "its number must be 0, not 1"),
+        ("phases.1.name", "plan", "phase 'Plan' appears twice"),
+        ("phases.0.checkpoint", ["Designs"], "requires the section 'Designs', which does not exist"),
+        ("phases.0.all_features", 1, "all_features must be true or false"),
+        ("sections.0.name", "a\nb", "is not a valid name"),
+        ("sections.0.name", "<!-- x", "is not a valid name"),
+        ("sections.1.name", "Spec", "section 'Spec' appears twice"),
+        ("sections.0.rule", "strict", "rule must be one of free, append, generated"),
+        ("sections.2.from", "the air", "unknown source 'the air'"),
+        ("sections.1.from", "attempts", "only a generated section may have `from`"),
         ("sections.1.rule", "generated", "a generated section needs `from`"),
-        ("sections.0.description", "two\nlines", "description is one line"),
-        ("sections.0.description", "a <!-- b", "description is one line"),
+        ("sections.0.description", "two\nlines", "description must be one line"),
+        ("sections.0.description", "a <!-- b", "description must be one line"),
         ("sections.0.description", "x" * 201, "the limit is 200"),
         ("instructions", "x" * 2001, "the limit is 2,000"),
     ],
@@ -94,17 +94,17 @@ def test_users_add_their_own_profiles(tmp_path, monkeypatch):
     other.write_text(text.replace("mine", "other"))
     assert load_profile(str(other))["name"] == "other"
     other.write_text("name = ")
-    with pytest.raises(InvalidInput, match="is no TOML"):
+    with pytest.raises(InvalidInput, match="is not valid TOML"):
         load_profile(str(other))
     with pytest.raises(NotFound, match="cannot be read"):
         load_profile(str(tmp_path / "none.toml"))
-    with pytest.raises(NotFound, match="no profile is named 'nothing'"):
+    with pytest.raises(NotFound, match="there is no profile 'nothing'"):
         load_profile("nothing")
 
 
 def test_a_session_keeps_its_kind_of_work(session):
     """Another profile is refused; the same one with the phases that were entered may be renewed."""
-    with pytest.raises(Conflict, match="has the profile 'small'"):
+    with pytest.raises(Conflict, match="already has the profile 'small'"):
         session.phases.choose_profile(changed("name", "other"))
     session.phases.enter("Plan")
     with pytest.raises(Conflict, match="phase 'Plan' was entered"):

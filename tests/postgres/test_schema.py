@@ -196,4 +196,4 @@ def test_a_store_is_made_and_migrated_by_an_ordinary_administrator(postgres, mak
     bench.add(bench.open(), "item.added")
     with pytest.raises(StoreReadOnly) as refusal:
         schema.migrate(address_of(app))
-    assert "the role that made the store" in refusal.value.hint
+    assert "the role that created the store" in refusal.value.hint

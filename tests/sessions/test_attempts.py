@@ -30,7 +30,7 @@ def test_an_attempt_is_on_record_before_it_runs_and_is_settled_once(session, aga
     session.attempts.settle(1, "succeeded", metrics={"loss": 0.25}, outputs=[{"path": "m.pt"}])
     before = session.head
     for outcome in ("succeeded", "failed", "abandoned"):
-        with pytest.raises(Conflict, match="settled and stays so: succeeded"):
+        with pytest.raises(Conflict, match="already has its outcome: succeeded"):
             session.attempts.settle(1, outcome, error="e", reason="r")
     assert session.refresh().head == before
     assert session.views.attempts.get(1)["metrics"] == {"loss": 0.25}
@@ -51,7 +51,7 @@ def test_no_second_attempt_of_an_agent_while_one_is_unresolved(records):
     """An agent settles before it starts again; another agent is free; numbers go on over restarts (F09, F12)."""
     session = records.open("work", agent="one")
     session.attempts.start("make")
-    with pytest.raises(Conflict, match="is unresolved"):
+    with pytest.raises(Conflict, match="has no outcome yet"):
         session.attempts.start("make test")
     records.open("work", agent="two").attempts.start("make lint")
     session.attempts.settle(1, "abandoned", reason="not needed")

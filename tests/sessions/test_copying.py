@@ -107,7 +107,7 @@ def test_a_taken_name_is_refused_and_another_name_helps(session, records, team):
     SessionStore(team.store, project="/project").create("fix-invite-403")
     with pytest.raises(NameTaken) as refusal:
         records.copy(session.id, team)
-    assert "--as" in refusal.value.hint
+    assert "under another name" in refusal.value.hint
     assert len(team.sessions(project="")) == 1
     with pytest.raises(InvalidName):
         records.copy(session.id, team, rename="../up")

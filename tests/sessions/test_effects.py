@@ -88,7 +88,7 @@ def test_the_ledger_is_kept_step_by_step(session):
     session.effects.settle("mail-1", result="sent")
     with pytest.raises(Conflict):
         session.effects.settle("mail-1", result="sent again")
-    with pytest.raises(Conflict, match="has happened"):
+    with pytest.raises(Conflict, match="already happened"):
         session.effects.start("mail-1")
     with pytest.raises(Conflict):
         session.effects.settle("never-started")

@@ -75,7 +75,7 @@ def test_turns_wait_in_a_pause_and_facts_do_not(records):
     ):
         with pytest.raises(SessionPaused) as refusal:
             work()
-        assert refusal.value.hint == "onrecord resume work"
+        assert refusal.value.hint == "session.resume() resumes it"
     assert records.store.head(session.id) == before
     assert records.store.leases(session.id) == []
     session.decide("nothing is lost")

@@ -60,7 +60,7 @@ def test_it_comes_back_with_what_was_added(session, elsewhere, records):
     there.decide("and yet more there")
     back.decide("something else here")
     before = records.store.head(back.id)
-    with pytest.raises(Conflict, match="has other events here"):
+    with pytest.raises(Conflict, match="has a different history here"):
         bundle.take_in(records, bundle.lines_of(there), update=True)
     assert records.store.head(back.id) == before
 
@@ -68,7 +68,7 @@ def test_it_comes_back_with_what_was_added(session, elsewhere, records):
 def test_nothing_is_overwritten(session, elsewhere, records):
     """A session that is here, a name that is taken and a name that is illegal are refused; another name helps (A19)."""
     data = list(bundle.lines_of(session))
-    with pytest.raises(Conflict, match="here already"):
+    with pytest.raises(Conflict, match="is already in this store"):
         bundle.take_in(records, data)
     elsewhere.create("fix-invite-403")
     with pytest.raises(Conflict) as refusal:

@@ -269,7 +269,7 @@ def test_one_turn_at_a_time(session):
         with pytest.raises(TurnConflict, match="still open"):
             step()
     turn.commit()
-    with pytest.raises(TurnConflict, match="committed already"):
+    with pytest.raises(TurnConflict, match="already committed"):
         turn.user("late")
     session.record_turn(HELLO)
 

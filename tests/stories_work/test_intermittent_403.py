@@ -36,7 +36,7 @@ def test_the_middleware_theory_stays_rejected_and_the_note_leads_to_the_focused_
 
     # The second agent knows nothing but the record: it is led to the focused test and kept off the middleware.
     codex.do("resume", "invite-403")
-    brief = codex.do("show", "--brief")
+    brief = codex.do("note", "--format", "brief")
     assert "3/10" in codex.do("note")
     assert FOCUSED in brief
     assert "The middleware drops the header" in brief

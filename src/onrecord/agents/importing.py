@@ -47,7 +47,7 @@ def named(of: Vendor, env: Mapping[str, str], what: str) -> Location:
     path = Path(what).expanduser()
     found = of.location_at(path, env) if path.is_file() else of.find(what, env)
     if found is None:
-        raise NotFound(f"{of.title} has no conversation {what!r:.200}", hint=f"onrecord import {of.name} lists them")
+        raise NotFound(f"{of.title} has no conversation {what!r:.200}", step="list_conversations", vendor=of.name)
     return found
 
 

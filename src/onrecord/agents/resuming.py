@@ -102,7 +102,7 @@ def plan(session: Session, agent: str, env: Mapping[str, str], here: str) -> Pla
     """How an agent's present conversation would be resumed by a process in the directory `here`."""
     known = session.views.roster.agents.get(agent)
     if not known or not known["links"]:
-        raise NotFound(f"no conversation of the agent {agent!r} is on record", hint="onrecord start begins one")
+        raise NotFound(f"there is no conversation of agent {agent!r} on record", step="start_agent")
     link = known["links"][-1]
     of, about = vendor(link["vendor"]), link["first"] | link["last"]
     notes: list[str] = []

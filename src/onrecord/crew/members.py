@@ -180,9 +180,11 @@ def warnings_of(team: Team, *, headless: bool) -> list[str]:
         if name is not None:
             found += [f"{member.id}: {one}" for one in vendor(name).warnings(member.command, dict(os.environ))]
             continue
-        found.append(f"{member.id}: {member.command[0]} is no agent we know; it is run as it is, and always anew")
+        found.append(
+            f"{member.id}: {member.command[0]} is not a known agent; it is run as it is, and cannot be resumed"
+        )
         if member.prompt:
-            found.append(f"{member.id}: its prompt is not given to it: nobody knows how")
+            found.append(f"{member.id}: its prompt is ignored, because onrecord does not know how to pass it")
         if not headless and shutil.which(member.command[0]) is None:
-            found.append(f"{member.id}: no program {member.command[0]!r} is on PATH")
+            found.append(f"{member.id}: there is no program {member.command[0]!r} on PATH")
     return found

@@ -62,10 +62,12 @@ class TmuxHost:
             from libtmux import Server
         except ImportError:
             raise TmuxMissing(
-                "the library for tmux is not installed", hint='pip install "onrecord[team]", or use --headless'
+                "the Python library for tmux is not installed",
+                hint='pip install "onrecord[team]"',
+                step="install_tmux_library",
             ) from None
         if shutil.which("tmux") is None:
-            raise TmuxMissing("tmux is not installed", hint="install tmux, or use --headless")
+            raise TmuxMissing("tmux is not installed")
         self.name = name.translate(_TMUX_NAME)
         self.folder = folder
         self._settings = folder / "tmux.conf"

@@ -52,7 +52,7 @@ class RuntimeFiles:
         except OSError as problem:
             raise InvalidInput(
                 f"{problem.filename or self.folder} cannot be written: {problem.strerror}",
-                hint="choose another folder: runtime in [team]",
+                hint="set `runtime` in [team] to another directory",
             ) from None
 
     def _bring(self, wanted: Mapping[Path, Any]) -> list[str]:

@@ -104,7 +104,7 @@ class Team(NamedTuple):
         """The same team with a group of another size."""
         if group not in {one.id for one in self.groups}:
             known = ", ".join(one.id for one in self.groups) or "it has none"
-            raise InvalidInput(f"the team has no group {group!r}", hint=f"its groups: {known}")
+            raise InvalidInput(f"the team has no group {group!r}", hint=f"its groups are {known}")
         groups = [one._replace(size=size) if one.id == group else one for one in self.groups]
         return _checked(self._replace(groups=groups))
 
@@ -123,7 +123,9 @@ class Team(NamedTuple):
             agents = [_typed(Member(**one)) for one in data["agents"]]
             return _checked(_typed(cls(**(data | {"agents": agents, "groups": [_typed(one) for one in groups]}))))
         except (TypeError, KeyError, AttributeError) as problem:
-            raise InvalidInput(f"the team on record cannot be read: {problem}", hint="onrecord team up FILE") from None
+            raise InvalidInput(
+                f"the team on record cannot be read: {problem}", hint="start it again from its team file"
+            ) from None
 
 
 _FIELDS: dict[str, type] = {
@@ -157,18 +159,18 @@ def read_team(path: Path) -> Team:
         with path.open("rb") as file:
             text = file.read(TEAM_BYTES + 1)
         if len(text) > TEAM_BYTES:
-            raise InvalidInput(f"{path} has over {TEAM_BYTES:,} bytes; that is no team file")
+            raise InvalidInput(f"{path} has over {TEAM_BYTES:,} bytes; that is not a team file")
         found = tomllib.loads(text.decode())
     except OSError as problem:
-        raise InvalidInput(f"{path} cannot be read: {problem.strerror}", hint="name a team file (TOML)") from None
+        raise InvalidInput(f"{path} cannot be read: {problem.strerror}", hint="name a team file in TOML") from None
     except ValueError as problem:
-        raise InvalidInput(f"{path} cannot be read: {problem}", hint="it is a TOML file") from None
+        raise InvalidInput(f"{path} cannot be read: {problem}", hint="it must be a TOML file") from None
     root = path.resolve().parent
     _refuse_unknown(found, (*_TABLES, "variables"), str(path))
     head = _table(found.get("team", {}), "team", f"{path}: [team]")
     variables = found.get("variables", {})
     if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
-        raise InvalidInput(f"{path}: [variables] are texts", hint='like ticket = "INV-403"')
+        raise InvalidInput(f"{path}: the values in [variables] must be text", hint='write them like ticket = "INV-403"')
     agents = [_member(one, root, f"{path}: [[agent]]", variables) for one in _tables(found, "agent", path)]
     groups = [_group(one, root, f"{path}: [[group]]", variables) for one in _tables(found, "group", path)]
     name = check_name(head.get("name") or path.stem, "team")
@@ -181,7 +183,7 @@ def filled(text: str, values: dict[str, str]) -> str:
     def value(found: re.Match[str]) -> str:
         name = found.group(1)
         if name not in values:
-            raise InvalidInput(f"the prompt has a variable {name!r} that nobody sets", hint="set it in [variables]")
+            raise InvalidInput(f"the prompt uses a variable {name!r} that is not set", hint="set it in [variables]")
         return values[name]
 
     return _VARIABLE.sub(value, text)
@@ -190,13 +192,13 @@ def filled(text: str, values: dict[str, str]) -> str:
 def _tables(found: dict[str, Any], name: str, path: Path) -> list[Any]:
     tables = found.get(name, [])
     if not isinstance(tables, list):
-        raise InvalidInput(f"{path}: [{name}] stands in double brackets: [[{name}]]")
+        raise InvalidInput(f"{path}: [{name}] needs double brackets: [[{name}]]")
     return tables
 
 
 def _table(table: Any, kind: str, where: str) -> dict[str, Any]:
     if not isinstance(table, dict):
-        raise InvalidInput(f"{where} is a table")
+        raise InvalidInput(f"{where} must be a table")
     fields = _TABLES[kind]
     _refuse_unknown(table, fields, where)
     for name, value in table.items():
@@ -216,7 +218,7 @@ def _refuse_unknown(table: dict[str, Any], known: Any, where: str) -> None:
 def _member(table: Any, root: Path, where: str, variables: dict[str, str], kind: str = "agent") -> Member:
     table = _table(table, kind, where)
     if "id" not in table or "command" not in table:
-        raise InvalidInput(f"{where} needs an id and a command", hint='like id = "lead", command = "claude"')
+        raise InvalidInput(f"{where} needs an id and a command", hint='write them like id = "lead", command = "claude"')
     id_ = check_name(table["id"], "agent")
     where = f"{where} {id_}"
     try:
@@ -228,12 +230,12 @@ def _member(table: Any, root: Path, where: str, variables: dict[str, str], kind:
     environment = table.get("environment", {})
     for name, value in environment.items():
         if not isinstance(value, str) or not name or "=" in name or "\0" in name + value:
-            raise InvalidInput(f"{where}: environment sets texts by name, not {name!r}")
+            raise InvalidInput(f"{where}: environment must map names to text; {name!r} does not")
     restart = table.get("restart", "resume")
     if restart not in RESTARTS:
-        raise InvalidInput(f"{where}: restart is one of {', '.join(RESTARTS)}, not {restart!r}")
+        raise InvalidInput(f"{where}: restart must be one of {', '.join(RESTARTS)}, not {restart!r}")
     if table.get("worktree") and "directory" in table:
-        raise InvalidInput(f"{where}: a directory and a worktree of its own exclude each other")
+        raise InvalidInput(f"{where}: set a directory or a worktree, not both")
     prompt = _prompt(table, root, where)
     filled(
         prompt, dict.fromkeys(_OWN_VARIABLES, "") | variables
@@ -248,13 +250,13 @@ def _group(table: Any, root: Path, where: str, variables: dict[str, str]) -> Gro
     like = _member(table, root, where, variables, kind="group")
     layout = table.get("layout", "windows")
     if layout not in LAYOUTS:
-        raise InvalidInput(f"{where} {like.id}: layout is one of {', '.join(LAYOUTS)}, not {layout!r}")
+        raise InvalidInput(f"{where} {like.id}: layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
     return Group(like.id, table.get("count", 1), layout, like)
 
 
 def _prompt(table: dict[str, Any], root: Path, where: str) -> str:
     if "prompt" in table and "prompt_file" in table:
-        raise InvalidInput(f"{where}: prompt and prompt_file exclude each other")
+        raise InvalidInput(f"{where}: set prompt or prompt_file, not both")
     text = table.get("prompt", "")
     if "prompt_file" in table:
         place = root / table["prompt_file"]
@@ -271,19 +273,20 @@ def _prompt(table: dict[str, Any], root: Path, where: str) -> str:
 def _checked(team: Team) -> Team:
     for group in team.groups:
         if not 0 <= group.size <= MEMBERS_LIMIT:
-            raise InvalidInput(f"group {group.id}: count is 0 to {MEMBERS_LIMIT}, not {group.size}")
+            raise InvalidInput(f"group {group.id}: count must be 0 to {MEMBERS_LIMIT}, not {group.size}")
     ids = [member.id for member in team.members()]
     if not team.agents and not team.groups:
-        raise InvalidInput("the team has nobody in it", hint="add an [[agent]] or a [[group]]")
+        raise InvalidInput("the team has no agents", hint="add an [[agent]] or a [[group]]")
     if len(ids) > MEMBERS_LIMIT:
         raise InvalidInput(f"the team has {len(ids)} agents; the limit is {MEMBERS_LIMIT}")
     twice = next((one for one in ids if ids.count(one) > 1), None)
     if twice is not None:
         raise InvalidInput(
-            f"two agents of the team are named {twice!r}", hint="groups number theirs: worker-1, worker-2"
+            f"two agents of the team are named {twice!r}",
+            hint="agents of a group are named worker-1, worker-2 and so on",
         )
     for one in ids:
         check_name(one, "agent")
         if one == CREW:
-            raise InvalidInput(f"no agent of a team is named {CREW!r}: its supervisor is", hint="choose another id")
+            raise InvalidInput(f"the name {CREW!r} is reserved for the team's supervisor", hint="choose another id")
     return team

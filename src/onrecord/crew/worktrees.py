@@ -52,7 +52,8 @@ def _worktree(root: Path, place: Path, branch: str) -> str:
     made = _git(root, "worktree", "add", *([] if known else ["-b", branch]), str(place), *([branch] if known else []))
     if made.returncode:
         raise InvalidInput(
-            f"git made no worktree at {place}: {made.stderr.strip()[-300:]}", hint="a worktree needs a git repository"
+            f"git could not create a worktree at {place}: {made.stderr.strip()[-300:]}",
+            hint="a worktree needs a git repository",
         )
     return str(place)
 

@@ -98,7 +98,8 @@ def encode_plain(value: Any) -> bytes:
         payload = text.encode()
     except UnicodeEncodeError:
         raise InvalidInput(
-            "this text has half a character in it (a lone surrogate)", hint="decode bytes with errors='replace' first"
+            "the text contains a lone surrogate, which is not valid Unicode",
+            hint="decode bytes with errors='replace' first",
         ) from None
     if len(payload) > PAYLOAD_LIMIT:
         raise TooLarge(f"the payload has {len(payload):,} bytes; the limit is {PAYLOAD_LIMIT:,}")
@@ -107,7 +108,7 @@ def encode_plain(value: Any) -> bytes:
 
 def _no_json(problem: Exception) -> InvalidInput:
     hint = "record strings, numbers, lists and dicts"
-    return InvalidInput(f"this cannot be recorded as JSON: {problem}", hint=hint)
+    return InvalidInput(f"the value cannot be recorded as JSON: {problem}", hint=hint)
 
 
 def plain(value: Any, room: int) -> Any:

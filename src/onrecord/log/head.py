@@ -109,18 +109,18 @@ def _after_telling(head: Head, draft: Draft | Event, run: int, digest: bytes) ->
 def refuse_work(head: Head) -> None:
     """Refuse turns and effects where the lifecycle does not allow them."""
     if head.status == PAUSED:
-        raise SessionPaused(f"session {head.name!r} is paused", hint=f"onrecord resume {head.name}")
+        raise SessionPaused(f"session {head.name!r} is paused", name=head.name)
     refuse_ended(head)
 
 
 def refuse_ended(head: Head) -> None:
     """Refuse to go on with a session that has ended; the error names the way back."""
     if head.status == ERASED:
-        raise SessionErased(f"session {head.name!r} was erased; its name and its id {head.session} stay taken")
+        raise SessionErased(f"session {head.name!r} was erased; its name and its id {head.session} stay reserved")
     if head.status not in LIVE:
         raise SessionClosed(
             f"session {head.name!r} is {head.status}",
-            hint=f"onrecord resume {head.name} --reopen goes on with it; onrecord fork {head.name} NEW starts from it",
+            name=head.name,
         )
 
 
@@ -131,7 +131,7 @@ def _next_status(head: Head, kind: str, data: Any, *, erased: bool) -> str:
     if kind not in _AFTER_THE_END and kind not in _TRANSITIONS:
         refuse_ended(head)
     if kind == "session.opened":
-        raise IllegalTransition(f"session {head.name!r} was opened before")
+        raise IllegalTransition(f"session {head.name!r} is already open")
     if kind == "payload.erased":
         return ERASED if status == ERASED or data.get("scope") == "all" else status
     if kind not in _TRANSITIONS:

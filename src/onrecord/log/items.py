@@ -29,28 +29,30 @@ def check_item(item: object) -> Item:
     """Return the item if it has the neutral form; one clear error otherwise."""
     if not isinstance(item, dict):
         raise InvalidInput(
-            f"an item is a dict, not {type(item).__name__}", hint='like {"role": "user", "content": "..."}'
+            f"an item must be a dict, not {type(item).__name__}", hint='like {"role": "user", "content": "..."}'
         )
     role = item.get("role")
     if role not in ROLES:
         raise InvalidInput(f"an item's role is one of {', '.join(ROLES)}, not {role!r}")
     if not isinstance(item.get("content"), str | list | None):
-        raise InvalidInput("an item's content is text or a list of parts")
+        raise InvalidInput("an item's content must be text or a list of parts")
     if role == "tool" and not isinstance(item.get("call"), str):
-        raise InvalidInput("a tool result names the call it answers", hint='like {"role": "tool", "call": "c1", ...}')
+        raise InvalidInput(
+            "a tool result needs the id of the call it answers", hint='like {"role": "tool", "call": "c1", ...}'
+        )
     if "verbatim" in item:
         _check_verbatim(item["verbatim"])
     calls = item.get("tool_calls")
     if calls is None:
         return item
     if role != "assistant" or not isinstance(calls, list):
-        raise InvalidInput("tool_calls is a list, on an assistant's item")
+        raise InvalidInput("tool_calls must be a list, and only an assistant's item may have it")
     seen: set[str] = set()
     for call in calls:
         if not isinstance(call, dict) or not isinstance(call.get("id"), str) or not isinstance(call.get("name"), str):
-            raise InvalidInput("a tool call has an id, a name and arguments", hint=f"this one is {call!r:.100}")
+            raise InvalidInput("a tool call needs an id, a name and arguments", hint=f"this one is {call!r:.100}")
         if call["id"] in seen:
-            raise InvalidInput(f"two tool calls of one item have the id {call['id']!r}")
+            raise InvalidInput(f"two tool calls of one item have the same id {call['id']!r}")
         seen.add(call["id"])
     return item
 
@@ -63,7 +65,7 @@ def _check_verbatim(kept: object) -> None:
         or not isinstance(kept.get("spans"), int)
         or kept["spans"] < 1
     ):
-        raise InvalidInput("verbatim keeps a partner's message", hint=f"its format is one of {', '.join(FORMATS)}")
+        raise InvalidInput("verbatim needs a known message format", hint=f"use one of {', '.join(FORMATS)}")
 
 
 def to_items(message: object, format: str | None = None) -> list[Item]:
@@ -74,7 +76,7 @@ def to_items(message: object, format: str | None = None) -> list[Item]:
     if item is not None:
         return [item]
     if format not in (None, "neutral", *FORMATS):
-        raise InvalidInput(f"unknown message format {format!r}", hint=f"one of {', '.join(FORMATS)}")
+        raise InvalidInput(f"unknown message format {format!r}", hint=f"use one of {', '.join(FORMATS)}")
     spoken = format or _shape(message)
     if spoken == "openai":
         items = _from_openai(message)

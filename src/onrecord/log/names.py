@@ -28,9 +28,9 @@ def check_name(name: str, what: str = "session") -> str:
         or ".." in name
         or name.endswith(".")
     ):
-        raise InvalidName(f"{name!r:.100} is not a legal {what} name")
+        raise InvalidName(f"{name!r:.100} is not a valid {what} name")
     if what == "session" and is_ulid(name.upper()):
-        raise InvalidName(f"{name!r} has the form of an id, and would be taken for one", hint="choose another name")
+        raise InvalidName(f"{name!r} looks like an id, so it cannot be a name", hint="choose another name")
     return name
 
 
@@ -55,5 +55,5 @@ def link_id(vendor: str, vendor_id: str) -> str:
     """The id of the event that puts a vendor's conversation on record; `Store.linked` finds sessions by it."""
     id_ = f"{LINK_PREFIX}{vendor}/{vendor_id}"
     if not vendor or "/" in vendor or not vendor_id or len(id_) > ID_LIMIT or not id_.isprintable():
-        raise InvalidInput(f"{vendor_id!r:.80} is no id of a conversation", hint="it is the vendor's own session id")
+        raise InvalidInput(f"{vendor_id!r:.80} is not a conversation id", hint="use the vendor's own session id")
     return id_

@@ -59,11 +59,11 @@ def _packed(values: array[int] | array[float]) -> str:
 
 def _unpacked(text: object, mark: str, into: array[_Number]) -> array[_Number]:
     if not isinstance(text, str) or not text.startswith(mark):
-        raise DamagedLog(f"numbers on record begin with {mark!r}, not {text!r:.40}")
+        raise DamagedLog(f"packed numbers must start with {mark!r}, not {text!r:.40}")
     try:
         into.frombytes(b64decode(text[len(mark) :], validate=True))
     except ValueError:
-        raise DamagedLog("numbers on record are cut off or changed") from None
+        raise DamagedLog("packed numbers are truncated or changed") from None
     if sys.byteorder != "little":
         into.byteswap()
     return into

@@ -120,12 +120,12 @@ def advance(head: Head | None, record: Record) -> Head:
     draft = draft_of(record)
     if head is None:
         if draft.kind != "session.opened":
-            raise DamagedLog("the log does not begin with the opening of a session")
+            raise DamagedLog("the log does not start with the opening of a session")
         known = draft.data or {}
         told = {"name": str(known.get("name", "")), "project": str(known.get("project", ""))}
         head = fresh(record.session, draft._replace(data=told))
     if (record.kind == "session.forked") != (record.session != head.session):
-        raise DamagedLog(f"position {record.position} belongs to another session without a fork")
+        raise DamagedLog(f"position {record.position} belongs to another session, and there was no fork")
     if record.kind == "session.forked":
         head = forked(head, record.session, head.name)
     return after(head, draft, record.run, record.hash)

@@ -78,7 +78,7 @@ def open_rollout(
     if known is not None:
         refuse_retired(records.get(known, agent=agent))
     elif not create:
-        raise SessionNotFound(f"no rollout is named {name!r:.100}")
+        raise SessionNotFound(f"there is no rollout {name!r:.100}")
     session = records.open(
         known or name, agent=agent, metadata=metadata, takeover=takeover, lease_seconds=lease_seconds
     )

@@ -40,13 +40,15 @@ class AgentVerbs(Chapter):
         """
         for name in about:
             if name not in LINK_FIELDS:
-                raise InvalidInput(f"a conversation is not described by {name!r}", hint=f"{', '.join(LINK_FIELDS)}")
+                raise InvalidInput(f"unknown field of a conversation: {name!r}", hint=f"use {', '.join(LINK_FIELDS)}")
         id_ = link_id(vendor, vendor_id)
         known = self._session.views.roster.link(vendor, vendor_id)
         if known is not None and known["agent"] != self._session.agent:
             raise InvalidInput(
                 f"the conversation {vendor_id} belongs to the agent {known['agent']!r} of this session",
-                hint=f"act as it: --agent {known['agent']}",
+                hint=f"act as agent {known['agent']!r}",
+                step="act_as",
+                agent=known["agent"],
             )
         said = {name: value for name, value in about.items() if value not in (None, "")}
         if known is None:

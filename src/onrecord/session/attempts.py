@@ -93,7 +93,7 @@ class AttemptVerbs(Chapter):
                 )
             except IdReused:
                 continue
-        raise Conflict("too many attempts are started at once", hint="try again")
+        raise Conflict("too many attempts were started at the same time", hint="try again")
 
     def settle(
         self, /, number: int | None, outcome: str, *, error: str | None = None, fix: str | None = None,
@@ -103,12 +103,12 @@ class AttemptVerbs(Chapter):
         """Record how an attempt ended: succeeded, failed (with its exact error) or abandoned (with a reason)."""
         attempt = _unsettled(self._session, number)
         if outcome not in OUTCOMES:
-            raise InvalidInput(f"an attempt ends {', '.join(OUTCOMES)}; not {outcome!r}")
+            raise InvalidInput(f"an attempt's outcome must be one of {', '.join(OUTCOMES)}, not {outcome!r}")
         found = dict(metrics or {})
         bad = not_finite(found)
         if outcome == SUCCEEDED and bad:
             raise InvalidInput(
-                f"{', '.join(bad)} is not a finite number: this attempt failed", hint="settle it as failed"
+                f"{', '.join(bad)} is not a finite number, so the attempt did not succeed", hint="record it as failed"
             )
         if outcome == FAILED:
             checked_text(error or "", "a failed attempt's error", TEXT_LIMIT)
@@ -135,13 +135,18 @@ class AttemptVerbs(Chapter):
         """Add a fix or a remark to a settled attempt; what was recorded stays."""
         attempt = self._session.views.attempts.get(number)
         if attempt is None:
-            raise NotFound(f"no attempt has the number {number}", hint="onrecord attempt list")
+            raise NotFound(f"there is no attempt {number}", step="list_attempts")
         if attempt["status"] == RUNNING:
             raise Conflict(
-                f"attempt {number} is not settled yet", hint=f'onrecord attempt fail {number} --error "..." --fix "..."'
+                f"attempt {number} has no outcome yet",
+                hint="record its outcome first",
+                step="settle_attempt",
+                number=number,
             )
         if not fix and not remark:
-            raise InvalidInput("a correction says something", hint="give a fix or a remark")
+            raise InvalidInput(
+                "the correction is empty", hint="give a fix or a remark", step="correct_attempt", number=number
+            )
         for text in (fix, remark):
             if text:
                 checked_text(text, "a correction", TEXT_LIMIT)
@@ -186,7 +191,7 @@ def number_at(session: Session, position: int) -> int:
     """The number of the attempt that was started at a position."""
     attempt = session.views.attempts.started_at(position)
     if attempt is None:
-        raise NotFound(f"no attempt was started at position {position}")
+        raise NotFound(f"no attempt started at position {position}")
     return int(attempt["number"])
 
 
@@ -217,10 +222,12 @@ def _refuse_second(session: Session, waiting: list[Attempt]) -> None:
     first = waiting[0]
     number = first["number"]
     lost = status_of(first, machine.is_gone) == LOST
-    state = "is lost: its process is gone and its outcome is not on record" if lost else "is unresolved"
+    state = "is lost: its process ended without recording an outcome" if lost else "has no outcome yet"
     raise Conflict(
         f"attempt {number} of {session.agent!r} {state}: {first['command']}",
-        hint=f"settle it first: onrecord attempt succeed {number}, fail {number} or abandon {number}",
+        hint="record its outcome first",
+        step="settle_attempt",
+        number=number,
     )
 
 
@@ -229,14 +236,20 @@ def _unsettled(session: Session, number: int | None) -> Attempt:
     if number is None:
         waiting = attempts.unresolved(session.agent)
         if len(waiting) != 1:
-            raise NotFound(f"{session.agent!r} has {len(waiting)} unresolved attempts", hint="onrecord attempt list")
+            raise NotFound(
+                f"{session.agent!r} has {len(waiting)} attempts without an outcome",
+                hint="give a number",
+                step="list_attempts",
+            )
         return waiting[0]
     attempt = attempts.get(number)
     if attempt is None:
-        raise NotFound(f"no attempt has the number {number}", hint="onrecord attempt list")
+        raise NotFound(f"there is no attempt {number}", step="list_attempts")
     if attempt["status"] != RUNNING:
         raise Conflict(
-            f"attempt {number} is settled and stays so: {attempt['status']}",
-            hint=f'onrecord attempt correct {number} --fix "..." adds to it',
+            f"attempt {number} already has its outcome: {attempt['status']}",
+            hint="add a correction",
+            step="correct_attempt",
+            number=number,
         )
     return attempt

@@ -72,12 +72,16 @@ def take_in(records: SessionStore, lines: Iterable[str], *, name: str | None = N
         return _extend(records, here, found)
     if here:
         raise Conflict(
-            f"session {session_id} is here already",
-            hint="import with --update to add what is new, or export a fork of it",
+            f"session {session_id} is already in this store",
+            hint="update it instead, or import a fork of it",
+            step="update_import",
         )
     if records.store.heads(project=records.project, name=final, limit=1):
         raise Conflict(
-            f"a session named {final!r} exists in this project", hint="import it under another name: --as NAME"
+            f"this project already has a session named {final!r}",
+            hint="import it under another name",
+            step="import_as",
+            name=final,
         )
     lineage = [(part["session"], part["upto"]) for part in heading["lineage"]]
     _install(records, lineage, found, final)
@@ -92,7 +96,7 @@ def _install(records: SessionStore, lineage: list[tuple[str, int]], found: list[
         if present(records.store, id_):
             known = records.store.read(id_, after=upto - 1, upto=upto)
             if not known or known[0].hash != found[upto - 1].hash:
-                raise Conflict(f"session {id_}, which this one was forked from, is here with another history")
+                raise Conflict(f"session {id_}, which this one was forked from, has a different history here")
             continue
         label = name if id_ == lineage[-1][0] else f"ancestor-{id_}"
         wanted.append(folded[id_]._replace(project=records.project, name=label))
@@ -115,8 +119,8 @@ def _steps(head: Head | None, found: Iterable[Record]) -> list[tuple[Record, Hea
 def _extend(records: SessionStore, here: Head, found: list[Record]) -> Session:
     if here.position > len(found) or found[here.position - 1].hash != here.hash:
         raise Conflict(
-            f"session {here.name!r} has other events here, at or before position {here.position}",
-            hint="import it on another store, or fork one of the two",
+            f"session {here.name!r} has a different history here, from position {here.position} or earlier",
+            hint="import it into another store, or fork one of the two",
         )
     steps = _steps(here, found[here.position :])
     refuse_held(records.store, here, steps)
@@ -146,17 +150,20 @@ def _unpack(lines: Iterable[str]) -> tuple[dict[str, Any], list[Record]]:
         if heading.get("format") != FORMAT:
             raise DamagedBundle("this is not an onrecord bundle")
         if heading.get("version") != VERSION:
-            raise DamagedBundle(f"this bundle has version {heading.get('version')}", hint="upgrade onrecord")
+            raise DamagedBundle(
+                f"the bundle has version {heading.get('version')}, which this onrecord does not know",
+                hint="upgrade onrecord",
+            )
         found: list[Record] = []
         end: dict[str, Any] = {}
         for row in rows:
             value = json.loads(row)
             if end:
-                raise DamagedBundle("something follows the end of the bundle")
+                raise DamagedBundle("the bundle has data after its end")
             if value.get("end"):
                 end = value
                 if row.removesuffix("\n") + "\n" != _end(digest.hexdigest(), len(found), found[-1].hash):
-                    raise DamagedBundle("the bundle was changed or cut: its end does not fit what is before it")
+                    raise DamagedBundle("the bundle was changed or truncated: its end does not match the rest")
             else:
                 digest.update(row.encode())
                 found.append(_record(value))
@@ -185,7 +192,7 @@ def _record(value: dict[str, Any]) -> Record:
 
 def _check(heading: dict[str, Any], found: list[Record], end: dict[str, Any]) -> None:
     if not end or not found:
-        raise DamagedBundle("the bundle was cut off: its end is missing")
+        raise DamagedBundle("the bundle is truncated: its end is missing")
     report = Verifier(str(heading.get("session"))).feed(found).finish()
     if report.problems:
         first = report.problems[0]
@@ -201,6 +208,6 @@ def _check(heading: dict[str, Any], found: list[Record], end: dict[str, Any]) ->
         expected += [part["session"]] * (part["upto"] - last)
         last = part["upto"]
     if [record.session for record in found] != expected or not all(is_ulid(part["session"]) for part in lineage or ()):
-        raise DamagedBundle("the bundle's heading does not fit its events")
+        raise DamagedBundle("the bundle's heading does not match its events")
     if expected[-1] != heading["session"]:
         raise DamagedBundle("the bundle's heading names another session")

@@ -56,7 +56,7 @@ def compact(
     turns = [turn for turn in session.transcript(session.agent) if turn.status == COMMITTED and turn.ended <= end]
     if not turns:
         raise CompactionFailed(
-            f"{session.agent!r} has no committed turn up to position {end}; there is nothing to sum up"
+            f"{session.agent!r} has no committed turn up to position {end}; there is nothing to summarize"
         )
     items = [item for turn in turns for item in turn.items]
     end = turns[-1].ended
@@ -95,7 +95,7 @@ def _sum_up(
     except Exception as problem:
         raise CompactionFailed(
             f"the summary could not be made: {type(problem).__name__}: {problem}",
-            hint="transcript and facts are as they were; try again, or give the summary as text",
+            hint="transcript and facts are unchanged; try again, or pass the summary as text",
         ) from problem
     _require_text(summary, "a summary", SUMMARY_LIMIT)
     for decision in decisions:
@@ -105,11 +105,11 @@ def _sum_up(
 
 def _require_text(text: object, what: str, limit: int) -> None:
     if not isinstance(text, str) or not text.strip() or len(text) > limit:
-        raise CompactionFailed(f"{what} is text of 1 to {limit:,} characters")
+        raise CompactionFailed(f"{what} must be text of 1 to {limit:,} characters")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise CompactionFailed(f"{what} has half a character in it (a lone surrogate)") from None
+        raise CompactionFailed(f"{what} contains a lone surrogate, which is not valid Unicode") from None
 
 
 def _facts(views: Whole) -> list[Decision | Finding]:

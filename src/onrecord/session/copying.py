@@ -75,7 +75,7 @@ def check_items(record: Record) -> None:
         for item in data["items"] if record.kind == "turn.recorded" else [data["item"]]:
             check_item(item)
     except (OnrecordError, KeyError, TypeError) as problem:
-        raise DamagedLog(f"position {record.position} has an item that is none: {problem}") from None
+        raise DamagedLog(f"position {record.position} has an invalid item: {problem}") from None
 
 
 def present(store: Store, session: str) -> Head | None:
@@ -130,7 +130,7 @@ def refuse_held(target: Store, here: Head, steps: Iterable[tuple[Record, Head]])
             kept = {weight.position for weight in target.weigh(here.session)}
             gone = (erased_by(record, record.position - 1) or set()) & kept
             if gone and head.held:
-                raise SessionHeld(f"session {here.name!r} is held, and an erasure that was made elsewhere is due here")
+                raise SessionHeld(f"session {here.name!r} has a hold here, and the other store has erased part of it")
             if gone:
                 heirs_of(target, here.session, sorted(gone))
         head = after
@@ -140,7 +140,7 @@ def _erase_too(target: Store, head: Head, record: Record, positions: list[int]) 
     heirs = heirs_of(target, head.session, positions)
     where = target.erase(head.session, positions, draft_of(record))
     if where.hash != record.hash:
-        raise LogMoved("the log went on while it was being extended", expected=record.position, actual=where.position)
+        raise LogMoved("the log grew while it was being extended", expected=record.position, actual=where.position)
     handle = Session(target, head.session, agent="copy")
     tell_heirs(handle, heirs, positions, where.position, open_record(record).data)
 
@@ -182,7 +182,7 @@ class Copier:
     def _checked(self, head: Head, name: str, project: str) -> _Plan:
         """Everything that can be wrong with a session is found here, before anything is written."""
         if not is_ulid(head.session):
-            raise DamagedLog(f"{head.session!r:.50} is no id of a session")
+            raise DamagedLog(f"{head.session!r:.50} is not a session id")
         here = present(self._target, head.session)
         if here is None:
             if self._target.heads(project=project, name=check_name(name), limit=1):
@@ -220,7 +220,7 @@ class Copier:
                 try:
                     folded = advance(folded, record)
                 except (Conflict, *NONSENSE) as problem:
-                    raise DamagedLog(f"{head.name!r}: position {record.position} makes no sense: {problem}") from None
+                    raise DamagedLog(f"{head.name!r}: position {record.position} is invalid: {problem}") from None
                 yield record, folded
             position = page[-1].position
             self._tell(step, head, position - begun)
@@ -282,8 +282,9 @@ class Copier:
         if problems:
             first = problems[0]
             raise DamagedLog(
-                f"{plan.name!r} did not arrive as it was: position {first.position}, {first.cause}: {first.detail}",
-                hint="copy it again: it continues from what is there; onrecord doctor checks the target",
+                f"{plan.name!r} was damaged on the way: position {first.position}, {first.cause}: {first.detail}",
+                hint="copy it again; the copy continues where it stopped",
+                step="check_target",
             )
 
     def _refuse_divergence(self, head: Head, here: Head) -> None:
@@ -291,7 +292,7 @@ class Copier:
         if self._differ(head.session, shared):
             where = bisect_left(range(1, shared), 1, key=lambda position: self._differ(head.session, position))
             raise Conflict(
-                f"session {here.name!r} has different events in the two stores after position {where}",
+                f"session {here.name!r} has two different histories in the two stores after position {where}",
                 hint="nothing was changed; fork one of the two at that position and copy the fork",
                 position=where,
             )
@@ -321,15 +322,16 @@ def _refuse_damage(head: Head, problems: list[Problem]) -> None:
     if problems:
         first = problems[0]
         raise DamagedLog(
-            f"{head.name!r} is damaged where it would be copied from: position {first.position}, {first.cause}: "
-            f"{first.detail}"
+            f"{head.name!r} is damaged in the source store: position {first.position}, {first.cause}: {first.detail}"
         )
 
 
 def _clash(name: str) -> NameTaken:
     return NameTaken(
-        f"another session named {name!r} exists in the target store",
-        hint="nothing was changed; copy it under another name (--as NAME), or rename one of the two",
+        f"the target store already has a different session named {name!r}",
+        hint="nothing was changed; copy it under another name, or rename one of the two",
+        step="copy_as",
+        name=name,
     )
 
 

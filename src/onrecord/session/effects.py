@@ -95,11 +95,11 @@ def start(session: Session, key: str, name: str, arguments: Json) -> Event:
         raise _unknown(session, key)
     if ended is not None and _succeeded(ended):
         raise Conflict(
-            f"effect {key!r} has happened, at position {ended.position}",
+            f"effect {key!r} already happened, at position {ended.position}",
             hint="session.once(key, fn) returns its result",
         )
     if number >= TRIES_LIMIT:
-        raise Conflict(f"effect {key!r} has failed {number} times", hint="use a new key")
+        raise Conflict(f"effect {key!r} failed {number} times", hint="use a new key")
     data = {"key": key, "name": name, "arguments": arguments}
     draft = session._draft("effect.started", data, id=effect_id(key, "started", number + 1))
     event = session._append_drafts(draft, fenced=True)[0]
@@ -117,7 +117,7 @@ def _finish(session: Session, key: str, outcome: dict[str, Any]) -> Event:
     """Record an outcome. It needs no lease: a holder that lost its lane may still know what happened."""
     number, ended = _latest(session, _checked(key))
     if not number or ended is not None:
-        raise Conflict(f"effect {key!r} is not under way", hint="session.effects.start(key) comes first")
+        raise Conflict(f"effect {key!r} was not started", hint="start it first")
     draft = session._draft("effect.finished", {"key": key, **outcome}, id=effect_id(key, "finished", number))
     return session._append_drafts(draft)[0]
 
@@ -169,11 +169,9 @@ def _succeeded(ended: Event) -> bool:
 
 def _result(ended: Event, key: str) -> Json:
     if ended.data is None:
-        raise PayloadErased(
-            f"effect {key!r} happened, and its result was erased", hint=f"session.event({ended.position}) has its time"
-        )
+        raise PayloadErased(f"effect {key!r} happened at position {ended.position}, and its result was erased")
     if ended.data.get("unrecordable"):
-        raise InvalidInput(f"effect {key!r} happened, and its result could not be recorded as JSON")
+        raise InvalidInput(f"effect {key!r} happened, but its result could not be recorded as JSON")
     return ended.data["result"]
 
 

@@ -47,8 +47,10 @@ class FindingVerbs(Chapter):
         )
         if twin:
             raise InvalidInput(
-                f"{twin['id']} says the same and is {twin['label']}",
-                hint=f"one question has one story: relabel or challenge {twin['id']}",
+                f"finding {twin['id']} already says this; it is {twin['label']}",
+                hint=f"relabel or challenge {twin['id']} instead",
+                step="same_finding",
+                finding=twin["id"],
             )
         data = {"claim": claim, **_labelled(label, evidence, because)}
         data |= {"anchors": list(anchors), "hypothesis": True} if hypothesis else {"anchors": list(anchors)}
@@ -66,7 +68,8 @@ class FindingVerbs(Chapter):
         if known["label"] == "rejected" and label != "rejected" and not fresh:
             raise InvalidInput(
                 f"{known['id']} was rejected; reopening it needs new evidence",
-                hint="record evidence first, then name it",
+                hint="record new evidence and pass its id",
+                step="capture_evidence",
             )
         if (
             label in NEED_EVIDENCE
@@ -75,8 +78,10 @@ class FindingVerbs(Chapter):
             and because is None
         ):
             raise InvalidInput(
-                f"{known['id']} is stale: its evidence is from before the code changed",
-                hint=f"onrecord finding recheck {known['id']} runs it again; or name new evidence",
+                f"{known['id']} is stale: the code changed after its evidence was recorded",
+                hint="record new evidence and pass its id",
+                step="recheck_finding",
+                finding=known["id"],
             )
         return self._session.record("finding.relabelled", data | {"anchors": list(anchors)}, because=because)
 
@@ -93,7 +98,7 @@ class FindingVerbs(Chapter):
         """Confirm the label of a challenged finding."""
         known = _find(self._session, finding)
         if all(challenge["outcome"] for challenge in known["challenges"]):
-            raise InvalidInput(f"no open challenge on {known['id']}")
+            raise InvalidInput(f"nobody has challenged {known['id']}")
         data = {
             "finding": known["id"],
             "why": checked_text(why, "an outcome", TEXT_LIMIT),
@@ -108,7 +113,7 @@ class FindingVerbs(Chapter):
     def record_milestone(self, what: str, *, finding: str | None = None, evidence: Sequence[str] = ()) -> Event:
         """Record that the root cause is verified (`root_cause`) or the fix implemented (`fix`)."""
         if what not in MILESTONES:
-            raise InvalidInput(f"a milestone is one of {', '.join(MILESTONES)}, not {what!r}")
+            raise InvalidInput(f"a milestone must be one of {', '.join(MILESTONES)}, not {what!r}")
         if finding is not None:
             finding = _find(self._session, finding)["id"]
         verified = (
@@ -116,7 +121,7 @@ class FindingVerbs(Chapter):
         )
         if what == "root_cause" and not verified:
             raise InvalidInput(
-                "a root cause is a finding that is verified", hint="verify the finding first, then name it"
+                "a root cause must be a verified finding", hint="verify the finding first, then pass its id"
             )
         return self._session.record(
             "milestone.reached", {"what": what, "finding": finding, "evidence": _named(evidence)}
@@ -130,16 +135,18 @@ def _named(evidence: Sequence[str]) -> list[str]:
 def _find(session: Session, finding: str) -> Finding:
     known = session.views.findings.findings.get(finding)
     if known is None:
-        raise NotFound(f"no finding is named {finding!r}", hint="onrecord finding list")
+        raise NotFound(f"there is no finding {finding!r}", step="list_findings")
     return known
 
 
 def _labelled(label: str, evidence: Sequence[str], because: int | None) -> dict[str, Any]:
     if label not in LABELS:
-        raise InvalidInput(f"a finding's label is one of {', '.join(LABELS)}, not {label!r}")
+        raise InvalidInput(f"a finding's label must be one of {', '.join(LABELS)}, not {label!r}")
     named = _named(evidence)
     if label in NEED_EVIDENCE and not named and because is None:
         raise InvalidInput(
-            f"a finding can be {label} only with evidence", hint="give evidence=[...] or because=position"
+            f"a finding can be {label} only with evidence",
+            hint="pass evidence=[...] or because=position",
+            step="give_evidence",
         )
     return {"label": label, "evidence": named or ([f"position {because}"] if because else [])}

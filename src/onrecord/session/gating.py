@@ -49,7 +49,7 @@ class GateVerbs(Chapter):
     def override(self, rule: str, reason: str, *, agent: str | None = None) -> Event:
         """Let pass what a rule refuses an agent at present, for a reason. A new ground is refused again."""
         if rule not in RULES:
-            raise InvalidInput(f"a rule is one of {', '.join(RULES)}; not {rule!r}")
+            raise InvalidInput(f"there is no rule {rule!r}", hint=f"the rules are {', '.join(RULES)}")
         checked_text(reason, "an override", TEXT_LIMIT)
         present, now = Present.of(self._session.views), int(self._session.clock() * 1e6)
         agent = agent or self._session.agent
@@ -60,7 +60,7 @@ class GateVerbs(Chapter):
             if verdict.rule == rule
         ]
         if not grounds:
-            raise Conflict(f"{rule} refuses nothing to {agent!r} at present", hint="there is nothing to override")
+            raise Conflict(f"{rule} does not refuse anything to {agent!r} now", hint="there is nothing to override")
         verdict = grounds[0]
         data = {"ground": verdict.ground, "rule": rule, "reason": reason, "positions": list(verdict.positions)}
         return self._session.record(

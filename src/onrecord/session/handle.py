@@ -236,10 +236,14 @@ class Session(KeptViews):
     def _append_drafts(self, *drafts: Draft, expect: int | None = None, fenced: bool = False) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need this agent's lane."""
         if len(drafts) > BATCH_LIMIT:
-            raise TooLarge(f"one append takes up to {BATCH_LIMIT:,} events, not {len(drafts):,}", hint="split it")
+            raise TooLarge(
+                f"one append takes up to {BATCH_LIMIT:,} events, not {len(drafts):,}", hint="split it into several"
+            )
         lease = self.lease if fenced else None
         if fenced and lease is None:
-            raise LeaseLost(f"this handle does not hold the lane of {self.agent!r}", hint="session.acquire() takes it")
+            raise LeaseLost(
+                f"this handle does not have the lease of lane {self.agent!r}", hint="session.acquire() takes the lease"
+            )
         return self._append(drafts, lease, expect)
 
     def _append(self, drafts: Sequence[Draft], lease: Lease | None, expect: int | None = None) -> list[Event]:
@@ -259,7 +263,8 @@ class Session(KeptViews):
         """Append one event. The way to record a kind that has no verb here."""
         if kind in RESERVED_KINDS:
             raise InvalidInput(
-                f"{kind} is a step of a verb and cannot be recorded alone", hint="use turn(), once(), close() ..."
+                f"{kind} cannot be recorded directly",
+                hint="use the method that records it: turn(), once(), close() ...",
             )
         return self._record(kind, data, id=id, because=because)
 
@@ -277,7 +282,7 @@ class Session(KeptViews):
         if because > self.head.position:
             self.refresh()
         if not 0 < because <= self.head.position:
-            raise EventNotFound(f"there is no event at position {because}, which `because` names")
+            raise EventNotFound(f"`because` names position {because}, and there is no event there", name=self.name)
 
     def acquire(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
         """Take the lease on this agent's lane: a new run begins. Turns of an earlier holder are refused."""
@@ -321,7 +326,7 @@ class Session(KeptViews):
         """Keep the threads of this handle out of each other's turns: one begins (-1), or some record whole ones (1)."""
         with self._lock:
             if self._turning < 0 or (share < 0 and self._turning):
-                raise TurnConflict("another thread is beginning or recording a turn of this lane", hint="try again")
+                raise TurnConflict("another thread is recording a turn of this lane", hint="try again")
             self._turning += share
 
     def _stop_turning(self, share: int) -> None:
@@ -431,7 +436,7 @@ class Session(KeptViews):
         """The event at one position."""
         found = self.store.read(self.id, after=position - 1, upto=position) if position > 0 else []
         if not found:
-            raise EventNotFound(f"session {self.name!r} has no event at position {position}")
+            raise EventNotFound(f"session {self.name!r} has no event at position {position}", name=self.name)
         return open_record(found[0])
 
     def transcript(self, agent: str | None = None, *, upto: int | None = None) -> Transcript:

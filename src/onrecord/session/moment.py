@@ -64,14 +64,14 @@ def at(session: Session, position: int) -> Moment:
     """The session after the event at `position`."""
     head = session.store.head(session.id)
     if not 1 <= position <= head.position:
-        raise EventNotFound(f"session {head.name!r} has positions 1 to {head.position}; not {position}")
+        raise EventNotFound(f"session {head.name!r} has positions 1 to {head.position}, not {position}", name=head.name)
     return Moment(session, fold_whole(head, session.store.read(session.id, upto=position, bodies=BODIES)))
 
 
 def diff(session: Session, before: int, after: int) -> list[Change]:
     """What changed in meaning from one position to another."""
     if before > after:
-        raise InvalidInput(f"a diff goes forward: {before} comes after {after}", hint="give the earlier position first")
+        raise InvalidInput(f"position {before} comes after {after}", hint="give the earlier position first")
     old, new = at(session, before), at(session, after)
     running = [lane["open"]["position"] - 1 for lane in old.views.lanes.lanes.values() if lane["open"]]
     recent = session.store.read(session.id, after=min([before, *running]), upto=after, kinds=TURN_KINDS)

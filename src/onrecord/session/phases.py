@@ -37,11 +37,12 @@ class PhaseVerbs(Chapter):
         known = phases.profile
         if known is not None and known["name"] != profile["name"]:
             raise Conflict(
-                f"this session has the profile {known['name']!r}", hint="another kind of work is another session"
+                f"this session already has the profile {known['name']!r}",
+                hint="open another session for another kind of work",
             )
         lost = [name for name in phases.entered if name not in [one["name"] for one in profile["phases"]]]
         if lost:
-            raise Conflict(f"phase {lost[0]!r} was entered, and this profile has no such phase")
+            raise Conflict(f"phase {lost[0]!r} was entered, but this profile does not have it")
         first = profile["phases"][0]["name"]
         chosen = self._session._draft("profile.chosen", {"profile": profile})
         if known is not None:
@@ -64,7 +65,7 @@ class PhaseVerbs(Chapter):
         phases = self._session.views.phases
         phase = _known(phases, phase)
         if phases.status(phase) == DONE:
-            raise Conflict(f"phase {phase!r} is done; it is not repeated", hint=_way_on(phases))
+            raise Conflict(f"phase {phase!r} is done and cannot be repeated", hint=_way_on(phases))
         _refuse_open_before(self._session, phase)
         return self._session.record("phase.entered", {"phase": phase}, id=f"phase/{phase}/entered")
 
@@ -80,15 +81,17 @@ class PhaseVerbs(Chapter):
         phases = views.phases
         phase = _known(phases, phase)
         if phases.status(phase) == DONE:
-            raise Conflict(f"phase {phase!r} is done already", hint=_way_on(phases))
+            raise Conflict(f"phase {phase!r} is already done", hint=_way_on(phases))
         _refuse_open_before(self._session, phase)
         if phases.status(phase) != IN_PROGRESS and not retroactive:
-            raise Conflict(f"phase {phase!r} was not entered", hint=f"onrecord phase enter {phase!r}, or --retroactive")
+            raise Conflict(f"phase {phase!r} was not entered", hint="enter it first", step="enter_phase", phase=phase)
         if missing := lacking(views, phase):
-            raise Conflict(f"phase {phase!r} still needs {', '.join(missing)}", hint=_how_to_fill(phases, missing[0]))
+            raise Conflict(f"phase {phase!r} still needs {', '.join(missing)}", **_how_to_fill(phases, missing[0]))
         waiting = views.attempts.unresolved()
         if waiting:
-            raise Conflict(f"attempt {waiting[0]['number']} is unresolved", hint="onrecord attempt list")
+            raise Conflict(
+                f"attempt {waiting[0]['number']} has no outcome yet", step="settle_attempt", number=waiting[0]["number"]
+            )
         data = {"phase": phase, "retroactive": retroactive} | ({"why": why} if why else {})
         return self._session.record("phase.finished", data, id=f"phase/{phase}/finished")
 
@@ -101,14 +104,18 @@ class PhaseVerbs(Chapter):
             if near is None:
                 raise NotFound(
                     f"the profile {phases.profile['name']!r} has no section {section!r}",
-                    hint=f"one of {', '.join(sections)}",
+                    hint=f"its sections are {', '.join(sections)}",
                 )
             section = near
         rule = phases.rule(section)
         if rule == "generated":
-            raise Conflict(f"section {section!r} is made from the log", hint="it follows from what is recorded")
+            raise Conflict(
+                f"section {section!r} is generated from the log", hint="record the events it is generated from"
+            )
         if rule == "append" and phases.text_of(section) and not append:
-            raise Conflict(f"section {section!r} only grows", hint="add a correction with --append")
+            raise Conflict(
+                f"section {section!r} cannot be replaced", hint="append to it instead", step="append_section"
+            )
         before = len(phases.text_of(section)) if append else 0
         checked_text(text, f"section {section!r}", SECTION_LIMIT - before)
         mode = "append" if append else "replace"
@@ -129,11 +136,11 @@ class PhaseVerbs(Chapter):
         """Add a feature to the list of what the work must be able to do. Its text never changes."""
         checked_text(text, "a feature", TEXT_LIMIT)
         if not feature or len(feature) > FEATURE_NAME_LIMIT or not feature.isprintable() or " " in feature:
-            raise InvalidInput(f"{feature!r:.80} is not a valid feature name", hint="a short word, like login-works")
+            raise InvalidInput(f"{feature!r:.80} is not a valid feature name", hint="use a short word like login-works")
         known = self._session.views.phases.features.get(feature)
         if known and known["text"] != text:
             raise Conflict(
-                f"feature {feature!r} is listed with another text", hint="its text never changes; add another"
+                f"feature {feature!r} already has a different text", hint="its text cannot change; add another feature"
             )
         return self._session.record(
             "feature.listed", {"feature": feature, "text": text}, id=f"feature/{feature}/listed"
@@ -146,20 +153,23 @@ class PhaseVerbs(Chapter):
         """
         phases = self._session.views.phases
         if feature not in phases.features:
-            raise NotFound(f"no feature is named {feature!r}", hint="onrecord feature list")
+            raise NotFound(f"there is no feature {feature!r}", step="list_features")
         named = [evidence] if isinstance(evidence, str) else list(evidence)
         if not named:
             raise InvalidInput(
-                "a feature passes or fails with evidence only", hint="onrecord run -- COMMAND gives an id"
+                "a feature can pass or fail only with evidence",
+                hint="pass the id of an evidence",
+                step="feature_evidence",
             )
         for one in named:
             if one not in self._session.views.findings.evidence:
-                raise NotFound(f"no evidence has the id {one!r:.80}", hint="onrecord run -- COMMAND records some")
+                raise NotFound(f"there is no evidence {one!r:.80}", step="list_evidence")
         unproven = [name for name in phases.unproven() if name != feature]
         if passes and not phases.features[feature]["passes"] and unproven:
             raise Conflict(
-                f"{', '.join(unproven[:5])} passed before the last resume and was not tried again",
-                hint="onrecord feature reverify --evidence ID comes first",
+                f"{', '.join(unproven[:5])} passed before work was resumed and must be tested again first",
+                hint="verify those features again first",
+                step="reverify",
             )
         return self._session.record("feature.judged", {"feature": feature, "passes": passes, "evidence": named})
 
@@ -175,12 +185,12 @@ class PhaseVerbs(Chapter):
 def _known(phases: Phases, phase: str) -> str:
     names = phases.names
     if not names:
-        raise Conflict("this session has no profile", hint="onrecord open NAME --profile research, bugfix or build")
+        raise Conflict("this session has no profile", hint="choose a profile first", step="choose_profile")
     found = next((name for name in names if name.casefold() == phase.casefold()), None)
     if found is None and phase.isdigit() and int(phase) < len(names):
         found = names[int(phase)]
     if found is None:
-        raise NotFound(f"no phase is named {phase!r}", hint=f"one of {', '.join(names)}")
+        raise NotFound(f"there is no phase {phase!r}", hint=f"the phases are {', '.join(names)}")
     return found
 
 
@@ -193,22 +203,28 @@ def _refuse_open_before(session: Session, phase: str) -> None:
             missing = lacking(views, before)
             raise Conflict(
                 f"phase {before!r} is not finished" + (f": {', '.join(missing)} is missing" if missing else ""),
-                hint=f"onrecord phase finish {before!r} comes first (--retroactive repairs a forgotten one)",
+                hint=f"finish {before!r} first",
+                step="finish_phase",
+                phase=before,
             )
 
 
 def _way_on(phases: Phases) -> str:
     current = phases.current()
-    return f"continue with {current!r}" if current else "every phase is done: onrecord close"
+    return f"the current phase is {current!r}" if current else "every phase is done; close the session"
 
 
-def _how_to_fill(phases: Phases, name: str) -> str:
+def _how_to_fill(phases: Phases, name: str) -> dict[str, str]:
     sections = {one["name"]: one for one in phases.described()}
     if name not in sections:
-        return "onrecord feature list"
+        return {"hint": "some features do not pass yet", "step": "list_features"}
     if sections[name]["rule"] == "generated":
-        return f"it is made from {sections[name]['from']}: {sections[name]['description']}"
-    return f"onrecord section {name!r} --text ...; a line in the work log is no substitute"
+        return {"hint": f"it is generated from {sections[name]['from']}: {sections[name]['description']}"}
+    return {
+        "hint": f"write the section {name!r}; the work log does not replace it",
+        "step": "write_section",
+        "section": name,
+    }
 
 
 def refuse_summary(session: Session, anyway: str | None) -> None:
@@ -221,8 +237,10 @@ def refuse_summary(session: Session, anyway: str | None) -> None:
     missing = ", ".join(dict.fromkeys(gap.field for gap in gaps))
     if anyway is None:
         raise Conflict(
-            f"{session.views.head.name} cannot be closed with only a summary; its note lacks: {missing}",
-            hint=f"{gaps[0].clear}; onrecord note check names all; --anyway REASON closes it and is recorded",
+            f"{session.views.head.name} cannot be closed yet; its note lacks: {missing}",
+            hint="record what is missing, or pass anyway=reason",
+            step="complete_note",
+            name=session.views.head.name,
         )
     why = checked_text(anyway, "closing an unfinished session", TEXT_LIMIT)
     session.record("decision.made", {"text": f"Closed although the note lacks: {missing}", "why": why})

@@ -73,16 +73,16 @@ def _phase(phase: Json, number: int, sections: list[Section], where: str) -> Pha
     name = _name(given, where)
     if given.get("number", number) != number:
         raise InvalidInput(
-            f"{where} ({name}): its number is {number}, not {given['number']}",
-            hint="phases are numbered from 0 in their order; leave `number` out",
+            f"{where} ({name}): its number must be {number}, not {given['number']}",
+            hint="phases are numbered in order, starting with 0; leave `number` out",
         )
     known = [section["name"] for section in sections]
     checkpoint = given.get("checkpoint", [])
     for section in checkpoint:
         if section not in known:
             raise InvalidInput(
-                f"{where} ({name}): its checkpoint names {section!r:.80}, and there is no such section",
-                hint=f"one of {', '.join(known)}" if known else "list sections with [[sections]]",
+                f"{where} ({name}): it requires the section {section!r:.80}, which does not exist",
+                hint=f"the sections are {', '.join(known)}" if known else "add sections as [[sections]]",
             )
     return {
         "number": number, "name": name, "goal": _line(given, "goal", where), "checkpoint": list(checkpoint),
@@ -94,16 +94,18 @@ def _section(section: Json, where: str) -> Section:
     given = _table(section, _SECTION, where)
     name, rule = _name(given, where), given.get("rule", "free")
     if rule not in RULES:
-        raise InvalidInput(f"{where} ({name}): rule is one of {', '.join(RULES)}; not {rule!r:.80}")
+        raise InvalidInput(f"{where} ({name}): rule must be one of {', '.join(RULES)}, not {rule!r:.80}")
     source = given.get("from")
     if (rule == "generated") is (source is None):
         raise InvalidInput(
             f"{where} ({name}): "
-            + ("a generated section needs `from`" if source is None else "`from` is for generated"),
-            hint=f"from is one of {', '.join(SOURCES)}",
+            + ("a generated section needs `from`" if source is None else "only a generated section may have `from`"),
+            hint=f"`from` must be one of {', '.join(SOURCES)}",
         )
     if source is not None and source not in SOURCES:
-        raise InvalidInput(f"{where} ({name}): nothing is generated from {source!r:.80}", hint=", ".join(SOURCES))
+        raise InvalidInput(
+            f"{where} ({name}): unknown source {source!r:.80}", hint=f"`from` must be one of {', '.join(SOURCES)}"
+        )
     made: Section = {"name": name, "description": _line(given, "description", where), "rule": rule}
     if source:
         made["from"] = source
@@ -112,25 +114,23 @@ def _section(section: Json, where: str) -> Section:
 
 def _table(value: Any, fields: dict[str, type], where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidInput(f"{where} is not a table", hint=f"it has {', '.join(fields)}")
+        raise InvalidInput(f"{where} is not a table", hint=f"its fields are {', '.join(fields)}")
     for name, content in value.items():
         if name not in fields:
-            raise InvalidInput(
-                f"{where} has a field {name!r:.80} that means nothing", hint=f"one of {', '.join(fields)}"
-            )
+            raise InvalidInput(f"{where} has an unknown field {name!r:.80}", hint=f"its fields are {', '.join(fields)}")
         if not isinstance(content, fields[name]) or (fields[name] is int and isinstance(content, bool)):
-            raise InvalidInput(f"{where}: {name} is a {_word(fields[name])}, not {content!r:.80}")
+            raise InvalidInput(f"{where}: {name} must be {_word(fields[name])}, not {content!r:.80}")
     return value
 
 
 def _word(kind: type) -> str:
-    return {str: "text", int: "whole number", bool: "true or false", list: "list"}[kind]
+    return {str: "text", int: "a whole number", bool: "true or false", list: "a list"}[kind]
 
 
 def _list(given: dict[str, Any], field: str, limit: int, where: str) -> list[Any]:
     found = given.get(field)
     if not found:
-        raise InvalidInput(f"{where} has no {field}", hint=f"list them with [[{field}]]")
+        raise InvalidInput(f"{where} has no {field}", hint=f"add them as [[{field}]]")
     if len(found) > limit:
         raise InvalidInput(f"{where} has {len(found)} {field}; the limit is {limit}")
     return list(found)
@@ -141,8 +141,8 @@ def _name(given: dict[str, Any], where: str) -> str:
     good = name == " ".join(name.split()) and name.isprintable() and not set(name) & set("<>#|`*\\")
     if not name or len(name) > PROFILE_NAME_LIMIT or not good:
         raise InvalidInput(
-            f"{where}: {name!r:.80} is no name",
-            hint=f"1 to {PROFILE_NAME_LIMIT} visible characters on one line, without < > # | ` * and backslash",
+            f"{where}: {name!r:.80} is not a valid name",
+            hint=f"use 1 to {PROFILE_NAME_LIMIT} visible characters on one line, without < > # | ` * and backslash",
         )
     return str(name)
 
@@ -150,7 +150,7 @@ def _name(given: dict[str, Any], where: str) -> str:
 def _line(given: dict[str, Any], field: str, where: str) -> str:
     text = _text(given, field, DESCRIPTION_LIMIT, where)
     if text and (not text.isprintable() or "<!--" in text):
-        raise InvalidInput(f"{where}: {field} is one line of visible text without comments")
+        raise InvalidInput(f"{where}: {field} must be one line of visible text without comments")
     return text
 
 
@@ -165,4 +165,4 @@ def _once(names: list[str], where: str) -> None:
     folded = [name.casefold() for name in names]
     for name in names:
         if folded.count(name.casefold()) > 1:
-            raise InvalidInput(f"{where} {name!r} is there twice")
+            raise InvalidInput(f"{where} {name!r} appears twice")

@@ -54,7 +54,7 @@ def erase(session: Session, reason: str, positions: Collection[int] | None) -> E
     scope = "all" if positions is None else "positions"
     head = session.store.head(session.id)
     if head.status == ERASED:
-        raise SessionErased(f"session {head.name!r} was erased before")
+        raise SessionErased(f"session {head.name!r} is already erased")
     if positions is None:
         weights = session.store.weigh(session.id)
         positions = [weight.position for weight in weights if weight.kind not in ("payload.erased", "session.forked")]
@@ -62,10 +62,10 @@ def erase(session: Session, reason: str, positions: Collection[int] | None) -> E
         if needed:
             raise InvalidInput(
                 f"{', '.join(needed)} shares the history of {head.name!r}",
-                hint="erase the forks first, or single positions",
+                hint="erase the forks first, or erase single positions",
             )
     elif not positions:
-        raise InvalidInput("no position is given", hint="name positions, or leave them out to erase the whole session")
+        raise InvalidInput("the list of positions is empty", hint="give positions, or none to erase the whole session")
     else:
         _refuse_proofs(session, positions)
     return wipe(session, sorted(set(positions)), reason, scope)
@@ -89,7 +89,9 @@ def heirs_of(store: Store, session: str, positions: list[int]) -> list[Head]:
     heirs = list(descendants(store, session))
     held = next((heir for heir in heirs if heir.held and heir.forked_at >= positions[0]), None)
     if held:
-        raise SessionHeld(f"session {held.name!r}, which shares this history, is held: nothing of it may be erased")
+        raise SessionHeld(
+            f"session {held.name!r}, which shares this history, has a hold: nothing of it may be erased", name=held.name
+        )
     return heirs
 
 
@@ -111,7 +113,7 @@ def _refuse_proofs(session: Session, positions: Collection[int]) -> None:
     """What says that something was erased must stay: without it the log would look damaged."""
     for record in session.store.read(session.id, kinds=("payload.erased",), bodies=()):
         if record.position in positions:
-            raise InvalidInput(f"position {record.position} says what was erased; it is kept")
+            raise InvalidInput(f"position {record.position} records what was erased and must be kept")
 
 
 def _untitled(store: Store, session: str, positions: Collection[int]) -> dict[str, bool]:

@@ -90,9 +90,12 @@ class SessionStore:
         """Make a new session; `NameTaken` if the project has one of this name."""
         check_name(name)
         if objective is not None and (not isinstance(objective, str) or len(objective) > TEXT_LIMIT):
-            raise InvalidInput(f"an objective is text of at most {TEXT_LIMIT:,} characters", hint="facts are short")
+            raise InvalidInput(
+                f"an objective must be text of at most {TEXT_LIMIT:,} characters",
+                hint="shorten it, or keep it in a file",
+            )
         if len(encode_payload(metadata or {})) > METADATA_LIMIT:
-            raise InvalidInput(f"the metadata is over {METADATA_LIMIT:,} bytes", hint="keep large things in files")
+            raise InvalidInput(f"the metadata is over {METADATA_LIMIT:,} bytes", hint="keep large values in files")
         entropy, now = machine.entropy(33), self.clock()
         data = {
             "name": name, "project": self.project, "objective": objective, "metadata": dict(metadata or {}),
@@ -116,7 +119,7 @@ class SessionStore:
     def find(self, name: str) -> Head:
         """The head of the session with this name or id."""
         if not isinstance(name, str) or not name:
-            raise SessionNotFound("a session is named by its name or id")
+            raise SessionNotFound("the name or id of the session is missing")
         if is_ulid(name.upper()):
             return self.store.head(name.upper())
         for project in (self.project, None):
@@ -130,10 +133,10 @@ class SessionStore:
             or self.store.heads(prefix=name, limit=5)
         )
         if not near:
-            raise SessionNotFound(f"no session is named {name!r}")
+            raise SessionNotFound(f"there is no session {name!r}")
         if len(near) > 1:
             options = ", ".join(f"{head.name} ({head.session})" for head in near)
-            raise AmbiguousName(f"{name!r} fits more than one session: {options}")
+            raise AmbiguousName(f"{name!r} matches more than one session: {options}")
         return near[0]
 
     def named(self, name: str) -> Head | None:
@@ -155,11 +158,11 @@ class SessionStore:
     ) -> list[Head]:  # fmt: skip
         """Sessions by last activity, newest first. `project` "" means every project; None means this one."""
         if not 1 <= limit <= PAGE_LIMIT:
-            raise InvalidInput(f"a page has 1 to {PAGE_LIMIT:,} sessions, not {limit}")
+            raise InvalidInput(f"the limit must be 1 to {PAGE_LIMIT:,} sessions, not {limit}")
         statuses = (status,) if isinstance(status, str) else status
         for wanted in statuses or ():
             if wanted not in heads.STATUSES:
-                raise InvalidInput(f"a session's status is one of {', '.join(heads.STATUSES)}; not {wanted!r}")
+                raise InvalidInput(f"a session's status must be one of {', '.join(heads.STATUSES)}, not {wanted!r}")
         here = self.project if project is None else project or None
         last = (before.at, before.session) if before else None
         return self.store.heads(project=here, statuses=statuses, limit=limit, before=last)
@@ -182,10 +185,12 @@ class SessionStore:
         left = parent.views.spend.remaining(int(self.clock() * 1e6))
         for limit, amount in check_budget(budget).items():
             if limit in left and amount > left[limit]:
-                raise InvalidInput(f"{parent.name!r} has {left[limit]:g} {limit} left; {amount:g} cannot be given away")
+                raise InvalidInput(
+                    f"{parent.name!r} has {left[limit]:g} {limit} left; it cannot give {amount:g} to another session"
+                )
         check_name(name)
         if self.store.heads(project=self.project, name=name, limit=1):
-            raise NameTaken(f"a session named {name!r} exists in this project")
+            raise NameTaken(f"this project already has a session named {name!r}")
         # The slice first: a crash in between wastes a part of the budget, and never spends it twice.
         event = parent.record("budget.sliced", {"child": name, "limits": budget}, id=f"slice/{name}")
         return self.create(name, budget=budget, parent={"session": parent.id, "position": event.position}, **options)

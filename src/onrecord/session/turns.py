@@ -126,8 +126,8 @@ class Turn:
         if self.answer is None and self.committed is None and self.aborted is None:
             return
         if self.answered:
-            raise TurnConflict("this request was answered before; nothing can be added", hint="use turn.answer")
-        raise TurnConflict(f"this turn is {'committed' if self.committed else 'aborted'} already")
+            raise TurnConflict("this turn already has its answer; nothing can be added", hint="use turn.answer")
+        raise TurnConflict(f"this turn is already {'committed' if self.committed else 'aborted'}")
 
 
 def begin(session: Session, *, request: Json, base: int | None, rollback: int, id: str | None) -> Turn:
@@ -184,7 +184,7 @@ def record(
             items += to_items(message, format)
             plain = False
     if not 1 <= len(items) <= ITEMS_LIMIT:
-        raise InvalidInput(f"a turn has 1 to {ITEMS_LIMIT:,} items, not {len(items):,}")
+        raise InvalidInput(f"a turn must have 1 to {ITEMS_LIMIT:,} items, not {len(items):,}")
     if id is None or session.store.find(session.id, id) is None:
         session._take_up()
         session._start_turning(1)
@@ -270,8 +270,8 @@ def _lost_answer(session: Session, lane: Lane, base: int, fingerprint: str | Non
     turn = next(turn for turn in reversed(turns) if turn.ended == last["position"])
     if turn.erased:
         raise PayloadErased(
-            f"this request was answered at position {turn.ended}, and the answer was erased since",
-            hint="ask again with another base, or without one",
+            f"the answer to this turn, at position {turn.ended}, was erased",
+            hint="repeat the call with another base, or without one",
         )
     return turn.items
 
@@ -285,7 +285,7 @@ def _check_base(lane: Lane, base: int, rollback: int) -> None:
     discarded = sum(commit["position"] > base for commit in lane["commits"])
     if base not in bases or discarded > rollback:
         raise TurnConflict(
-            f"the lane's last commit is at position {lane['last_commit']}; this turn is based on {base}",
+            f"the lane's last commit is at position {lane['last_commit']}; this turn is based on position {base}",
             hint=f"build on {lane['last_commit']}, or allow it with rollback={discarded}" if base in bases else None,
             last_commit=lane["last_commit"],
         )
@@ -316,9 +316,10 @@ def _check_budget(session: Session) -> None:
             session._draft("interruption.recorded", {"cause": reason, "limit": limit}),
         )
     raise BudgetExhausted(
-        f"session {session.name!r} stopped; {reason}",
+        f"session {session.name!r} is paused: {reason}",
         hint="raise it with session.budget.set(...), then session.resume(); or close the session",
         limit=limit,
+        name=session.name,
     )
 
 

@@ -43,6 +43,7 @@ class Change(NamedTuple):
     """Why this file is left as it is although it should change."""
     hint: str = ""
     private: bool = False
+    step: str = ""
 
     @property
     def is_needed(self) -> bool:
@@ -158,7 +159,7 @@ def apply(change: Change) -> None:
     """Make one change. `Conflict` if the file changed since the plan was made."""
     target = Path(os.path.realpath(change.path))
     if _content(target) != change.before:
-        raise Conflict(f"{change.path} changed in this moment; it was not touched", hint="run the command again")
+        raise Conflict(f"{change.path} changed while it was being read; it was left as it is", hint="try again")
     if change.after is None:
         target.unlink(missing_ok=True)
         return
@@ -180,7 +181,9 @@ def _change(of: Vendor, file: HookFile, target: Target, step: Callable[[HookFile
         text = _text(before)
         after = step(file, text)
     except OnrecordError as problem:
-        return Change(of.name, file.what, file.path, before, before, problem.message, problem.hint, private)
+        return Change(
+            of.name, file.what, file.path, before, before, problem.message, problem.hint, private, problem.step
+        )
     except OSError as problem:
         said = f"cannot be read: {problem.strerror}"
         return Change(of.name, file.what, file.path, before, before, said, "", private)
@@ -190,7 +193,7 @@ def _change(of: Vendor, file: HookFile, target: Target, step: Callable[[HookFile
 def _content(path: Path) -> bytes | None:
     try:
         if path.stat().st_size > FILE_BYTES:
-            raise InvalidInput(f"{path} has more than {FILE_BYTES:,} bytes; it is left alone")
+            raise InvalidInput(f"{path} has more than {FILE_BYTES:,} bytes; it was left as it is")
         return path.read_bytes()
     except FileNotFoundError:
         return None
@@ -200,9 +203,7 @@ def _text(content: bytes | None) -> str | None:
     try:
         return None if content is None else content.decode()
     except UnicodeDecodeError:
-        raise InvalidInput(
-            "the file is not UTF-8, and is not rewritten", hint="add by hand what --print shows"
-        ) from None
+        raise InvalidInput("the file is not UTF-8; it was left as it is", step="print_setup") from None
 
 
 def _plugin(text: str) -> str:

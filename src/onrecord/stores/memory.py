@@ -232,7 +232,7 @@ class MemoryStore:
                 raise id_taken(head.session)
             taken = [*kept, *records]
             if extend and taken[len(kept)].position != self._heads[head.session].position + 1:
-                raise LogMoved("the log went on while it was being extended", expected=0, actual=head.position)
+                raise LogMoved("the log grew while it was being extended", expected=0, actual=head.position)
             self._refuse_taken(head)
             self._heads[head.session], self._own[head.session] = head, taken
 

@@ -52,58 +52,60 @@ def not_found(session: str) -> SessionNotFound:
 def reentered() -> StoreBusy:
     """A write cannot begin in the middle of another one of the same thread."""
     return StoreBusy(
-        "this thread is in the middle of another write, which a signal handler or a finalizer has interrupted",
-        hint="let the handler raise, or set a flag, and record afterwards",
+        "this thread is already writing: a signal handler or a finalizer interrupted that write",
+        hint="raise from the handler or set a flag, and record afterwards",
     )
 
 
 def id_taken(session: str) -> Conflict:
     """A session's id is never given twice."""
-    return Conflict(f"the id {session} is taken")
+    return Conflict(f"the session id {session} is already in use")
 
 
 def name_taken(name: str, status: str) -> NameTaken:
     """A name belongs to one session of a project."""
-    return NameTaken(f"a session named {name!r} exists in this project (it is {status})")
+    return NameTaken(f"this project already has a session named {name!r} ({status})")
 
 
 def unlike_parent() -> LogMoved:
     """A fork goes on from what its parent has."""
-    return LogMoved("the parent's history is not what the fork was made from", expected=0, actual=0)
+    return LogMoved("the parent's history has changed since the fork was prepared", expected=0, actual=0)
 
 
 def log_moved(expected: int, actual: int) -> LogMoved:
     """The log is not where the caller thinks."""
-    return LogMoved(f"the log stands at {actual}, not at {expected}", expected=expected, actual=actual)
+    return LogMoved(f"the log is at position {actual}, not {expected}", expected=expected, actual=actual)
 
 
 def lease_lost(lane: str) -> LeaseLost:
     """Another epoch counts by now."""
-    return LeaseLost(f"another process writes lane {lane!r} now")
+    return LeaseLost(f"another process has taken the lease of lane {lane!r}")
 
 
 def nothing_at(position: int) -> EventNotFound:
     """The log does not reach that far."""
-    return EventNotFound(f"no event stands at position {position}")
+    return EventNotFound(f"there is no event at position {position}")
 
 
 def refuse_other(draft: Draft, known: OnRecord) -> None:
     """An idempotency key belongs to one event for ever. An erased payload cannot be compared: the key alone decides."""
     changed = known.salt is not None and commit_to(known.salt, draft.payload) != known.payload_hash
     if changed or known.kind != draft.kind:
-        raise IdReused(f"the id {draft.id!r} was already used for a different event, at position {known.position}")
+        raise IdReused(
+            f"idempotency key {draft.id!r} was already used for a different event, at position {known.position}"
+        )
 
 
 def refuse_twin(draft: Draft, first: Draft) -> None:
     """Two events of one append under one id have to be the same."""
     if (draft.kind, draft.payload) != (first.kind, first.payload):
-        raise IdReused(f"the id {draft.id!r} is used for two different events of one append")
+        raise IdReused(f"one append uses the idempotency key {draft.id!r} for two different events")
 
 
 def refuse_erasure(head: Head, positions: Iterable[int]) -> None:
     """Only a session's own events can be erased, and nothing under a hold."""
     if head.held:
-        raise SessionHeld(f"session {head.name!r} is held: nothing of it may be erased")
+        raise SessionHeld(f"session {head.name!r} has a hold: nothing of it may be erased", name=head.name)
     for position in positions:
         if 1 <= position <= head.forked_at:
             raise InvalidInput(f"position {position} belongs to the session this one was forked from")
@@ -115,7 +117,7 @@ def refuse_gaps(positions: list[int], start: int) -> None:
     """What is taken over goes on where the log stands."""
     if positions != list(range(start + 1, start + 1 + len(positions))):
         raise LogMoved(
-            f"the new events do not go on from position {start}",
+            f"the new events do not follow position {start}",
             expected=positions[0] - 1 if positions else start,
             actual=start,
         )
@@ -128,8 +130,10 @@ def held_by(name: str, lease: Lease) -> LeaseHeld:
     since, until = (datetime.fromtimestamp(moment / 1e6, UTC).isoformat(timespec="seconds") for moment in lease[4:6])
     who = f"process {lease.holder.get('pid')} on {lease.holder.get('host')}"
     return LeaseHeld(
-        f"agent {lease.lane!r} of session {name!r} is held by {who} since {since}",
-        hint=f"it is free when that process ends, or at {until} if it stays silent; open with takeover to take it now",
+        f"{who} has had the lease of agent {lease.lane!r} in session {name!r} since {since}",
+        hint=f"wait until that process ends, or until its lease expires at {until}; takeover=True takes it now",
+        step="wait_for_lease",
+        expires=until,
         holder=lease.holder,
         since=lease.since,
         until=lease.until,

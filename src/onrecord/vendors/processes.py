@@ -108,7 +108,7 @@ def helper(
     # Searched here: if a directory of PATH is not readable, the system would report that and not a missing program.
     program = shutil.which(argv[0], path=env.get("PATH"))
     if program is None:
-        raise NotFound(f"{argv[0]} is not on PATH", hint="install it, or name the program")
+        raise NotFound(f"{argv[0]} is not on PATH", hint="install it, or give the path of the program")
     process = subprocess.Popen(
         [program, *argv[1:]], env=dict(env), cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
         start_new_session=True,

@@ -84,7 +84,7 @@ def _fitted(brief: str, summary: str | None, position: int, *, tokens: int, coun
     whole, size = brief, len(brief.encode())
     while count(_known(brief, summary, position)) > tokens:
         if not brief:
-            raise InvalidInput(f"a context of {tokens:,} tokens has no room for the record", hint="allow some more")
+            raise InvalidInput(f"a context of {tokens:,} tokens is too small for the note", hint="allow more tokens")
         size = size * 3 // 4
         brief = clip(whole, size) if size >= SHORTEST_BRIEF else ""
     return brief

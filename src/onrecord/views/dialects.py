@@ -27,7 +27,7 @@ def to_messages(items: Iterable[Item], dialect: str) -> list[dict[str, Any]]:
         return [message for message, _kept in _messages(whole, dialect, _openai_message)]
     if dialect == "anthropic":
         return _merge(_messages(whole, dialect, _anthropic_message))
-    raise InvalidInput(f"unknown dialect {dialect!r}", hint="one of neutral, openai, anthropic")
+    raise InvalidInput(f"unknown dialect {dialect!r}", hint="use neutral, openai or anthropic")
 
 
 def _messages(

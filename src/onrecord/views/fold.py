@@ -120,7 +120,7 @@ class Whole:
     def load(cls, body: bytes) -> Whole:
         """Take up a snapshot; `DamagedLog` if it is not what was dumped."""
         if sha256(body[DIGEST_BYTES:]).digest() != body[:DIGEST_BYTES]:
-            raise DamagedLog("a snapshot is not what was kept", hint="it is only speed: onrecord doctor --fix drops it")
+            raise DamagedLog("a snapshot is damaged", hint="snapshots only save time: delete it", step="drop_snapshots")
         saved = json.loads(body[DIGEST_BYTES:])
         head = saved["head"]
         whole = cls(Head(**(head | {"hash": bytes.fromhex(head["hash"])})))

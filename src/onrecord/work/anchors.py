@@ -30,7 +30,7 @@ def parse_anchor(text: str) -> Anchor:
     path, is_symbol, symbol = text.partition("::")
     if is_symbol:
         if not symbol or not all(part.isidentifier() for part in symbol.split(".")):
-            raise InvalidInput(f"{text!r} names no symbol", hint="like src/auth.py::Invite.accept")
+            raise InvalidInput(f"{text!r} names no symbol", hint="write it like src/auth.py::Invite.accept")
         if not path.endswith((".py", ".pyi")):
             raise InvalidInput(f"symbols work only in Python files, not in {path!r}", hint="name lines: path:10-20")
         return {"path": _checked(path), "symbol": symbol}
@@ -39,7 +39,7 @@ def parse_anchor(text: str) -> Anchor:
     if has_lines and first.isascii() and first.isdigit() and (not last or (last.isascii() and last.isdigit())):
         span = [int(first), int(last or first)]
         if not 1 <= span[0] <= span[1]:
-            raise InvalidInput(f"{text!r} names no lines", hint="like src/auth.py:10-20")
+            raise InvalidInput(f"{text!r} names no lines", hint="write them like src/auth.py:10-20")
         return {"path": _checked(path), "lines": span}
     return {"path": _checked(text)}
 

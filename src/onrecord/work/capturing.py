@@ -49,7 +49,7 @@ def capture_run(
 ) -> Captured:  # fmt: skip
     """Run a command and record its result as evidence, however it ended."""
     if not command:
-        raise InvalidInput("there is no command to run")
+        raise InvalidInput("the command is empty")
     revision = revision_of(root)
     with Stop() as stop, SuspendedCommand(command, cwd=cwd) as suspended:
         if suspended.pid is None:
@@ -97,7 +97,7 @@ def full_output(session: Session, evidence: Evidence) -> str:
         return str(evidence.get("output") or evidence.get("excerpt") or "")
     data = session.event(kept_at).data
     if data is None:
-        raise PayloadErased(f"the whole output of {evidence['id']} was erased; its end is still on record")
+        raise PayloadErased(f"the full output of {evidence['id']} was erased; only its end is left")
     return str(data["text"])
 
 

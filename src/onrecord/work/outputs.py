@@ -150,7 +150,7 @@ def metric_in(output: str, name: str, pattern: re.Pattern[str]) -> float:
     """The number in the last match of a pattern: its first group, or the whole match."""
     matches = deque(pattern.finditer(output), maxlen=1)
     if not matches:
-        raise InvalidInput(f"metric {name} was not printed: nothing matches {pattern.pattern!r}")
+        raise InvalidInput(f"metric {name} was not found: no output matches {pattern.pattern!r}")
     text = matches[0].group(1 if pattern.groups else 0)
     return as_number(text or "", f"metric {name}")
 

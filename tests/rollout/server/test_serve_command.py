@@ -57,7 +57,7 @@ def test_it_stops_in_order(serve, engine, tmp_path, how):
         engine.go_on.set()
         assert asked.result().json()["choices"][0]["message"]["content"] == "Fine."
     assert server.wait() == 0
-    assert (tmp_path / "proxy.log").read_text() == "note: stopped; every session goes on where it is\n"
+    assert (tmp_path / "proxy.log").read_text() == "note: stopped; every session can continue later\n"
     again = serve()
     answer = httpx.post(
         f"{again.url}/sessions/{session}/v1/chat/completions", json={"messages": [USER]}, trust_env=False
@@ -81,7 +81,7 @@ def test_a_second_ctrl_c_does_not_wait(serve, engine, tmp_path):
         server.process.send_signal(signal.SIGINT)
         assert asked.result().status_code == 503
     assert server.wait() == 0
-    assert (tmp_path / "proxy.log").read_text() == "note: stopped; every session goes on where it is\n"
+    assert (tmp_path / "proxy.log").read_text() == "note: stopped; every session can continue later\n"
     engine.go_on.set()
     answer = httpx.post(serve().url + path, json={"messages": [USER]}, timeout=30, trust_env=False)
     assert answer.json()["choices"][0]["message"]["content"] == "Fine."

@@ -52,7 +52,7 @@ def address_of(url: str, tenant: str | None = None) -> Address:
     """Read a URL; `tenant` counts where the URL names none."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
-        raise InvalidInput(f"{parts.scheme}:// is no PostgreSQL URL", hint="postgresql://user@host/database")
+        raise InvalidInput(f"{parts.scheme}:// is not a PostgreSQL URL", hint="use postgresql://user@host/database")
     if "@" in parts.path + parts.fragment + parts.query.partition("=")[0]:
         # A password that ends too early would be taken for a port and a database, and shown.
         raise InvalidInput(
@@ -62,7 +62,7 @@ def address_of(url: str, tenant: str | None = None) -> Address:
     chosen = check_name(options.pop("tenant", "") or tenant or DEFAULT_TENANT, "tenant")
     notify = options.pop("notify", "off")
     if notify not in _SWITCH:
-        raise InvalidInput(f"notify is on or off, not {notify!r:.20}")
+        raise InvalidInput(f"notify must be on or off, not {notify!r:.20}")
     words = {name: value for name, value in _DEFAULTS.items() if name not in options} | options
     conninfo = _url(parts.netloc, parts.path, urlencode(words, quote_via=quote))
     shown = _without_password(parts.netloc, parts.path, options, chosen)

@@ -132,7 +132,7 @@ class Connections:
                 if time.monotonic() > deadline:
                     raise self._given_up(problem, unknown=sent and recall is not None) from problem
             except UnicodeEncodeError:
-                raise InvalidInput("this text has half a character in it (a lone surrogate)") from None
+                raise InvalidInput("the text contains a lone surrogate, which is not valid Unicode") from None
             # Many clients come back at once after a failover: not all in the same moment.
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # a pause, not a secret
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
@@ -213,7 +213,7 @@ class Connections:
     def _given_up(self, problem: BaseException, *, unknown: bool) -> OutcomeUnknown | StoreBusy:
         if unknown:
             said = str(problem).strip().partition("\n")[0] or state_of(problem)
-            return OutcomeUnknown(f"the store {self._shown} went away while committing: {said}")
+            return OutcomeUnknown(f"the store {self._shown} became unreachable during a commit: {said}")
         return unreachable(problem, self._shown)
 
 

@@ -57,9 +57,7 @@ def check(facts: Mapping[str, str], shown: str) -> None:
     if usable_from > SCHEMA_VERSION:
         raise StoreTooNew(f"{shown} has schema {version}; this onrecord knows up to {SCHEMA_VERSION}")
     if version < SCHEMA_VERSION:
-        raise StoreError(
-            f"{shown} has schema {version}; this onrecord needs {SCHEMA_VERSION}", hint="onrecord store migrate URL"
-        )
+        raise StoreError(f"{shown} has schema {version}; this onrecord needs {SCHEMA_VERSION}", step="migrate_store")
 
 
 def initialise(address: Address, roles: Roles) -> Done:
@@ -163,7 +161,7 @@ def _patiently(connection: psycopg.Connection[Any], migration_steps: list[str]) 
                 raise
             if time.monotonic() > deadline:
                 raise StoreBusy(
-                    "a table of the store was in use all the time", hint="try again; what was done so far does no harm"
+                    "a table of the store stayed locked", hint="try again; the completed steps are kept"
                 ) from None
         else:
             return

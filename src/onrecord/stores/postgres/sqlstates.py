@@ -70,25 +70,27 @@ def store_error(problem: psycopg.Error, address: str) -> StoreError | InvalidInp
     if not state and isinstance(problem, psycopg.ProgrammingError):
         # What is wrongly encoded may be the password, and libpq would repeat it.
         wrong = "a % in it has no two hex digits behind it" if "%" in said else said
-        return InvalidInput(f"{address} is no URL for PostgreSQL: {wrong}", hint="postgresql://user@host/database")
+        return InvalidInput(f"{address} is not a PostgreSQL URL: {wrong}", hint="use postgresql://user@host/database")
     if state.startswith("53"):
         return StoreFull(f"no space left for the store {address}: {said}; nothing was written")
     if state == _READ_ONLY:
-        return StoreReadOnly(f"{address} can only be read here: {said}", hint="give the URL of a server that writes")
+        return StoreReadOnly(f"{address} is read-only: {said}", hint="use the URL of a server that accepts writes")
     if state == "42501":
         return StoreReadOnly(
             f"this role may not do that in {address}: {said}",
-            hint="connect as the app role or a member of it; to migrate, as the role that made the store",
+            hint="connect as the app role or a member of it; to migrate, as the role that created the store",
         )
     if state in ("55P03", "57014"):
-        return StoreBusy(f"the store {address} was kept busy: {said}; nothing was written")
+        return StoreBusy(f"the store {address} is busy: {said}; nothing was written")
     if state in _NO_STORE:
         return no_store(address)
     if state.startswith("XX"):
         return StoreCorrupt(f"the database of {address} is damaged: {said}", hint="restore it from a backup")
     if isinstance(problem, psycopg.DataError):
-        return InvalidInput(f"PostgreSQL cannot keep this: {said}", hint="a name or project cannot hold a zero byte")
-    return StoreError(f"PostgreSQL failed on {address}: {said} ({state})", hint="onrecord doctor looks into it")
+        return InvalidInput(
+            f"PostgreSQL cannot store this: {said}", hint="a name or project cannot contain a zero byte"
+        )
+    return StoreError(f"PostgreSQL failed on {address}: {said} ({state})", step="check_store")
 
 
 def unreachable(problem: BaseException, address: str) -> StoreBusy:
@@ -96,7 +98,7 @@ def unreachable(problem: BaseException, address: str) -> StoreBusy:
     said = str(problem).strip().partition("\n")[0] or state_of(problem)
     return StoreBusy(
         f"the store {address} cannot be reached: {said}",
-        hint="check host, database, user and password of the URL; try again if the server is about to be back",
+        hint="check host, database, user and password in the URL; try again if the server is restarting",
     )
 
 

@@ -81,7 +81,7 @@ def install(
             _add_events(connections, payloads, connection, head.session, records)
             values = {"session": head.session, "position": head.position}
             if connections.send(connection, "hash_at", values).fetchall() != [(head.hash,)]:
-                raise Conflict("the head does not fit the events")
+                raise Conflict("the head does not match the events")
         return True
 
     def recall(connection: Connection) -> bool | None:
@@ -119,7 +119,7 @@ def _add_events(
         try:
             connections.send(connection, "add_events", {"session": session, **columns_of(part, packed)})
         except psycopg.errors.UniqueViolation:
-            raise Conflict("an id of the new events is on record already") from None
+            raise Conflict("one of the new event ids is already in the log") from None
         blobs = blobs_of(packed)
         if blobs is not None:
             connections.send(connection, "keep_blobs", blobs)

@@ -258,7 +258,7 @@ class Append(PendingWrite):
         """Refuse an append under a lost lease, or to a log that is not where the caller expects it."""
         lease, expect = self._lease, self._expect
         if lease is not None and (lease_row.epoch != lease.epoch or not lease_row.held):
-            raise LeaseLost(f"another process writes lane {lease.lane!r} of {tip.base.name!r} now")
+            raise LeaseLost(f"another process has taken the lease of lane {lease.lane!r} of {tip.base.name!r}")
         if expect is not None and expect != tip.position:
             raise log_moved(expect, tip.position)
 

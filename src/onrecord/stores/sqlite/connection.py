@@ -64,7 +64,7 @@ def refuse_old_library() -> None:
     if tuple(int(part) for part in version.split(".")[:3]) < SQLITE_AT_LEAST:
         raise StoreError(
             f"the SQLite inside apsw is {version}, which can lose committed events",
-            hint="pip install --upgrade apsw (SQLite 3.51.3 or newer)",
+            hint="install an apsw with SQLite 3.51.3 or newer: pip install --upgrade apsw",
         )
 
 
@@ -87,8 +87,8 @@ def open_reader(path: str) -> apsw.Connection:
         # lies.
         if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
             raise StoreReadOnly(
-                f"{path} has a write-ahead log beside it and stands where nothing can be written",
-                hint="copy it together with its -wal file to a writable place and open it there",
+                f"{path} has a write-ahead log beside it and its directory cannot be written",
+                hint="copy it together with its -wal file to a writable directory and open it there",
             ) from problem
         return _reader(f"file:{_quoted(path)}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     return connection
@@ -148,8 +148,8 @@ def is_current(connection: apsw.Connection, path: str) -> bool:
     # Another process may have made the store between these looks: then the next look tells.
     if foreign and versions(connection) == (application, version):
         raise StoreCorrupt(
-            f"{path} is a database of another program",
-            hint="set ONRECORD_STORE to another place; that file was not touched",
+            f"{path} is another program's database",
+            hint="set ONRECORD_STORE to another path; the file was not changed",
         )
     return False
 
@@ -215,12 +215,12 @@ def store_error(problem: apsw.Error, path: str, system: int = 0) -> StoreError:
         return StoreCorrupt(f"{path} is damaged or not a database: {problem}")
     if isinstance(problem, (apsw.BusyError, apsw.LockedError)):
         return StoreBusy(
-            f"another process has kept the store {path} busy for {BUSY_SECONDS:g} seconds; nothing was written"
+            f"another process kept the store {path} busy for {BUSY_SECONDS:g} seconds; nothing was written"
         )
     if isinstance(problem, (apsw.ReadOnlyError, apsw.PermissionsError)) or system in (
         errno.EROFS, errno.EACCES, errno.EPERM,
     ):  # fmt: skip
         return StoreReadOnly(f"the store {path} cannot be written: {problem}")
     if isinstance(problem, apsw.CantOpenError):
-        return StoreError(f"the store {path} cannot be opened: {problem}", hint="onrecord doctor looks into it")
-    return StoreError(f"SQLite failed on {path}: {problem}", hint="onrecord doctor looks into it")
+        return StoreError(f"the store {path} cannot be opened: {problem}", step="check_store")
+    return StoreError(f"SQLite failed on {path}: {problem}", step="check_store")

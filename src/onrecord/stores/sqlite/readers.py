@@ -77,9 +77,11 @@ class Readers:
             if isinstance(problem, apsw.Error):
                 raise store_error(problem, self._path, system) from problem
             if isinstance(problem, UnicodeDecodeError):
-                raise StoreCorrupt(f"{self._path} is damaged: a text in it is none ({problem})") from problem
+                raise StoreCorrupt(
+                    f"{self._path} is damaged: it contains text that is not valid ({problem})"
+                ) from problem
             if isinstance(problem, UnicodeEncodeError):
-                raise InvalidInput("what was asked for has half a character in it (a lone surrogate)") from None
+                raise InvalidInput("the query contains a lone surrogate, which is not valid Unicode") from None
             raise
         self.add(connection)
         return rows

@@ -102,9 +102,7 @@ def _alone(path: str) -> apsw.Connection | None:
     except (apsw.NotADBError, apsw.CorruptError):
         return None
     except (apsw.BusyError, apsw.LockedError):
-        raise StoreBusy(
-            f"another process uses {path}", hint="end it first (onrecord shows who works); nothing was changed"
-        ) from None
+        raise StoreBusy(f"another process uses {path}", hint="stop that process first; nothing was changed") from None
     except apsw.Error as problem:
         raise store_error(problem, path) from problem
     return connection
@@ -116,7 +114,7 @@ def _free_name(path: str) -> str:
         name = f"{path}.before-restore-{stamp}" + (f"-{number}" if number > 1 else "")
         if not os.path.lexists(name):
             return name
-    raise StoreError(f"no free name is left beside {path}", hint="move older .before-restore files away")
+    raise StoreError(f"no free name is left beside {path}", hint="delete or move older .before-restore files")
 
 
 def _name_also(path: str, aside: str) -> None:

@@ -61,7 +61,7 @@ def _make_directory(directory: str) -> None:
             os.chmod(place, 0o700)
         except FileExistsError:
             if not os.path.isdir(place):
-                raise StoreError(f"{place} is a file, and a directory is needed there") from None
+                raise StoreError(f"{place} is a file, but a directory is needed") from None
         except OSError as problem:
             raise unwritable(place, problem) from None
 
@@ -70,11 +70,12 @@ def _check_directory(directory: str) -> None:
     facts = os.stat(directory)
     if facts.st_uid not in (os.geteuid(), 0):
         raise StoreUnsafe(
-            f"the directory {directory} belongs to another user", hint="set ONRECORD_STORE to a place of your own"
+            f"the directory {directory} belongs to another user", hint="set ONRECORD_STORE to a path of your own"
         )
     if machine.others_may_write(facts) and not facts.st_mode & stat.S_ISVTX:
         raise StoreUnsafe(
-            f"others may write to the directory {directory}, and so replace the store", hint=f"chmod go-w {directory}"
+            f"other users may write to the directory {directory} and so replace the store",
+            hint=f"remove that permission: chmod go-w {directory}",
         )
 
 
@@ -112,16 +113,16 @@ def _check_file(path: str) -> None:
     except OSError as problem:
         raise unwritable(path, problem) from None
     if not stat.S_ISREG(facts.st_mode):
-        raise StoreUnsafe(f"{path} is not a regular file", hint="move it away, or set ONRECORD_STORE to another place")
+        raise StoreUnsafe(f"{path} is not a regular file", hint="move it, or set ONRECORD_STORE to another path")
     if facts.st_uid != os.geteuid():
         raise StoreUnsafe(
             f"{path} belongs to another user",
-            hint="run onrecord as that user, or set ONRECORD_STORE to a place of your own",
+            hint="run onrecord as that user, or set ONRECORD_STORE to a path of your own",
         )
     if facts.st_mode & _OTHERS_MAY_WRITE:
         raise StoreUnsafe(
-            f"others may write to {path}, so its content cannot be trusted",
-            hint=f"look at it (onrecord verify), then chmod 600 {path}",
+            f"other users may write to {path}, so its content cannot be trusted",
+            hint=f"verify it, then remove that permission: chmod 600 {path}",
         )
     if facts.st_mode & _OTHERS_MAY_ANYTHING:
         _tighten(path, facts.st_mode)
@@ -133,16 +134,16 @@ def _tighten(path: str, mode: int) -> None:
     except OSError as problem:
         if problem.errno == errno.EROFS:
             return  # nobody can be kept out on a read-only mount, and nothing of ours will be added to it
-        raise StoreUnsafe(f"others may read {path}, and that cannot be changed: {problem.strerror}") from None
+        raise StoreUnsafe(f"other users may read {path}, and that cannot be changed: {problem.strerror}") from None
 
 
 def unwritable(path: str, problem: OSError) -> StoreError:
     """What an error of the system means to a caller."""
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFull(f"no space left to make {path}")
+        return StoreFull(f"no space left to create {path}")
     if problem.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return StoreReadOnly(f"{path} cannot be made: {problem.strerror}")
-    return StoreError(f"{path} cannot be used: {problem.strerror}", hint="set ONRECORD_STORE to another place")
+        return StoreReadOnly(f"{path} cannot be created: {problem.strerror}")
+    return StoreError(f"{path} cannot be used: {problem.strerror}", hint="set ONRECORD_STORE to another path")
 
 
 def refuse_network(path: str) -> None:

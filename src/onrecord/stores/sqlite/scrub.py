@@ -52,7 +52,7 @@ def scrub(writer: Writer) -> None:
     while not writer.cut_back(_PATIENCE_MS):
         if time.monotonic() > deadline:
             raise StoreBusy(
-                "the payloads are erased, but another process still reads pages of before",
-                hint="end that reader and erase again with the same event id: it completes the erasure",
+                "the payloads are erased, but another process is still reading older pages",
+                hint="stop that reader, then erase again with the same event id to complete the erasure",
             )
         time.sleep(0.02)

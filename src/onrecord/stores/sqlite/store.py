@@ -61,7 +61,7 @@ class SQLiteStore:
         refuse_old_library()
         if durability not in DURABILITIES:
             raise InvalidInput(
-                f"durability is full or fast, not {durability!r}", hint="full waits for the disk; fast does not"
+                f"durability must be full or fast, not {durability!r}", hint="full waits for the disk; fast does not"
             )
         self.path = safety.resolve(path)
         self.url = f"sqlite:///{self.path}"

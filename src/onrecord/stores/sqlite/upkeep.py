@@ -70,7 +70,7 @@ def _name(part: str, real: str) -> None:
 
 def _refuse_existing(path: str) -> None:
     if os.path.lexists(path):
-        raise InvalidInput(f"{path} exists, and a backup never replaces a file", hint="choose a new name")
+        raise InvalidInput(f"{path} exists; a backup never replaces a file", hint="choose a new name")
 
 
 def _copy(path: str, part: str) -> None:

@@ -159,7 +159,7 @@ def open_lock_file(path: str) -> int:
             raise StoreReadOnly(f"the store cannot be written: {path}: {problem.strerror}") from None
         if problem.errno == errno.ELOOP:
             raise StoreUnsafe(
-                f"{path} is a symbolic link", hint="remove it; onrecord makes its own lock file"
+                f"{path} is a symbolic link", hint="remove it; onrecord creates its own lock file"
             ) from None
         raise StoreReadOnly(f"the lock file cannot be made: {path}: {problem.strerror}") from None
     return file

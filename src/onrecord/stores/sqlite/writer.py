@@ -243,7 +243,9 @@ class Writer:
             landed = self._landed(waiting)
         except (apsw.Error, OnrecordError) as unreachable:
             self._discard()
-            self._fail(waiting, OutcomeUnknown(f"the store failed while committing ({problem}), then: {unreachable}"))
+            self._fail(
+                waiting, OutcomeUnknown(f"the store failed during a commit ({problem}), and then: {unreachable}")
+            )
             return
         self._fail([pending for pending, there in zip(waiting, landed, strict=True) if not there], problem)
 
@@ -259,7 +261,7 @@ class Writer:
             finally:
                 reader.close()
             if any(found):
-                raise StoreReadOnly("what is there cannot be made safe") from None
+                raise StoreReadOnly("the existing events cannot be made durable") from None
             return found
         found = [pending.recall(cursor) for pending in waiting]
         if any(found):
@@ -273,7 +275,7 @@ class Writer:
             return
         total, done = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_FULL)
         if total != done:
-            raise StoreBusy("readers keep the events from being copied into the database")
+            raise StoreBusy("open readers prevent the WAL checkpoint")
 
     def _fail(self, batch: list[PendingWrite], problem: Exception) -> None:
         for pending in batch:
@@ -294,7 +296,9 @@ class Writer:
 
 
 def _own_copy(problem: Exception) -> Exception:
-    return type(problem)(problem.message, hint=problem.hint) if isinstance(problem, OnrecordError) else problem
+    if not isinstance(problem, OnrecordError):
+        return problem
+    return type(problem)(problem.message, hint=vars(problem).get("hint"), step=problem.step, **problem.details)
 
 
 class _CutBack(PendingWrite):

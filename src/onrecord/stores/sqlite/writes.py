@@ -143,12 +143,12 @@ class Install(PendingWrite):
         try:
             add_events(cursor, [row_of_record(number, *pair) for pair in zip(self._records, self._packed, strict=True)])
         except apsw.ConstraintError:
-            raise Conflict("an id of the new events is on record already") from None
+            raise Conflict("one of the new event ids is already in the log") from None
         for packed in self._packed:
             if packed.encoding == OUT_OF_LINE:
                 cursor.execute(QUERIES["add_blob"], (packed.stored, packed.body))
         if cursor.execute(QUERIES["hash_at"], (number << POSITION_BITS | head.position,)).fetchone() != (head.hash,):
-            raise Conflict("the head does not fit the events")
+            raise Conflict("the head does not match the events")
 
     def recall(self, cursor: apsw.Cursor) -> bool:
         row = cursor.execute(QUERIES["head"], (self._head.session,)).fetchone()

@@ -1,6 +1,6 @@
-"""The catalogue of verbs: what each takes, says and shows as an example. Parser, help and completion read it.
+"""The catalogue of verbs: arguments, options, help and an example of each. Parser, help and completion read it.
 
-It is plain data and cheap to load: every command passes through here.
+It is plain data and cheap to load, because every command loads it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _STORES = "onrecord.surfaces.cli.upkeep.stores"
 
 
 class Option:
-    """One option of a verb. `value` is what follows it, in capitals; without one it is a switch."""
+    """One option of a verb. `value` names what follows it, in capitals; an option without one is a switch."""
 
     __slots__ = ("about", "choices", "flag", "many", "short", "value")
 
@@ -69,7 +69,7 @@ class Option:
 
 
 class Verb:
-    """One verb: how it is called, where its function is, what it is for."""
+    """One verb: its arguments, where its function is, and its help."""
 
     __slots__ = ("about", "example", "function", "group", "module", "name", "options", "raw", "takes", "usage")
 
@@ -87,337 +87,336 @@ class Verb:
         self.takes = tuple(usage.split()) if takes is None else takes
         self.function = function or name.replace("-", "_")
         self.raw = raw
-        """Whether the function gets the words as they are, unparsed."""
+        """Whether the function gets its words unparsed."""
 
     def all_options(self) -> tuple[Option, ...]:
-        """Its own options and those of every verb, unless it has another one of that name."""
+        """Its own options, and those of every verb that it does not define itself."""
         own = {option.flag for option in self.options}
         return (*self.options, *(option for option in EVERYWHERE if option.flag not in own))
 
 
 EVERYWHERE = (
-    Option("--json", 'answer with {"schema_version", "kind", "data"}'),
-    Option("--quiet", "no notes on stderr; of a change, only its position", short="-q"),
+    Option("--json", 'print {"schema_version", "kind", "data"}'),
+    Option("--quiet", "print no notes, and only the position of a change", short="-q"),
     Option("--no-input", "never ask; fail instead"),
-    Option("--store", "another store than ONRECORD_STORE or the default", "URL"),
-    Option("--project", "another project than ONRECORD_PROJECT or the one of this directory", "PATH"),
-    Option("--help", "show this", short="-h"),
+    Option("--store", "the store (default: ONRECORD_STORE, or the user's own)", "URL"),
+    Option("--project", "the project (default: ONRECORD_PROJECT, or this directory's)", "PATH"),
+    Option("--help", "show this help", short="-h"),
 )
-SESSION = Option("--session", "which one (or ONRECORD_SESSION; else the project's only live one)", "NAME", short="-s")
-AGENT = Option("--agent", "who says it (or ONRECORD_AGENT; else human)", "AGENT")
-LANE = Option("--agent", "whose lane it is (or ONRECORD_AGENT; else main)", "AGENT")
-REASON = Option("--reason", "why, for the record", "TEXT", short="-m")
-LIMIT = Option("--limit", "how many at the most", "N", short="-n")
-ALL_PROJECTS = Option("--all", "of all projects", short="-a")
-YES = Option("--yes", "do it without asking", short="-y")
-ID = Option("--id", "an id of your own: the same command again records nothing twice", "ID")
-BECAUSE = Option("--because", "the position in the log it comes from", "POSITION")
-DRY_RUN = Option("--dry-run", "only say what would happen")
-PROMPT = Option("--prompt", "run it headless with this prompt", "TEXT", short="-p")
-OPENING = Option("--opening", "what a new conversation is asked first, also on a terminal", "TEXT")
-ARGUMENT = Option("--argument", "one more argument for the agent's program", "WORD", many=True)
-HEADLESS_TEAM = Option("--headless", "without tmux: output goes to log files")
-HEADLESS = Option("--headless", "run it headless; the prompt is read from standard input")
-WAIT = Option("--wait", "when a limit stops it, park the session until the limit ends and go on by itself")
-WHOSE = Option("--agent", "which agent (else the only one that has a conversation)", "AGENT")
+SESSION = Option("--session", "the session (default: ONRECORD_SESSION, or the only live one)", "NAME", short="-s")
+AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or human)", "AGENT")
+LANE = Option("--agent", "the agent whose lane it is (default: ONRECORD_AGENT, or main)", "AGENT")
+REASON = Option("--reason", "the reason, for the record", "TEXT", short="-m")
+LIMIT = Option("--limit", "show at most this many", "N", short="-n")
+ALL_PROJECTS = Option("--all", "include all projects", short="-a")
+YES = Option("--yes", "do not ask for confirmation", short="-y")
+ID = Option("--id", "an idempotency key: repeating the command records nothing twice", "ID")
+BECAUSE = Option("--because", "the position of the event that led to it", "POSITION")
+DRY_RUN = Option("--dry-run", "only print what would happen")
+PROMPT = Option("--prompt", "run the agent without a terminal, with this prompt", "TEXT", short="-p")
+OPENING = Option("--opening", "the first message of a new conversation, also on a terminal", "TEXT")
+ARGUMENT = Option("--argument", "an extra argument for the agent's program", "WORD", many=True)
+HEADLESS_TEAM = Option("--headless", "run without tmux; output goes to log files")
+HEADLESS = Option("--headless", "run the agent without a terminal; read the prompt from standard input")
+WAIT = Option("--wait", "when a usage limit stops the agent, wait until it ends and resume")
+WHOSE = Option("--agent", "the agent (default: the only one that has a conversation)", "AGENT")
+OVERWRITE = Option("--force", "replace an existing file")
 
 START, RECORD, READ, LIFE, AGENTS, PROVE, KEEP, TOOL = (
-    "Start and find", "Put on record", "Read", "Lifecycle", "Coding agents", "Prove", "Keep and move",
-    "The command itself",
+    "Sessions", "Record work", "Read", "Change a session's status", "Coding agents", "Verify and control",
+    "Store, copy and erase", "Setup and help",
 )  # fmt: skip
 STATUSES = ("open", "active", "paused", "resumed", "closed", "archived", "erased")
 LABELS = ("verified", "rejected", "open", "blocked")
-METRIC = Option("--metric", "a number it brought", "NAME=NUMBER", many=True)
-FIX = Option("--fix", "what was changed against the failure", "TEXT")
-STRICT = Option("--strict", "refuse what is known to fail on this code")
-TIMEOUT = Option("--timeout", "end it after so many seconds", "SECONDS")
-PROOF = Option("--evidence", "the id of an evidence it rests on", "EVIDENCE", many=True, short="-e")
+METRIC = Option("--metric", "a metric of the attempt", "NAME=NUMBER", many=True)
+FIX = Option("--fix", "what was changed to fix the failure", "TEXT")
+STRICT = Option("--strict", "refuse a command that already failed on this code")
+TIMEOUT = Option("--timeout", "stop the command after this many seconds", "SECONDS")
+PROOF = Option("--evidence", "the id of evidence for it", "EVIDENCE", many=True, short="-e")
 FORMATS = ("bundle", "jsonl", "messages", "markdown")
 DIALECTS = ("neutral", "openai", "anthropic")
 SHELLS = ("bash", "zsh", "fish")
-NOTE_FORMS = ("markdown", "pr", "issue", "json", "terminal")
+NOTE_FORMS = ("markdown", "brief", "pr", "issue", "json", "terminal")
 
 _LIST = (
-    Option("--status", "only those in this state", "STATUS", choices=STATUSES, many=True), ALL_PROJECTS, LIMIT,
+    Option("--status", "only sessions with this status", "STATUS", choices=STATUSES, many=True), ALL_PROJECTS, LIMIT,
 )  # fmt: skip
 
 _PROXY = (
     Option("--upstream", "serve: the inference engine", "URL"),
     Option("--tokenizer", "serve: a directory with tokenizer.json and tokenizer_config.json", "DIR"),
-    Option("--dialect", "serve: what the engine speaks (sglang)", "DIALECT",
+    Option("--dialect", "serve: the engine's protocol (default: sglang)", "DIALECT",
            choices=("sglang", "vllm", "vllm-completions")),
-    Option("--abort-policy", "serve: what becomes of an aborted turn (retry)", "POLICY",
+    Option("--abort-policy", "serve: what to do with an aborted turn (default: retry)", "POLICY",
            choices=("retry", "continue", "pass", "503")),
-    Option("--retries", "serve: how often an aborted turn is asked again (8)", "N"),
-    Option("--host", "serve: where to listen (127.0.0.1); elsewhere a token is needed", "HOST"),
-    Option("--port", "serve: the port (8700); 0 takes a free one", "PORT"),
-    Option("--token-file", "serve: a file with the token clients must send (or ONRECORD_ROLLOUT_TOKEN)", "FILE"),
-    Option("--allow-host", "serve: another name clients may call this host by", "NAME", many=True),
-    Option("--matcher", "serve: how messages are compared with those on record (strict)", "MATCHER",
+    Option("--retries", "serve: how often to retry an aborted turn (default: 8)", "N"),
+    Option("--host", "serve: the address to listen on (default: 127.0.0.1); others need a token", "HOST"),
+    Option("--port", "serve: the port (default: 8700); 0 takes a free one", "PORT"),
+    Option("--token-file", "serve: a file with the clients' token (or ONRECORD_ROLLOUT_TOKEN)", "FILE"),
+    Option("--allow-host", "serve: another host name that clients may use", "NAME", many=True),
+    Option("--matcher", "serve: how messages are compared with those on record (default: strict)", "MATCHER",
            choices=("strict", "loose_tool_call", "role_content_only")),
-    Option("--max-rollback", "serve: how many generated turns a request may discard (1)", "N"),
-    Option("--max-trim-tokens", "serve: how many trailing ids an engine may render anew (0)", "N"),
-    Option("--turns-limit", "serve: how many turns may be under way", "N"),
-    Option("--lease-seconds", "serve: after how long of silence another machine may go on", "SECONDS"),
+    Option("--max-rollback", "serve: how many generated turns a client may discard (default: 1)", "N"),
+    Option("--max-trim-tokens", "serve: how many trailing ids an engine may render again (default: 0)", "N"),
+    Option("--turns-limit", "serve: how many turns may run at once", "N"),
+    Option("--lease-seconds", "serve: how long a silent proxy keeps its leases", "SECONDS"),
     Option("--timeout", "serve: how long a generation may take", "SECONDS"),
 )  # fmt: skip
 
 VERBS: tuple[Verb, ...] = (
-    Verb("", "", "", "Show the sessions of this project, those that need a person first", _OVERVIEW,
+    Verb("", "", "", "Show the sessions of this project; those that need you come first", _OVERVIEW,
          ALL_PROJECTS, LIMIT, function="overview"),
-    Verb(START, "demo", "", "See the point in a few seconds: a worker is killed, its session is not", _DEMO,
-         Option("--keep", "put the demo's store into this directory", "DIR"),
-         Option("--fast", "do not slow down for people"), example="onrecord demo"),
-    Verb(START, "open", "NAME", "Start a session, or find the one of this name", _SESSIONS,
-         Option("--objective", "what it is for", "TEXT", short="-o"),
-         Option("--budget", "a limit of steps, tokens, seconds, spend or repeats", "LIMIT=NUMBER", many=True),
-         Option("--meta", "a value to keep with it", "KEY=VALUE", many=True),
+    Verb(START, "demo", "", "Watch a worker being killed, and its session survive", _DEMO,
+         Option("--keep", "keep the demo's store in this directory", "DIR"),
+         Option("--fast", "run without pauses"), example="onrecord demo"),
+    Verb(START, "open", "NAME", "Start a session, or open the one with this name", _SESSIONS,
+         Option("--objective", "what the session should achieve", "TEXT", short="-o"),
+         Option("--budget", "limit steps, tokens, seconds, spend or repeats", "LIMIT=NUMBER", many=True),
+         Option("--meta", "a value to store with the session", "KEY=VALUE", many=True),
          Option("--profile", "the kind of work: research, bugfix, build, or a TOML file", "PROFILE", short="-p"),
-         Option("--fresh", "put a STATE.md that is there away under a number"),
+         Option("--fresh", "rename an existing STATE.md and start a new one"),
          Option("--stealth", "keep STATE.md and NOTE.md out of the repository"), AGENT, function="open_session",
          takes=("NEW",),
          example='onrecord open fix-invite-403 --objective "Fix intermittent 403 after invite acceptance"'),
     Verb(START, "list", "", "List sessions, newest first (also: ls)", _SESSIONS, *_LIST, SESSION,
          function="list_sessions", example="onrecord list --status paused --all"),
-    Verb(START, "search", "WORDS...", "Find words in transcripts and facts", _SESSIONS, SESSION, ALL_PROJECTS,
+    Verb(START, "search", "WORDS...", "Search transcripts and facts for words", _SESSIONS, SESSION, ALL_PROJECTS,
          LIMIT, example="onrecord search membership row"),
 
-    Verb(RECORD, "record", "", "Record a whole turn: items in order, or JSON items on stdin", _RECORD,
+    Verb(RECORD, "record", "", "Record a turn: items in order, or JSON items on standard input", _RECORD,
          Option("--user", "what the user said", "TEXT", many=True),
          Option("--assistant", "what the assistant said", "TEXT", many=True),
-         Option("--tool", "a tool the assistant called, and what came back", "CALL=RESULT", many=True),
-         Option("--model", "which model was called", "MODEL"), Option("--input-tokens", "tokens it read", "N"),
+         Option("--tool", "a tool call of the assistant and its result", "CALL=RESULT", many=True),
+         Option("--model", "the model that was called", "MODEL"), Option("--input-tokens", "tokens it read", "N"),
          Option("--output-tokens", "tokens it wrote", "N"), Option("--cost", "what it cost", "AMOUNT"),
-         Option("--takeover", "take the lane from whoever holds it"), ID, SESSION, LANE,
+         Option("--takeover", "take the lease from the process that has it"), ID, SESSION, LANE,
          example='onrecord record --user "Why the 403?" --assistant "Looking." --tool "pytest=3 failed"'),
     Verb(RECORD, "decide", "TEXT", "Record a decision", _FACTS,
          Option("--why", "the reason", "TEXT"), BECAUSE, ID, SESSION, AGENT,
          example='onrecord decide "Reproduce before touching the middleware" --why "two fixes failed"'),
-    Verb(RECORD, "objective", "TEXT", "Say what the session is for", _FACTS, SESSION, AGENT,
+    Verb(RECORD, "objective", "TEXT", "Set the objective of the session", _FACTS, SESSION, AGENT,
          example='onrecord objective "Fix intermittent 403 after invite acceptance"'),
-    Verb(RECORD, "next", "TEXT", "Say the one thing to do next", _FACTS,
+    Verb(RECORD, "next", "TEXT", "Set the next action", _FACTS,
          Option("--command", "the command that does it", "COMMAND"), SESSION, AGENT, function="next_action",
          example='onrecord next "Run the suite ten times" --command "pytest -k invite"'),
-    Verb(RECORD, "state", "[CLAIM]", "State a finding, or give one another label", _FACTS,
-         Option("--label", "how sure it is", "LABEL", choices=LABELS, short="-l"),
-         Option("--evidence", "something inspectable that it rests on", "EVIDENCE", many=True, short="-e"),
-         Option("--finding", "the finding to relabel (f1, f2, ...)", "FINDING"),
-         Option("--why", "why it has another label now", "TEXT"), BECAUSE, SESSION, AGENT,
-         example='onrecord state "The middleware is not the cause" --label rejected --evidence run-7.log'),
-    Verb(RECORD, "run", "-- COMMAND...", "Run a command as an attempt: on record before it starts and when it ends",
-         _RUN, METRIC, Option("--metrics-file", "a JSON file with numbers that the run writes", "FILE"),
-         Option("--metric-pattern", "a number to be found in the output", "NAME=REGEX", many=True),
-         Option("--expect-file", "a file the run must leave behind", "FILE", many=True), TIMEOUT, STRICT,
-         Option("--fix", "what was changed against the previous failure", "TEXT"),
-         Option("--allow-traceback", "a traceback alone does not make it fail"), SESSION, AGENT,
+    Verb(RECORD, "run", "-- COMMAND...", "Run a command as an attempt, and record how it ends",
+         _RUN, METRIC, Option("--metrics-file", "a JSON file of metrics that the command writes", "FILE"),
+         Option("--metric-pattern", "a metric to find in the output", "NAME=REGEX", many=True),
+         Option("--expect-file", "a file that the command must create", "FILE", many=True), TIMEOUT, STRICT,
+         Option("--fix", "what was changed to fix the previous failure", "TEXT"),
+         Option("--allow-traceback", "do not count a traceback in the output as a failure"), SESSION, AGENT,
          takes=("COMMAND...",), example="onrecord run --expect-file model.pt --timeout 600 -- python train.py"),
     Verb(RECORD, "attempt", "start|succeed|fail|abandon|correct|list|show [N] [-- COMMAND...]",
-         "Record a run that onrecord does not launch; list and show all of them", _ATTEMPTS, METRIC,
-         Option("--output", "a file it produced", "FILE", many=True), Option("--error", "its exact error", "TEXT"), FIX,
-         Option("--exit-code", "how it ended", "N"), Option("--remark", "something to add to a settled one", "TEXT"),
-         STRICT, REASON, SESSION, AGENT, takes=("WORDS...",),
+         "List attempts, and record those that onrecord did not run", _ATTEMPTS, METRIC,
+         Option("--output", "a file that it created", "FILE", many=True),
+         Option("--error", "the exact error message", "TEXT"), FIX, Option("--exit-code", "its exit code", "N"),
+         Option("--remark", "a remark to add to a finished attempt", "TEXT"), STRICT, REASON, SESSION, AGENT,
+         takes=("WORDS...",),
          example='onrecord attempt fail 3 --error "CUDA out of memory" --fix "batch size 16"'),
     Verb(RECORD, "finding", "state|relabel|challenge|uphold|pursue|list|show|recheck [FINDING] [TEXT]",
-         "State and judge claims, and look again at what they rest on", _FINDINGS,
-         Option("--label", "how sure it is", "LABEL", choices=(*LABELS, "stale"), short="-l"), PROOF,
-         Option("--on", "code it rests on: path, path:10-20 or path::Class.method", "PLACE", many=True),
-         Option("--why", "why it is judged so", "TEXT"), Option("--hypothesis", "work on it from here on"),
-         Option("--apply", "recheck: set the label that follows"), TIMEOUT, BECAUSE, SESSION, AGENT,
+         "State findings with evidence; judge and list them", _FINDINGS,
+         Option("--label", "how certain it is", "LABEL", choices=(*LABELS, "stale"), short="-l"), PROOF,
+         Option("--on", "code it depends on: path, path:10-20 or path::Class.method", "CODE", many=True),
+         Option("--why", "the reason for the label", "TEXT"),
+         Option("--hypothesis", "make it the active hypothesis"),
+         Option("--apply", "recheck: set the label that follows from the result"), TIMEOUT, BECAUSE, SESSION, AGENT,
          takes=("WORDS...",),
          example='onrecord finding state "The cache is stale" --label verified -e run-2026-05-18-a --on src/cache.py'),
     Verb(RECORD, "evidence", "run|file|add|list|show [REFERENCE] [-- COMMAND...]",
-         "Capture a command's output or a piece of a file; or assert something else", _EVIDENCE,
-         Option("--kind", "what is asserted", "KIND",
+         "Capture a command's output or part of a file as evidence", _EVIDENCE,
+         Option("--kind", "add: the kind of evidence", "KIND",
                 choices=("log", "trace", "test", "commit", "branch", "url", "position", "tracker")),
-         Option("--id", "its id (else one like run-2026-05-18-a is made)", "ID"), TIMEOUT,
-         Option("--text", "what it says", "TEXT"), Option("--full", "show all that was kept"), SESSION, AGENT,
+         Option("--id", "its id (default: a new one like run-2026-05-18-a)", "ID"), TIMEOUT,
+         Option("--text", "add: what it says", "TEXT"), Option("--full", "show: print the full output"), SESSION, AGENT,
          takes=("WORDS...",), example="onrecord evidence run -- pytest -k invite"),
-    Verb(RECORD, "reached", "root-cause|fix", "Say that the root cause is verified, or that the fix is implemented",
-         _FINDINGS, Option("--finding", "the verified finding that is it", "FINDING"), PROOF, SESSION, AGENT,
-         takes=("WHAT",), example="onrecord reached root-cause --finding f2"),
-    Verb(RECORD, "survey", "", "Compare the code that findings rest on with the worktree", _FINDINGS, SESSION, AGENT,
+    Verb(RECORD, "reached", "root-cause|fix", "Record that the root cause is verified, or the fix is done",
+         _FINDINGS, Option("--finding", "the verified finding that is the root cause", "FINDING"), PROOF, SESSION,
+         AGENT, takes=("WHAT",), example="onrecord reached root-cause --finding f2"),
+    Verb(RECORD, "survey", "", "Check whether the code that findings depend on has changed", _FINDINGS, SESSION, AGENT,
          example="onrecord survey"),
 
-    Verb(RECORD, "profile", "[ACTION] [PROFILE]", "Choose the kind of work; list, show or check profiles", _PHASES,
+    Verb(RECORD, "profile", "[ACTION] [PROFILE]", "Choose the session's profile; list, show or check profiles", _PHASES,
          SESSION, AGENT, example="onrecord profile choose research"),
-    Verb(RECORD, "phase", "[ACTION] [PHASE]", "Enter or finish a phase, or list them", _PHASES,
-         Option("--retroactive", "finish one that was worked on and never entered; this is recorded"),
-         Option("--why", "why it is repaired", "TEXT"), SESSION, AGENT, example="onrecord phase finish Planning"),
-    Verb(RECORD, "section", "SECTION", "Write a section of STATE.md: --text, --file or standard input", _PHASES,
-         Option("--text", "what it says", "TEXT", short="-t"), Option("--file", "a file that has it", "FILE"),
-         Option("--append", "add to what it says"), SESSION, AGENT,
+    Verb(RECORD, "phase", "[ACTION] [PHASE]", "List the phases; enter or finish one", _PHASES,
+         Option("--retroactive", "finish a phase that was never entered; this is recorded"),
+         Option("--why", "the reason for --retroactive", "TEXT"), SESSION, AGENT,
+         example="onrecord phase finish Planning"),
+    Verb(RECORD, "section", "SECTION", "Write a section of STATE.md", _PHASES,
+         Option("--text", "its text (default: standard input)", "TEXT", short="-t"),
+         Option("--file", "read its text from a file", "FILE"),
+         Option("--append", "add to the section instead of replacing it"), SESSION, AGENT,
          example='onrecord section Learnings --append --text "Seeds matter more than depth"'),
-    Verb(RECORD, "worklog", "TEXT", "Write one line of the work log", _PHASES, SESSION, AGENT,
+    Verb(RECORD, "worklog", "TEXT", "Add a line to the work log", _PHASES, SESSION, AGENT,
          example='onrecord worklog "Downloaded the data"'),
-    Verb(RECORD, "feature", "[ACTION] [FEATURE] [TEXT]", "Add a feature; pass, fail or reverify it with evidence; list",
-         _PHASES, Option("--evidence", "what it rests on", "EVIDENCE", many=True, short="-e"), SESSION, AGENT,
+    Verb(RECORD, "feature", "[ACTION] [FEATURE] [TEXT]", "List features; add one, pass, fail or reverify it",
+         _PHASES, PROOF, SESSION, AGENT,
          example="onrecord feature pass login-works --evidence run-2026-05-18-a"),
-    Verb(RECORD, "reproduction", "STEPS", "Say how the problem is seen", _NOTES,
-         Option("--rate", "how often, like 3/10", "RATE"), Option("--scenario", "under which conditions", "TEXT"),
-         SESSION, AGENT, example='onrecord reproduction "pytest -k invite" --rate 3/10'),
-    Verb(RECORD, "state-file", "[ACTION]", "Take in what was written in STATE.md and render it; show; path",
-         _STATE_FILE, Option("--fresh", "put a file that is there away under a number"), SESSION, AGENT,
+    Verb(RECORD, "reproduction", "STEPS", "Record how to reproduce the problem", _NOTES,
+         Option("--rate", "how often it happens, like 3/10", "RATE"),
+         Option("--scenario", "the conditions it needs", "TEXT"), SESSION, AGENT,
+         example='onrecord reproduction "pytest -k invite" --rate 3/10'),
+    Verb(RECORD, "state-file", "[ACTION]", "Read edits of STATE.md into the log and write it again",
+         _STATE_FILE, Option("--fresh", "rename an existing file and start a new one"), SESSION, AGENT,
          example="onrecord state-file sync"),
 
-    Verb(READ, "note", "[check|none] [NAME]", "Print or write the note; check grades it; none says a field is empty",
-         _NOTES, Option("--format", "its form", "FORMAT", choices=NOTE_FORMS, short="-f"),
+    Verb(READ, "note", "[check|none] [NAME]", "Print, write or check the note for the next agent",
+         _NOTES, Option("--format", "the format; brief is the first 2 KB", "FORMAT", choices=NOTE_FORMS, short="-f"),
          Option("--write", "write .onrecord/NOTE.md"), Option("--out", "write this file", "FILE", short="-o"),
-         Option("--stealth", "keep the files out of the repository from here on"),
-         Option("--force", "replace the file"), Option("--why", "why a field is empty", "TEXT"), SESSION, AGENT,
+         Option("--stealth", "from now on, keep the files out of the repository"), OVERWRITE,
+         Option("--why", "none: why the field is empty", "TEXT"), SESSION, AGENT,
          takes=("[WHAT]", "[NAME]"), example="onrecord note check"),
-    Verb(READ, "continue", "[NAME]", "Go on: what is reused, rejected, new and unresolved, and what is saved", _NOTES,
+    Verb(READ, "continue", "[NAME]", "Continue work: see what is done, rejected, new and unresolved", _NOTES,
          DRY_RUN, SESSION, AGENT, function="continue_work", example="onrecord continue fix-invite-403"),
-    Verb(READ, "instructions", "", "Print the short block an agent needs", _NOTES,
+    Verb(READ, "instructions", "", "Print the instructions that an agent needs", _NOTES,
          Option("--profile", "for this kind of work", "PROFILE", short="-p"), SESSION,
          example="onrecord instructions --profile research"),
-    Verb(READ, "show", "[NAME]", "Show the note as the next agent reads it, and where everything stands", _SHOW,
-         Option("--note", "the note alone"), Option("--brief", "the note's first 2 KB alone"), SESSION,
+    Verb(READ, "show", "[NAME]", "Show a session: its status, what needs you, and its note", _SHOW, SESSION,
          example="onrecord show fix-invite-403"),
-    Verb(READ, "log", "[NAME]", "Print the events", _EVENTS,
+    Verb(READ, "log", "[NAME]", "Print the events of a session", _EVENTS,
          Option("--after", "events after this position", "POSITION"),
          Option("--upto", "events up to this position", "POSITION"),
-         Option("--kind", "only this kind; item. is every kind of item", "KIND", many=True, short="-k"),
-         Option("--limit", "how many at the most: the last ones, or the first after --after (100; 0 is all)", "N",
+         Option("--kind", "only this kind; `item.` means every kind of item", "KIND", many=True, short="-k"),
+         Option("--limit", "at most this many: the newest, or the first after --after (default: 100; 0: all)", "N",
                 short="-n"),
-         Option("--follow", "go on with what is appended, until Ctrl-C", short="-f"),
-         Option("--jsonl", "one JSON object per line, as they come"), SESSION,
+         Option("--follow", "keep printing new events, until Ctrl-C", short="-f"),
+         Option("--jsonl", "print one JSON object per line"), SESSION,
          example="onrecord log --kind decision.made"),
-    Verb(READ, "at", "[NAME] POSITION", "Show the session as it was after an event", _SHOW, SESSION,
+    Verb(READ, "at", "[NAME] POSITION", "Show a session as it was at a position", _SHOW, SESSION,
          example="onrecord at fix-invite-403 41"),
-    Verb(READ, "diff", "[NAME] FROM [TO]", "Show what changed in meaning between two positions", _SHOW, SESSION,
+    Verb(READ, "diff", "[NAME] FROM [TO]", "Show what changed between two positions", _SHOW, SESSION,
          takes=("WORDS...",), example="onrecord diff fix-invite-403 12 41"),
 
-    Verb(LIFE, "pause", "[NAME]", "Stop for now; no process is held", _LIFECYCLE, REASON, SESSION, AGENT,
+    Verb(LIFE, "pause", "[NAME]", "Pause a session", _LIFECYCLE, REASON, SESSION, AGENT,
          example='onrecord pause --reason "rate limit until 14:00"'),
-    Verb(LIFE, "resume", "[NAME]", "Go on after a pause, with its agent's conversation; --reopen: after a close",
-         _LIFECYCLE, Option("--reopen", "go on with a session that was closed or archived"), PROMPT,
+    Verb(LIFE, "resume", "[NAME]", "Resume a session and its agent's conversation",
+         _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
          OPENING, ARGUMENT,
-         Option("--policy", "allow (else): begin anew from the note if it cannot be restored; must; never", "POLICY",
-                choices=("must", "allow", "never")),
-         Option("--print", "print the command that resumes the agent, and do nothing"), WAIT, YES, REASON, SESSION,
+         Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default); "
+                "must: fail; never: always start a new one", "POLICY", choices=("must", "allow", "never")),
+         Option("--print", "only print the command that resumes the agent"), WAIT, YES, REASON, SESSION,
          AGENT, example="onrecord resume fix-invite-403"),
-    Verb(LIFE, "close", "[NAME]", "End a session and keep its record", _LIFECYCLE,
+    Verb(LIFE, "close", "[NAME]", "Close a session; its record is kept", _LIFECYCLE,
          Option("--anyway", "close it although its note is incomplete, and record why", "REASON"), REASON, SESSION,
          AGENT, example="onrecord close fix-invite-403 --reason fixed"),
-    Verb(LIFE, "archive", "[NAME]", "Put a closed session away", _LIFECYCLE, REASON, SESSION, AGENT,
+    Verb(LIFE, "archive", "[NAME]", "Archive a closed session", _LIFECYCLE, REASON, SESSION, AGENT,
          example="onrecord archive fix-invite-403"),
-    Verb(LIFE, "rename", "[NAME] NEW", "Give a session another name", _LIFECYCLE, SESSION, AGENT,
+    Verb(LIFE, "rename", "[NAME] NEW", "Rename a session", _LIFECYCLE, SESSION, AGENT,
          example="onrecord rename fix-invite-403 invite-403"),
-    Verb(LIFE, "fork", "[NAME] NEW", "Start a session that shares this one's history", _LIFECYCLE,
-         Option("--at", "up to this position (else all of it)", "POSITION"), SESSION, AGENT,
+    Verb(LIFE, "fork", "[NAME] NEW", "Start a new session from the history of another", _LIFECYCLE,
+         Option("--at", "up to this position (default: all of it)", "POSITION"), SESSION, AGENT,
          example="onrecord fork fix-invite-403 try-b --at 41"),
 
     Verb(AGENTS, "start", "VENDOR [-- ARGUMENTS...]",
-         "Start a coding agent under a session's name: claude, codex, gemini, copilot, cursor, opencode or qwen",
-         _AGENTS_START, Option("--name", "the session (else one is made from directory and time)", "NEW"), PROMPT,
-         OPENING, ARGUMENT, HEADLESS, Option("--objective", "what a new session is for", "TEXT", short="-o"), WAIT,
-         SESSION, Option("--agent", "its name in the session (else the vendor's)", "AGENT"), takes=("WORDS...",),
+         "Start a coding agent (claude, codex, gemini, ...) in a session",
+         _AGENTS_START, Option("--name", "the session (default: a new one, named after directory and time)", "NEW"),
+         PROMPT, OPENING, ARGUMENT, HEADLESS,
+         Option("--objective", "the objective of a new session", "TEXT", short="-o"), WAIT,
+         SESSION, Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          function="start_agent", example="onrecord start claude --name fix-invite-403"),
-    Verb(AGENTS, "adopt", "VENDOR", "Attach an agent that is running already; without --pid or --id, list them",
+    Verb(AGENTS, "adopt", "VENDOR", "Attach a coding agent that is already running, or list them",
          _AGENTS_START, Option("--pid", "its process", "PID"), Option("--id", "its conversation's id", "ID"),
-         Option("--name", "the session (else one is made from the id)", "NEW"), SESSION,
-         Option("--agent", "its name in the session (else the vendor's)", "AGENT"), takes=("WORDS...",),
+         Option("--name", "the session (default: a new one, named after the id)", "NEW"), SESSION,
+         Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          example="onrecord adopt claude --pid 4242 --name fix-invite-403"),
-    Verb(AGENTS, "handoff", "[NAME]", "Let another vendor's agent go on from the note and a cited extract",
-         _AGENTS_START, Option("--to", "who goes on", "VENDOR"), PROMPT, HEADLESS, WAIT, SESSION,
-         Option("--agent", "its name in the session (else the vendor's)", "AGENT"),
+    Verb(AGENTS, "handoff", "[NAME]", "Continue with another vendor's agent, from the note",
+         _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, WAIT, SESSION,
+         Option("--agent", "its name in the session (default: the vendor's)", "AGENT"),
          example="onrecord handoff fix-invite-403 --to codex"),
     Verb(AGENTS, "team", "up|resume|status|attach|logs|restart|scale|stop [WORDS...]",
-         "Keep a team of agents running in one session: up FILE, resume NAME, logs AGENT, scale GROUP N, stop", _TEAM,
-         HEADLESS_TEAM, Option("--detach", "leave the supervising to a process of its own", short="-d"),
-         Option("--fresh", "resume: this agent begins anew", "AGENT", many=True),
-         Option("--objective", "what a new session is for", "TEXT", short="-o"), YES, SESSION, takes=("WORDS...",),
+         "Run a team of agents in one session, from a team file", _TEAM,
+         HEADLESS_TEAM, Option("--detach", "run the supervisor in the background", short="-d"),
+         Option("--fresh", "resume: this agent starts a new conversation", "AGENT", many=True),
+         Option("--objective", "the objective of a new session", "TEXT", short="-o"), YES, SESSION, takes=("WORDS...",),
          example="onrecord team up team.toml --session invite-403"),
-    Verb(AGENTS, "mirror", "[NAME]", "Take in what agents' conversations have more than the record", _AGENTS_IMPORT,
-         Option("--follow", "go on until the agent has ended, or Ctrl-C", short="-f"), SESSION, WHOSE,
+    Verb(AGENTS, "mirror", "[NAME]", "Copy new messages from agents' conversations", _AGENTS_IMPORT,
+         Option("--follow", "continue until the agent ends, or Ctrl-C", short="-f"), SESSION, WHOSE,
          example="onrecord mirror fix-invite-403"),
-    Verb(AGENTS, "restore", "[NAME]", "Put a mirrored conversation back where the agent's program can resume it",
-         _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (else the one it was in)", "DIR"), DRY_RUN, YES,
+    Verb(AGENTS, "restore", "[NAME]", "Restore a mirrored conversation so that its agent can resume it",
+         _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (default: where it was)", "DIR"), DRY_RUN, YES,
          SESSION, WHOSE, example="onrecord restore fix-invite-403 --cwd ~/src/invites"),
 
-    Verb(PROVE, "gate", "[override RULE]", "Say whether a tool call may go on; override lets a refusal pass", _GATE,
-         Option("--tool", "the tool, in the agent's own words", "TOOL"),
-         Option("--path", "a file it is about to change", "PATH", many=True),
-         Option("--lines", "which lines of it", "FROM-TO"),
-         Option("--command", "the command line it is about to run", "COMMAND"),
-         Option("--act", "what it does, where the tool's name does not say", "ACT",
+    Verb(PROVE, "gate", "[override RULE]", "Decide whether a tool call may run; override a refusal", _GATE,
+         Option("--tool", "the tool's name, as the agent calls it", "TOOL"),
+         Option("--path", "a file that it will change", "PATH", many=True),
+         Option("--lines", "the lines that it will change", "FROM-TO"),
+         Option("--command", "the command line that it will run", "COMMAND"),
+         Option("--act", "what it does, if the tool's name does not tell", "ACT",
                 choices=("edit", "run", "read", "other")),
-         Option("--call", "the call's id: the same call again records nothing twice", "ID"),
-         Option("--strict-gate", "deny when the gate itself fails (or ONRECORD_STRICT_GATE)"), REASON, SESSION, AGENT,
+         Option("--call", "the call's id: repeating the command records nothing twice", "ID"),
+         Option("--strict-gate", "deny if the gate itself fails (or ONRECORD_STRICT_GATE)"), REASON, SESSION, AGENT,
          takes=("[OVERRIDE]", "[RULE]"), example="onrecord gate --tool Edit --path src/auth.py --json"),
-    Verb(PROVE, "hook", "VENDOR [EVENT]", "Answer a coding agent's hook: its payload comes on standard input", _HOOK,
+    Verb(PROVE, "hook", "VENDOR [EVENT]", "Answer a coding agent's hook; its payload is read from stdin", _HOOK,
          example="onrecord hook claude PreToolUse < payload.json"),
-    Verb(PROVE, "verify", "[NAME]", "Re-derive the chain and say where it breaks, if it does", _PROVE,
-         Option("--checkpoint", "also against a checkpoint kept outside the store", "FILE"),
-         Option("--all", "every session of the store", short="-a"), SESSION, example="onrecord verify --all"),
-    Verb(PROVE, "checkpoint", "[NAME]", "Print position and hash, to be kept outside the store", _PROVE,
-         Option("--out", "write it to a file", "FILE", short="-o"), Option("--force", "replace the file"),
-         Option("--all", "of every session of the store", short="-a"), SESSION,
+    Verb(PROVE, "verify", "[NAME]", "Verify the hash chain of a session", _PROVE,
+         Option("--checkpoint", "compare with checkpoints from this file, too", "FILE"),
+         Option("--all", "verify every session of the store", short="-a"), SESSION, example="onrecord verify --all"),
+    Verb(PROVE, "checkpoint", "[NAME]", "Print position and hash, to keep outside the store", _PROVE,
+         Option("--out", "write it to a file", "FILE", short="-o"), OVERWRITE,
+         Option("--all", "include every session of the store", short="-a"), SESSION,
          example="onrecord checkpoint --all --out checkpoints.json"),
-    Verb(PROVE, "doctor", "", "Look at the store's health; --fix does what is safe", _DOCTOR,
-         Option("--fix", "narrow permissions, empty the write-ahead log, drop snapshots"),
+    Verb(PROVE, "doctor", "", "Check the store, the settings and the coding agents", _DOCTOR,
+         Option("--fix", "restrict permissions, empty the write-ahead log, delete snapshots"),
          example="onrecord doctor --fix"),
 
-    Verb(KEEP, "export", "[NAME]", "Write a session to one file", _MOVING,
-         Option("--format", "bundle (to import again), jsonl (events), messages, markdown", "FORMAT", choices=FORMATS,
+    Verb(KEEP, "export", "[NAME]", "Write a session to a file", _MOVING,
+         Option("--format", "bundle (can be imported), jsonl (events), messages, markdown", "FORMAT", choices=FORMATS,
                 short="-f"),
-         Option("--out", "the file (else standard output)", "FILE", short="-o"),
-         Option("--dialect", "of --format messages", "DIALECT", choices=DIALECTS),
-         Option("--force", "replace the file"), SESSION, function="export_session",
+         Option("--out", "the file (default: standard output)", "FILE", short="-o"),
+         Option("--dialect", "for --format messages", "DIALECT", choices=DIALECTS), OVERWRITE,
+         SESSION, function="export_session",
          example="onrecord export fix-invite-403 --out fix-invite-403.onrecord"),
     Verb(KEEP, "import", "FILE | VENDOR [PATH|ID]",
-         "Take in a bundle, verified before anything is written; or a vendor's conversations (none named: list them)",
-         _MOVING, Option("--as", "under another name", "NEW"),
-         Option("--update", "add what is new to a session that is here"),
-         Option("--all", "every conversation of the vendor that began in this directory", short="-a"),
-         Option("--session", "the session a conversation goes into (else one is opened for each)", "NAME", short="-s"),
-         Option("--agent", "the agent whose conversation it is (else the vendor's name)", "AGENT"),
+         "Import a bundle, or list and import a vendor's conversations",
+         _MOVING, Option("--as", "import it under another name", "NEW"),
+         Option("--update", "add new events to a session that is already here"),
+         Option("--all", "import every conversation that the vendor started in this directory", short="-a"),
+         Option("--session", "import the conversation into this session (default: a new one)", "NAME", short="-s"),
+         Option("--agent", "the agent of the conversation (default: the vendor's name)", "AGENT"),
          takes=("FILE", "[WHAT]"), function="import_session", example="onrecord import fix-invite-403.onrecord"),
     Verb(KEEP, "rollout", "serve|export [NAME...]",
-         "Serve the proxy that records rollouts; write their training samples to one file", _ROLLOUT, *_PROXY,
-         Option("--to", "the file: .parquet, .safetensors or .npz", "FILE"),
-         Option("--turns", "a sample per turn (else one per session)"),
-         Option("--max-seq-len", "leave out turns from the end until a sample has at most so many tokens", "N"),
-         Option("--all", "every session of the store that has turns with token ids", short="-a"),
-         Option("--force", "replace the file"),
-         Option("--agent", "whose lane it is (or ONRECORD_AGENT; else policy)", "AGENT"), takes=("WORDS...",),
-         example="onrecord rollout export task-17 task-18 --to samples.parquet"),
-    Verb(KEEP, "copy", "FROM TO", "Copy sessions to another store, or add what is new to the copies there", _COPIES,
-         Option("--session", "only this one, and those it was forked from (else every session)", "NAME", many=True,
+         "Serve the recording proxy, or export training samples", _ROLLOUT, *_PROXY,
+         Option("--to", "export: the file (.parquet, .safetensors or .npz)", "FILE"),
+         Option("--turns", "export: one sample per turn (default: one per session)"),
+         Option("--max-seq-len", "export: drop last turns to fit this many tokens", "N"),
+         Option("--all", "export: every session that has turns with token ids", short="-a"), OVERWRITE,
+         Option("--agent", "the agent whose lane it is (default: ONRECORD_AGENT, or policy)", "AGENT"),
+         takes=("WORDS...",), example="onrecord rollout export task-17 task-18 --to samples.parquet"),
+    Verb(KEEP, "copy", "FROM TO", "Copy sessions to another store, or update the copies there", _COPIES,
+         Option("--session", "only this one, and those it was forked from (default: all)", "NAME", many=True,
                 short="-s"),
-         Option("--as", "under another name", "NEW"),
-         Option("--into", "keep them in this project there (else in the one they have)", "PROJECT"),
+         Option("--as", "copy it under another name", "NEW"),
+         Option("--into", "put the copies into this project (default: the same as here)", "PROJECT"),
          example="onrecord copy onrecord.db sqlite:////srv/team/onrecord.db --session fix-invite-403"),
-    Verb(KEEP, "backup", "[FILE]", "Copy the whole store while it is in use; --restore: put a copy in its place",
-         _BACKUPS, Option("--restore", "verify this copy and put it in the store's place", "FILE"),
-         Option("--force", "replace the file"), YES, example="onrecord backup onrecord-monday.db"),
-    Verb(KEEP, "store", "init|migrate|status [URL]", "Make a store in PostgreSQL, upgrade it, or look at it", _STORES,
-         Option("--owner", "init: the role that owns the tables (onrecord_owner)", "ROLE"),
-         Option("--app", "init: the role that stores connect as (onrecord_app)", "ROLE"), takes=("WORDS...",),
+    Verb(KEEP, "backup", "[FILE]", "Back up the whole store while it is in use, or restore a backup",
+         _BACKUPS, Option("--restore", "verify this backup and replace the store with it", "FILE"),
+         OVERWRITE, YES, example="onrecord backup onrecord-monday.db"),
+    Verb(KEEP, "store", "init|migrate|status [URL]", "Create, upgrade or inspect a store in PostgreSQL", _STORES,
+         Option("--owner", "init: the role that owns the tables (default: onrecord_owner)", "ROLE"),
+         Option("--app", "init: the role that agents connect as (default: onrecord_app)", "ROLE"), takes=("WORDS...",),
          example="onrecord store init postgresql://admin@db.example/agents"),
-    Verb(KEEP, "sweep", "", "Apply the retention policy: archive, and erase old transcripts", _RETAIN, DRY_RUN,
+    Verb(KEEP, "sweep", "", "Apply the retention policy: archive sessions, erase transcripts", _RETAIN, DRY_RUN,
          YES, example="onrecord sweep --dry-run"),
-    Verb(KEEP, "hold", "[NAME]", "Protect a session against erasure; --release lifts it", _RETAIN,
+    Verb(KEEP, "hold", "[NAME]", "Protect a session against erasure, or lift the hold", _RETAIN,
          Option("--release", "lift the hold"), REASON, SESSION, AGENT,
          example='onrecord hold fix-invite-403 --reason "incident 7 is not understood"'),
-    Verb(KEEP, "erase", "[NAME]", "Erase content for good; the chain still verifies", _RETAIN,
-         Option("--position", "erase what this event says", "N", many=True),
-         Option("--all", "erase everything the session says"), REASON, YES, SESSION, AGENT,
+    Verb(KEEP, "erase", "[NAME]", "Erase content for good; the hash chain stays valid", _RETAIN,
+         Option("--position", "erase the content of this event", "N", many=True),
+         Option("--all", "erase all content of the session"), REASON, YES, SESSION, AGENT,
          example='onrecord erase fix-invite-403 --position 7 --reason "a password"'),
 
-    Verb(TOOL, "setup", "[VENDOR...]", "Put hooks and instructions into the files of coding agents, or out of them",
-         _SETUP, Option("--project", "into this project's files (the default)"),
-         Option("--user", "into the user's files, for every project"),
-         Option("--check", "run the hooks that are set up and say whether they answer"),
-         Option("--remove", "take our part out again; the rest stays as it is"), DRY_RUN,
-         Option("--print", "show what would be put where, and touch nothing"),
-         Option("--force", "also where somebody changed our part"), takes=("[WORDS...]",),
+    Verb(TOOL, "setup", "[VENDOR...]", "Install hooks and instructions for coding agents, or remove them",
+         _SETUP, Option("--project", "for this project (default)"),
+         Option("--user", "for this user, in every project"),
+         Option("--check", "run the installed hooks and report whether they answer"),
+         Option("--remove", "remove our part; the rest of each file stays"), DRY_RUN,
+         Option("--print", "only print the text for each file"),
+         Option("--force", "also where our part was changed by hand"), takes=("[WORDS...]",),
          example="onrecord setup claude codex --project"),
     Verb(TOOL, "version", "", "Show the version", _GUIDE, example="onrecord version"),
-    Verb(TOOL, "completion", "SHELL", "Print the completion script of bash, zsh or fish", _COMPLETION,
+    Verb(TOOL, "completion", "SHELL", "Print the completion script for bash, zsh or fish", _COMPLETION,
          example='eval "$(onrecord completion bash)"'),
-    Verb(TOOL, "help", "[VERB]", "Show all verbs, or one", _GUIDE, function="show_help",
-         example="onrecord help export"),
+    Verb(TOOL, "help", "[VERB]", "Show help for everyday verbs, one verb, or all", _GUIDE,
+         Option("--all", "list every verb", short="-a"), function="show_help", example="onrecord help export"),
 
     Verb("", "__complete", "", "", _COMPLETION, function="complete", raw=True),
     Verb("", "__team-member", "", "", _TEAM_MEMBER, function="run_member", raw=True),
@@ -425,13 +424,19 @@ VERBS: tuple[Verb, ...] = (
     Verb("", "__demo-resume", "", "", _DEMO_WORKER, function="resume", raw=True),
 )  # fmt: skip
 
+EVERYDAY = (
+    "demo", "open", "list", "search", "show", "continue", "decide", "finding", "run", "next", "note", "resume",
+    "close", "start", "setup", "doctor",
+)  # fmt: skip
+"""The verbs of a bare `--help`, in the order of a day's work."""
+
 ALIASES = {
     "ls": "list", "new": "open", "status": "show", "events": "log", "find": "search",
     "grep": "search", "unarchive": "resume", "release": "hold", "rm": "erase", "delete": "erase",
     "mv": "rename", "check": "verify", "exec": "run", "attempts": "attempt", "findings": "finding",
-    "turn": "record", "cp": "copy", "sync": "copy",
+    "turn": "record", "cp": "copy", "sync": "copy", "state": "finding state",
 }  # fmt: skip
-"""Words people try. `ls` simply works; the others are told what the verb is called here."""
+"""Words people try. `ls` works; for the others the error names the verb."""
 
 
 def find(name: str) -> Verb:
@@ -442,17 +447,18 @@ def find(name: str) -> Verb:
             return verb
     guess = ALIASES.get(name) or nearest(name, [verb.name for verb in shown()])
     raise UsageError(
-        f"there is no verb {name!r}", hint=f"did you mean `onrecord {guess}`?" if guess else "onrecord help lists them"
+        f"there is no verb {name!r}",
+        hint=f"did you mean `onrecord {guess}`?" if guess else "`onrecord help --all` lists every verb",
     )
 
 
 def shown() -> Iterator[Verb]:
-    """The verbs people are told about."""
+    """The verbs that people use; the others are for onrecord itself."""
     return (verb for verb in VERBS if verb.group)
 
 
 def nearest(word: str, known: list[str]) -> str:
-    """The known word that is most like this one, if any is."""
+    """The known word that is most similar to this one, if any is similar."""
     from difflib import get_close_matches
 
     found = get_close_matches(word, known, n=1, cutoff=0.6) or [one for one in known if word and one.startswith(word)]

@@ -64,7 +64,9 @@ def completion(call: Call) -> int:
     """Print the script of a shell."""
     shell = call.positional["SHELL"]
     if shell not in _SCRIPTS:
-        raise UsageError(f"completion knows {', '.join(SHELLS)}; not {shell!r}", hint=call.verb.example)
+        raise UsageError(
+            f"unknown shell {shell!r}; use {', '.join(SHELLS)}", hint="for example: `onrecord completion bash`"
+        )
     if call.output.json:
         call.output.envelope("completion", {"shell": shell, "script": _SCRIPTS[shell]})
     else:
@@ -73,10 +75,10 @@ def completion(call: Call) -> int:
 
 
 def complete(words: list[str]) -> int:
-    """Print what the last word may become, one per line. A shell is never bothered with an error."""
+    """Print what the last word may become, one per line. A shell never gets an error."""
     try:
         found = candidates(words or [""])
-    except Exception:  # noqa: BLE001  # a broken store must not spoil a prompt; `onrecord doctor` tells about it
+    except Exception:  # noqa: BLE001  # a broken store must not disturb a prompt; `onrecord doctor` reports it
         found = []
     sys.stdout.write("".join(f"{word}\n" for word in found))
     return 0
@@ -126,7 +128,7 @@ def _positional(verb: Verb, rest: list[str]) -> list[str]:
 
 
 def _names() -> list[str]:
-    """Names of this project's sessions, newest first; a store is never made for the sake of completion."""
+    """Names of this project's sessions, newest first; completion never creates a store."""
     from onrecord.connection import connect, store_file
 
     file = store_file()

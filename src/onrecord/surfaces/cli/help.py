@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from onrecord import __version__
-from onrecord.surfaces.cli.catalogue import EVERYWHERE, Option, Verb, find, shown
+from onrecord.surfaces.cli.catalogue import EVERYDAY, EVERYWHERE, Option, Verb, find, shown
 from onrecord.surfaces.cli.shared.exits import EXIT_CODES
 
 if TYPE_CHECKING:
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 ENVIRONMENT = {
     "ONRECORD_STORE": "the store: a path, sqlite:///relative.db, sqlite:////absolute.db or postgresql://host/db",
-    "ONRECORD_TENANT": "whose sessions are meant, of a store in PostgreSQL whose URL does not say",
-    "ONRECORD_PROJECT": "the project, instead of the repository of this directory",
-    "ONRECORD_SESSION": "the session, instead of the project's only live one",
-    "ONRECORD_AGENT": "who acts",
+    "ONRECORD_TENANT": "the tenant of a store in PostgreSQL, if its URL names none",
+    "ONRECORD_PROJECT": "the project (default: the repository of this directory)",
+    "ONRECORD_SESSION": "the session (default: the project's only live session)",
+    "ONRECORD_AGENT": "the agent that acts",
     "ONRECORD_CONFIG": "the settings file",
-    "ONRECORD_DEBUG": "1 shows where an error came from",
-    "NO_COLOR": "anything switches colour off",
+    "ONRECORD_DEBUG": "1 prints a traceback for every error",
+    "NO_COLOR": "any value turns colour off",
 }
 _FIRST_COLUMN = 26
 _WIDEST = 100
 
 
 def version(call: Call) -> int:
-    """The version, and with --json those it runs on."""
+    """The version; with --json also Python's."""
     if call.output.json:
         python = ".".join(map(str, sys.version_info[:3]))
         call.output.envelope("version", {"onrecord": __version__, "python": python})
@@ -37,7 +37,7 @@ def version(call: Call) -> int:
 
 
 def show_help(call: Call) -> int:
-    """All verbs by purpose, or one."""
+    """The everyday verbs, one verb, or all of them."""
     if "VERB" in call.positional:
         verb = find(call.positional["VERB"])
         if call.output.json:
@@ -49,7 +49,7 @@ def show_help(call: Call) -> int:
         data = {"verbs": [verb_data(verb) for verb in shown()], "exits": exits, "environment": ENVIRONMENT}
         call.output.envelope("help", data)
         return 0
-    sys.stdout.write(general())
+    sys.stdout.write(everything() if "all" in call else general())
     return 0
 
 
@@ -60,21 +60,27 @@ def help_of(verb: Verb) -> int:
 
 
 def general() -> str:
-    """What `onrecord help` prints."""
-    lines = ["onrecord: durable sessions for AI agents. If it isn't on record, it didn't happen.", ""]
-    lines += ["usage: onrecord VERB [arguments] [--json]", "       onrecord          the sessions of this project", ""]
+    """What `onrecord --help` prints: one screen of 24 lines and 80 columns."""
+    known = {verb.name: verb.about for verb in shown()}
+    lines = ["onrecord: durable sessions for AI agents", "", "usage: onrecord [VERB] [arguments] [options]", ""]
+    lines += [f"  {'(no verb)':<10} {find('').about}", *(f"  {name:<10} {known[name]}" for name in EVERYDAY)]
+    lines += ["", "`onrecord VERB --help` explains a verb; `onrecord help --all` lists every verb."]
+    return "\n".join(lines) + "\n"
+
+
+def everything() -> str:
+    """What `onrecord help --all` prints: every verb by purpose, and the environment."""
+    lines = ["onrecord: durable sessions for AI agents", ""]
+    lines += ["usage: onrecord [VERB] [arguments] [options]", ""]
     group = ""
     for verb in shown():
         if verb.group != group:
             lines += ["", verb.group] if group else [verb.group]
             group = verb.group
-        lines.append(_wrapped(f"  {verb.name:<11} ", verb.about))
+        lines.append(_wrapped(f"  {verb.name:<12} ", verb.about))
     lines += ["", "Environment"]
     lines += [_wrapped(f"  {name:<17} ", about) for name, about in ENVIRONMENT.items()]
-    lines += [
-        "",
-        "onrecord VERB --help tells more about one, onrecord help --json everything, exit codes included.",
-    ]
+    lines += ["", "`onrecord VERB --help` explains a verb; `onrecord help --json` prints JSON."]
     return "\n".join(lines) + "\n"
 
 
@@ -108,7 +114,7 @@ def _option_line(option: Option) -> str:
     names = f"{option.short}, {option.flag}" if option.short else f"    {option.flag}"
     value = "|".join(option.choices) if option.choices else option.value
     left = f"  {names} {value}".rstrip()
-    about = option.about + (" (may be given more than once)" if option.many else "")
+    about = option.about + (" (repeatable)" if option.many else "")
     if len(left) > _FIRST_COLUMN:
         return f"{left}\n" + _wrapped(" " * (_FIRST_COLUMN + 2), about)
     return _wrapped(f"{left:<{_FIRST_COLUMN}}  ", about)

@@ -1,6 +1,6 @@
-"""The command line: find the verb, load its module and nothing else, map what goes wrong to an exit code.
+"""The command line: find the verb, load only its module, map errors to exit codes.
 
-This module is imported on every call, so it imports next to nothing; `onrecord version` needs no more than it.
+Every call imports this module, so it imports almost nothing; `onrecord version` needs nothing else.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _run(words: list[str]) -> int:
 
 
 def _load(verb: Verb) -> Callable[[Any], int]:
-    __import__(verb.module)  # importlib says the same more nicely, and is one more module to load
+    __import__(verb.module)  # importlib would be nicer, but is one more module to load
     function: Callable[[Any], int] = getattr(sys.modules[verb.module], verb.function)
     return function
 
@@ -90,7 +90,7 @@ def hook(call: Call) -> int:
 
 
 def _stop_writing() -> None:
-    """Whatever is still buffered has no reader; writing it at exit would complain."""
+    """Buffered output has no reader any more; writing it at exit would fail."""
     import os
 
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -103,17 +103,17 @@ def _read(words: list[str]) -> dict[str, Any] | None:
     from onrecord.errors import InvalidInput
 
     if not words:
-        raise InvalidInput("no vendor is named", hint="onrecord hook VENDOR EVENT")
+        raise InvalidInput("the vendor is missing", hint="for example: `onrecord hook claude PreToolUse`")
     found, size = [], 0
     while part := os.read(_STANDARD_INPUT, 1024 * 1024):
         found.append(part)
         size += len(part)
         if size > PAYLOAD_BYTES:
-            raise InvalidInput(f"the payload of a hook has more than {PAYLOAD_BYTES:,} bytes")
+            raise InvalidInput(f"the hook's payload has more than {PAYLOAD_BYTES:,} bytes")
     text = b"".join(found)
     payload = json.loads(text) if text.strip() else {}
     if not isinstance(payload, dict):
-        raise InvalidInput("the payload of a hook is not a JSON object")
+        raise InvalidInput("the hook's payload is not a JSON object")
     if len(words) > 1:
         payload.setdefault("hook_event_name", words[1])
     return payload
@@ -124,7 +124,7 @@ def _vendor(name: str) -> Vendor:
     if not name.isidentifier():
         from onrecord.errors import InvalidInput
 
-        raise InvalidInput(f"no vendor is named {name!r:.80}")
+        raise InvalidInput(f"unknown vendor {name!r:.80}")
     module = f"onrecord.vendors.{name}"
     __import__(module)
     found: Vendor = sys.modules[module].VENDOR

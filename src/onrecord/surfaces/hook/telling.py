@@ -80,7 +80,7 @@ def _news(lines: list[str], known: list[str]) -> str:
             title = ""
     gone = len(set(known) - {_key(line) for line in lines[1:]})
     if gone:
-        shown.append(f"({gone} of the lines you read before do not hold any more: onrecord show --brief)")
+        shown.append(f"({gone} of the lines you read before are no longer true: onrecord note --format brief)")
     return "\n".join([lines[0], *shown])
 
 

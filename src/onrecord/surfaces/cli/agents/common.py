@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.agents.surroundings import environment_for
 from onrecord.agents.wrapping import Ask, Wrapped
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
+from onrecord.surfaces.cli.shared.output import counted
 from onrecord.vendors.port import KILLED, USER, VENDORS, vendor
 from onrecord.views.render import iso
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def vendor_named(word: str) -> Vendor:
     """The vendor with this name."""
     if word not in VENDORS:
-        raise UsageError(f"no coding agent is named {word!r:.60}", hint=f"one of {', '.join(VENDORS)}")
+        raise UsageError(f"unknown coding agent {word!r:.60}", hint=f"use one of {', '.join(VENDORS)}")
     return vendor(word)
 
 
@@ -42,7 +43,7 @@ def asked(call: Call, extra: list[str]) -> Ask:
 def need_terminal(ask: Ask) -> None:
     """An agent that is not headless needs a terminal."""
     if not ask.headless and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("an interactive agent needs a terminal", hint="-p TEXT runs it headless")
+        raise UsageError("an interactive agent needs a terminal", hint="run it without one: `--prompt TEXT`")
 
 
 def consenting(call: Call) -> Any:
@@ -56,7 +57,7 @@ def consenting(call: Call) -> Any:
         try:
             call.confirm(f"{hazard.message}. {hazard.fix}? This changes {files}.")
         except Exception as refusal:  # noqa: BLE001  # declined, or nobody can be asked: both mean no
-            call.output.note(f"{hazard.message}; not fixed: {refusal}")
+            call.output.note(f"{hazard.message}; not changed: {refusal}")
             return False
         return True
 
@@ -79,18 +80,16 @@ def tell_outcome(call: Call, session: Session, outcome: Outcome) -> None:
     for problem in outcome.problems:
         call.output.note(f"Not everything could be recorded: {problem}")
     if outcome.orphans:
-        call.output.note(
-            f"Ended {len(outcome.orphans)} process{'es' if len(outcome.orphans) > 1 else ''} that it left behind"
-        )
+        call.output.note(f"stopped {counted(len(outcome.orphans), 'process', 'processes')} that it left running")
     if outcome.vendor_id is None:
-        call.output.note("The id of its conversation is unknown. onrecord setup installs the hook that reports it")
+        call.output.note("the id of its conversation is unknown; `onrecord setup` installs the hook that reports it")
     if not outcome.finished:
         why = outcome.why
         until = f", until {iso(int(why.resets_at * 1e6))}" if why.resets_at else ""
         told = why.message and why.cause not in (KILLED, USER)  # its last output is not the reason
         about = f": {why.message.splitlines()[-1][:200]}" if told else ""
-        call.output.note(f"It was interrupted ({why.cause}{until}){about}")
-        call.output.note(f"To continue: onrecord resume {session.name} --agent {session.agent}")
+        call.output.note(f"the agent was interrupted ({why.cause}{until}){about}")
+        call.output.note(f"`onrecord resume {session.name} --agent {session.agent}` resumes it")
 
 
 def exit_status(outcome: Outcome) -> int:

@@ -14,6 +14,7 @@ from onrecord.agents.sessions import agent_with_conversation
 from onrecord.errors import NotFound
 from onrecord.surfaces.cli.agents import common
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
+from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.views.render import ago
 from onrecord.work.project import worktree_for
@@ -32,7 +33,7 @@ def mirror(call: Call) -> int:
     agent = call.get("agent")
     if not links_of(session, agent):
         raise NotFound(
-            f"no agent's conversation is on record in {session.name}", hint="onrecord start, adopt or import"
+            f"{session.name} has no conversation of a coding agent", hint="start an agent: `onrecord start claude`"
         )
     done = mirror_all(session, dict(os.environ), agent=agent)
     if "follow" in call:
@@ -51,16 +52,16 @@ def _follow(call: Call, session: Session, agent: str | None, done: list[Mirrored
         for sums in mirror_until_ended(session, dict(os.environ), done, agent=agent):
             done = sums
     except KeyboardInterrupt:
-        call.output.note("Stopped. Everything up to now is on record")
+        call.output.note("stopped; everything until now is recorded")
     return done
 
 
 def _told(one: Mirrored) -> str:
     if one.why_not:
-        return f"{one.vendor} {one.vendor_id}: nothing mirrored: {one.why_not}"
-    torn = f", {one.torn} torn lines" if one.torn else ""
-    again = ", read again from the start because the file was replaced" if one.rewritten else ""
-    return f"{one.vendor} {one.vendor_id}: {one.records} new records{torn}{again}"
+        return f"{one.vendor} {one.vendor_id}: not copied: {one.why_not}"
+    torn = f", {counted(one.torn, 'incomplete line')}" if one.torn else ""
+    again = ", read again because the file was replaced" if one.rewritten else ""
+    return f"{one.vendor} {one.vendor_id}: {counted(one.records, 'new record')}{torn}{again}"
 
 
 def import_vendor(call: Call) -> int:
@@ -73,13 +74,13 @@ def import_vendor(call: Call) -> int:
         raise UsageError("name one conversation or use --all, not both")
     locations = [named(of, env, what)] if what is not None else list(in_directory(of, env, str(Path.cwd())))
     if not locations:
-        raise NotFound(f"{of.title} has no conversation that began in {Path.cwd()}", hint="give its file or its id")
+        raise NotFound(f"{of.title} has no conversation that started in {Path.cwd()}", hint="name its file or its id")
     records = call.records()
     into = None
     if call.get("session"):
         into = records.get(str(call.get("session")), agent=call.get("agent") or of.name)
     if len(locations) > 1 and (into or call.get("as")):
-        raise UsageError(f"{len(locations)} conversations cannot belong to one agent", hint="import them one by one")
+        raise UsageError(f"{len(locations)} conversations cannot be one agent's", hint="import them one by one")
     if what is None:
         _list(call, of, locations, quiet=call.output.json)
     done = [
@@ -100,9 +101,10 @@ def _imported(call: Call, done: list[Imported]) -> int:
         call.output.envelope("imports", data)
     else:
         for one in data:
+            new, torn = counted(one["records"], "new record"), counted(one["torn"], "incomplete line")
             call.output.line(
-                f"{one['state'].replace('_', ' ')}: {one['name']} ({one['agent']}), {one['records']} new records of "
-                f"{one['vendor']} {one['vendor_id']}" + (f", {one['torn']} torn lines" if one["torn"] else "")
+                f"{one['state'].replace('_', ' ')}: {one['name']} ({one['agent']}), {new} of "
+                f"{one['vendor']} {one['vendor_id']}" + (f", {torn}" if one["torn"] else "")
             )
     return 0
 
@@ -125,11 +127,11 @@ def _list(call: Call, of: Vendor, locations: list[Location], *, quiet: bool = Fa
         [one["vendor_id"], ago(int(one["changed_at"] * 1e6), int(now * 1e6)), one["session"] or "-", one["title"]]
         for one in found
     ]
-    call.output.table(("conversation", "changed", "session", "*title"), rows)
+    call.output.table(("#conversation", "changed", "session", "*title"), rows)
     if not found:
-        call.output.note(f"{of.title} has no conversation that began in {Path.cwd()}")
+        call.output.note(f"{of.title} has no conversation that started in {Path.cwd()}")
     elif call.positional.get("WHAT") is None and "all" not in call:
-        call.output.note(f"onrecord import {of.name} ID imports one, --all imports all of them")
+        call.output.note(f"`onrecord import {of.name} ID` imports one, `onrecord import {of.name} --all` all of them")
     return 0
 
 
@@ -139,7 +141,7 @@ def restore(call: Call) -> int:
     agent = agent_with_conversation(session, call.get("agent"))
     here = call.get("cwd") or worktree_for(session.head.project, os.curdir)
     if not Path(here).is_dir():
-        raise UsageError(f"there is no directory {here}")
+        raise UsageError(f"the directory {here} does not exist")
     planned = plan_restore(session, agent, here, call.get("cwd"))
     data: dict[str, Any] = {
         "session": session.id, "agent": agent, "vendor": planned.of.name, "vendor_id": planned.vendor_id,
@@ -150,10 +152,10 @@ def restore(call: Call) -> int:
         data |= {"state": "would_restore"}
         return call.output.done(
             "restore", data,
-            f"would put {planned.vendor_id} back below {data['home']}, to be resumed in {planned.cwd}",
+            f"would restore {planned.vendor_id} below {data['home']}, to be resumed in {planned.cwd}",
         )  # fmt: skip
-    call.confirm(f"Put the conversation {planned.vendor_id} back below {data['home']}?")
+    call.confirm(f"Restore the conversation {planned.vendor_id} below {data['home']}?")
     session = call.records().get(session.id, agent=agent)
     location = restore_copy(session, planned)
     data |= {"state": "restored", "transcript": location.path, "position": session.head.position}
-    return call.output.done("restore", data, f"{location.path} is back; next: {data['next']}")
+    return call.output.done("restore", data, f"restored {location.path}; next: `{data['next']}`")

@@ -39,7 +39,7 @@ def resume_agents(call: Call, session: Session, go_on: Callable[[], None]) -> in
         return wait_and_resume(call, acting, ask=ask)
     common.need_terminal(ask)
     if ask.headless and not ask.prompt:
-        raise UsageError("a headless agent needs something to do", hint="say it with -p TEXT")
+        raise UsageError("an agent without a terminal needs a prompt", hint="add `--prompt TEXT`")
     go_on()
     done = _resume(call, acting, ask)
     return _tell(call, acting, done)
@@ -96,7 +96,7 @@ def _data(planned: Plan) -> dict[str, Any]:
 
 
 def _lines(planned: Plan, ask: Ask) -> list[str]:
-    how = f"begins a fresh conversation ({planned.lost})" if planned.lost else f"resumes {planned.vendor_id}"
+    how = f"starts a new conversation ({planned.lost})" if planned.lost else f"resumes {planned.vendor_id}"
     found = [f"{planned.agent}: {planned.of.title} {how} in {planned.cwd}"]
     if not planned.lost:
         found.append(f"{planned.agent}: {shlex.join(command(planned, ask).argv)}")
@@ -120,10 +120,10 @@ def _tell(call: Call, session: Session, done: Resumed, *, final: bool = True) ->
     state_file.after(call, session)
     kept = saved(session.views, call.now())
     if done.how == FRESH:
-        call.output.note(f"{done.agent} began a fresh conversation from the note: {done.why}")
+        call.output.note(f"{done.agent} started a new conversation from the note: {done.why}")
     else:
         doubt = f"Could not confirm that it is the same conversation: {done.why}"
-        proof = "Verified: its id, and more in the same transcript" if done.verified else doubt
+        proof = "Confirmed that it is the same conversation" if done.verified else doubt
         call.output.note(f"Resumed {done.agent}. {proof}. {saved_line(kept)}")
     if call.output.json and final:
         data = session_data(session.refresh().head) | {

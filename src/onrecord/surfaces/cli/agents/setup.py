@@ -1,4 +1,4 @@
-"""`onrecord setup`: add our hooks and a short block of instructions to the files of coding agents, or remove them."""
+"""`onrecord setup`: install hooks and instructions in the files of coding agents, or remove them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from onrecord.errors import OnrecordError
 from onrecord.setup import installing
 from onrecord.setup.commands import hook_command, installed_vendors
 from onrecord.surfaces.cli.shared.exits import FAILED, OK, PARTIAL, UsageError
+from onrecord.surfaces.cli.shared.hints import BY_STEP
 from onrecord.vendors.port import PROJECT_SCOPE, USER_SCOPE, VENDORS, vendor
 from onrecord.work.project import find_worktree
 
@@ -29,13 +30,13 @@ def setup(call: Call) -> int:
     """Add our part to the files of the named agents, or of the installed ones; or check, print or remove it."""
     ways = [way for way in _WAYS if way in call]
     if len([way for way in ways if way != "dry-run"]) > 1 or {"check", "dry-run"} <= set(ways):
-        raise UsageError(f"--{' and --'.join(ways)} exclude one another", hint=call.verb.example)
+        raise UsageError(f"use only one of --{' and --'.join(ways)}", hint=f"for example: `{call.verb.example}`")
     if "user" in call and "project" in call:
-        raise UsageError("--user and --project exclude one another", hint=call.verb.example)
+        raise UsageError("use --user or --project, not both", hint=f"for example: `{call.verb.example}`")
     names = [*dict.fromkeys(call.words)]
     chosen = [vendor(name) for name in names] or installed_vendors()
     if not chosen:
-        raise UsageError("no coding agent is installed here", hint=f"name one: {', '.join(VENDORS)}")
+        raise UsageError("no coding agent is installed", hint=f"name one of {', '.join(VENDORS)}")
     scope = USER_SCOPE if "user" in call else PROJECT_SCOPE
     place = installing.Target(scope, Path(find_worktree(os.curdir)), os.environ)
     if "check" in call:
@@ -91,7 +92,7 @@ def _change(call: Call, chosen: list[Vendor], place: Target, command: Sequence[s
         call.output.envelope("setup", data)
     else:
         rows = [[one["vendor"], one["what"], one["state"], one["path"]] for one in told]
-        call.output.table(("agent", "part", "state", "*file"), rows)
+        call.output.table(("#agent", "!part", "!state", "*file"), rows)
         for one in told:
             if one["problem"]:
                 call.output.note(f"{one['path']}: {one['problem']}" + (f"; {one['hint']}" if one["hint"] else ""))
@@ -122,7 +123,7 @@ def _do(change: Change, *, dry: bool) -> tuple[str, str]:
 def _told(change: Change, state: str, problem: str) -> dict[str, Any]:
     return {
         "vendor": change.vendor, "what": change.what, "path": str(change.path), "state": state, "problem": problem,
-        "hint": change.hint,
+        "hint": BY_STEP.get(change.step) or change.hint,
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`onrecord setup --check`: run the installed command against a temporary store, where it must refuse and allow."""
+"""`onrecord setup --check`: run the installed hook on a temporary store where it must refuse an edit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from onrecord.errors import OnrecordError
 from onrecord.setup import installing
 from onrecord.setup.commands import hook_command
 from onrecord.surfaces.cli.shared.exits import FAILED, OK
-from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.vendors.hooks import DEADLINE_SECONDS
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def check(call: Call, chosen: Sequence[Vendor], place: Target) -> int:
         for one in told:
             style = "good" if one["ok"] else "bad"
             call.output.table(
-                ("", "", "*"),
+                ("#", "!", "~"),
                 [[one["vendor"], Cell("✓" if one["ok"] else "✗", style), line] for line in one["lines"]],
             )
     return OK if all(one["ok"] for one in told) else FAILED
@@ -63,16 +63,18 @@ def _look(of: Vendor, place: Target) -> dict[str, Any]:
     commands = installing.installed_commands(of, place)
     lines, ok = [], bool(commands)
     if not commands:
-        lines.append(f"no hooks of onrecord are set up ({place.scope}); onrecord setup {of.name} --{place.scope}")
+        lines.append(
+            f"no hooks are installed ({place.scope}); `onrecord setup {of.name} --{place.scope}` installs them"
+        )
     else:
         answer = run_hook(of, commands)
         ok = answer.works
-        lines.append(f"{len(commands)} hook{'s' if len(commands) > 1 else ''}; {answer.said}")
+        lines.append(f"{counted(len(commands), 'hook')}; {answer.said}")
     for change in installing.plan(of, place, hook_command().words, _block()):
         if commands and change.problem:
             lines.append(f"{change.path}: {change.problem}")
         elif commands and change.is_needed:
-            lines.append(f"{change.path} is not as setup would write it now; onrecord setup {of.name} renews it")
+            lines.append(f"{change.path} is out of date; `onrecord setup {of.name}` updates it")
     doubts = installing.doubts(of, place)
     return {"vendor": of.name, "ok": ok and not doubts, "hooks": len(commands), "lines": [*lines, *doubts]}
 
@@ -103,11 +105,14 @@ def run_hook(of: Vendor, commands: Sequence[str]) -> Answer:
             return Answer(works=False, said=answer)
     if ATTEMPT not in refused[1]:
         return Answer(
-            works=False, said=f"the hook does not refuse what it should (exit {refused[0]}: {refused[1]!r:.200})"
+            works=False,
+            said=f"the hook does not refuse an edit that it should refuse (exit {refused[0]}: {refused[1]!r:.200})",
         )
     if ATTEMPT in allowed[1] or allowed[0] != 0:
-        return Answer(works=False, said=f"the hook refuses what it should allow (exit {allowed[0]})")
-    return Answer(works=True, said="the hook answers: refuses an edit while an attempt is unresolved, allows it after")
+        return Answer(works=False, said=f"the hook refuses an edit that it should allow (exit {allowed[0]})")
+    return Answer(
+        works=True, said="the hook works: it refuses an edit while an attempt has no outcome, and allows it after that"
+    )
 
 
 def _run(words: Sequence[str], payload: dict[str, Any], url: str) -> tuple[int, str] | str:

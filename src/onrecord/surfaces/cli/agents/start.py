@@ -15,6 +15,7 @@ from onrecord.errors import NotFound
 from onrecord.log.names import check_name
 from onrecord.surfaces.cli.agents import common
 from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.surfaces.cli.work import state_file
 from onrecord.vendors.port import LaunchOptions
@@ -54,7 +55,7 @@ def handoff(call: Call) -> int:
 
 
 def _no_target(call: Call) -> str:
-    raise UsageError("--to VENDOR is missing", hint=call.verb.example)
+    raise UsageError("--to VENDOR is missing", hint=f"for example: `{call.verb.example}`")
 
 
 def _begin(call: Call, run: Wrapped, cwd: str, ask: Ask, text: str | None = None) -> int:
@@ -62,7 +63,7 @@ def _begin(call: Call, run: Wrapped, cwd: str, ask: Ask, text: str | None = None
     session, of = run.session, run.of
     for warning in of.start(_options(cwd, ask)).warnings:
         call.output.note(warning)
-    call.output.note(f"Starting {of.title} as {session.agent} in session {session.name}")
+    call.output.note(f"starting {of.title} as {session.agent} in session {session.name}")
     joined = join(run, handed_over=True) if text is not None else join(run)
     try:
         outcome = start(joined, cwd, ask, text=text)
@@ -93,7 +94,7 @@ def adopt(call: Call) -> int:
     """Attach an agent that is running already."""
     of = common.vendor_named(call.words[0])
     if len(call.words) > 1:
-        raise UsageError(f"onrecord adopt takes one vendor, not {call.words[1]!r}")
+        raise UsageError(f"unexpected argument {call.words[1]!r}")
     pid, vendor_id = call.number("pid"), call.get("id")
     if pid is None and vendor_id is None:
         return _running(call, of)
@@ -109,8 +110,8 @@ def adopt(call: Call) -> int:
     }  # fmt: skip
     return call.output.done(
         "agent", data,
-        f"{state.replace('_', ' ')}: {of.title} {vendor_id} is {session.agent} in the session {session.name}; "
-        f"{done.mirrored.records} records were mirrored",
+        f"{state.replace('_', ' ')}: {of.title} {vendor_id} is {session.agent} in session {session.name}; "
+        f"mirrored {counted(done.mirrored.records, 'record')}",
     )  # fmt: skip
 
 
@@ -121,9 +122,9 @@ def _running(call: Call, of: Vendor) -> int:
         call.output.envelope("agents", [one._asdict() for one in found])
         return 0
     if not found:
-        raise NotFound(f"no {of.title} is running here", hint=f"onrecord start {of.name} starts one")
+        raise NotFound(f"no {of.title} is running here", hint=f"start one: `onrecord start {of.name}`")
     call.output.table(
-        ("pid", "conversation", "*directory"), [[str(one.pid), one.vendor_id or "?", one.cwd] for one in found]
+        ("#pid", "!conversation", "*directory"), [[str(one.pid), one.vendor_id or "?", one.cwd] for one in found]
     )
-    call.output.note(f"onrecord adopt {of.name} --pid {found[0].pid} --name NAME attaches it")
+    call.output.note(f"attach one: `onrecord adopt {of.name} --pid {found[0].pid} --name my-task`")
     return 0

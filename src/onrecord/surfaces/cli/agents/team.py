@@ -19,7 +19,7 @@ from onrecord.log.head import PAUSED
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.call import whole_number
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
-from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.place import act, need
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.views.handover import saved, saved_line
@@ -91,8 +91,8 @@ def _supervise(call: Call, crew: Crew) -> int:
     why = crew.supervise(lambda rows: _tell_reports(call, crew, rows, told))
     if why == STOPPED:
         name = crew.session.name
-        call.output.note(f"The team is not supervised now; its agents keep running. onrecord team up --session {name}")
-        call.output.note(f"supervises it again, onrecord team stop {name} ends it")
+        call.output.note("the team has no supervisor now; its agents keep running")
+        call.output.note(f"`onrecord team up --session {name}` supervises it, `onrecord team stop {name}` ends it")
     _show(call, crew)
     return FAILED if why == DONE and not crew.has_finished() else 0
 
@@ -112,7 +112,7 @@ def _tell_reports(call: Call, crew: Crew, rows: dict[str, dict[str, Any]], told:
 def _session(call: Call, words: list[str] | None = None) -> Session:
     """The named session, or the only live one."""
     if words and len(words) > 1:
-        raise UsageError(f"onrecord team {call.words[0]} takes one session, not also {words[1]!r}")
+        raise UsageError(f"unexpected argument {words[1]!r}")
     records = call.records(make=False)
     id_ = records.find(words[0]).session if words else call.head().session
     return Session(records.store, id_, agent=CREW, clock=records.clock)
@@ -138,7 +138,7 @@ def _show(call: Call, crew: Crew) -> None:
         call.output.envelope("team", session_data(session.head) | about)
         return
     call.output.table(
-        ("agent", "state", "vendor", ">starts", "conversation", "*what"),
+        ("#agent", "!state", "vendor", ">starts", "conversation", "*what"),
         [
             [
                 name, Cell(row["state"] or "?", _STYLES.get(row["state"], "strong")), row["vendor"] or "?",
@@ -148,7 +148,7 @@ def _show(call: Call, crew: Crew) -> None:
         ],
     )  # fmt: skip
     if held is None and any(step.state not in OVER for step in crew.supervisor.steps.values()):
-        call.output.note(f"The team is not supervised. To supervise it: onrecord team up --session {session.name}")
+        call.output.note(f"the team has no supervisor; start one: `onrecord team up --session {session.name}`")
 
 
 def _what(row: dict[str, Any]) -> str:
@@ -163,13 +163,11 @@ def _attach(call: Call, words: list[str]) -> int:
     member = crew.member(agent) if agent else None
     if crew.members.headless or (member is not None and member.headless):
         raise InvalidInput(
-            "it has no terminal: it runs headless", hint=f"onrecord team logs {agent or 'AGENT'} shows its output"
+            "it runs without a terminal", hint=f"read its output: `onrecord team logs {agent or 'AGENT'}`"
         )
     command = crew.members.tmux().attach_command(agent)
     if command is None:
-        raise NotFound(
-            "it has no terminal at the moment", hint=f"onrecord team resume {crew.session.name} brings the team up"
-        )
+        raise NotFound("it has no terminal now", hint=f"start the team: `onrecord team resume {crew.session.name}`")
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or call.output.json:
         data = {"argv": command, "session": crew.session.name}
         return call.output.done("command", data, shlex.join(command))
@@ -198,7 +196,7 @@ def _restart(call: Call, words: list[str]) -> int:
     session = _session(call)
     _crew(call, session).member(agent)
     event = session.record("agent.recalled", {"agent": agent})
-    return _heard(call, session, event.position, f"{agent} is restarted with a fresh conversation")
+    return _heard(call, session, event.position, f"{agent} will start a new conversation")
 
 
 def _scale(call: Call, words: list[str]) -> int:
@@ -207,15 +205,13 @@ def _scale(call: Call, words: list[str]) -> int:
     number = whole_number(size, "N")
     _crew(call, session).team.scaled(group, number)
     event = session.record("team.scaled", {"group": group, "size": number})
-    return _heard(call, session, event.position, f"the group {group} has {number} agents now")
+    return _heard(call, session, event.position, f"group {group} now has {counted(number, 'agent')}")
 
 
 def _heard(call: Call, session: Session, position: int, sentence: str) -> int:
     held = supervising(session)
     if held is None:
-        call.output.note(
-            f"The team is not supervised; this happens at the next onrecord team up --session {session.name}"
-        )
+        call.output.note(f"the team has no supervisor; start one: `onrecord team up --session {session.name}`")
     data = session_data(session.refresh().head) | {"position": position, "supervisor": held.holder if held else None}
     return call.output.done("team_change", data, sentence)
 
@@ -225,5 +221,5 @@ def _stop(call: Call, words: list[str]) -> int:
     session = _session(call, words)
     done = _crew(call, session).stop()
     data = session_data(session.refresh().head) | {"state": "stopped", "killed": done.killed, "left": done.left}
-    forced = f"; {len(done.killed)} processes had to be killed" if done.killed else ""
-    return call.output.done("team", data, f"the team of {session.name} was stopped{forced}")
+    forced = f"; killed {counted(len(done.killed), 'process', 'processes')}" if done.killed else ""
+    return call.output.done("team", data, f"stopped the team of {session.name}{forced}")

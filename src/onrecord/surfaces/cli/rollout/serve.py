@@ -21,7 +21,7 @@ EXAMPLE = "onrecord rollout serve --upstream http://127.0.0.1:30000 --tokenizer 
 
 
 def serve(call: Call, words: list[str]) -> int:
-    """Serve until told to stop."""
+    """Serve until it is stopped."""
     need(call, words)
     upstream, place = (option(call, name, EXAMPLE) for name in ("upstream", "tokenizer"))
     try:
@@ -31,7 +31,7 @@ def serve(call: Call, words: list[str]) -> int:
         from onrecord.rollout.server.serving import serve as run
     except ImportError as missing:
         raise InvalidInput(
-            f"the recording proxy needs a package that is not installed: {missing.name}",
+            f"the recording proxy needs the package {missing.name}, which is not installed",
             hint='pip install "onrecord[rollout]"',
         ) from None
     settings, policy = _settings(call, upstream).checked(), _policy(call).checked()
@@ -49,7 +49,7 @@ def serve(call: Call, words: list[str]) -> int:
 
     with listen(settings.host, settings.port) as listener:  # before a store is made that nobody would serve
         run(Proxy(call.records(), tokenizer, settings, policy), listener, announce)
-    call.output.note("stopped; every session goes on where it is")
+    call.output.note("stopped; every session can continue later")
     return OK
 
 
@@ -83,14 +83,14 @@ def _policy(call: Call) -> Policy:
 
 
 def _token(call: Call) -> str | None:
-    """The token clients must show. It never stands on the command line, where every process could read it."""
+    """The token clients must send. It is never on the command line, where every process could read it."""
     place = call.get("token-file")
     if place is None:
         return os.environ.get(ROLLOUT_TOKEN_VARIABLE) or None
     try:
         token = Path(place).expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as problem:
-        raise InvalidInput(f"the token cannot be read: {problem}") from None
+        raise InvalidInput(f"the token file cannot be read: {problem}") from None
     if not token:
-        raise InvalidInput(f"{place} holds no token", hint="write one line into it that only its clients know")
+        raise InvalidInput(f"{place} is empty", hint="write one line into it: the token")
     return token

@@ -11,7 +11,7 @@ from onrecord.rollout.writing import pieces, writer
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.exits import OK, PARTIAL, UsageError
 from onrecord.surfaces.cli.shared.files import refuse_existing, write_file
-from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.place import act
 from onrecord.surfaces.cli.upkeep.prove import Progress, all_heads
 
@@ -37,12 +37,12 @@ def _serve(call: Call, words: list[str]) -> int:
 def _export(call: Call, names: list[str]) -> int:
     target = call.get("to")
     if not target:
-        raise UsageError("--to FILE is missing: where the samples go", hint=call.verb.example)
+        raise UsageError("--to FILE is missing", hint=f"for example: `{call.verb.example}`")
     path = Path(target).expanduser()
     writer(path.suffix)
     refuse_existing(path, force="force" in call)
     if bool(names) == ("all" in call):
-        raise UsageError("name sessions, or say --all", hint=call.verb.example)
+        raise UsageError("name sessions, or use --all", hint=f"for example: `{call.verb.example}`")
     records = call.records(make=False)
     heads = all_heads(records) if "all" in call else map(records.find, names)
     # A session that is named twice, or by its name and its id, is one session: a trainer must not see it twice.
@@ -90,11 +90,12 @@ class _Told:
             "tokens": self.tokens, "statuses": self.statuses, "without": self.without,
         }  # fmt: skip
         sessions = len(self._heads) - len(self.without)
-        sentence = f"{self.count} samples, {self.tokens:,} tokens of {sessions} sessions, written to {path}"
+        amount = f"{counted(self.count, 'sample')}, {counted(self.tokens, 'token')} of {counted(sessions, 'session')}"
+        sentence = f"wrote {amount}, to {path}"
         self._call.output.done("rollout_export", data, sentence)
         if not self._call.output.json and not self._call.output.quiet:
             self._call.output.table(
-                ("status", ">samples"), [[Cell(s, "strong"), str(n)] for s, n in self.statuses.items()]
+                ("!status", ">samples"), [[Cell(s, "strong"), str(n)] for s, n in self.statuses.items()]
             )
         if "all" in self._call:
             return OK  # among all sessions of a store many are no rollouts

@@ -11,7 +11,7 @@ from onrecord.errors import DamagedBundle, SessionNotFound
 from onrecord.session.bundle import lines_of, take_in
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.files import refuse_existing, write_file
-from onrecord.surfaces.cli.shared.output import dump
+from onrecord.surfaces.cli.shared.output import counted, dump
 from onrecord.surfaces.cli.shared.shapes import event_data, item_line, session_data
 from onrecord.views.dialects import to_messages
 from onrecord.views.render import iso, visible
@@ -34,7 +34,7 @@ def export_session(call: Call) -> int:
     """Write a session as a bundle, as events, as messages or to be read."""
     form, out = call.get("format") or "bundle", call.get("out")
     if call.get("dialect") and form != "messages":
-        raise UsageError("--dialect goes with --format messages")
+        raise UsageError("--dialect needs --format messages")
     if out:
         refuse_existing(Path(out).expanduser(), force="force" in call)
     session = call.session()
@@ -42,13 +42,15 @@ def export_session(call: Call) -> int:
         path = write_file(out, _chunks(session, form, call.get("dialect")), force="force" in call)
         head = session.log.head()
         data = {"file": str(path), "format": form, "bytes": path.stat().st_size, "session": session_data(head)}
-        return call.output.done("export", data, f"{head.name}, {head.position} events, written to {path} ({form})")
+        return call.output.done(
+            "export", data, f"wrote {counted(head.position, 'event')} of {head.name} to {path} ({form})"
+        )
     if call.output.json and form != "bundle":
         content = b"".join(_chunks(session, form, call.get("dialect"))).decode()
         call.output.envelope("export", {"format": form, "content": content, "session": session_data(session.head)})
         return 0
     if call.output.json or (form == "bundle" and sys.stdout.isatty()):
-        raise UsageError("a bundle is compressed data, not text", hint="--out FILE says where to put it")
+        raise UsageError("a bundle is compressed data, not text", hint="write it to a file with `--out FILE`")
     sys.stdout.flush()
     for chunk in _chunks(session, form, call.get("dialect")):
         sys.stdout.buffer.write(chunk)
@@ -96,12 +98,12 @@ def _markdown(session: Session) -> Iterator[bytes]:
         for item in turn.items:
             yield f"- {visible(item_line(item))}\n".encode()
         if turn.erased:
-            yield b"- (some of it was erased)\n"
+            yield b"- (partly erased)\n"
     yield f"\nLast activity {iso(head.at)}.\n".encode()
 
 
 def import_session(call: Call) -> int:
-    """Take in a bundle, or a vendor's conversations."""
+    """Import a bundle, or a vendor's conversations."""
     from onrecord.vendors.port import VENDORS
 
     if call.positional["FILE"] in VENDORS:
@@ -109,10 +111,10 @@ def import_session(call: Call) -> int:
 
         return import_vendor(call)
     if "WHAT" in call.positional or any(name in call for name in ("all", "session", "agent")):
-        raise UsageError(f"{call.positional['FILE']!r} is no vendor", hint=f"a bundle, or {', '.join(VENDORS)}")
+        raise UsageError(f"{call.positional['FILE']!r} is not a vendor", hint=f"use one of {', '.join(VENDORS)}")
     path = Path(call.positional["FILE"]).expanduser()
     if not path.is_file():
-        raise UsageError(f"there is no file {path}")
+        raise UsageError(f"the file {path} does not exist")
     records = call.records()
     known = _position(records, path)
     session = take_in(records, _lines(path), name=call.get("as"), update="update" in call)
@@ -127,7 +129,7 @@ def import_session(call: Call) -> int:
 
 
 def _position(records: SessionStore, path: Path) -> int | None:
-    """Where the bundle's session stands here, if it is here; whether the bundle is any good is not judged yet."""
+    """The position of the bundle's session in this store, if it is here; the bundle is not verified yet."""
     try:
         return records.store.head(str(json.loads(next(_lines(path)))["session"])).position
     except (SessionNotFound, DamagedBundle, StopIteration, ValueError, KeyError, TypeError):
@@ -135,7 +137,7 @@ def _position(records: SessionStore, path: Path) -> int | None:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines of a bundle; a file that is no bundle is said to be one as early as possible."""
+    """The lines of a bundle; a file that is not one fails as early as possible."""
     import zstandard
 
     rest = b""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from onrecord.errors import InvalidInput
 from onrecord.log.events import KINDS
 from onrecord.surfaces.cli.shared.exits import UsageError
-from onrecord.surfaces.cli.shared.output import dump, plain
+from onrecord.surfaces.cli.shared.output import counted, dump, plain
 from onrecord.surfaces.cli.shared.shapes import describe, event_data
-from onrecord.views.render import ago, iso, one_line
+from onrecord.views.render import ago, iso, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,17 +23,22 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call
 
 LIMIT = 100
-"""How many events are printed unless --limit says otherwise; --jsonl streams all of them."""
-_KIND_WIDTH = 22
+"""How many events are printed without --limit; --jsonl streams all of them."""
+_KIND_WIDTH = 21
 _AGENT_WIDTH = 8
+_ROOM_FOR_TIME = 72
+"""From this many columns on, a line also shows the time."""
+_INDENT = 7
+_LEAST_TEXT = 16
+"""With less room than this, the text of an event goes to a line of its own."""
 
 
 def log(call: Call) -> int:
-    """Print events, and with --follow those that come."""
+    """Print events; with --follow also new ones."""
     session = call.session()
     kinds = _kinds(call)
     if "follow" in call and "after" in call and "limit" in call:
-        raise UsageError("--follow goes on from --after without leaving anything out", hint="leave --limit out")
+        raise UsageError("--follow prints every event after --after", hint="leave `--limit` out")
     limit = call.number("limit", 0 if "jsonl" in call or "follow" in call else LIMIT) or 0
     end = call.number("upto")
     stand = session.log.head().position
@@ -45,7 +50,8 @@ def log(call: Call) -> int:
     last = None
     for event in _chosen(call, session, kinds, limit, min(end or stand, stand)):
         if last is None and "after" not in call and limit and event.position > 1 and not kinds:
-            call.output.note(f"{event.position - 1:,} earlier events are left out; --limit 0 shows all")
+            earlier = counted(event.position - 1, "earlier event is", "earlier events are")
+            call.output.note(f"{earlier} not shown; `--limit 0` shows all")
         _print(call, event)
         last = event
     if "follow" in call:
@@ -54,7 +60,7 @@ def log(call: Call) -> int:
 
 
 def _kinds(call: Call) -> list[str] | None:
-    """The kinds asked for; one that ends in a dot stands for its family."""
+    """The requested kinds; one that ends in a dot means its family."""
     wanted: list[str] = []
     for kind in call.many("kind"):
         family = [name for name in KINDS if name.startswith(kind)] if kind.endswith(".") else [kind]
@@ -62,7 +68,9 @@ def _kinds(call: Call) -> list[str] | None:
             from onrecord.surfaces.cli.catalogue import nearest
 
             guess = nearest(kind, list(KINDS))
-            raise InvalidInput(f"no event kind is named {kind!r}", hint=f"did you mean {guess}?" if guess else None)
+            raise InvalidInput(
+                f"unknown event kind {kind!r}", hint=f"did you mean `--kind {guess}`?" if guess else None
+            )
         wanted += family
     return wanted or None
 
@@ -80,14 +88,14 @@ def _chosen(call: Call, session: Session, kinds: list[str] | None, limit: int, e
 
 
 def _left_out(call: Call, found: list[Event]) -> int:
-    """How many events stand before the first one shown, when the last ones were asked for."""
+    """How many events come before the first one shown, when the newest were requested."""
     if "after" in call or call.many("kind") or not found:
         return 0
     return found[0].position - 1
 
 
 def _follow(call: Call, session: Session, kinds: list[str] | None, last: int, end: int | None) -> None:
-    """Print what comes, until Ctrl-C or the last position that was asked for."""
+    """Print new events until Ctrl-C or the requested last position."""
     sys.stdout.flush()
     for event in session.follow(last, end, kinds):
         _print(call, event)
@@ -102,14 +110,24 @@ def _print(call: Call, event: Event) -> None:
         row = (str(event.position), iso(event.at), event.by, event.kind, describe(event))
         call.output.write("\t".join(plain(cell) for cell in row) + "\n")
         return
-    # Whoever follows looks at the clock; whoever looks back counts backwards.
+    # Following is about the clock; looking back is about how long ago it was.
     clock = time.strftime("%H:%M:%S", time.localtime(event.at / 1e6))
     moment = clock if "follow" in call else ago(event.at, call.now())
-    columns = _columns()
-    width = min(_KIND_WIDTH, columns // 4)
-    start = f"{event.position:>5}  {moment:<8}  {one_line(event.by, _AGENT_WIDTH):<{_AGENT_WIDTH}}  "
-    start += f"{one_line(event.kind, width):<{width}}  "
-    call.output.write((start + fit(describe(event), max(8, columns - len(start)))).rstrip() + "\n")
+    for line in _lines(event, moment, _columns()):
+        call.output.write(line.rstrip() + "\n")
+
+
+def _lines(event: Event, moment: str, columns: int) -> list[str]:
+    """An event on one line; position, agent and kind are never cut, so a narrow window may need more lines."""
+    start = f"{event.position:>5}  " + (f"{moment:<8}  " if columns >= _ROOM_FOR_TIME else "")
+    start += f"{visible(event.by):<{_AGENT_WIDTH}}  {visible(event.kind):<{_KIND_WIDTH}}  "
+    room = columns - len(start)
+    if room >= _LEAST_TEXT:
+        return [start + fit(describe(event), room)]
+    start = start.rstrip()
+    folded = [start[at : at + columns] for at in range(0, len(start), columns)]
+    said = fit(describe(event), columns - _INDENT)
+    return [*folded, f"{'':{_INDENT}}{said}"] if said else folded
 
 
 def _columns() -> int:

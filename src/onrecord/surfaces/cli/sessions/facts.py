@@ -1,8 +1,7 @@
-"""Putting facts on record: decide, objective, next, state. One event each, durable when the command answers."""
+"""Recording facts: decide, objective, next. One event each, durable when the command answers."""
 
 from __future__ import annotations
 
-from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.shapes import describe, receipt_data
 
 TYPE_CHECKING = False
@@ -22,7 +21,7 @@ def decide(call: Call) -> int:
 
 
 def objective(call: Call) -> int:
-    """Say what the session is for."""
+    """Set the objective of the session."""
     session, text = call.session(), call.text("TEXT")
     present = session.views.facts.objective
     if present and present["text"] == text:
@@ -31,39 +30,10 @@ def objective(call: Call) -> int:
 
 
 def next_action(call: Call) -> int:
-    """Say the one thing to do next."""
+    """Set the next action."""
     session = call.session()
     event = session.facts.set_next_action(call.text("TEXT"), command=call.get("command"))
     return _answer(call, session, event, "recorded")
-
-
-def state(call: Call) -> int:
-    """State a finding; with --finding, give that one another label."""
-    finding, label = call.get("finding"), call.get("label")
-    evidence, because = call.many("evidence"), call.number("because")
-    if finding:
-        if "CLAIM" in call.positional or not label:
-            raise UsageError("--finding goes with --label and without a claim", hint=call.verb.example)
-        session = call.session()
-        _require_finding(session, finding)
-        event = session.findings.relabel(finding, label, evidence=evidence, why=call.get("why"), because=because)
-        return _answer(call, session, event, "recorded")
-    if "CLAIM" not in call.positional:
-        raise UsageError("CLAIM is missing: onrecord state CLAIM", hint=f"for example: {call.verb.example}")
-    session = call.session()
-    event = session.findings.state(call.text("CLAIM"), label or "open", evidence=evidence, because=because)
-    return _answer(call, session, event, "recorded")
-
-
-def _require_finding(session: Session, finding: str) -> None:
-    known = session.views.findings.findings
-    if finding not in known:
-        from onrecord.errors import NotFound
-
-        raise NotFound(
-            f"session {session.name!r} has no finding {finding!r}",
-            hint=f"it has {', '.join(known)}" if known else "state one first: onrecord state CLAIM",
-        )
 
 
 def _answer(call: Call, session: Session, event: Event, state: str) -> int:

@@ -1,4 +1,4 @@
-"""The lifecycle verbs: pause, resume, close, archive, rename, fork. What is so already is answered, not refused."""
+"""The lifecycle verbs: pause, resume, close, archive, rename, fork. Repeating one is not an error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def pause(call: Call) -> int:
-    """Stop for now."""
+    """Pause the session."""
     session = call.session()
     state_file.before(call, session)
     done = _step(call, session, (PAUSED,), lambda: session.pause(call.get("reason") or ""))
@@ -31,7 +31,7 @@ def pause(call: Call) -> int:
 
 
 def resume(call: Call) -> int:
-    """Go on after a pause; with --reopen, after a close. A session that has agents goes on with theirs."""
+    """Resume a paused session; with --reopen, a closed one. If it has agents, resume their conversations."""
     session = call.session()
     if any(agent["links"] for agent in session.views.roster.agents.values()):
         from onrecord.surfaces.cli.agents.resume import resume_agents
@@ -40,7 +40,7 @@ def resume(call: Call) -> int:
     _refuse_agents_options(call)
     live, reopen = (OPEN, ACTIVE, RESUMED), "reopen" in call
     if reopen and session.head.status == PAUSED:
-        reopen = False  # going on is what was asked for, and a pause needs no reopening
+        reopen = False  # a paused session is only resumed
 
     def go_on() -> Event:
         event = session.resume(call.get("reason") or "", reopen=reopen)
@@ -55,12 +55,12 @@ def resume(call: Call) -> int:
 
 
 def _take_up(call: Call, session: Session) -> None:
-    """The session's own step, before an agent of it goes on; nothing where it goes on already."""
+    """The session's own step before one of its agents is resumed; nothing if the session is live."""
     if session.status in (PAUSED, CLOSED, ARCHIVED):
         try:
             session.resume(call.get("reason") or "", reopen="reopen" in call and session.status != PAUSED)
         except IllegalTransition as refusal:
-            refusal.hint = _way(session) or refusal.hint
+            refusal.hint = _way(session)
             raise
         if session.views.phases.profile:
             session.phases.log_start("Session resumed")
@@ -72,7 +72,8 @@ def _refuse_agents_options(call: Call) -> None:
     for option in ("prompt", "policy", "print", "wait"):
         if option in call:
             raise UsageError(
-                f"--{option} is for a session that has a coding agent's conversation", hint="onrecord start begins one"
+                f"--{option} needs a session with a coding agent's conversation",
+                hint="start one: `onrecord start claude`",
             )
 
 
@@ -91,7 +92,7 @@ def close(call: Call) -> int:
 
 
 def archive(call: Call) -> int:
-    """Put a closed session away."""
+    """Archive a closed session."""
     session = call.session()
     return _step(call, session, (ARCHIVED,), lambda: session.archive(call.get("reason") or ""))
 
@@ -102,11 +103,11 @@ def rename(call: Call) -> int:
     was = session.name
     if was == new:
         return call.output.done(
-            "session", session_data(session.head) | {"state": "already_named"}, f"it is named {new} already"
+            "session", session_data(session.head) | {"state": "already_named"}, f"the session is already named {new}"
         )
     session.rename(new)
     data = session_data(session.head) | {"state": "renamed", "was": was}
-    return call.output.done("session", data, f"{was} is named {new} now; its id {session.id} stays")
+    return call.output.done("session", data, f"renamed {was} to {new}; its id is still {session.id}")
 
 
 def fork(call: Call) -> int:
@@ -118,7 +119,7 @@ def fork(call: Call) -> int:
     head = child.head
     data = session_data(head) | {"state": "forked"}
     return call.output.done(
-        "session", data, f"{head.name} ({head.session}) goes on from position {head.forked_at} of {session.name}"
+        "session", data, f"forked {head.name} ({head.session}) from position {head.forked_at} of {session.name}"
     )
 
 
@@ -133,7 +134,7 @@ def _step(
             event = take()
         except IllegalTransition as refusal:
             if session.refresh().head.status not in reached:
-                refusal.hint = _way(session) or refusal.hint
+                refusal.hint = _way(session)
                 raise
     head = session.head
     state = f"already_{head.status}" if event is None else event.kind.partition(".")[2]
@@ -142,9 +143,9 @@ def _step(
 
 
 def _way(session: Session) -> str:
-    """The command that leads on from where the session stands."""
+    """The command that helps from the session's present status."""
     if session.status in (CLOSED, ARCHIVED):
-        return f"onrecord resume {session.name} --reopen goes on with it"
+        return f"`onrecord resume {session.name} --reopen` reopens it"
     if session.status in (OPEN, ACTIVE, PAUSED, RESUMED):
-        return f"onrecord close {session.name} comes first"
-    return ""
+        return f"close it first: `onrecord close {session.name}`"
+    return "an erased session cannot be used again"

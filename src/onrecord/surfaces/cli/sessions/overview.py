@@ -1,4 +1,4 @@
-"""A bare `onrecord`: the sessions of this project, those that need a person first."""
+"""A bare `onrecord`: the sessions of this project; those that need a person come first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from onrecord.log.head import LIVE, STATUSES, Head
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.attention import SHAPES, needs, presence
 from onrecord.surfaces.cli.shared.exits import NotInitialised
-from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.views.render import ago
 
@@ -29,7 +29,7 @@ Entry = dict[str, Any]
 
 
 def overview(call: Call) -> int:
-    """Show what is going on here."""
+    """Show the sessions of this project."""
     try:
         records = call.records(make=False)
     except NotInitialised:
@@ -42,13 +42,13 @@ def overview(call: Call) -> int:
         return 0
     if not entries:
         return _nothing(call, _elsewhere(records))
-    call.output.table(("", "session", "status", "*what", "active"), [_row(call, entry) for entry in entries])
+    call.output.table(("!", "#session", "!status", "*what", "active"), [_row(call, entry) for entry in entries])
     waiting = sum(bool(entry["needs"]) for entry in entries)
     if waiting and call.output.terminal:
         first = next(entry["session"]["name"] for entry in entries if entry["needs"])
-        call.output.note(f"{waiting} need{'s' if waiting == 1 else ''} you; onrecord show {first} tells more")
+        call.output.note(f"{counted(waiting, 'session needs', 'sessions need')} you; see `onrecord show {first}`")
     if more:
-        call.output.note("there are more; onrecord list shows them, --limit N shows more here")
+        call.output.note("there are more: `onrecord list` lists them")
     return 0
 
 
@@ -100,15 +100,19 @@ def _row(call: Call, entry: Entry) -> list[str | Cell]:
 
 def _elsewhere(records: SessionStore) -> str:
     others = records.sessions(project="", limit=1)
-    return "no session in this project; onrecord list --all shows those of others" if others else "no session yet"
+    return (
+        "no sessions in this project; `onrecord list --all` lists those of all projects"
+        if others
+        else "no sessions yet"
+    )
 
 
 def _nothing(call: Call, why: str) -> int:
-    """A newcomer is told the two commands that lead on."""
+    """Show a newcomer the first two commands."""
     if call.output.json:
         call.output.envelope("overview", {"store": None, "project": None, "sessions": [], "more": False})
         return 0
     call.output.note(why)
-    call.output.note("start one:       onrecord open fix-login --objective 'What it is for'")
-    call.output.note("see the point:   onrecord demo")
+    call.output.note("start one:   onrecord open fix-login --objective 'Fix the login error'")
+    call.output.note("or watch:    onrecord demo")
     return 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.log.head import refuse_work
 from onrecord.surfaces.cli.shared.call import pairs
 from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.shared.shapes import receipt_data
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def record(call: Call) -> int:
         event = session.record_turn(items, usage=_usage(call), id=call.get("id"))
         state = "recorded" if event.position > known else "already_recorded"
     data = receipt_data(session.head, event, state) | {"agent": session.agent, "items": len(items)}
-    count = f"{len(items)} item{'' if len(items) == 1 else 's'}"
-    sentence = f"{state.replace('_', ' ')} a turn of {session.agent} at position {event.position}: {count}"
+    where = f"a turn of {session.agent} at position {event.position}"
+    sentence = f"{state.replace('_', ' ')} {where}: {counted(len(items), 'item')}"
     return call.output.done("turn", data, sentence)
 
 
@@ -62,18 +63,19 @@ def _add_tool(items: list[Item], value: str) -> None:
 def _from_stdin(call: Call) -> list[Any]:
     if sys.stdin.isatty():
         raise UsageError(
-            "nothing to record: give --user, --assistant or --tool, or JSON items on stdin",
-            hint=f"for example: {call.verb.example}",
+            "nothing to record: give --user, --assistant or --tool, or JSON items on standard input",
+            hint=f"for example: `{call.verb.example}`",
         )
     text = sys.stdin.read()
     try:
         values = _values(text)
     except ValueError as problem:
         raise UsageError(
-            f"stdin has no JSON items: {problem}", hint='a list, or one {"role": ..., "content": ...} per line'
+            f"standard input is not JSON items: {problem}",
+            hint='write a list, or one {"role": "user", "content": "..."} per line',
         ) from None
     if not values:
-        raise UsageError("nothing to record: stdin is empty", hint=f"for example: {call.verb.example}")
+        raise UsageError("nothing to record: standard input is empty", hint=f"for example: `{call.verb.example}`")
     return values
 
 

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 from onrecord.connection import load_profile
 from onrecord.errors import NameTaken
 from onrecord.log.head import LIVE
+from onrecord.log.names import check_name
+from onrecord.log.text import words_of
 from onrecord.surfaces.cli.shared.call import any_number, pairs
 from onrecord.surfaces.cli.shared.exits import NotInitialised
+from onrecord.surfaces.cli.shared.hints import hint_of
 from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.surfaces.cli.shared.shapes import event_data, session_data
 
@@ -28,6 +31,7 @@ FOUND = 20
 def open_session(call: Call) -> int:
     """Start a session, or find the one of this name. No process is left behind, so no lane is taken."""
     name, objective = call.positional["NEW"], call.get("objective")
+    check_name(name)  # before a store is created for nothing
     records = call.records()
     budget = {key: any_number(value, f"--budget {key}") for key, value in pairs(call.many("budget"), "--budget")}
     metadata = dict(pairs(call.many("meta"), "--meta"))
@@ -45,7 +49,7 @@ def open_session(call: Call) -> int:
     _equip(call, session, profile)
     head = session.views.head
     if state != "opened" and head.status == "paused":
-        call.output.note(f"it is paused; onrecord resume {head.name}")
+        call.output.note(f"it is paused; `onrecord resume {head.name}` resumes it")
     sentence = f"{state.replace('_', ' ')}: {head.name} ({head.session}), {head.status} at position {head.position}"
     return call.output.done("session", session_data(head) | {"state": state}, sentence)
 
@@ -86,18 +90,18 @@ def list_sessions(call: Call) -> int:
             project="" if "all" in call else None, status=call.many("status") or None, limit=limit
         )
     except NotInitialised as missing:
-        call.output.note(f"{missing.message}; {missing.hint}")
+        call.output.note(f"{missing.message}; {hint_of(missing, call.verb)}")
     if call.output.json:
         call.output.envelope("sessions", [session_data(head) for head in heads])
         return 0
-    columns = ["", "session", "status", "*title", ">position", "active"]
+    columns = ["!", "#session", "!status", "*title", ">position", "active"]
     if "all" in call:
         columns.insert(2, "project")
     call.output.table(columns if call.output.terminal else columns[1:], [_row(call, head) for head in heads])
     if len(heads) == limit:
-        call.output.note(f"the newest {limit} are shown; --limit N shows more")
+        call.output.note(f"only the newest {limit} are shown; `--limit N` shows more")
     if not heads and call.output.terminal and call._records is not None:  # noqa: SLF001  # only to word the note
-        call.output.note("no session fits; onrecord list --all looks in all projects")
+        call.output.note("No matching sessions; `onrecord list --all` lists those of all projects")
     return 0
 
 
@@ -113,7 +117,7 @@ def _row(call: Call, head: Head) -> list[str | Cell]:
 
     place = head.project.rpartition("/")[2] if call.output.terminal else head.project
     project: list[str | Cell] = [place] if "all" in call else []
-    held = " (held)" if head.held else ""
+    held = " (on hold)" if head.held else ""
     if not call.output.terminal:
         return [head.name, *project, head.status, head.title, str(head.position), iso(head.at), head.session]
     style = "" if head.status in LIVE else "quiet"
@@ -140,9 +144,12 @@ def search(call: Call) -> int:
         ]
         call.output.envelope("search", {"query": query, "results": results})
         return 0
-    rows = [[hit.session.name, str(hit.event.position), hit.event.kind, hit.snippet] for hit in found]
-    call.output.table(("session", ">position", "kind", "*text"), rows)
+    words = words_of(query)
+    rows: list[list[str | Cell]] = [
+        [hit.session.name, str(hit.event.position), hit.event.kind, Cell(hit.snippet, "", words)] for hit in found
+    ]
+    call.output.table(("#session", ">position", "kind", "*text"), rows)
     if not found:
-        elsewhere = "" if "all" in call else "; --all looks in all projects"
-        call.output.note(f"nothing has all of these words{elsewhere}")
+        elsewhere = "" if "all" in call else "; add `--all` to search all projects"
+        call.output.note(f"No matches{elsewhere}")
     return 0

@@ -8,7 +8,7 @@ from onrecord.errors import InvalidInput
 from onrecord.machine import is_gone
 from onrecord.surfaces.cli.shared.attention import SHAPES, Presence, needs, presence, unknown_effects
 from onrecord.surfaces.cli.shared.call import whole_number
-from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.shapes import describe, event_data, item_line, lease_data, session_data
 from onrecord.views.attempts import status_of
 from onrecord.views.lanes import new_lane
@@ -32,13 +32,6 @@ def show(call: Call) -> int:
     """The note as the next agent reads it, and where everything stands."""
     session = call.session()
     views = session.views
-    if "note" in call or "brief" in call:
-        text = session.brief() if "brief" in call else session.note()
-        if call.output.json:
-            call.output.envelope("note", {"session": session.id, "position": views.position, "text": text})
-        else:
-            call.output.write(text)
-        return 0
     here = presence(session, call.now())
     tail = session.transcript().provisional
     if call.output.json:
@@ -46,7 +39,7 @@ def show(call: Call) -> int:
         return 0
     _print(call, _heading(call, session, here) + _lanes(views, here) + _budget(call, views) + _tail(tail))
     call.output.line()
-    _print(call, [[Cell("what the next agent reads (onrecord show --note)", "quiet")], [""]])
+    _print(call, [[Cell("what the next agent reads (onrecord note)", "quiet")], [""]])
     _print_note(call, session.note())
     return 0
 
@@ -75,7 +68,7 @@ def diff(call: Call) -> int:
     if words and not words[0].isdigit():
         call.positional["NAME"] = words.pop(0)
     if not 1 <= len(words) <= 2:  # noqa: PLR2004  # the positions it goes from and to
-        raise InvalidInput("diff needs one or two positions", hint=f"for example: {call.verb.example}")
+        raise InvalidInput("diff needs one or two positions", hint=f"for example: `{call.verb.example}`")
     positions = [whole_number(word, "a position") for word in words]
     session = call.session()
     after = positions[1] if len(positions) > 1 else session.head.position
@@ -86,9 +79,9 @@ def diff(call: Call) -> int:
     rows = [
         [change["what"], _value(change["before"]), _value(change["after"], change.get("about"))] for change in changes
     ]
-    call.output.table(("what", "before", "*after"), rows)
+    call.output.table(("#what", "*before", "*after"), rows)
     if not rows:
-        call.output.note(f"nothing changed in meaning between {positions[0]} and {after}")
+        call.output.note(f"nothing changed between positions {positions[0]} and {after}")
     return 0
 
 
@@ -121,7 +114,7 @@ def _views_data(views: Whole, now: int) -> dict[str, Any]:
 def _heading(call: Call, session: Session, here: Presence) -> list[Line]:
     head, now = session.head, call.now()
     status = "working" if here.working else head.status
-    state = f"{status}{', held' if head.held else ''}"
+    state = f"{status}{', on hold' if head.held else ''}"
     lines: list[Line] = [["session", head.name], ["status", state]]
     if call.output.terminal:
         lines = [[Cell(f"{SHAPES[status]} {head.name}", "strong"), Cell(state, "")]]
@@ -140,13 +133,13 @@ def _lanes(views: Whole, here: Presence) -> list[Line]:
     for agent, lane in views.lanes.lanes.items():
         if not lane["turns"] and not any(lease.lane == agent for lease in (*here.working, *here.dead)):
             continue
-        said = "1 turn committed" if lane["committed"] == 1 else f"{lane['committed']} turns committed"
+        said = f"{counted(lane['committed'], 'turn')} committed"
         if lane["open"]:
             said += f", turn {lane['open']['turn']} open since position {lane['open']['position']}"
         for lease in here.working:
-            said += f", process {lease.holder.get('pid')} writes it" if lease.lane == agent else ""
+            said += f", process {lease.holder.get('pid')} has its lease" if lease.lane == agent else ""
         for lease in here.dead:
-            dead = f", its process {lease.holder.get('pid')} is gone: the lane can be taken at once"
+            dead = f", its process {lease.holder.get('pid')} has ended: the lease is free"
             said += dead if lease.lane == agent else ""
         lines.append([f"lane {agent}", said])
     return lines
@@ -163,9 +156,9 @@ def _budget(call: Call, views: Whole) -> list[Line]:
     if total["calls"]:
         cost = f"cost {total['cost']:g}" if total["unknown_cost_calls"] < total["calls"] else "cost unknown"
         if 0 < total["unknown_cost_calls"] < total["calls"]:
-            cost += f" and {total['unknown_cost_calls']} calls of unknown cost"
+            cost += f" and {counted(total['unknown_cost_calls'], 'call')} of unknown cost"
         tokens = f"{total['input_tokens']:,} tokens in, {total['output_tokens']:,} out"
-        lines.append(["usage", f"{total['calls']} calls, {tokens}, {cost}"])
+        lines.append(["usage", f"{counted(total['calls'], 'call')}, {tokens}, {cost}"])
     return lines
 
 
@@ -174,8 +167,8 @@ def _tail(tail: list[Turn]) -> list[Line]:
     lines: list[Line] = []
     for turn in tail:
         why = f": {turn.reason}" if turn.reason else ""
-        state = "still runs" if turn.status == "running" else f"was {turn.status}{why}"
-        said = f"a turn of {turn.agent} from position {turn.begun} {state}; {len(turn.items)} items"
+        state = "is running" if turn.status == "running" else f"was {turn.status}{why}"
+        said = f"turn of {turn.agent} since position {turn.begun} {state}; {counted(len(turn.items), 'item')}"
         lines.append(["provisional", said])
         lines += [["", Cell(item_line(item), "quiet")] for item in turn.items[:ITEMS_SHOWN]]
         if len(turn.items) > ITEMS_SHOWN:

@@ -24,11 +24,11 @@ class Presence(NamedTuple):
 
     working: list[Lease]
     dead: list[Lease]
-    """Lanes that are held on paper by a process that is gone."""
+    """Leases whose process has ended."""
 
 
 def presence(session: Session, now: int) -> Presence:
-    """Tell the living holders of lanes from the dead."""
+    """Separate leases of running processes from those of ended ones."""
     leases = session.log.leases()
     dead = [lease for lease in leases if machine.is_gone(lease.holder)]
     working = [lease for lease in leases if lease not in dead and lease.until > now]
@@ -45,7 +45,7 @@ def needs(session: Session, here: Presence) -> list[str]:
     if stop and (views.head.status == PAUSED or stop.get("vendor")):
         found.append(f"stopped: {stop.get('cause', 'unknown')}")
     found += [
-        f"{name} waits: {agent['waits']['message']}"
+        f"{name} is waiting: {agent['waits']['message']}"
         for name, agent in views.roster.agents.items()
         if agent["waits"] and agent["here"]
     ]
@@ -53,11 +53,15 @@ def needs(session: Session, here: Presence) -> list[str]:
     alive = {lease.lane for lease in here.working}
     for agent, lane in views.lanes.lanes.items():
         if lane["open"] and agent not in alive:
-            found.append(f"turn {lane['open']['turn']} of {agent} lost its process")
+            found.append(f"turn {lane['open']['turn']} of {agent} was interrupted: its process has ended")
         found += [f"turn {turn['turn']} of {agent} was {turn['how']}" for turn in lane["provisional"][-1:]]
     found += [f"blocked: {finding['claim']}" for finding in views.findings.labelled("blocked")]
     open_lanes = {agent for agent, lane in views.lanes.lanes.items() if lane["open"]}
-    found += [f"lane {lease.lane} is held by a dead process" for lease in here.dead if lease.lane not in open_lanes]
+    found += [
+        f"the process of lane {lease.lane} has ended without closing it"
+        for lease in here.dead
+        if lease.lane not in open_lanes
+    ]
     return found
 
 

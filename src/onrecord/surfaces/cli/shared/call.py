@@ -1,4 +1,4 @@
-"""One call of the command: what was asked, which store and session it is about, and how to answer."""
+"""One call of the command: its words, its store and session, and its output."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.catalogue import Option, Verb
 
 CHOICES_SHOWN = 8
-"""How many sessions an error names when it cannot tell which one is meant."""
+"""How many sessions an error names when it is not clear which one is meant."""
 
 
 def wants_help(words: list[str]) -> bool:
-    """Whether help is asked for, wherever it stands before a `--`."""
+    """Whether help is requested anywhere before a `--`."""
     before = words[: words.index("--")] if "--" in words else words
     return "-h" in before or "--help" in before
 
 
 class Call:
-    """The parsed words of one command, with the store and session behind them opened on demand."""
+    """The parsed words of one command; store and session are opened on demand."""
 
     def __init__(self, verb: Verb, words: list[str]) -> None:
         self.verb = verb
@@ -67,7 +67,7 @@ class Call:
     # The store
 
     def records(self, *, make: bool = True) -> SessionStore:
-        """The store's sessions. With `make=False`, a store that is not there yet is an error and is not made."""
+        """The store's sessions. With `make=False`, a missing store is an error and is not created."""
         if self._records is None:
             from onrecord.connection import connect, store_file
 
@@ -75,7 +75,7 @@ class Call:
             if not make:
                 file = store_file(url)
                 if file is not None and not os.access(file, os.F_OK):
-                    raise NotInitialised(f"there is no store yet: {file} does not exist")
+                    raise NotInitialised(f"there is no store yet ({file})")
             if project:
                 from onrecord.work.project import project_named
 
@@ -84,7 +84,7 @@ class Call:
         return self._records
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         if self._records is not None:
             self._records.close()
 
@@ -99,18 +99,18 @@ class Call:
         return self.get("agent") or os.environ.get(AGENT_VARIABLE) or default
 
     def head(self) -> Head:
-        """Where the session stands that is meant: named first, else --session, ONRECORD_SESSION, the only live one."""
+        """The head of the chosen session: by name, --session, ONRECORD_SESSION, or the only live one."""
         records = self.records(make=False)
         name = self.positional.get("NAME") or self.get("session") or os.environ.get(SESSION_VARIABLE)
         if not name:
             return self._only_live(records)
         head = records.find(name)
         if name not in (head.name, head.session) and name.upper() != head.session:
-            self.output.note(f"{name!r} means {head.name} ({head.session})")
+            self.output.note(f"{name!r} matches {head.name} ({head.session})")
         return head
 
     def session(self, *, agent: str = "human") -> Session:
-        """The session that is meant, opened as the agent that acts. It takes no lane."""
+        """The chosen session, opened as the agent that acts. It takes no lease."""
         from onrecord.session.handle import Session
 
         records, head = self.records(make=False), self.head()
@@ -126,34 +126,34 @@ class Call:
         if not live:
             ended = ", ".join(head.name for head in records.sessions(limit=CHOICES_SHOWN))
             raise SessionNotFound(
-                "no session is live in this project",
-                hint=f"name one ({ended})" if ended else "start one: onrecord open NAME",
+                "this project has no live session",
+                hint=f"name one of the others: {ended}" if ended else "start one: `onrecord open my-task`",
             )
         names = ", ".join(f"{head.name} ({head.status})" for head in live[:CHOICES_SHOWN])
         more = " and more" if len(live) > CHOICES_SHOWN else ""
         raise AmbiguousName(
-            f"{len(live) if not more else 'several'} sessions are live in this project: {names}{more}",
-            hint=f"say which: --session {live[0].name}, or set {SESSION_VARIABLE}",
+            f"this project has {len(live) if not more else 'several'} live sessions: {names}{more}",
+            hint=f"name one: `--session {live[0].name}`, or set {SESSION_VARIABLE}",
         )
 
     # The person
 
     def confirm(self, question: str) -> None:
-        """Go on only if the person agrees. Without a terminal, --yes must have said so."""
+        """Continue only if the person agrees. Without a terminal, --yes is needed."""
         if "yes" in self:
             return
         if "no-input" in self or not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageError(f"{question} Nobody can be asked here", hint="--yes does it without asking")
+            raise UsageError(f"this needs a confirmation: {question}", hint="add `--yes` to confirm it")
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise Declined("nothing was done")
+            raise Declined("nothing was changed", hint="answer y, or add `--yes`")
 
 
 def whole_number(text: str, what: str) -> int:
     """A whole number from 0 up."""
     if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"{what} is a whole number, not {text!r}")
+        raise UsageError(f"{what} must be a whole number, not {text!r}")
     return int(text)
 
 
@@ -164,7 +164,7 @@ def any_number(text: str, what: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise UsageError(f"{what} is a number from 0 up, not {text!r}")
+        raise UsageError(f"{what} must be a number from 0 up, not {text!r}")
     return int(value) if value.is_integer() else value
 
 
@@ -173,12 +173,12 @@ def pairs(values: list[str], what: str) -> list[tuple[str, str]]:
     found = [value.partition("=") for value in values]
     for key, equals, value in found:
         if not key or not equals:
-            raise UsageError(f"{what} needs an equals sign, unlike {key or value!r}")
+            raise UsageError(f"{what} needs an equals sign; {key or value!r} has none")
     return [(key, value) for key, _equals, value in found]
 
 
 def _parse(verb: Verb, words: list[str], given: list[tuple[str, str]]) -> list[str]:
-    """Sort words into options (to `given`) and positional ones (returned)."""
+    """Split words into options (added to `given`) and positional ones (returned)."""
     known = {name: option for option in verb.all_options() for name in (option.flag, option.short) if name}
     plain: list[str] = []
     index = 0
@@ -195,9 +195,9 @@ def _parse(verb: Verb, words: list[str], given: list[tuple[str, str]]) -> list[s
         if option is None:
             raise _unknown(verb, flag, list(known))
         if option.value and not equals:
-            # An option in the value's place is a value forgotten; `--why=--quiet` says otherwise.
+            # An option here means that the value was forgotten; `--why=--quiet` passes it as the value.
             if index >= len(words) or words[index] in known:
-                raise UsageError(f"{flag} needs a value: {flag} {option.value}", hint=f"onrecord help {verb.name}")
+                raise UsageError(f"{flag} needs a value: {flag} {option.value}")
             value = words[index]
             index += 1
         _accept(option, flag, value, has_value=bool(option.value or equals))
@@ -209,7 +209,7 @@ def _accept(option: Option, flag: str, value: str, *, has_value: bool) -> None:
     if has_value and not option.value:
         raise UsageError(f"{flag} is a switch and takes no value")
     if option.choices and value not in option.choices:
-        raise UsageError(f"{flag} is one of {', '.join(option.choices)}; not {value!r}")
+        raise UsageError(f"{flag} must be one of {', '.join(option.choices)}, not {value!r}")
 
 
 def _unknown(verb: Verb, flag: str, known: list[str]) -> UsageError:
@@ -217,13 +217,13 @@ def _unknown(verb: Verb, flag: str, known: list[str]) -> UsageError:
 
     name = f"onrecord {verb.name}".rstrip()
     if verb.usage.endswith("COMMAND..."):
-        return UsageError(f"{name} has no option {flag}", hint=f"a command comes after two dashes: {verb.example}")
+        return UsageError(f"{name} has no option {flag}", hint=f"put two dashes before the command: `{verb.example}`")
     # Every option has dashes, and a single letter is like half of all words: neither is a likeness.
     names = {one.lstrip("-"): one for one in known if one.startswith("--")}
     guess = names.get(nearest(flag.lstrip("-"), list(names)), "")
     return UsageError(
         f"{name} has no option {flag}",
-        hint=f"did you mean {guess}?" if guess else f"onrecord help {verb.name}".rstrip(),
+        hint=f"did you mean `{guess}`?" if guess else None,
     )
 
 
@@ -238,8 +238,8 @@ def _placed(verb: Verb, words: list[str]) -> dict[str, str]:
     if len(words) > len(takes):
         extra = words[len(takes)] if takes else words[0]
         raise UsageError(
-            f"onrecord {verb.name} does not know what to do with {extra!r}".replace("  ", " "),
-            hint=("quote a text that has spaces; " if takes else "") + f"onrecord help {verb.name}".rstrip(),
+            f"unexpected argument {extra!r}",
+            hint="put quotes around text with spaces" if takes else None,
         )
     if len(words) < needed:
         raise _missing(verb, [name for name in takes if not name.startswith("[")][len(words)])
@@ -257,6 +257,6 @@ def _placed(verb: Verb, words: list[str]) -> dict[str, str]:
 
 def _missing(verb: Verb, name: str) -> UsageError:
     return UsageError(
-        f"{name.replace('NEW', 'a name')} is missing: onrecord {verb.name} {verb.usage}",
-        hint=f"for example: {verb.example}",
+        f"{name.replace('NEW', 'NAME')} is missing: onrecord {verb.name} {verb.usage}",
+        hint=f"for example: `{verb.example}`",
     )

@@ -1,4 +1,4 @@
-"""The exit codes of the command, in one table, and the two errors that only a command can make."""
+"""The exit codes of the command, in one table, and the errors that only the command line raises."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 EXIT_CODES = {
-    OK: "done, or already so",
-    FAILED: "a check found something wrong, or the work failed",
-    USAGE: "the command was not understood, or a value cannot be accepted",
-    NOT_INITIALISED: "there is no store yet, and one is needed",
-    NOT_FOUND: "no such session or event, or more than one fits",
+    OK: "done, or already done",
+    FAILED: "a check found a problem, or the command failed",
+    USAGE: "wrong arguments, or a value that cannot be accepted",
+    NOT_INITIALISED: "there is no store yet",
+    NOT_FOUND: "no such session or event, or more than one matches",
     DAMAGED: "the store, a log or a bundle is damaged",
-    VERSION_MISMATCH: "a newer onrecord made this",
-    BUSY: "somebody else is at it; the same command may work later",
-    PARTIAL: "some of it was done, and the rest is named",
-    REFUSED: "the record does not allow it: lifecycle, hold, budget, name, gate, or a place that is not safe",
+    VERSION_MISMATCH: "a newer onrecord wrote this",
+    BUSY: "in use by another process; the same command may work later",
+    PARTIAL: "partly done; the output names the rest",
+    REFUSED: "not allowed: status, hold, budget, name, gate, or an unsafe store",
     BUG: "an error inside onrecord",
     INTERRUPTED: "stopped with Ctrl-C",
-    PIPE_CLOSED: "whoever read the output stopped reading",
+    PIPE_CLOSED: "the reader of the output stopped reading",
 }
 
 BY_ERROR = {
@@ -92,7 +92,7 @@ BY_ERROR = {
 
 
 def exit_code_of(code: str) -> int:
-    """The exit code of an error; one that is newer than this table has failed, at least."""
+    """The exit code of an error; an unknown one counts as a failure."""
     return BY_ERROR.get(code, FAILED)
 
 
@@ -103,12 +103,12 @@ class UsageError(InvalidInput):
 
 
 class NotInitialised(NoStore):
-    """There is no file to read from; the first session makes it."""
+    """There is no store file yet; the first session creates it."""
 
-    hint = "onrecord open NAME starts a session and makes the store; onrecord demo shows the point"
+    step = "first_session"
 
 
 class Declined(OnrecordError):
-    """The person who was asked said no."""
+    """The person did not confirm."""
 
     code = "declined"

@@ -1,4 +1,4 @@
-"""What went wrong, told once: a line a person can act on, or one JSON object, on stderr."""
+"""Reports an error once, on stderr: a line a person can act on, or one JSON object."""
 
 from __future__ import annotations
 
@@ -8,26 +8,31 @@ import sys
 from onrecord.environment import DEBUG_VARIABLE
 from onrecord.errors import OnrecordError
 from onrecord.surfaces.cli.shared.exits import BUG, FAILED, exit_code_of
+from onrecord.surfaces.cli.shared.hints import hint_of
 from onrecord.surfaces.cli.shared.output import SCHEMA_VERSION, dump, shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onrecord.surfaces.cli.catalogue import Verb
 
 
 def report(problem: Exception, words: list[str]) -> int:
-    """Tell what happened and return the exit code for it."""
+    """Print what happened and return the exit code for it."""
     if os.environ.get(DEBUG_VARIABLE):
         import traceback
 
         traceback.print_exception(problem)
     if isinstance(problem, OnrecordError):
-        code, message, hint, retryable = problem.code, problem.message, problem.hint, problem.retryable
+        code, message, retryable = problem.code, problem.message, problem.retryable
         status = exit_code_of(code)
-        hint = hint or f"onrecord help {_verb(words)}".rstrip()
+        hint = hint_of(problem, _verb(words))
     elif isinstance(problem, OSError) and problem.strerror:
         where = f": {problem.filename}" if problem.filename else ""
         code, message, hint, retryable = "system", f"{problem.strerror}{where}", "", False
         status = FAILED
     else:
         code, message, retryable = "internal", f"{type(problem).__name__}: {problem}", False
-        hint = f"this is a bug in onrecord; {DEBUG_VARIABLE}=1 shows where, onrecord doctor looks at the store"
+        hint = f"this is a bug in onrecord; set {DEBUG_VARIABLE}=1 to see where; `onrecord doctor` checks the store"
         status = BUG
     _flush()
     if "--json" in (words[: words.index("--")] if "--" in words else words):
@@ -38,17 +43,17 @@ def report(problem: Exception, words: list[str]) -> int:
     return status
 
 
-def _verb(words: list[str]) -> str:
-    """The verb that was asked for, if people are told about it."""
-    from onrecord.surfaces.cli.catalogue import shown as told
+def _verb(words: list[str]) -> Verb | None:
+    """The verb of the command, if it is one that people use."""
+    from onrecord.surfaces.cli.catalogue import shown as public
     from onrecord.surfaces.cli.words import split
 
     name = split(words)[0]
-    return name if name in {verb.name for verb in told()} else ""
+    return next((verb for verb in public() if verb.name == name), None)
 
 
 def _flush() -> None:
-    """What was answered before the error comes before it."""
+    """Print what was answered before the error first."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):

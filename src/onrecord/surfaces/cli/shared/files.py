@@ -18,7 +18,7 @@ def refuse_existing(path: Path, *, force: bool) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a directory", hint="name a file in it")
     if os.path.lexists(path) and not force:
-        raise UsageError(f"{path} exists", hint="--force replaces it")
+        raise UsageError(f"{path} already exists", hint="`--force` replaces it")
 
 
 def write_file(name: str, chunks: Iterable[bytes], *, force: bool) -> Path:

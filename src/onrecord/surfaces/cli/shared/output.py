@@ -1,6 +1,6 @@
-"""How the command speaks: data on stdout, notes on stderr, one JSON envelope, and tables that fit where they go.
+"""How the command prints: data on stdout, notes on stderr, one JSON envelope, and tables that fit the window.
 
-Text from agents never acts: control and bidi characters are written out in text, and escaped in JSON.
+Text from agents never acts: control and bidi characters are spelled out in text, and escaped in JSON.
 """
 
 from __future__ import annotations
@@ -14,23 +14,27 @@ if TYPE_CHECKING:
     from typing import Any
 
 SCHEMA_VERSION = 1
-"""The version of the JSON envelope and of what stands in it. Fields may be added; consumers ignore unknown ones."""
+"""The version of the JSON envelope and its content. Fields may be added; consumers ignore unknown ones."""
 CELL_LIMIT = 1_000
 """The most characters of one cell of a table, and of one line of plain output."""
+KEY, WHOLE, NUMBER, FLEXIBLE, WRAPPED = "#", "!", ">", "*", "~"
+MARKS = (KEY, WHOLE, NUMBER, FLEXIBLE, WRAPPED)
+"""What a heading may start with; `Output.table` explains it."""
 
 
 class Cell:
-    """A table cell that wants attention, or less of it: `style` is attention, bad, good, strong or quiet."""
+    """A table cell with a style: attention, bad, good, strong or quiet. A cut keeps a word of `around` visible."""
 
-    __slots__ = ("style", "text")
+    __slots__ = ("around", "style", "text")
 
-    def __init__(self, text: str, style: str) -> None:
+    def __init__(self, text: str, style: str, around: Sequence[str] = ()) -> None:
         self.text = text
         self.style = style
+        self.around = around
 
 
 class Output:
-    """Where answers and notes go."""
+    """Prints answers and notes."""
 
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
         self.json = json
@@ -55,18 +59,18 @@ class Output:
         self.write(shown(text) + "\n")
 
     def done(self, kind: str, data: dict[str, Any], sentence: str) -> int:
-        """The answer of a verb that changed something."""
+        """The answer of a verb that changes something."""
         if self.json:
             self.envelope(kind, data)
         elif self.quiet:
-            if "position" in data:  # what wrote a file, or nothing, has none
+            if "position" in data:  # a verb that only wrote a file has none
                 self.line(str(data["position"]))
         else:
             self.line(sentence)
         return 0
 
     def note(self, text: str) -> None:
-        """Something worth knowing that is not the answer; on stderr."""
+        """Something worth knowing besides the answer; on stderr."""
         if not self.quiet and not self.json:
             sys.stdout.flush()
             sys.stderr.write(f"note: {shown(text)}\n")
@@ -74,24 +78,31 @@ class Output:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> None:
         """Rows under headings on a terminal; tab-separated without headings anywhere else.
 
-        A heading that starts with `>` is for numbers, one that starts with `*` takes what room is left.
+        The first character of a heading may be a mark: `#` is the key of the row and `!` its status, which are never
+        cut; `>` is a number; `*` is a text that shrinks, but less than columns without a mark; `~` wraps. Without
+        headings, each row is a label and its value.
         """
         if self.terminal:
-            from onrecord.surfaces.cli.shared.pretty import print_table
+            from onrecord.surfaces.cli.shared.pretty import print_pairs, print_table
 
-            print_table(columns, rows)
+            print_table(columns, rows) if columns else print_pairs(rows)
             return
         for row in rows:
             self.write("\t".join(plain(cell) for cell in row) + "\n")
 
 
 def shown(text: str) -> str:
-    """The text on its line, with everything that could act on a terminal written out."""
+    """The text on its line, with everything that could act on a terminal spelled out."""
     if text.isascii() and text.isprintable():
         return text
     from onrecord.views.render import visible
 
     return visible(text)
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number and its noun: 1 session, 2 sessions; `many` is for nouns that do not just take an s."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def plain(cell: str | Cell) -> str:

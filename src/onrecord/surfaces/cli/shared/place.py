@@ -1,4 +1,4 @@
-"""Where a command stands: the worktree that the session's paths are relative to; and words that name an action."""
+"""The worktree that a session's paths are relative to; and verbs whose first word is an action."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from onrecord.machine import is_gone
 from onrecord.surfaces.cli.shared.call import any_number, whole_number
 from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.shared.output import counted
 from onrecord.views.attempts import LOST, status_of
 from onrecord.work.project import worktree_for
 
@@ -20,31 +21,31 @@ if TYPE_CHECKING:
 
 
 def root_of(session: Session) -> Path:
-    """The top of the worktree this command is about."""
+    """The top of the worktree of a session."""
     return Path(worktree_for(session.head.project, os.curdir))
 
 
 def look_at_code(call: Call, session: Session) -> None:
-    """Notice edits since the last look: which findings turned stale, and which are fresh again."""
+    """Compare the code with the last look: which findings are stale now, and which are no longer."""
     if session.views.findings.anchors():
         from onrecord.work.surveying import survey
 
         found = survey(session, root_of(session))
         for name in found.turned_stale:
             count = found.stale[name]
-            call.output.note(f"{name} is stale: {count} file{'' if count == 1 else 's'} changed since it was judged")
+            call.output.note(f"{name} is stale: {counted(count, 'file')} changed since it was judged")
         if found.turned_fresh:
-            call.output.note(f"{', '.join(found.turned_fresh)}: the code is again as it was judged on")
+            call.output.note(f"{', '.join(found.turned_fresh)}: the code is unchanged again")
 
 
 def look_around(call: Call, session: Session) -> None:
-    """Before work goes on: does the code still stand that findings rest on, and how did the attempts end?"""
+    """Before work continues: has code changed that findings depend on, and which attempts have no outcome?"""
     look_at_code(call, session)
     views = session.views
     for attempt in views.attempts.unresolved():
         number, state = attempt["number"], status_of(attempt, is_gone)
-        said = "is lost: its process is gone" if state == LOST else "is unresolved"
-        call.output.note(f"attempt {number} {said}; onrecord attempt succeed, fail or abandon {number} settles it")
+        said = "is lost: its process has ended" if state == LOST else "has no outcome yet"
+        call.output.note(f"attempt {number} {said}; record it: `onrecord attempt succeed {number}` (or fail, abandon)")
 
 
 def act(call: Call, actions: Mapping[str, Callable[[Call, list[str]], int]]) -> int:
@@ -56,35 +57,36 @@ def act(call: Call, actions: Mapping[str, Callable[[Call, list[str]], int]]) -> 
 
         guess = nearest(action, list(actions))
         raise UsageError(
-            f"onrecord {call.verb.name} has no action {action!r}; it has {', '.join(actions)}",
-            hint=f"did you mean `onrecord {call.verb.name} {guess}`?" if guess else f"onrecord help {call.verb.name}",
+            f"unknown action {action!r}; `onrecord {call.verb.name}` has {', '.join(actions)}",
+            hint=f"did you mean `onrecord {call.verb.name} {guess}`?" if guess else None,
         )
     return known(call, rest)
 
 
 def need(call: Call, words: list[str], *names: str) -> list[str]:
-    """Exactly the words that are named; a `-` among them stands for standard input."""
+    """Exactly as many words as there are names."""
     action = call.words[0]
     if len(words) < len(names):
         raise UsageError(
             f"{names[len(words)]} is missing: onrecord {call.verb.name} {action} {' '.join(names)}",
-            hint=f"for example: {call.verb.example}",
+            hint=f"for example: `{call.verb.example}`",
         )
     if len(words) > len(names):
         extra = words[len(names)]
         raise UsageError(
-            f"onrecord {call.verb.name} {action} does not know what to do with {extra!r}",
-            hint=f"quote a text that has spaces; onrecord help {call.verb.name}",
+            f"unexpected argument {extra!r}",
+            hint="put quotes around text with spaces",
         )
     return words
 
 
 def option(call: Call, name: str, example: str = "") -> str:
-    """The value of an option an action cannot do without; `example` where the verb's own is of another action."""
+    """The value of an option that an action needs; `example` is shown if the verb's own is of another action."""
     value = call.get(name)
     if value is None:
         raise UsageError(
-            f"--{name} is missing: onrecord {call.verb.name} {call.words[0]}", hint=example or call.verb.example
+            f"`onrecord {call.verb.name} {call.words[0]}` needs --{name}",
+            hint=f"for example: `{example or call.verb.example}`",
         )
     return value
 
@@ -96,12 +98,12 @@ def seconds(call: Call) -> float | None:
         return None
     value = any_number(text, "--timeout")
     if not value:
-        raise UsageError("--timeout is a number of seconds above 0")
+        raise UsageError("--timeout must be a number of seconds above 0")
     return value
 
 
 def number_in(words: list[str]) -> int | None:
     """The number of an attempt, if one was given."""
     if len(words) > 1:
-        raise UsageError(f"one attempt at a time, not {' '.join(words)!r}")
+        raise UsageError(f"name one attempt, not {' '.join(words)!r}")
     return whole_number(words[0], "the number of an attempt") if words else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onrecord.surfaces.cli.shared.output import counted
 from onrecord.views.render import iso
 
 if TYPE_CHECKING:
@@ -93,11 +94,11 @@ def _arguments(arguments: Any) -> str:
 def _turn(data: dict[str, Any]) -> str:
     items = data.get("items") or []
     lines = " | ".join(item_line(item) for item in items[:3])
-    return f"{len(items)} items: {lines}"
+    return f"{counted(len(items), 'item')}: {lines}"
 
 
 def _located(data: dict[str, Any]) -> str:
-    told = " and told the brief" if (data.get("briefed") or {}).get("lines") else ""
+    told = ", was given the brief" if (data.get("briefed") or {}).get("lines") else ""
     return (
         f"{data.get('vendor')} {data.get('vendor_id')}" + (f", {data['reason']}" if data.get("reason") else "") + told
     )
@@ -119,7 +120,7 @@ def _finding(data: dict[str, Any]) -> str:
 
 
 def _relabelled(data: dict[str, Any]) -> str:
-    return f"{data.get('finding')} is {data.get('label')} now" + (f": {data['why']}" if data.get("why") else "")
+    return f"{data.get('finding')} is now {data.get('label')}" + (f": {data['why']}" if data.get("why") else "")
 
 
 def _usage(data: dict[str, Any]) -> str:
@@ -134,7 +135,7 @@ def _joined(data: dict[str, Any]) -> str:
 
 
 def _erased(data: dict[str, Any]) -> str:
-    return f"{data.get('count', 0)} payloads ({data.get('scope')}): {data.get('reason')}"
+    return f"{counted(data.get('count', 0), 'payload')} ({data.get('scope')}): {data.get('reason')}"
 
 
 def _opened(data: dict[str, Any]) -> str:
@@ -166,14 +167,14 @@ def _evidence(data: dict[str, Any]) -> str:
 
 
 def _kept(data: dict[str, Any]) -> str:
-    """A part of a mirrored conversation is named and counted; it is far too long to be told."""
+    """A part of a mirrored conversation is only named and counted, because it is too long."""
     if "lines" in data and "vendor_id" in data:
-        return f"{len(data['lines'])} records of {data.get('vendor')} {data['vendor_id']}"
+        return f"{counted(len(data['lines']), 'record')} of {data.get('vendor')} {data['vendor_id']}"
     return f"prompt: {data['prompt']}" if "prompt" in data else _generic(data)
 
 
 def _team(data: dict[str, Any]) -> str:
-    """The members; a whole team with its prompts is too long to be told."""
+    """The members; a whole team with its prompts is too long."""
     team = data["team"] if isinstance(data.get("team"), dict) else {}
     agents = [str(one.get("id")) for one in team.get("agents") or () if isinstance(one, dict)]
     groups = [f"{one.get('size')} {one.get('id')}" for one in team.get("groups") or () if isinstance(one, dict)]

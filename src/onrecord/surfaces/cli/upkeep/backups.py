@@ -9,6 +9,7 @@ from onrecord.errors import DamagedLog, StoreError
 from onrecord.machine.files import sync_directory
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.shared.output import counted as plural
 from onrecord.surfaces.cli.upkeep.prove import Progress, all_heads
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ def backup(call: Call) -> int:
     """Copy the store to a file, or put a copy in its place."""
     target, source = call.positional.get("FILE"), call.get("restore")
     if bool(target) == bool(source):
-        raise UsageError("say where to: onrecord backup FILE; or what from: onrecord backup --restore FILE")
+        raise UsageError(
+            "name a file to write, or --restore and a file to read", hint=f"for example: `{call.verb.example}`"
+        )
     return _restore(call, str(source)) if source else _back_up(call, str(target))
 
 
@@ -28,7 +31,9 @@ def _back_up(call: Call, target: str) -> int:
     store = call.records(make=False).store
     copy = getattr(store, "backup", None)
     if copy is None:
-        raise StoreError(f"{store.url} has no backup of its own", hint="onrecord export writes single sessions")
+        raise StoreError(
+            f"{store.url} cannot be backed up by onrecord", hint="`onrecord export` writes single sessions"
+        )
     path = Path(target).expanduser()
     if "force" in call and path.is_file():
         # Made first and then renamed over the old one: at no moment is there no backup.
@@ -39,7 +44,7 @@ def _back_up(call: Call, target: str) -> int:
         path = Path(copy(str(path)))
     size = path.stat().st_size
     data = {"file": str(path), "bytes": size, "store": store.url}
-    return call.output.done("backup", data, f"{store.url} copied to {path} ({size:,} bytes)")
+    return call.output.done("backup", data, f"backed up {store.url} to {path} ({size:,} bytes)")
 
 
 def _restore(call: Call, source: str) -> int:
@@ -48,10 +53,10 @@ def _restore(call: Call, source: str) -> int:
 
     path = Path(source).expanduser()
     if not path.is_file():
-        raise UsageError(f"there is no file {path}")
+        raise UsageError(f"the file {path} does not exist")
     place = store_file(call.get("store"))
     if place is not None and Path(place).exists():
-        call.confirm(f"This puts {path} in the place of {place}, which is moved aside.")
+        call.confirm(f"Replace {place} with {path}? The present store is kept under another name.")
     counted = {"sessions": 0, "events": 0}
 
     def check(records: SessionStore) -> None:
@@ -73,7 +78,7 @@ def _restore(call: Call, source: str) -> int:
 
     aside = restore(str(path), call.get("store"), check=check)
     data = {"state": "restored", "store": str(place), "from": str(path), "aside": aside} | counted
-    moved = f"; the store of before is {aside}" if aside else ""
+    moved = f"; the previous store is now {aside}" if aside else ""
     return call.output.done(
-        "restore", data, f"restored {counted['sessions']} sessions from {path}, all verified{moved}"
+        "restore", data, f"restored and verified {plural(counted['sessions'], 'session')} from {path}{moved}"
     )

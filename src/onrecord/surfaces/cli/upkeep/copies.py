@@ -9,6 +9,7 @@ from onrecord.connection import connect, store_file
 from onrecord.errors import OnrecordError
 from onrecord.session.copying import AHEAD, ALREADY_THERE, Copied, Copier
 from onrecord.surfaces.cli.shared.exits import OK, PARTIAL, NotInitialised, UsageError
+from onrecord.surfaces.cli.shared.hints import hint_of
 from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.surfaces.cli.upkeep.prove import Progress, all_heads
 from onrecord.work.project import project_named
@@ -33,13 +34,15 @@ def copy(call: Call) -> int:
     """Copy sessions between two stores; what is there already is extended."""
     source_url, target_url = call.positional["FROM"], call.positional["TO"]
     if "store" in call:
-        raise UsageError("copy has two stores, and neither is --store", hint=call.verb.example)
+        raise UsageError(
+            "copy takes its two stores as arguments, not as --store", hint=f"for example: `{call.verb.example}`"
+        )
     chosen = call.many("session")
     if call.get("as") and len(chosen) != 1:
-        raise UsageError("--as names the copy of one session", hint="--session NAME says which")
+        raise UsageError("--as needs exactly one session", hint="choose it with `--session NAME`")
     file = store_file(source_url)
     if file is not None and not os.access(file, os.F_OK):
-        raise NotInitialised(f"there is no store to copy from: {file} does not exist")
+        raise NotInitialised(f"there is no store to copy from ({file})")
     project = project_named(call.get("project") or "") if call.get("project") else None
     with connect(source_url, project=project) as source, connect(target_url, project=project) as target:
         heads = [source.find(name) for name in chosen] if chosen else list(all_heads(source))
@@ -79,7 +82,7 @@ def _answer(call: Call, copied: dict[str, Copied], refused: list[Refused]) -> No
     if call.output.json:
         problems = [
             {"session": one.head.session, "name": one.head.name, "kind": one.problem.code,
-             "message": one.problem.message, "hint": one.problem.hint}
+             "message": one.problem.message, "hint": hint_of(one.problem, call.verb)}
             for one in refused
         ]  # fmt: skip
         call.output.envelope("copy", {"sessions": [one._asdict() for one in copied.values()], "refused": problems})
@@ -89,8 +92,10 @@ def _answer(call: Call, copied: dict[str, Copied], refused: list[Refused]) -> No
          f"{one.events:,}")
         for one in copied.values()
     ]  # fmt: skip
-    call.output.table(("what", "session", ">position", ">events copied"), rows)
+    call.output.table(("!state", "#session", ">position", ">events copied"), rows)
     for one in refused:
-        call.output.note(f"{one.head.name} was not copied: {one.problem.message} ({one.problem.hint})")
+        call.output.note(f"{one.head.name} was not copied: {one.problem.message}; {hint_of(one.problem, call.verb)}")
     if any(one.state == AHEAD for one in copied.values()):
-        call.output.note("what is ahead went on where it was copied to; copy it the other way to bring that here")
+        call.output.note(
+            "sessions that are ahead have new events in the target store; copy them in the other direction"
+        )

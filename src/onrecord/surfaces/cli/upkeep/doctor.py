@@ -16,7 +16,8 @@ from onrecord.log.head import LIVE
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.help import ENVIRONMENT
 from onrecord.surfaces.cli.shared.exits import FAILED, OK
-from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.hints import hint_of
+from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.upkeep.checks import Check
 from onrecord.surfaces.cli.upkeep.retain import size
 
@@ -38,7 +39,7 @@ _SHAPES = {"ok": ("✓", "good"), "info": (" ", ""), "fixed": ("✓", "good"), "
 
 
 def doctor(call: Call) -> int:
-    """Look at everything; with --fix, narrow permissions, empty the write-ahead log and drop snapshots."""
+    """Check everything; with --fix, restrict permissions, empty the write-ahead log and delete snapshots."""
     fix = "fix" in call
     facts: dict[str, Any] = {}
     checks = [*_programs(), *_settings()]
@@ -47,10 +48,10 @@ def doctor(call: Call) -> int:
         file = None if place is None else Path(place)
         checks.append(Check("store", "info", shown_url(store_url(call.get("store")))))
     except OnrecordError as problem:
-        checks.append(Check("store", "wrong", problem.message, problem.hint))
+        checks.append(Check("store", "wrong", problem.message, hint_of(problem, None)))
         return _answer(call, checks, facts)
     if file is not None and not file.exists():
-        checks.append(Check("file", "info", f"{file} is not there yet", "onrecord open NAME makes it"))
+        checks.append(Check("file", "info", f"{file} does not exist yet", "`onrecord open my-task` creates it"))
         return _answer(call, [*checks, *_agents(None)], facts)
     if file is not None:
         checks += [*_permissions(file, fix=fix), _disk(file)]
@@ -59,7 +60,7 @@ def doctor(call: Call) -> int:
         facts = _describe(records.store)
         checks += [*_store(records.store, facts, fix=fix), *_sessions(records), *_agents(records)]
     except OnrecordError as problem:
-        checks.append(Check("opening", "wrong", problem.message, problem.hint))
+        checks.append(Check("opening", "wrong", problem.message, hint_of(problem, None)))
     return _answer(call, checks, facts)
 
 
@@ -81,25 +82,25 @@ def _settings() -> list[Check]:
         there = Path(config_path()).exists()
         checks.append(Check("settings", "info", f"{config_path()}{'' if there else ' (none)'}"))
     except OnrecordError as problem:
-        checks.append(Check("settings", "wrong", problem.message, problem.hint))
+        checks.append(Check("settings", "wrong", problem.message, hint_of(problem, None)))
     try:
         in_force = [f"{name}={shown_url(os.environ[name])}" for name in ENVIRONMENT if os.environ.get(name)]
-        checks.append(Check("environment", "info", ", ".join(in_force) or "no variable of ours is set"))
+        checks.append(Check("environment", "info", ", ".join(in_force) or "no variable is set"))
     except OnrecordError as problem:
-        checks.append(Check("environment", "wrong", problem.message, problem.hint))
+        checks.append(Check("environment", "wrong", problem.message, hint_of(problem, None)))
     return checks
 
 
 def _permissions(file: Path, *, fix: bool) -> list[Check]:
-    """Looked at before the store is opened, because opening narrows what others may read, and refuses the rest."""
+    """Checked before the store is opened, because opening it restricts permissions or refuses."""
     checks = [_owner(file)]
     for companion in _COMPANIONS:
         path = file.with_name(file.name + companion)
         if path.exists():
-            checks += _narrow(path, 0o077, "others may read or change it", f"chmod 600 {path}", fix=fix)
+            checks += _narrow(path, 0o077, "other users may read or change it", f"chmod 600 {path}", fix=fix)
     directory, advice = file.parent.stat(), f"chmod go-w {file.parent}"
     if machine.others_may_write(directory) and not directory.st_mode & stat.S_ISVTX:
-        checks += _narrow(file.parent, 0o022, "others may put another file in its place", advice, fix=fix)
+        checks += _narrow(file.parent, 0o022, "other users may replace the file", advice, fix=fix)
     remarkable = [check for check in checks[1:] if check.state != "ok"]
     if not any(check.state == "wrong" for check in remarkable):
         remarkable.append(Check("permissions", "ok", "only you can read and write the store"))
@@ -121,14 +122,14 @@ def _narrow(path: Path, forbidden: int, why: str, advice: str, *, fix: bool) -> 
     if not fix or facts.st_uid != os.geteuid():
         return [Check("permissions", "wrong", f"{path} has mode {mode:04o}: {why}", advice)]
     path.chmod(mode & ~forbidden)
-    return [Check("permissions", "fixed", f"{path} had mode {mode:04o}, has {mode & ~forbidden:04o} now")]
+    return [Check("permissions", "fixed", f"{path}: changed mode {mode:04o} to {mode & ~forbidden:04o}")]
 
 
 def _disk(file: Path) -> Check:
     free = shutil.disk_usage(file.parent).free
     if free < DISK_LOW:
         return Check(
-            "disk", "wrong", f"{size(free)} free", "free some space; nothing acknowledged is lost when it is full"
+            "disk", "wrong", f"{size(free)} free", "free some space; acknowledged events are safe when the disk is full"
         )
     return Check("disk", "ok", f"{size(free)} free")
 
@@ -140,7 +141,7 @@ def _describe(store: Store) -> dict[str, Any]:
 
 def _store(store: Store, facts: dict[str, Any], *, fix: bool) -> list[Check]:
     if not facts:
-        return [Check("durability", "info", "kept in memory: everything is lost when the process ends")]
+        return [Check("durability", "info", "in memory: everything is lost when the process ends")]
     if "server" in facts:
         from onrecord.surfaces.cli.upkeep.doctor_server import server_checks
 
@@ -149,7 +150,7 @@ def _store(store: Store, facts: dict[str, Any], *, fix: bool) -> list[Check]:
     power_safe = facts["synchronous"] in ("full", "extra")
     durability = f"{facts['durability']} (synchronous {facts['synchronous']}, {facts['journal_mode']})"
     files = ", ".join(f"{name} {size(about['bytes'])}" for name, about in facts["files"].items() if about["bytes"])
-    kept = f"{facts['sessions']:,} sessions, {facts['events']:,} events, {facts['snapshots']:,} snapshots"
+    kept = ", ".join(counted(facts[f"{what}s"], what) for what in ("session", "event", "snapshot"))
     checks = [
         Check("sqlite", "ok", f"{facts['sqlite']} (apsw {facts['apsw']}), schema {facts['schema_version']}"),
         Check("durability", "ok" if power_safe else "info", durability),
@@ -158,7 +159,7 @@ def _store(store: Store, facts: dict[str, Any], *, fix: bool) -> list[Check]:
         Check("files", "info", files),
         Check("structure", "ok" if whole else "wrong", facts["integrity"], "" if whole else "restore the last backup"),
         Check("kept", "info", kept),
-        Check("search", "info", f"{facts['search_behind']:,} events to be indexed when somebody searches"),
+        Check("search", "info", f"the next search will index {counted(facts['search_behind'], 'event')}"),
     ]  # fmt: skip
     return [*checks, _wal(store, facts["wal_bytes"], fix=fix)]
 
@@ -166,10 +167,13 @@ def _store(store: Store, facts: dict[str, Any], *, fix: bool) -> list[Check]:
 def _wal(store: Store, amount: int, *, fix: bool) -> Check:
     if fix:
         store.tidy()  # type: ignore[attr-defined]  # a store that describes itself can also tidy itself
-        return Check("write-ahead", "fixed", f"emptied (it had {size(amount)}), snapshots dropped")
+        return Check("write-ahead", "fixed", f"emptied (it had {size(amount)}); snapshots deleted")
     if amount > WAL_LARGE:
         return Check(
-            "write-ahead", "wrong", f"{size(amount)}: a reader never lets go", "end it, then onrecord doctor --fix"
+            "write-ahead",
+            "wrong",
+            f"{size(amount)}: a reader keeps it from being emptied",
+            "stop the reader, then `onrecord doctor --fix`",
         )
     return Check("write-ahead", "ok", size(amount))
 
@@ -183,15 +187,17 @@ def _sessions(records: SessionStore) -> list[Check]:
             first = report.problems[0]
             what = f"{head.name}: position {first.position}, {first.cause}: {first.detail}"
             checks.append(
-                Check("chain", "wrong", what, f"onrecord verify {head.session}; restore a backup or a bundle")
+                Check("chain", "wrong", what, f"see `onrecord verify {head.session}`; restore a backup or a bundle")
             )
     if newest and not checks:
-        checks.append(Check("chain", "ok", f"the newest {len(newest)} sessions verify"))
+        checks.append(Check("chain", "ok", f"verified the newest {counted(len(newest), 'session')}"))
     live = records.sessions(project="", status=LIVE, limit=LOOKED_AT)
     leases = [(head.name, lease) for head in live for lease in records.leases(head.session)]
     dead = [f"{name}/{lease.lane}" for name, lease in leases if machine.is_gone(lease.holder)]
     alive = len(leases) - len(dead)
-    said = f"{alive} held" + (f"; {', '.join(dead)} by a dead process, free to take" if dead else "")
+    said = f"{counted(alive, 'lease')} in use" + (
+        f"; free, because their process has ended: {', '.join(dead)}" if dead else ""
+    )
     return [*checks, Check("lanes", "info", said)]
 
 
@@ -208,9 +214,9 @@ def _answer(call: Call, checks: list[Check], facts: dict[str, Any]) -> int:
             said = check.value + (f" ({check.advice})" if check.advice and check.state == "info" else "")
             rows.append([Cell(shape, style), check.name, Cell(said, "bad" if check.state == "wrong" else "")])
             rows += [["", "", Cell(f"-> {check.advice}", "strong")]] if check.state == "wrong" and check.advice else []
-        call.output.table(("", "", "*"), rows)
+        call.output.table(("!", "#", "~"), rows)
     else:
         call.output.table((), [[check.state, check.name, check.value, check.advice] for check in checks])
     if wrong:
-        call.output.note(f"{len(wrong)} thing{'s are' if len(wrong) > 1 else ' is'} wrong")
+        call.output.note(f"{counted(len(wrong), 'problem')} found")
     return FAILED if wrong else OK

@@ -18,6 +18,7 @@ from onrecord.session.handle import Session
 from onrecord.setup import installing
 from onrecord.setup.commands import installed_vendors
 from onrecord.surfaces import trouble
+from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.upkeep.checks import Check
 from onrecord.vendors.port import PROJECT_SCOPE, USER_SCOPE, VENDORS, vendor
 from onrecord.views.render import ago, one_line
@@ -38,11 +39,11 @@ DAY = 86_400
 
 
 def agents(records: SessionStore | None) -> list[Check]:
-    """What there is to say of coding agents on this machine and in this store."""
+    """The coding agents on this machine and in this store."""
     links = _links(records) if records is not None else []
     checks = [_agent(of, links, records) for of in installed_vendors()]
     if not checks:
-        checks.append(Check("agents", "info", "no coding agent is installed here"))
+        checks.append(Check("agents", "info", "no coding agent is installed"))
     checks += _expiring(links)
     if last := trouble.last():
         checks.append(Check("hook trouble", "info", one_line(last, 200), f"see {trouble.path()}"))
@@ -57,7 +58,7 @@ def _links(records: SessionStore) -> list[tuple[Session, Link]]:
         try:
             roster = session.views.roster
         except OnrecordError:
-            continue  # a damaged log is told elsewhere
+            continue  # a damaged log is reported elsewhere
         found += [
             (session, link) for agent in roster.agents.values() for link in agent["links"] if link["vendor"] in VENDORS
         ]
@@ -68,7 +69,7 @@ def _agent(of: Vendor, links: list[tuple[Session, Link]], records: SessionStore 
     program = next((path for name in of.programs if (path := shutil.which(name))), None)
     said = [f"{of.title} {version_of(program)}" if program else f"{of.title}: no program on PATH"]
     if not of.capabilities.verified:
-        said.append("built from its documents, not tried against the program")
+        said.append("supported from its documentation, not tested with the program")
     root = Path(find_worktree(os.curdir))
     places = {scope: installing.Target(scope, root, os.environ) for scope in (PROJECT_SCOPE, USER_SCOPE)}
     counts = {scope: len(installing.installed_commands(of, place)) for scope, place in places.items()}
@@ -79,12 +80,12 @@ def _agent(of: Vendor, links: list[tuple[Session, Link]], records: SessionStore 
     ]
     if there or seen:
         now = int(records.clock() * 1e6) if records is not None else 0
-        said.append(f"last seen {ago(max(seen), now)}" if seen else "never seen to fire")
-    said.append(f"a brief may have {of.capabilities.context_bytes:,} bytes")
+        said.append(f"last used {ago(max(seen), now)}" if seen else "never used")
+    said.append(f"briefs of up to {of.capabilities.context_bytes:,} bytes")
     doubts = [line for place in places.values() for line in installing.doubts(of, place)]
     if doubts:
         return Check(f"agent {of.name}", "wrong", "; ".join(said), "; ".join(doubts))
-    advice = "" if there else f"onrecord setup {of.name}"
+    advice = "" if there else f"`onrecord setup {of.name}` installs them"
     return Check(f"agent {of.name}", "info", "; ".join(said), advice)
 
 
@@ -97,7 +98,7 @@ def version_of(program: str) -> str:
             continue
         if isinstance(about, dict) and about.get("version"):
             return one_line(str(about["version"]), 40)
-    return "(version not known)"
+    return "(unknown version)"
 
 
 def _expiring(links: list[tuple[Session, Link]]) -> list[Check]:
@@ -117,9 +118,15 @@ def _expiring(links: list[tuple[Session, Link]]) -> list[Check]:
     checks = []
     for when, of, id_, name, kept in found[:CONVERSATIONS_SHOWN]:
         day = datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d")
-        told = "the record has it" if kept else "the record does not have it yet"
-        advice = "" if kept else f"onrecord import {of.name} {id_} --session {name}"
+        told = "it is mirrored" if kept else "it is not mirrored yet"
+        advice = "" if kept else f"`onrecord import {of.name} {id_} --session {name}` mirrors it"
         checks.append(Check("transcript", "info", f"{of.title} deletes {id_} of {name} on {day}; {told}", advice))
     if len(found) > CONVERSATIONS_SHOWN:
-        checks.append(Check("transcript", "info", f"{len(found) - CONVERSATIONS_SHOWN} more will be deleted later"))
+        checks.append(
+            Check(
+                "transcript",
+                "info",
+                f"{counted(len(found) - CONVERSATIONS_SHOWN, 'more transcript')} will be deleted later",
+            )
+        )
     return checks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.upkeep.checks import Check
 from onrecord.surfaces.cli.upkeep.retain import size
 
@@ -15,23 +16,23 @@ DEAD_ROWS = 100_000
 
 
 def server_checks(store: Store, facts: dict[str, Any], *, fix: bool) -> list[Check]:
-    """What there is to say about the server, in the order of what can be lost."""
+    """The checks of a server; what can be lost comes first."""
     said = f"synchronous_commit {facts['synchronous_commit']}, fsync {facts['fsync']}"
-    kept = f"{facts['sessions']:,} sessions, {facts['events']:,} events, {facts['snapshots']:,} snapshots"
+    kept = ", ".join(counted(facts[f"{what}s"], what) for what in ("session", "event", "snapshot"))
     checks = [
         Check("postgresql", "ok", f"{facts['server']} (psycopg {facts['driver']}), schema {facts['schema_version']}"),
         Check("durability", "info", said),
         _loss("a power cut", facts["power_cut_can_lose"], "wrong", "set fsync and full_page_writes to on"),
-        _loss("a lost server", facts["primary_loss_can_lose"], "info", "a synchronous standby makes it nothing"),
+        _loss("a lost server", facts["primary_loss_can_lose"], "info", "with a synchronous standby nothing is lost"),
         *_replication(facts),
         *_roles(facts),
         _bloat(facts["tables"]),
         Check("kept", "info", f"{kept} of tenant {facts['tenant']}; the database has {size(facts['bytes'])}"),
-        Check("search", "info", f"{facts['search_behind']:,} events to be indexed when somebody searches"),
+        Check("search", "info", f"the next search will index {counted(facts['search_behind'], 'event')}"),
     ]
     if fix:
         store.tidy()  # type: ignore[attr-defined]  # a store that describes itself can also tidy itself
-        checks.append(Check("snapshots", "fixed", "dropped; the next opening folds anew"))
+        checks.append(Check("snapshots", "fixed", "deleted; the next open folds the log again"))
     return checks
 
 
@@ -42,8 +43,8 @@ def _loss(name: str, what: str, state: str, advice: str) -> Check:
 
 def _replication(facts: dict[str, Any]) -> list[Check]:
     if facts["standby"]:
-        advice = "give a URL with every host; the one that writes is found"
-        return [Check("replication", "wrong", "this server is a standby: nothing can be written", advice)]
+        advice = "use a URL with every host; the one that accepts writes is found"
+        return [Check("replication", "wrong", "this server is a standby: it is read-only", advice)]
     rows = [
         f"{row['name'] or 'a standby'} {row['sync_state'] or ''} {row['state'] or '(not visible to this role)'}"
         + (f", {size(row['behind'])} behind" if row["behind"] is not None else "")
@@ -52,7 +53,7 @@ def _replication(facts: dict[str, Any]) -> list[Check]:
     wanted = facts["synchronous_standby_names"]
     waits = f"commits wait for {wanted}" if wanted else "no commit waits for a standby"
     if wanted and not rows:
-        return [Check("replication", "wrong", f"{waits}, and none is connected", "commits wait until one is back")]
+        return [Check("replication", "wrong", f"{waits}, and none is connected", "commits wait until one reconnects")]
     return [Check("replication", "ok" if wanted else "info", "; ".join([waits, *rows]))]
 
 
@@ -67,7 +68,7 @@ def _roles(facts: dict[str, Any]) -> list[Check]:
     ]
     if tables:
         checks.append(
-            Check("tenants", "wrong", f"row-level security is not forced on {tables}", "onrecord store migrate")
+            Check("tenants", "wrong", f"row-level security is not forced on {tables}", "run `onrecord store migrate`")
         )
     elif not bound:
         checks.append(Check("tenants", "wrong", f"{role} is not bound by row-level security", advice))
@@ -82,4 +83,4 @@ def _bloat(tables: list[dict[str, Any]]) -> Check:
     if bloated:
         names = ", ".join(f"{table['name']} ({table['dead']:,} dead rows)" for table in bloated)
         return Check("bloat", "wrong", names, "VACUUM these tables, and let autovacuum run more often")
-    return Check("bloat", "ok", f"{dead:,} dead rows to be vacuumed")
+    return Check("bloat", "ok", f"{counted(dead, 'dead row')} to be vacuumed")

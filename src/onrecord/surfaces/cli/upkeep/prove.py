@@ -12,7 +12,7 @@ from onrecord.errors import SessionNotFound
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.exits import FAILED, OK, UsageError
 from onrecord.surfaces.cli.shared.files import write_file
-from onrecord.surfaces.cli.shared.output import SCHEMA_VERSION, Cell, dump
+from onrecord.surfaces.cli.shared.output import SCHEMA_VERSION, Cell, counted, dump
 from onrecord.surfaces.cli.shared.shapes import session_data
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from onrecord.views.values import Checkpoint
 
 PATIENCE_SECONDS = 2.0
-"""After this long, progress is told on stderr."""
+"""After this many seconds, progress is printed on stderr."""
 _EVERY_SECONDS = 0.5
 _HASH_SHOWN = 12
+_HOW_TO_CHECKPOINT = "write one with `onrecord checkpoint --all --out checkpoints.json`"
 
 
 class Progress:
-    """Tells how far it is, on stderr, once it takes longer than anybody waits gladly."""
+    """Prints progress on stderr when the work takes longer than a moment."""
 
     def __init__(self, call: Call, what: str) -> None:
         self._silent = call.output.quiet or call.output.json
@@ -40,7 +41,7 @@ class Progress:
         self._live = sys.stderr.isatty()
 
     def __call__(self, done: int, total: int) -> None:
-        """So much is done."""
+        """Print how much is done."""
         now = time.monotonic()
         if self._silent or now - self._start < PATIENCE_SECONDS or now - self._told < _EVERY_SECONDS:
             return
@@ -57,7 +58,7 @@ class Progress:
 
 
 def verify(call: Call) -> int:
-    """Re-derive the chain of one session or of all, also against checkpoints."""
+    """Verify the hash chain of one session or of all, also against checkpoints."""
     records = call.records(make=False)
     checkpoints = _read_checkpoints(call.get("checkpoint"))
     missing: list[Checkpoint] = []
@@ -80,7 +81,7 @@ def verify(call: Call) -> int:
 def _chosen(
     call: Call, records: SessionStore, checkpoints: dict[str, Checkpoint]
 ) -> tuple[list[Head], list[Checkpoint]]:
-    """The session that is meant; without a name, the ones the checkpoint file is of."""
+    """The named session; without a name, those of the checkpoint file."""
     named = call.positional.get("NAME") or call.get("session")
     if named or not checkpoints:
         return [call.head()], []
@@ -125,10 +126,10 @@ def _print(call: Call, reports: list[tuple[Head, Report]], missing: list[Checkpo
     rows: list[list[str | Cell]] = []
     for head, report in reports:
         state = Cell("verified", "good") if report.ok else Cell("damaged", "bad")
-        erased = f"{report.erased} erased on record" if report.erased else ""
+        erased = f"{counted(report.erased, 'payload')} erased" if report.erased else ""
         digest = report.hash.hex()
         rows.append([
-            head.name, state, f"{report.events} events",
+            head.name, state, counted(report.events, "event"),
             digest[:_HASH_SHOWN] if call.output.terminal else digest, erased,
         ])  # fmt: skip
         rows += [
@@ -137,14 +138,14 @@ def _print(call: Call, reports: list[tuple[Head, Report]], missing: list[Checkpo
         ]
     rows += [
         [str(point["session"]), Cell("missing", "bad"), f"position {point['position']}", "",
-         "the checkpoint's session is not in this store: it was rolled back, or this is another store"]
+         "the session of this checkpoint is not in this store: it was rolled back, or this is another store"]
         for point in missing
     ]  # fmt: skip
-    call.output.table(("session", "chain", "read", "last hash", "*"), rows)
+    call.output.table(("#session", "!chain", "!read", "last hash", "~"), rows)
 
 
 def checkpoint(call: Call) -> int:
-    """Position and hash, for a place the store's owner cannot rewrite."""
+    """Position and hash, to be kept where the store's owner cannot change them."""
     records = call.records(make=False)
     heads = list(all_heads(records)) if "all" in call else [call.head()]
     points = [{"session": head.session, "position": head.position, "hash": head.hash.hex()} for head in heads]
@@ -156,8 +157,8 @@ def checkpoint(call: Call) -> int:
         return OK
     path = write_file(out, [(dump(answer) + "\n").encode()], force="force" in call)
     summary = {"file": str(path), "sessions": len(points), "checkpoint": data}
-    what = f"{len(points)} checkpoints" if "all" in call else f"a checkpoint at position {points[0]['position']}"
-    return call.output.done("checkpoint_file", summary, f"{what} written to {path}; keep it outside the store")
+    what = counted(len(points), "checkpoint") if "all" in call else f"a checkpoint at position {points[0]['position']}"
+    return call.output.done("checkpoint_file", summary, f"wrote {what} to {path}; keep it outside the store")
 
 
 def _read_checkpoints(file: str | None) -> dict[str, Checkpoint]:
@@ -174,9 +175,9 @@ def _read_checkpoints(file: str | None) -> dict[str, Checkpoint]:
             for point in points
         }  # fmt: skip
     except FileNotFoundError:
-        raise UsageError(f"there is no file {file}", hint="onrecord checkpoint --out FILE makes one") from None
+        raise UsageError(f"the file {file} does not exist", hint=_HOW_TO_CHECKPOINT) from None
     except (ValueError, KeyError, TypeError):
-        raise UsageError(f"{file} is not a checkpoint", hint="onrecord checkpoint --out FILE makes one") from None
+        raise UsageError(f"{file} is not a checkpoint", hint=_HOW_TO_CHECKPOINT) from None
     return checked
 
 

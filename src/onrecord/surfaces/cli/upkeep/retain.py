@@ -1,4 +1,4 @@
-"""What is kept and what is erased: sweep, hold, erase. Every erasure is an event; nothing is erased unasked."""
+"""Retention: sweep, hold, erase. Every erasure is an event; nothing is erased without a request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from onrecord.errors import OnrecordError
 from onrecord.surfaces.cli.shared.call import whole_number
 from onrecord.surfaces.cli.shared.exits import OK, PARTIAL, UsageError
-from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.shapes import receipt_data, session_data
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def sweep(call: Call) -> int:
-    """Apply the retention policy of the settings, or say what it would do."""
+    """Apply the retention policy of the settings, or print what it would do."""
     from onrecord.connection import retention_policy
 
     records, policy, dry_run = call.records(make=False), retention_policy(), "dry-run" in call
@@ -25,7 +25,9 @@ def sweep(call: Call) -> int:
     due = [swept for swept in planned if swept.action != "kept"]
     if due and not dry_run:
         erased = sum(swept.size for swept in due if swept.action == "erase")
-        call.confirm(f"This archives or erases {len(due)} sessions ({size(erased)} of transcript, for good).")
+        call.confirm(
+            f"Archive or erase {counted(len(due), 'session')}? This erases {size(erased)} of transcripts for good."
+        )
     done, stopped = (planned, None) if dry_run else _sweep(records, policy)
     status = OK if stopped is None else PARTIAL
     if call.output.json:
@@ -35,18 +37,18 @@ def sweep(call: Call) -> int:
             "sweep", data | {"stopped": stopped and {"kind": stopped.code, "message": stopped.message}}
         )
         return status
-    call.output.table(("action", "session", ">events", ">bytes", "*reason"), [_row(swept) for swept in done])
+    call.output.table(("!action", "#session", ">events", ">bytes", "~reason"), [_row(swept) for swept in done])
     if stopped is not None:
-        call.output.note(f"stopped there: {stopped.message}; run it again for the rest")
+        call.output.note(f"stopped: {stopped.message}; run the command again for the rest")
     elif not done:
-        call.output.note("nothing is due")
+        call.output.note("nothing to archive or erase")
     elif dry_run:
-        call.output.note("nothing was changed; without --dry-run it is done")
+        call.output.note("nothing was changed; run it without `--dry-run` to apply this")
     return status
 
 
 def _sweep(records: SessionStore, policy: Policy) -> tuple[list[Swept], OnrecordError | None]:
-    """Sweep as far as it goes: what was done is told even if something stopped it."""
+    """Sweep as far as possible; what was done is reported even if an error stops it."""
     done: list[Swept] = []
     try:
         for swept in records.sweep(policy):
@@ -70,39 +72,45 @@ def hold(call: Call) -> int:
     if head.held is not lift:
         state = "already_released" if lift else "already_held"
         return call.output.done(
-            "session", session_data(head) | {"state": state}, f"{head.name} is {state.replace('_', ' ')}"
+            "session",
+            session_data(head) | {"state": state},
+            f"{head.name} {'has no hold' if lift else 'already has a hold'}",
         )
     reason = call.get("reason")
     if not reason:
-        raise UsageError("a hold, and lifting one, needs --reason", hint=f"for example: {call.verb.example}")
+        raise UsageError("--reason is missing", hint=f"for example: `{call.verb.example}`")
     event = session.log.release(reason) if lift else session.log.hold(reason)
     state = "released" if lift else "held"
     data = session_data(session.head) | {"state": state}
-    return call.output.done("session", data, f"{head.name} is {state} at position {event.position}")
+    return call.output.done(
+        "session", data, f"{'lifted the hold of' if lift else 'put a hold on'} {head.name} at position {event.position}"
+    )
 
 
 def erase(call: Call) -> int:
-    """Erase what single events say, or everything a session says."""
+    """Erase the content of single events, or of the whole session."""
     positions = [whole_number(text, "--position") for text in call.many("position")]
     everything, reason = "all" in call, call.get("reason")
     if everything == bool(positions):
-        raise UsageError("say what to erase: --position N (as often as need be), or --all", hint=call.verb.example)
+        raise UsageError(
+            "name what to erase: --position N (repeatable) or --all", hint=f"for example: `{call.verb.example}`"
+        )
     if not reason:
-        raise UsageError("an erasure needs --reason; it is put on record", hint=f"for example: {call.verb.example}")
+        raise UsageError("--reason is missing; it is recorded", hint=f"for example: `{call.verb.example}`")
     session = call.session()
     what = "everything" if everything else f"position {', '.join(map(str, sorted(set(positions))))}"
-    call.confirm(f"This erases {what} of {session.name} for good; no backup of ours keeps it.")
+    call.confirm(f"Erase {what} of {session.name} for good? This cannot be undone.")
     event = session.log.erase(reason, positions=None if everything else positions)
     data = receipt_data(session.head, event, "erased") | {"count": event.data["count"], "ranges": event.data["ranges"]}
     return call.output.done(
         "erasure",
         data,
-        f"erased {event.data['count']} payloads of {session.name}; on record at position {event.position}",
+        f"erased {counted(event.data['count'], 'payload')} of {session.name}; recorded at position {event.position}",
     )
 
 
 def size(count: int) -> str:
-    """Bytes in words."""
+    """A size in bytes, for people."""
     amount = float(count)
     for unit in ("bytes", "KB", "MB", "GB"):
         if amount < 1024 or unit == "GB":  # noqa: PLR2004  # a KB is 1,024 bytes

@@ -1,4 +1,4 @@
-"""`onrecord store`: make a store in PostgreSQL, bring its schema up to date, look at it."""
+"""`onrecord store`: create a store in PostgreSQL, upgrade its schema, inspect it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def store(call: Call) -> int:
 
 
 def _url(call: Call, words: list[str]) -> str:
-    """The store that is meant: named here, or as for every verb."""
+    """The named store, or the default of every verb."""
     return need(call, words, "URL")[0] if words else store_url(call.get("store"))
 
 
@@ -26,10 +26,10 @@ def _init(call: Call, words: list[str]) -> int:
     already = bool(data.pop("before"))
     data["state"] = "already_initialised" if already else "initialised"
     if already:
-        return call.output.done("store", data, f"{data['store']} has a store already, schema {data['schema']}")
+        return call.output.done("store", data, f"{data['store']} already has a store, schema {data['schema']}")
     call.output.note(
-        f"connect as {data['app']}, or grant it to the roles your agents connect as; where the server asks for a "
-        f"password, {data['app']} needs one first (\\password {data['app']} in psql)"
+        f"connect as {data['app']}, or grant it to the roles of your agents; if the server needs a password, set one "
+        f"first (\\password {data['app']} in psql)"
     )
     return call.output.done("store", data, f"{data['store']} is ready: schema {data['schema']}, owner {data['owner']}")
 
@@ -38,7 +38,7 @@ def _migrate(call: Call, words: list[str]) -> int:
     data = migrate_store(_url(call, words))
     before = data["before"]
     data["state"] = "already_migrated" if before == data["schema"] else "migrated"
-    said = f"has schema {data['schema']} already" if before == data["schema"] else f"has schema {data['schema']} now"
+    said = f"already has schema {data['schema']}" if before == data["schema"] else f"now has schema {data['schema']}"
     return call.output.done("store", data, f"{data['store']} {said}")
 
 

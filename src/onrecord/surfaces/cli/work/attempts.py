@@ -12,7 +12,7 @@ from onrecord.log.head import refuse_work
 from onrecord.session.attempts import code_of, number_at
 from onrecord.surfaces.cli.shared.call import pairs, whole_number
 from onrecord.surfaces.cli.shared.exits import UsageError
-from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.place import act, need, number_in, option, root_of
 from onrecord.surfaces.cli.shared.shapes import receipt_data
 from onrecord.surfaces.cli.work import state_file
@@ -45,7 +45,7 @@ def metrics_of(call: Call) -> dict[str, float]:
 
 
 def attempt_data(attempt: Attempt) -> dict[str, Any]:
-    """An attempt as it is to be read now: `lost` is found out by looking, and is not on record."""
+    """An attempt as it is now: `lost` is deduced from its process and is not on record."""
     return {
         **attempt, "status": status_of(attempt, machine.is_gone), "on_record": attempt["status"],
         "orphaned": orphaned(attempt, machine.is_gone), "captured": bool(attempt.get("captured")),
@@ -55,20 +55,20 @@ def attempt_data(attempt: Attempt) -> dict[str, Any]:
 
 def _start(call: Call, words: list[str]) -> int:
     if not words:
-        raise UsageError("COMMAND is missing: onrecord attempt start -- COMMAND", hint=call.verb.example)
+        raise UsageError("the command is missing", hint="for example: `onrecord attempt start -- make train`")
     session = call.session()
     refuse_work(session.head)
     root = root_of(session)
     revision = revision_of(root)
     foreseen = session.attempts.foresee(words, revision)
     if foreseen and "strict" in call:
-        raise Conflict(retold(foreseen), hint="change the code first, or leave --strict out")
+        raise Conflict(retold(foreseen), hint="change the code first, or leave `--strict` out")
     if foreseen:
         call.output.note(f"warning: {retold(foreseen)}")
     event = session.attempts.start(words, cwd=relative(root, Path(os.curdir)), revision=revision)
     number = number_at(session, event.position)
     more = {"warnings": [retold(foreseen)] if foreseen else []}
-    return _answer(call, session, event, f"attempt {number} is RUNNING", number=number, more=more)
+    return _answer(call, session, event, f"attempt {number} is running", number=number, more=more)
 
 
 def _succeed(call: Call, words: list[str]) -> int:
@@ -79,7 +79,10 @@ def _succeed(call: Call, words: list[str]) -> int:
         found = output_file(root, Path(name).absolute())
         if found is None:
             raise InvalidInput(
-                f"output file is missing: {name}", hint="an attempt without its output failed: onrecord attempt fail"
+                f"the output file {name} does not exist",
+                hint=f'if it failed: `onrecord attempt fail {number or ""} --error "no output file"`'.replace(
+                    "  ", " "
+                ),
             )
         outputs.append(found)
     return _settle(call, session, number, SUCCEEDED, metrics=metrics_of(call), outputs=outputs)
@@ -121,18 +124,20 @@ def _list(call: Call, words: list[str]) -> int:
         call.output.envelope("attempts", attempts)
         return 0
     call.output.table(
-        (">#", "status", "*command", "what came out", "evidence", "when"), [_row(call, one) for one in attempts]
+        (">#", "!status", "*command", "result", "evidence", "when"), [_row(call, one) for one in attempts]
     )
     for one in attempts:
         if one["status"] == LOST:
             number = one["number"]
             call.output.note(
-                f"attempt {number} is lost: find out, then onrecord attempt succeed, fail or abandon {number}"
+                f"attempt {number} is lost; check it, then run `onrecord attempt succeed {number}` (or fail, abandon)"
             )
         elif one["orphaned"]:
-            call.output.note(f"attempt {one['number']} still runs, and nobody will record how it ends: settle it then")
+            call.output.note(
+                f"attempt {one['number']} is still running without onrecord; record its outcome when it ends"
+            )
     if not attempts:
-        call.output.note("no attempt yet; onrecord run -- COMMAND makes one")
+        call.output.note("no attempts yet; `onrecord run -- COMMAND` records one")
     return 0
 
 
@@ -157,14 +162,14 @@ def _show(call: Call, words: list[str]) -> int:
     session = call.session()
     known = session.views.attempts.get(number)
     if known is None:
-        raise NotFound(f"no attempt has the number {number}", hint="onrecord attempt list")
+        raise NotFound(f"there is no attempt {number}", step="list_attempts")
     one = attempt_data(known)
     evidence: dict[str, Any] = {**(session.evidence.get(one.get("evidence") or "") or {})}
     if call.output.json:
         call.output.envelope("attempt", one | {"output": evidence.get("output")})
         return 0
     revision = one["revision"] or {}
-    dirty = f", {revision.get('changed_count', 0)} files changed" if revision.get("dirty") else ""
+    dirty = f", {counted(revision.get('changed_count', 0), 'file')} changed" if revision.get("dirty") else ""
     settled = "" if "settled" not in one else "captured by onrecord" if one["captured"] else "asserted"
     lines = [
         ("attempt", f"{number} {one['status']}"), ("command", one["command"]), ("directory", one["cwd"]),

@@ -1,4 +1,4 @@
-"""Evidence: captured by onrecord itself (a command that ran, a piece of a file), or asserted by somebody."""
+"""Evidence: captured by onrecord itself (a command, a part of a file), or asserted by a person or an agent."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def evidence_data(view: Findings, one: Evidence) -> dict[str, Any]:
 
 def _add(call: Call, words: list[str]) -> int:
     (reference,) = need(call, words, "REFERENCE")
-    kind = option(call, "kind")
+    kind = option(call, "kind", "onrecord evidence add build-17.log --kind log")
     if kind not in ASSERTABLE:
         raise UsageError(
-            f"evidence of kind {kind!r} is captured, not asserted",
-            hint=f"onrecord evidence {kind}; or {', '.join(ASSERTABLE)}",
+            f"evidence of kind {kind!r} cannot be asserted, only captured",
+            hint=f"use `onrecord evidence {kind}`, or --kind {', '.join(ASSERTABLE)}",
         )
     session = call.session()
     event = session.evidence.record(kind, id=call.get("id"), reference=reference, text=call.get("text"))
@@ -52,7 +52,7 @@ def _run(call: Call, words: list[str]) -> int:
     from onrecord.work.running import show_rest
 
     if not words:
-        raise UsageError("COMMAND is missing: onrecord evidence run -- COMMAND", hint=call.verb.example)
+        raise UsageError("the command is missing", hint=f"for example: `{call.verb.example}`")
     limit = seconds(call)
     session = call.session()
     found = capture_run(
@@ -86,7 +86,7 @@ def _show(call: Call, words: list[str]) -> int:
     view = session.views.findings
     one = view.evidence.get(name)
     if one is None:
-        raise NotFound(f"no evidence has the id {name!r}", hint="onrecord evidence list")
+        raise NotFound(f"there is no evidence {name!r}", step="list_evidence")
     text = full_output(session, one) if "full" in call else str(one.get("output") or one.get("excerpt") or "")
     if call.output.json:
         call.output.envelope("evidence", evidence_data(view, one) | ({"full": text} if "full" in call else {}))
@@ -105,7 +105,7 @@ def _show(call: Call, words: list[str]) -> int:
         call.output.line()
         call.output.write(visible(text, lines=True).rstrip("\n") + "\n")
     if one.get("kept_at") is not None and "full" not in call:
-        call.output.note(f"of {one['output_bytes']:,} bytes; --full shows all that was kept")
+        call.output.note(f"shortened from {one['output_bytes']:,} bytes; `--full` shows the full output")
     return 0
 
 
@@ -121,9 +121,9 @@ def _list(call: Call, words: list[str]) -> int:
         style = "good" if how == CAPTURED else "quiet"
         resting = Cell(", ".join(view.resting_on(name)), "quiet")
         rows.append([name, Cell(how, style), one["kind"], subject_of(one), resting])
-    call.output.table(("id", "how", "kind", "*what", "findings"), rows)
+    call.output.table(("#id", "!how", "kind", "*what", "findings"), rows)
     if not rows:
-        call.output.note("no evidence; onrecord evidence run -- COMMAND captures some")
+        call.output.note("no evidence yet; `onrecord evidence run -- COMMAND` captures some")
     return 0
 
 

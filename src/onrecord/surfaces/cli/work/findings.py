@@ -1,13 +1,14 @@
-"""Findings: state, judge, challenge, pursue, look again; milestones; and the survey of the code they rest on."""
+"""Findings: state, judge, challenge, pursue, recheck; milestones; and the survey of the code they depend on."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onrecord.errors import NotFound
 from onrecord.surfaces.cli.shared.exits import UsageError
-from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.place import act, need, option, root_of, seconds
 from onrecord.surfaces.cli.shared.shapes import receipt_data
 from onrecord.surfaces.cli.work import state_file
@@ -39,6 +40,7 @@ def proofs(view: Findings, finding: Finding) -> str:
 
 def _state(call: Call, words: list[str]) -> int:
     (claim,) = need(call, words, "CLAIM")
+    claim = sys.stdin.read().rstrip("\n") if claim == "-" else claim
     session = call.session()
     event = session.findings.state(
         claim, call.get("label") or "open", evidence=call.many("evidence"), anchors=_anchors(call, session),
@@ -51,7 +53,7 @@ def _state(call: Call, words: list[str]) -> int:
 def _relabel(call: Call, words: list[str]) -> int:
     name, label = need(call, words, "FINDING", "LABEL")
     if label not in LABELS:
-        raise UsageError(f"a label is one of {', '.join(LABELS)}; not {label!r}")
+        raise UsageError(f"a label must be one of {', '.join(LABELS)}, not {label!r}")
     session = call.session()
     known = _known(session, name)
     # Whoever judges anew judges the code as it is now.
@@ -78,7 +80,12 @@ def _uphold(call: Call, words: list[str]) -> int:
     (name,) = need(call, words, "FINDING")
     session = call.session()
     return _answer(
-        call, session, session.findings.uphold(name, option(call, "why"), evidence=call.many("evidence")), name
+        call,
+        session,
+        session.findings.uphold(
+            name, option(call, "why", f'onrecord finding uphold {name} --why "..."'), evidence=call.many("evidence")
+        ),
+        name,
     )
 
 
@@ -113,7 +120,7 @@ def _recheck(call: Call, words: list[str]) -> int:
         "evidence": found.again.evidence, "rechecked": found.before, "applied": applied,
         "position": found.again.position, "exit_code": found.again.ran.exit_code, "error": found.again.error,
     }  # fmt: skip
-    done = f"{name} is {found.proposed} now" if applied else f"proposed: {name} {found.proposed} (--apply sets it)"
+    done = f"{name} is now {found.proposed}" if applied else f"{name} should be {found.proposed} (`--apply` sets it)"
     return call.output.done("recheck", data, f"{done}: {found.why}")
 
 
@@ -131,9 +138,9 @@ def _list(call: Call, words: list[str]) -> int:
          Cell(_since(view, one), "attention"), Cell(proofs(view, one), "quiet")]
         for one in found
     ]  # fmt: skip
-    call.output.table(("id", "label", "*claim", "since", "evidence"), rows)
+    call.output.table(("#id", "!label", "*claim", "since", "evidence"), rows)
     if not found:
-        call.output.note("no finding; onrecord finding state CLAIM makes one")
+        call.output.note('no findings yet; `onrecord finding state "..."` states one')
     return 0
 
 
@@ -159,7 +166,7 @@ def _show(call: Call, words: list[str]) -> int:
 
 
 def reached(call: Call) -> int:
-    """Say that the root cause is verified, or the fix implemented."""
+    """Record that the root cause is verified, or the fix implemented."""
     what = call.positional["WHAT"].replace("-", "_")
     session = call.session()
     event = session.findings.record_milestone(what, finding=call.get("finding"), evidence=call.many("evidence"))
@@ -169,7 +176,7 @@ def reached(call: Call) -> int:
 
 
 def survey(call: Call) -> int:
-    """Compare the code that findings rest on with the worktree."""
+    """Compare the code that findings depend on with the worktree."""
     from onrecord.work.surveying import survey as look
 
     session = call.session()
@@ -179,7 +186,7 @@ def survey(call: Call) -> int:
         return 0
     view = session.views.findings
     call.output.table(
-        ("id", "label", "since", "*claim"),
+        ("#id", "!label", "since", "*claim"),
         [[name, STALE, _since(view, view.findings[name]), view.findings[name]["claim"]] for name in found.stale],
     )
     call.output.note(told(found.turned_stale, found.turned_fresh, found.looked_at))
@@ -188,10 +195,10 @@ def survey(call: Call) -> int:
 
 def told(stale: list[str], fresh: list[str], looked_at: int) -> str:
     """What a survey found, in a sentence. It never says that code is unchanged: only what it looked at."""
-    parts = [f"{', '.join(names)} turned {how}" for names, how in ((stale, STALE), (fresh, "fresh again")) if names]
-    return f"{looked_at} place{'' if looked_at == 1 else 's'} compared; " + (
-        "; ".join(parts) or "no finding changed its label"
-    )
+    parts = [
+        f"{', '.join(names)} {how}" for names, how in ((stale, "turned stale"), (fresh, "no longer stale")) if names
+    ]
+    return f"compared {counted(looked_at, 'anchor')}; " + ("; ".join(parts) or "no finding changed its label")
 
 
 def _anchors(call: Call, session: Session) -> list[Anchor]:
@@ -204,14 +211,14 @@ def _known(session: Session, name: str) -> Finding:
     if name not in known:
         raise NotFound(
             f"session {session.name!r} has no finding {name!r}",
-            hint=f"it has {', '.join(known)}" if known else "state one first: onrecord finding state CLAIM",
+            hint=f"its findings are {', '.join(known)}" if known else 'state one first: `onrecord finding state "..."`',
         )
     return known[name]
 
 
 def _since(view: Findings, finding: Finding) -> str:
     count = view.files_changed(finding)
-    return f"{count} file{'' if count == 1 else 's'} changed since" if count else ""
+    return f"{counted(count, 'file')} changed since" if count else ""
 
 
 def _differs(view: Findings, anchor: Anchor) -> str:
@@ -226,7 +233,7 @@ def _change(change: Judgement) -> str:
 
 
 def _argued(challenge: Challenge) -> str:
-    outcome = f"{challenge['outcome']}: {challenge.get('why') or ''}" if challenge["outcome"] else "not settled"
+    outcome = f"{challenge['outcome']}: {challenge.get('why') or ''}" if challenge["outcome"] else "no outcome yet"
     return f"{iso(challenge['at'])} {challenge['by']}: {challenge['argument']} ({outcome})"
 
 
@@ -236,7 +243,7 @@ def _answer(call: Call, session: Session, event: Event, name: str) -> int:
     one = view.findings[name]
     for evidence in one["evidence"]:
         if view.how(evidence) == NAMED:
-            call.output.note(f"{evidence} is not on record; onrecord evidence run, file or add puts it there")
+            call.output.note(f"{evidence} is not on record; record it with `onrecord evidence` (run, file or add)")
     data = view.shown(one) | receipt_data(session.head, event, "recorded") | {"finding": name}
     what = event.kind.partition(".")[2]
     return call.output.done(

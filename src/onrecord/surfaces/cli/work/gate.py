@@ -1,7 +1,7 @@
-"""The gate at the command line: one decision before a tool runs, for any harness. It answers in milliseconds.
+"""The gate on the command line: one decision before a tool runs, for any harness, in milliseconds.
 
-A plain yes is found out with a glance at the store and writes nothing. Anything else goes the whole way and is on
-record. The gate never breaks an agent: what goes wrong inside it is a yes, unless --strict-gate says otherwise.
+A plain yes needs one glance at the store and writes nothing. Any other verdict is recorded. The gate never breaks an
+agent: if it fails itself, the verdict is yes, except with --strict-gate.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _request(call: Call) -> ToolRequest:
     tool, command, act = call.get("tool") or "", call.get("command"), call.get("act")
     paths = [_from_root(path) for path in call.many("path")]
     if not tool and act is None and not paths and command is None:
-        raise UsageError("the gate needs to know what is about to happen", hint=call.verb.example)
+        raise UsageError("the gate needs --tool, --path or --command", hint=f"for example: `{call.verb.example}`")
     act = act or act_of(tool, has_path=bool(paths), has_command=command is not None)
     return ToolRequest(
         call.agent(), act, paths=paths, commands=commands_of(command) if command and act in (RUN, EDIT) else (),
@@ -58,7 +58,7 @@ def _lines(text: str | None) -> tuple[int, int] | None:
         return None
     first, _dash, last = text.partition("-")
     if not first.isdigit() or (last and not last.isdigit()):
-        raise UsageError(f"--lines is like 10-20, not {text!r}")
+        raise UsageError(f"--lines must look like 10-20, not {text!r}")
     return int(first), int(last or first)
 
 
@@ -80,7 +80,7 @@ def _decide(call: Call, request: ToolRequest) -> int:
     try:
         session = call.session()
     except (NotInitialised, SessionNotFound, AmbiguousName) as problem:
-        return _answer(call, Verdict(ALLOW), note=f"no rule holds here: {problem.message}")
+        return _answer(call, Verdict(ALLOW), note=f"no rules apply: {problem.message}")
     return _answer(call, session.gate.judge(request), session.name)
 
 
@@ -122,8 +122,11 @@ def _answer(call: Call, verdict: Verdict, session: str | None = None, note: str 
 def _override(call: Call, word: str) -> int:
     rule, reason = call.positional.get("RULE"), call.get("reason")
     if word != "override" or not rule or not reason:
-        raise UsageError("an override names a rule and a reason", hint='onrecord gate override RULE --reason "..."')
+        raise UsageError(
+            "an override needs a rule and a reason",
+            hint='for example: `onrecord gate override session_paused --reason "..."`',
+        )
     session = call.session()
     event = session.gate.override(rule, reason)
     data = {"session": session.name, "position": event.position, "state": "recorded", **event.data}
-    return call.output.done("override", data, f"overridden at position {event.position}: {event.data['ground']}")
+    return call.output.done("override", data, f"override recorded at position {event.position}: {event.data['ground']}")

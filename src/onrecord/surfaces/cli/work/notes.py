@@ -1,4 +1,4 @@
-"""The note and what leads on from it: note, note check, note none, continue, instructions, reproduction."""
+"""The note and what belongs to it: note, note check, note none, continue, instructions, reproduction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def note(call: Call) -> int:
-    """The note, in one of its forms; `check` grades it, `none` says that a field is empty on purpose."""
+    """The note in one of its formats; `check` grades it, `none` records that a field is empty on purpose."""
     what, rest = call.positional.pop("WHAT", ""), call.positional.pop("NAME", "")
     if what == "none":
         return _none(call, rest)
@@ -33,7 +33,7 @@ def note(call: Call) -> int:
         call.positional |= {"NAME": rest} if rest else {}
         return _check(call)
     if rest:
-        raise UsageError(f"note does not know what to do with {rest!r}", hint=call.verb.example)
+        raise UsageError(f"unexpected argument {rest!r}", hint=f"for example: `{call.verb.example}`")
     call.positional |= {"NAME": what} if what else {}
     session = call.session()
     if "stealth" in call and session.views.facts.scratch.get(STEALTH_KEY) is not True:
@@ -46,7 +46,7 @@ def note(call: Call) -> int:
     if call.output.json:
         data = {"session": session.id, "position": session.head.position, "format": form, "text": text}
         call.output.envelope("note", data)
-    elif call.output.terminal and form in ("markdown", "terminal"):
+    elif call.output.terminal and form in ("markdown", "brief", "terminal"):
         from onrecord.surfaces.cli.shared.pretty import print_page
 
         print_page(text)
@@ -58,6 +58,8 @@ def note(call: Call) -> int:
 def render(session: Session, form: str) -> str:
     """The note in one form."""
     views = session.views
+    if form == "brief":
+        return session.brief()
     if form == "json":
         return dump(task(views, machine.is_gone), indent=2) + "\n"
     if form == "pr":
@@ -76,11 +78,11 @@ def _write(call: Call, session: Session, text: str, out: str | None) -> int:
         path = Path(out).expanduser()
         foreign = path.exists() and not _is_note(path)
         if path.is_symlink() or path.is_dir() or (foreign and "force" not in call):
-            raise UsageError(f"{path} exists and is no note of onrecord", hint="--force replaces a file")
+            raise UsageError(f"{path} exists and is not a note of onrecord", hint="`--force` replaces a file")
         body = text if call.get("format") == "json" else headed(session.views, text)
         write(path, body.encode())
     data = {"session": session.id, "position": session.head.position, "file": str(path)}
-    return call.output.done("note_file", data, f"{path} is from position {session.head.position}")
+    return call.output.done("note_file", data, f"wrote {path}, position {session.head.position}")
 
 
 def _is_note(path: Path) -> bool:
@@ -97,11 +99,11 @@ def _check(call: Call) -> int:
         found = [gap._asdict() for gap in gaps]
         call.output.envelope("note_check", {"session": session.id, "grade": grade, "gaps": found})
     else:
-        means = {"complete": "a fresh agent can continue from the note alone",
-                 "usable": "a fresh agent can continue; some things could be clearer",
-                 "insufficient": "a fresh agent would repeat work or guess"}[grade]  # fmt: skip
+        means = {"complete": "a new agent can continue from the note alone",
+                 "usable": "a new agent can continue, but some things could be clearer",
+                 "insufficient": "a new agent would have to guess or repeat work"}[grade]  # fmt: skip
         call.output.line(f"{grade}: {means}")
-        call.output.table(("field", "problem", "*command"), [_row(gap) for gap in gaps])
+        call.output.table(("#field", "~problem", "~command"), [_row(gap) for gap in gaps])
     return FAILED if grade == INSUFFICIENT else 0
 
 
@@ -112,17 +114,20 @@ def _row(gap: Gap) -> list[str | Cell]:
 def _none(call: Call, field: str) -> int:
     why = call.get("why")
     if field not in NONE_FIELDS or not why:
-        raise UsageError(f"note none is one of {', '.join(NONE_FIELDS)}, with --why", hint=call.verb.example)
+        raise UsageError(
+            f"`onrecord note none` needs a field ({', '.join(NONE_FIELDS)}) and --why",
+            hint='for example: `onrecord note none rejected --why "nothing was tried yet"`',
+        )
     session = call.session()
     said = nothing_on_purpose(session.views) | {field: why}
     event = session.facts.set_scratch(NONE_KEY, said)
     state_file.after(call, session)
     data = receipt_data(session.head, event, "recorded")
-    return call.output.done("event", data, f"there is nothing {field}, and that is on record: {why}")
+    return call.output.done("event", data, f"recorded that there is nothing for {field}: {why}")
 
 
 def continue_work(call: Call) -> int:
-    """Print the continuation report, and write into the work log that work goes on here."""
+    """Print the continuation report, and record in the work log that work continues."""
     session = call.session()
     views = session.views
     dry = "dry-run" in call or views.head.status not in LIVE
@@ -144,7 +149,7 @@ def continue_work(call: Call) -> int:
 
 
 def _survey(call: Call, session: Session) -> None:
-    """Compare the code that findings rest on with what stands there now, so that stale ones are told as stale."""
+    """Compare the code that findings depend on with the worktree, so that stale findings are reported."""
     if not session.views.findings.anchors():
         return
     from onrecord.work.project import worktree_for
@@ -155,12 +160,12 @@ def _survey(call: Call, session: Session) -> None:
 
 
 def tell_saved(call: Call, session: Session) -> dict[str, Any]:
-    """Say where a resumed session goes on and what needs not be done again; the same as data."""
+    """Print the current phase and what need not be done again; the same as data."""
     views = session.views
     if views.phases.profile is None:
         return {}
     current = views.phases.current()
-    where = f"go on with phase {current}" if current else "every phase is done"
+    where = f"the current phase is {current}" if current else "every phase is done"
     kept = saved(views, call.now())
     call.output.note(f"{where}. {saved_line(kept)}")
     return {"phase": current, "saved": kept}
@@ -185,7 +190,7 @@ def instructions(call: Call) -> int:
 
 
 def reproduction(call: Call) -> int:
-    """Say how the problem is seen, where, and how often."""
+    """Record how to reproduce the problem, where, and how often it happens."""
     session = call.session()
     event = session.facts.set_reproduction(call.text("STEPS"), rate=call.get("rate"), scenario=call.get("scenario"))
     state_file.after(call, session)

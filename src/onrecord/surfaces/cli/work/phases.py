@@ -1,4 +1,4 @@
-"""Phases, profiles, sections, the work log and the feature list. Every verb takes in what STATE.md says first."""
+"""Phases, profiles, sections, the work log and the feature list. Every verb first reads STATE.md back."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ def phase(call: Call) -> int:
         return _list_phases(call, session)
     wanted = named or session.views.phases.current()
     if wanted is None and session.views.phases.profile:
-        raise Conflict("every phase is done", hint="onrecord close")
+        raise Conflict("every phase is done", hint=f"close the session: `onrecord close {session.name}`")
     known = session.head.position
     if action == "enter":
         event = session.phases.enter(wanted or "")
     elif action == "finish":
         event = session.phases.finish(wanted or "", retroactive="retroactive" in call, why=call.get("why"))
     else:
-        raise UsageError(f"phase is enter, finish or list; not {action!r}", hint=call.verb.example)
+        raise UsageError(
+            f"unknown action {action!r}; `onrecord phase` has enter, finish, list",
+            hint=f"for example: `{call.verb.example}`",
+        )
     done = "entered" if action == "enter" else "finished"
     state = done if event.position > known else f"already_{done}"
     current = session.views.phases.current()
@@ -69,12 +72,14 @@ def _list_phases(call: Call, session: Session) -> int:
     styles = {DONE: "quiet", IN_PROGRESS: "strong"}
     table = [
         [str(row["number"]), row["name"], Cell(row["status"], styles.get(row["status"], "")),
-         f"needs {', '.join(row['needs'])}" if row["needs"] else ""]
+         ", ".join(row["needs"])]
         for row in rows
     ]  # fmt: skip
-    call.output.table((">", "phase", "status", "*checkpoint"), table)
+    call.output.table((">", "#phase", "!status", "~still needs"), table)
     if not rows:
-        call.output.note("this session has no profile; onrecord profile choose research, bugfix or build")
+        call.output.note(
+            "this session has no profile; choose one: `onrecord profile choose bugfix` (or research, or build)"
+        )
     return 0
 
 
@@ -89,22 +94,24 @@ def profile(call: Call) -> int:
             call.output.envelope("profiles", found)
             return 0
         rows = [[one["name"], ", ".join(phase["name"] for phase in one["phases"]), one["about"]] for one in found]
-        call.output.table(("profile", "phases", "*about"), rows)
+        call.output.table(("#profile", "~phases", "~about"), rows)
         return 0
     if action not in ("show", "check", "choose") or named is None:
-        raise UsageError("profile is list, show PROFILE, check FILE or choose PROFILE", hint=call.verb.example)
+        raise UsageError(
+            "use list, show PROFILE, check FILE or choose PROFILE", hint=f"for example: `{call.verb.example}`"
+        )
     chosen = load_profile(named)
     if action == "choose":
         session = call.session()
         event, state = choose(session, chosen)
-        return _answer(call, session, event, state, f"{session.name} has the profile {chosen['name']}")
+        return _answer(call, session, event, state, f"{session.name} now has the profile {chosen['name']}")
     if call.output.json:
         call.output.envelope("profile", chosen)
         return 0
-    call.output.line(f"{chosen['name']}: {chosen['about']}")
+    call.output.table((), [[chosen["name"], chosen["about"]]])
     rows = [[str(one["number"]), one["name"], ", ".join(one["checkpoint"]), one["goal"]] for one in chosen["phases"]]
-    call.output.table((">", "phase", "checkpoint", "*goal"), rows)
-    call.output.table(("section", "rule", "*description"),
+    call.output.table((">", "#phase", "~required sections", "~goal"), rows)
+    call.output.table(("#section", "!rule", "~description"),
                       [[one["name"], one["rule"], one["description"]] for one in chosen["sections"]])  # fmt: skip
     return 0
 
@@ -121,24 +128,26 @@ def section(call: Call) -> int:
     """Write a section of STATE.md."""
     text, file = call.get("text"), call.get("file")
     if text is not None and file is not None:
-        raise UsageError("a section's text is --text or --file, not both", hint=call.verb.example)
+        raise UsageError("give --text or --file, not both", hint=f"for example: `{call.verb.example}`")
     if file is not None:
         text = Path(file).expanduser().read_text(encoding="utf-8")
     elif text is None:
         if sys.stdin.isatty():
-            raise UsageError("a section needs a text: --text, --file or standard input", hint=call.verb.example)
+            raise UsageError(
+                "the text is missing: give --text, --file or standard input", hint=f"for example: `{call.verb.example}`"
+            )
         text = sys.stdin.read()
     session = call.session()
     state_file.before(call, session)
     event = session.phases.write_section(call.positional["SECTION"], text.rstrip("\n"), append="append" in call)
-    return _answer(call, session, event, "recorded", f"section {event.data['section']} is written")
+    return _answer(call, session, event, "recorded", f"wrote section {event.data['section']}")
 
 
 def worklog(call: Call) -> int:
     """Write one line of the work log."""
     session, text = call.session(), call.text("TEXT")
     state_file.before(call, session)
-    return _answer(call, session, session.phases.log_work(text), "recorded", "the work log has it")
+    return _answer(call, session, session.phases.log_work(text), "recorded", "added to the work log")
 
 
 def feature(call: Call) -> int:
@@ -152,13 +161,17 @@ def feature(call: Call) -> int:
     if action == "reverify":
         return _reverify(call, session, [named] if named else session.views.phases.unproven(), evidence)
     if named is None or action not in ("add", "pass", "fail"):
-        raise UsageError("feature is add NAME TEXT, pass NAME, fail NAME, reverify or list", hint=call.verb.example)
+        raise UsageError(
+            "use add NAME TEXT, pass NAME, fail NAME, reverify or list", hint=f"for example: `{call.verb.example}`"
+        )
     if action == "add":
         if "TEXT" not in call.positional:
-            raise UsageError("feature add needs a name and a text", hint=call.verb.example)
+            raise UsageError(
+                "the text is missing", hint=f'for example: `onrecord feature add {named} "Users can log in"`'
+            )
         known = named in session.views.phases.features
         event = session.phases.add_feature(named, call.text("TEXT"))
-        return _answer(call, session, event, "already_listed" if known else "listed", f"feature {named} is listed")
+        return _answer(call, session, event, "already_listed" if known else "listed", f"added feature {named}")
     event = session.phases.judge_feature(named, passes=action == "pass", evidence=evidence)
     return _answer(call, session, event, "recorded", f"feature {named} {'passes' if action == 'pass' else 'fails'}")
 
@@ -168,12 +181,12 @@ def _reverify(call: Call, session: Session, names: list[str], evidence: list[str
     for name in names:
         known = session.views.phases.features.get(name)
         if not known or not known["passes"]:
-            raise Conflict(f"feature {name!r} does not pass, so it cannot be tried again", hint="onrecord feature list")
+            raise Conflict(f"feature {name!r} does not pass, so it cannot be reverified", step="list_features")
         event = session.phases.judge_feature(name, passes=True, evidence=evidence)
     if event is None:
         data = {"state": "already_verified", "session": session.id, "position": session.head.position}
-        return call.output.done("event", data, "no feature waits for being tried again")
-    return _answer(call, session, event, "recorded", f"tried again and passing: {', '.join(names)}")
+        return call.output.done("event", data, "no feature needs to be reverified")
+    return _answer(call, session, event, "recorded", f"reverified: {', '.join(names)}")
 
 
 def _list_features(call: Call, session: Session) -> int:
@@ -187,11 +200,11 @@ def _list_features(call: Call, session: Session) -> int:
         call.output.envelope("features", {"session": session.id, "features": rows, "passing": passing})
         return 0
     table = [
-        [row["feature"], "try again" if row["again"] else "passes" if row["passes"] else "does not pass", row["text"],
+        [row["feature"], "reverify" if row["again"] else "passes" if row["passes"] else "does not pass", row["text"],
          ", ".join(row["evidence"])]
         for row in rows
     ]  # fmt: skip
-    call.output.table(("feature", "state", "*text", "evidence"), table)
+    call.output.table(("#feature", "!state", "*text", "evidence"), table)
     return 0
 
 

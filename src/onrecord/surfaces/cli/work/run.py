@@ -72,6 +72,6 @@ def _tell(call: Call, done: Finished) -> None:
         + f" [{done.evidence}]"
     )
     if done.known:
-        call.output.note(f"this error is known: {retold(done.known)}")
+        call.output.note(f"the same error happened before: {retold(done.known)}")
     elif done.error:
-        call.output.note(f'when it is fixed: onrecord attempt correct {done.number} --fix "..."')
+        call.output.note(f'when you have fixed it: `onrecord attempt correct {done.number} --fix "..."`')

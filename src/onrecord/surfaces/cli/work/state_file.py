@@ -36,16 +36,18 @@ def state_file(call: Call) -> int:
             call.output.write(text)
         return 0
     if action != "sync":
-        raise UsageError(f"state-file is sync, show or path; not {action!r}", hint=call.verb.example)
+        raise UsageError(
+            f"unknown action {action!r}; use sync, show or path", hint=f"for example: `{call.verb.example}`"
+        )
     if session.views.phases.profile is None:
-        raise Conflict("this session has no profile, so it has no STATE.md", hint="onrecord profile choose research")
+        raise Conflict("this session has no profile, so it has no STATE.md", step="choose_profile")
     synced = sync(call, session, fresh="fresh" in call)
     data = {
         "path": str(synced.path), "taken": synced.taken, "aside": synced.aside and str(synced.aside),
         "session": session.id, "position": session.head.position,
     }  # fmt: skip
-    said = f"recorded {', '.join(synced.taken)}; " if synced.taken else ""
-    return call.output.done("state_file", data, f"{said}{synced.path} is from position {session.head.position}")
+    said = f"read {', '.join(synced.taken)}; " if synced.taken else ""
+    return call.output.done("state_file", data, f"{said}wrote {synced.path}, position {session.head.position}")
 
 
 def paths(call: Call, session: Session) -> Paths:

@@ -1,0 +1,107 @@
+"""What to type next: the command line's own advice for every error, by the error's `step`, else by its code.
+
+The library's hints name no commands, because its errors also reach Python programs. Here the same advice is a command
+in backquotes that works as it stands; the words in braces are the error's details.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onrecord.errors import OnrecordError
+    from onrecord.surfaces.cli.catalogue import Verb
+
+BY_STEP = {
+    "act_as": "act as that agent: add `--agent {agent}`",
+    "allow_fix": "add `--yes` to allow this change",
+    "allow_fresh": "`--policy allow` starts a new conversation from the note",
+    "append_section": "add `--append`",
+    "capture_evidence": "capture a command with `onrecord evidence run -- pytest`, then pass its id with `--evidence`",
+    "check_store": "`onrecord doctor` checks the store",
+    "check_target": "copy it again; the copy continues where it stopped",
+    "choose_profile": "choose one: `onrecord profile choose bugfix` (or research, or build)",
+    "complete_note": "`onrecord note check {name}` lists what is missing; `--anyway REASON` closes it as it is",
+    "copy_as": "nothing was changed; copy it with `--session {name} --as {name}-2`, or rename one of the two",
+    "correct_attempt": 'add to it: `onrecord attempt correct {number} --remark "..."`',
+    "drop_snapshots": "`onrecord doctor --fix` deletes the snapshots; they only save time",
+    "enter_phase": "`onrecord phase enter {phase}`; or add `--retroactive` if the work is already done",
+    "feature_evidence": "capture a command with `onrecord run -- pytest`, then pass its id with `--evidence`",
+    "finish_phase": "finish it first: `onrecord phase finish {phase}` (with `--retroactive` if it was never entered)",
+    "first_session": "`onrecord open my-task` starts a session and creates the store; `onrecord demo` shows how",
+    "force_remove": "`--force` removes it",
+    "force_setup": "`--force` replaces it",
+    "fresh_state_file": "`onrecord state-file sync --fresh` renames it to STATE.1.md and starts a new one",
+    "give_evidence": "add `--evidence ID`; `onrecord evidence list` lists the ids",
+    "hand_off": "`onrecord handoff --to claude` starts another agent from the note",
+    "import_as": "import it with `--as {name}-2`",
+    "install_tmux_library": '`pip install "onrecord[team]"`, or add `--headless`',
+    "list_attempts": "`onrecord attempt list` lists the attempts",
+    "list_conversations": "`onrecord import {vendor}` lists them",
+    "list_evidence": "`onrecord evidence list` lists the evidence",
+    "list_features": "`onrecord feature list` lists the features",
+    "list_findings": "`onrecord finding list` lists the findings",
+    "migrate_store": "`onrecord store migrate` upgrades it",
+    "need_token": "add `--token-file FILE`",
+    "note_out": "write another file with `--out FILE`",
+    "print_setup": "`onrecord setup --print` shows what to add by hand",
+    "recapture": "capture a command with `onrecord evidence run -- pytest`, then "
+    "`onrecord finding relabel {finding} verified --evidence ID`",
+    "recheck_finding": "`onrecord finding recheck {finding}` runs its command again",
+    "reverify": "test them again first: `onrecord feature reverify --evidence ID`",
+    "same_finding": "`onrecord finding relabel {finding} verified --evidence ID`, or "
+    '`onrecord finding challenge {finding} "..."`',
+    "settle_attempt": "record its outcome first: `onrecord attempt succeed {number}`, "
+    '`onrecord attempt fail {number} --error "..."` or `onrecord attempt abandon {number} --reason "..."`',
+    "start_agent": "start one: `onrecord start claude`",
+    "strict_run": "change the code, say what you fixed with `--fix TEXT`, or run it without `--strict`",
+    "team_status": "see `onrecord team status {name}`; it carries out `onrecord team` restart, scale and stop",
+    "update_import": "add `--update` to add only what is new",
+    "wait_for_lease": "wait until that process ends, or until its lease expires at {expires}",
+    "write_section": "`onrecord section {section} --text TEXT`; the work log does not replace it",
+}
+"""The advice for one cause among many of the same code."""
+
+BY_CODE = {
+    "tmux_missing": "install tmux, or add `--headless`",
+    "session_not_found": "`onrecord list --all` lists every session of this store",
+    "event_not_found": "`onrecord log {name}` lists the events",
+    "session_closed": "`onrecord resume {name} --reopen` reopens it; "
+    "`onrecord fork {name} {name}-2` starts a new session from it",
+    "session_paused": "`onrecord resume {name}` resumes it",
+    "session_held": 'lift the hold first: `onrecord hold {name} --release --reason "..."`',
+    "lease_lost": "run the command again; events without an acknowledgement were not recorded",
+    "effect_unknown": "check whether it happened, then record its result from Python",
+    "budget_exhausted": "`onrecord show {name}` shows the budget; set a higher one with "
+    "`onrecord open {name} --budget {limit}=NUMBER`, then `onrecord resume {name}`",
+    "damaged_log": "`onrecord verify --all` reports position and cause; "
+    "`onrecord backup --restore FILE` restores a backup",
+    "not_initialised": "`onrecord store init` creates it, as a role that may create roles",
+    "store_busy": "try again; `onrecord doctor` shows what uses the store",
+    "store_corrupt": "`onrecord doctor` checks the store; `onrecord backup --restore FILE` restores a backup",
+    "bad_reply": "check `--dialect`, and that the engine returns token ids and logprobs",
+    "upstream_failed": "check `--upstream`, then try again",
+}
+"""The advice for every error of one code that has no step of its own."""
+
+_TAKEOVER = "; `--takeover` takes the lease now"
+
+
+def hint_of(problem: OnrecordError, verb: Verb | None) -> str:
+    """The advice for an error of this verb; the help of the verb where there is nothing better to say."""
+    given = str(vars(problem).get("hint", ""))  # where it was raised; a class's own hint speaks to Python programs
+    found = _filled(BY_STEP.get(problem.step, ""), problem) or given or _filled(BY_CODE.get(problem.code, ""), problem)
+    if not found and problem.code not in BY_CODE:
+        found = problem.hint
+    if problem.step == "wait_for_lease" and verb and any(option.flag == "--takeover" for option in verb.options):
+        found += _TAKEOVER
+    return found or f"see `{f'onrecord help {verb.name}' if verb else 'onrecord help'}`"
+
+
+def _filled(template: str, problem: OnrecordError) -> str:
+    """The template with the error's details, quoted for a shell; nothing where a detail is not known."""
+    from shlex import quote
+
+    try:
+        return template.format_map({name: quote(str(value)) for name, value in problem.details.items()})
+    except KeyError:
+        return ""

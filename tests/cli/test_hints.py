@@ -1,0 +1,160 @@
+"""A hint works when it is typed as it stands, in the interface where it appears."""
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import onrecord
+from onrecord import errors
+from onrecord.session.handle import Session
+from onrecord.surfaces.cli import catalogue
+from onrecord.surfaces.cli.shared.call import Call
+from onrecord.surfaces.cli.shared.hints import BY_CODE, BY_STEP, hint_of
+
+PACKAGE = Path(onrecord.__file__).parent
+COMMAND = re.compile(r"`([^`]+)`")
+VERBS = "|".join(verb.name for verb in catalogue.VERBS if verb.group)
+
+
+class Detailed(dict[str, str]):
+    """Details of an error: whatever is asked for."""
+
+    def __missing__(self, key):
+        return "7" if key == "number" else "x"
+
+
+def parse(line: str) -> None:
+    """A command line of ours must be understood; an option alone must be an option of some verb."""
+    words = shlex.split(line)
+    if words[0] == "onrecord":
+        verb = catalogue.find(words[1]) if len(words) > 1 and not words[1].startswith("-") else catalogue.find("")
+        call = Call(verb, words[2:])
+        if call.words and re.match(r"[a-z]+\|", verb.usage):
+            assert call.words[0] in re.split(r"[| \[\]]", verb.usage), line
+    elif words[0].startswith("-"):
+        flags = {flag for verb in catalogue.VERBS for one in verb.all_options() for flag in (one.flag, one.short)}
+        assert words[0] in flags, line
+    else:
+        assert words[0] == "pip" or ":" not in words[0], line
+
+
+@pytest.mark.parametrize("step", sorted(BY_STEP) + sorted(BY_CODE))
+def test_every_hint_of_the_table_parses(step):
+    """Each command in backquotes names a verb, an action and options that exist, and is complete."""
+    hint = (BY_STEP | BY_CODE)[step].format_map(Detailed())
+    for line in COMMAND.findall(hint):
+        if line not in ("onrecord team", "onrecord evidence"):
+            parse(line)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["shwo"], ["status"], ["show", "nothing"], ["show", "o"], ["at", "999"], ["at", "x"], ["list", "--stauts", "open"],
+        ["list", "--status", "asleep"], ["list", "more"], ["decide"], ["decide", "two", "words"], ["log", "--kind"],
+        ["log", "--kind", "decison.made"], ["log", "--follow", "--after", "1", "--limit", "2"],
+        ["finding", "state", "x", "--label", "verified"], ["finding", "stat", "x"], ["finding", "state"],
+        ["finding", "relabel", "f9", "open"], ["finding", "state", "The middleware is the cause"],
+        ["finding", "relabel", "f1", "verified"], ["finding", "uphold", "f1"], ["finding", "recheck", "f1"],
+        ["evidence", "add", "x"], ["evidence", "run"], ["evidence", "show", "x"], ["attempt", "start"],
+        ["attempt", "show", "9"], ["attempt", "succeed", "9"], ["attempt", "fail"], ["attempt", "correct", "9"],
+        ["hold"], ["record"], ["open", "../outside"], ["diff", "9", "1"], ["diff"], ["completion", "tcsh"],
+        ["rename", "fix-invite-403", "other"], ["archive", "other"], ["decide", "x", "--session", "ended"],
+        ["record", "--user", "x", "--session", "paused"], ["resume", "ended"], ["resume", "--prompt", "x"],
+        ["list", "--store", "mysql://x/y"], ["export", "--to", "x"], ["import", "missing.bundle"], ["import", "claude", "x"],
+        ["start", "nobody"], ["start", "claude"], ["handoff"], ["adopt", "claude", "--pid", "1"], ["mirror"], ["restore"],
+        ["team", "up"], ["team", "logs", "x"], ["team", "scale"], ["gate"], ["gate", "override"],
+        ["gate", "override", "session_paused", "--reason", "x"], ["phase", "enter"], ["phase", "leap"],
+        ["profile", "choose"], ["profile", "choose", "cooking"], ["section", "x", "--text", "x", "--file", "x"],
+        ["feature", "pass", "x"], ["feature", "add", "x"], ["note", "none"], ["note", "a", "b"], ["state-file"],
+        ["state-file", "fold"], ["verify", "--checkpoint", "none.json"], ["backup"], ["backup", "--restore", "none.db"],
+        ["copy", "none.db", "other.db"], ["copy", "a", "b", "--as", "x"], ["erase"], ["erase", "--all"],
+        ["erase", "--all", "--reason", "x"], ["rollout", "export"], ["rollout", "serve"], ["setup", "--user", "--project"],
+        ["reached", "root-cause"], ["close", "other"], ["fork", "other"], ["search"], ["run"], ["store", "init", "x.db"],
+        ["state", "x"], ["instructions", "x"], ["open"], ["continue", "nothing"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_the_hints_of_refused_commands_parse(crowd, words):
+    """Whatever is refused, the command that the hint puts in backquotes is one that the parser accepts."""
+    done = crowd.run(*words, env={"ONRECORD_SESSION": "fix-invite-403"})
+    if done.code == 0:
+        return
+    hints = [line.removeprefix("hint: ") for line in done.err.splitlines() if line.startswith("hint: ")]
+    assert len(hints) == 1, done
+    assert "evidence=[" not in hints[0]
+    assert "session." not in hints[0]
+    assert "store.sessions" not in hints[0]
+    lines = COMMAND.findall(hints[0])
+    for line in lines:
+        if line not in ("onrecord evidence", "onrecord team", "onrecord export", "onrecord finding state"):
+            parse(line)
+    named = re.search(rf"\bonrecord ({VERBS})\b", COMMAND.sub("", hints[0]))
+    assert named is None, "a command without backquotes"
+
+
+def raised():
+    """Every call of an error class of ours in the library below the surfaces: file, class, keywords."""
+    kinds = {name for name, value in vars(errors).items() if isinstance(value, type)}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "surfaces" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds:
+                yield path, node, {word.arg: word.value for word in node.keywords}
+
+
+def constant_parts(node):
+    return " ".join(one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str))
+
+
+def test_python_programs_get_no_commands():
+    """No hint of the library names a command or an option of the command line: a traceback is not a shell."""
+    command = re.compile(rf"\bonrecord ({VERBS})\b|(^|[\s`(])--[a-z]")
+    for path, node, keywords in raised():
+        if "hint" in keywords and "server" not in path.parts:
+            said = constant_parts(keywords["hint"]).replace("pip install --upgrade", "")
+            assert not command.search(said), f"{path}:{node.lineno}: {said}"
+    for name, kind in vars(errors).items():
+        if isinstance(kind, type) and issubclass(kind, errors.OnrecordError):
+            assert not command.search(kind.hint), name
+
+
+def test_every_step_has_its_command():
+    """Each step that the library names is in the table of the command line, and each one of the table is named."""
+    named = {keywords["step"].value for _path, _node, keywords in raised() if "step" in keywords}
+    assert named <= set(BY_STEP)
+    everywhere = "".join(path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "hints.py")
+    assert [step for step in BY_STEP if f'"{step}"' not in everywhere] == []
+    codes = {getattr(kind, "code", None) for kind in vars(errors).values()}
+    assert set(BY_CODE) <= codes
+
+
+def test_hints_in_python_name_what_exists():
+    """A hint that names a method of a session names one that a session has."""
+    for _path, node, keywords in raised():
+        said = constant_parts(keywords["hint"]) if "hint" in keywords else ""
+        for method in re.findall(r"\bsession\.(\w+)\(", said):
+            assert hasattr(Session, method), (node.lineno, method)
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.OnrecordError):
+            assert all(hasattr(Session, method) for method in re.findall(r"\bsession\.(\w+)\(", kind.hint)), kind
+
+
+def test_details_are_quoted_for_a_shell():
+    """A phase with a space or a quote in its name is one word of the hinted command."""
+    hint = hint_of(errors.Conflict("no", step="enter_phase", phase="Do it; rm -rf 'x'"), None)
+    line = COMMAND.findall(hint)[0]
+    assert shlex.split(line) == ["onrecord", "phase", "enter", "Do it; rm -rf 'x'"]
+
+
+def test_one_error_has_two_hints():
+    """The same error says how to go on in Python and on the command line."""
+    closed = errors.SessionClosed("session 'a' is closed", name="a")
+    assert "session.resume(reopen=True)" in closed.hint
+    assert "`onrecord resume a --reopen`" in hint_of(closed, None)
+    nameless = errors.SessionClosed("closed")
+    assert hint_of(nameless, None) == "see `onrecord help`"
