@@ -22,11 +22,11 @@ json.dump({"mse": float("nan") if l2 < 0 else 0.0663}, open("metrics.json", "w")
 KILLED_BEFORE_THE_RUN = """
 import os, signal, sys
 from onrecord.surfaces.cli.main import main
-from onrecord.work.running import Held
-Held.go = lambda *_words, **_options: os.kill(os.getpid(), signal.SIGKILL)
+from onrecord.work.running import SuspendedCommand
+SuspendedCommand.go = lambda *_words, **_options: os.kill(os.getpid(), signal.SIGKILL)
 sys.exit(main(sys.argv[1:]))
 """
-"""The command line, in a process that kills itself where it would let the held command go."""
+"""The command line, in a process that kills itself where it would let the suspended command go."""
 RUN = ("run", "--metrics-file", "metrics.json", "--", sys.executable, "train.py")
 
 
@@ -108,10 +108,10 @@ def test_killed_between_the_write_and_the_run(agent):
         assert process.wait(30) == -signal.SIGKILL
     (_first, attempt) = claude.command.data("attempt", "list", kind="attempts")
     assert (attempt["number"], attempt["status"]) == (2, "lost")
-    held = attempt["process"]["pid"]
+    suspended = attempt["process"]["pid"]
     deadline = time.monotonic() + 20
-    while started(held) is not None:
-        assert time.monotonic() < deadline, "the held process ends with the one that held it"
+    while started(suspended) is not None:
+        assert time.monotonic() < deadline, "the suspended process ends with the one that suspended it"
         time.sleep(0.02)
     assert not ran.exists()
     verdict = json.loads(claude.do("gate", "--tool", "Edit", "--path", "a.py", "--json", code=10))["data"]

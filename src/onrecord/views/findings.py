@@ -171,3 +171,15 @@ class Findings(View):
 
 def _judgement(label: str, evidence: list[str], stamp: Stamp) -> Judgement:
     return {"label": label, "evidence": evidence, "position": stamp["position"], "at": stamp["at"], "by": stamp["by"]}
+
+
+def finding_line(findings: Findings, finding: Finding) -> str:
+    """A finding with its evidence, on one line; a stale one says what it was and how much changed since."""
+    marks = [f"{one}✓" if findings.how(one) == CAPTURED else one for one in finding["evidence"][-3:]]
+    proof = f" [{', '.join(marks)}]" if marks else ""
+    stale = ""
+    if findings.label_of(finding) == STALE:
+        count = findings.files_changed(finding)
+        stale = f" (was {finding['label']}; {count} {'file' if count == 1 else 'files'} changed since)"
+    challenged = " (challenged)" if any(one["outcome"] is None for one in finding["challenges"]) else ""
+    return f"{finding['id']}: {finding['claim']}{stale}{challenged}{proof}"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from onrecord.views.attempts import RUNNING, status_of
 from onrecord.views.diff import changes
-from onrecord.views.note import feature_lines, finding_line, status_lines
+from onrecord.views.findings import finding_line
+from onrecord.views.note import feature_lines, status_lines
 from onrecord.views.render import one_line
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str
         for one in whole.attempts.all()
         if one["status"] == RUNNING
     ]
-    unresolved += [f"stale: {finding_line(whole, one)}" for one in findings.labelled("stale")]
-    unresolved += [f"blocked: {finding_line(whole, one)}" for one in findings.labelled("blocked")]
+    unresolved += [f"stale: {finding_line(findings, one)}" for one in findings.labelled("stale")]
+    unresolved += [f"blocked: {finding_line(findings, one)}" for one in findings.labelled("blocked")]
     unresolved += [f"effect {key} may have happened" for key in whole.effects.unfinished]
     unresolved += [f"feature {line}" for line in feature_lines(whole)]
     return {
@@ -40,8 +41,8 @@ def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str
         "position": whole.position, "since": before.position if before else 0,
         "objective": whole.facts.purpose, "next_action": whole.facts.next_action,
         "phase": phases.current(), "outcome": (status_lines(whole) or [""])[0],
-        "reused": [finding_line(whole, one) for one in findings.labelled("verified")],
-        "rejected": [finding_line(whole, one) for one in findings.labelled("rejected")],
+        "reused": [finding_line(findings, one) for one in findings.labelled("verified")],
+        "rejected": [finding_line(findings, one) for one in findings.labelled("rejected")],
         "new": changes(before, whole, []) + _new_attempts(before, whole) if before else [],
         "unresolved": unresolved,
         "saved": saved(whole, now),

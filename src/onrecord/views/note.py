@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onrecord.views.attempts import RUNNING, status_of
-from onrecord.views.findings import CAPTURED
+from onrecord.views.findings import finding_line
 from onrecord.views.render import clip, iso, one_line
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.views.fold import Whole
     from onrecord.views.transcript import Turn
-    from onrecord.views.values import Attempt, Decision, Finding, NextAction, Objective, Process, Reproduction
+    from onrecord.views.values import Attempt, Decision, NextAction, Objective, Process, Reproduction
 
     Gone = Callable[[Process], bool]
     Group = tuple[str, list[str]]
@@ -99,34 +99,24 @@ def _groups(whole: Whole, gone: Gone | None) -> list[Group]:
     findings = whole.findings
     active = findings.active()
     groups = [
-        ("Blocked", [finding_line(whole, one) for one in findings.labelled("blocked")]),
-        (REJECTED, [finding_line(whole, one) for one in findings.labelled("rejected")]),
-        ("Stale (check again before relying on it)", [finding_line(whole, one) for one in findings.labelled("stale")]),
-        ("Verified", [finding_line(whole, one) for one in findings.labelled("verified")]),
+        ("Blocked", [finding_line(findings, one) for one in findings.labelled("blocked")]),
+        (REJECTED, [finding_line(findings, one) for one in findings.labelled("rejected")]),
+        (
+            "Stale (check again before relying on it)",
+            [finding_line(findings, one) for one in findings.labelled("stale")],
+        ),
+        ("Verified", [finding_line(findings, one) for one in findings.labelled("verified")]),
         ("Attempt", attempt_lines(whole, gone)),
         ("Phase", _phase(whole)),
         ("Status", status_lines(whole)),
-        ("Working on", [finding_line(whole, active)] if active else []),
+        ("Working on", [finding_line(findings, active)] if active else []),
         ("Not settled (provisional turns and unknown effects)", _unsettled(whole)),
-        ("Open", [finding_line(whole, one) for one in findings.labelled("open")]),
+        ("Open", [finding_line(findings, one) for one in findings.labelled("open")]),
         ("Features that do not pass yet, or are to be tried again", feature_lines(whole)),
         ("Decisions", [_decision(decision) for decision in whole.facts.decisions]),
         ("Pointers", _pointers(whole)),
     ]
     return [(title, entries) for title, entries in groups if entries]
-
-
-def finding_line(whole: Whole, finding: Finding) -> str:
-    """A finding with its evidence, on one line; a stale one says what it was and how much changed since."""
-    findings = whole.findings
-    marks = [f"{one}✓" if findings.how(one) == CAPTURED else one for one in finding["evidence"][-3:]]
-    proof = f" [{', '.join(marks)}]" if marks else ""
-    stale = ""
-    if findings.label_of(finding) == "stale":
-        count = findings.files_changed(finding)
-        stale = f" (was {finding['label']}; {count} {'file' if count == 1 else 'files'} changed since)"
-    challenged = " (challenged)" if any(one["outcome"] is None for one in finding["challenges"]) else ""
-    return f"{finding['id']}: {finding['claim']}{stale}{challenged}{proof}"
 
 
 def attempt_lines(whole: Whole, gone: Gone | None) -> list[str]:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onrecord.views.findings import subject_of
+from onrecord.views.findings import finding_line, subject_of
 from onrecord.views.note import (
     BRIEF_LIMIT,
     attempt_lines,
     brief,
     changed_files,
     feature_lines,
-    finding_line,
     note,
     reproduction_line,
     status_lines,
@@ -49,10 +48,10 @@ def pull_request(whole: Whole, gone: Gone | None = None) -> str:
         ("What", [facts.objective["text"] if facts.objective else "(no objective on record)"]),
         ("Status", status_lines(whole)),
         ("How to see the problem", [reproduction_line(facts.reproduction)] if facts.reproduction else []),
-        ("Verified", [finding_line(whole, one) for one in findings.labelled("verified")]),
-        ("Ruled out", [finding_line(whole, one) for one in findings.labelled("rejected")]),
-        ("Stale: check again", [finding_line(whole, one) for one in findings.labelled("stale")]),
-        ("Open", [finding_line(whole, one) for one in (*findings.labelled("open"), *findings.labelled("blocked"))]),
+        ("Verified", [finding_line(findings, one) for one in findings.labelled("verified")]),
+        ("Ruled out", [finding_line(findings, one) for one in findings.labelled("rejected")]),
+        ("Stale: check again", [finding_line(findings, one) for one in findings.labelled("stale")]),
+        ("Open", [finding_line(findings, one) for one in (*findings.labelled("open"), *findings.labelled("blocked"))]),
         ("Features left", feature_lines(whole)),
         ("Decisions", [one["text"] + (f" because {one['why']}" if one["why"] else "") for one in facts.decisions]),
         ("Last attempt", attempt_lines(whole, gone)),

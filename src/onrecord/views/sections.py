@@ -6,6 +6,7 @@ A generator returns lines of Markdown; no line means that the section is empty, 
 from __future__ import annotations
 
 from onrecord.views.attempts import SUCCEEDED
+from onrecord.views.findings import finding_line
 from onrecord.views.phases import DONE
 from onrecord.views.render import iso, one_line
 
@@ -102,9 +103,7 @@ def _features(whole: Whole) -> list[str]:
 
 def _labelled(label: str) -> Callable[[Whole], list[str]]:
     def lines(whole: Whole) -> list[str]:
-        from onrecord.views.note import finding_line
-
-        return [f"- {_line(finding_line(whole, finding))}" for finding in whole.findings.labelled(label)]
+        return [f"- {_line(finding_line(whole.findings, finding))}" for finding in whole.findings.labelled(label)]
 
     return lines
 
