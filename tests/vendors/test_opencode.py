@@ -127,7 +127,7 @@ def test_another_form_of_the_database_is_refused(env, tmp_path):
         OPENCODE.put_back(place, iter(raws), there, str(tmp_path))
     assert database.execute("SELECT count(*) FROM session").fetchone() == (0,)
     database.close()
-    with pytest.raises(NotFound, match="not there"):
+    with pytest.raises(NotFound, match="does not exist"):
         OPENCODE.put_back(place, iter(raws), {"XDG_DATA_HOME": str(tmp_path / "none")}, str(tmp_path))
 
 

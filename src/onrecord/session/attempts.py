@@ -119,7 +119,9 @@ class AttemptVerbs:
         """Add to a settled attempt; what was recorded stays."""
         attempt = self.views.attempts.get(number)
         if attempt is None:
-            raise NotFound(f"there is no attempt {number}", step="list_attempts")
+            raise NotFound(
+                f"there is no attempt {number}", hint="the session's attempts list their numbers", step="list_attempts"
+            )
         if attempt["status"] == RUNNING:
             raise Conflict(
                 f"attempt {number} has no outcome yet",
@@ -224,7 +226,9 @@ def _unsettled(session: Conducted, number: int | None) -> Attempt:
         return waiting[0]
     attempt = attempts.get(number)
     if attempt is None:
-        raise NotFound(f"there is no attempt {number}", step="list_attempts")
+        raise NotFound(
+            f"there is no attempt {number}", hint="the session's attempts list their numbers", step="list_attempts"
+        )
     if attempt["status"] != RUNNING:
         raise Conflict(
             f"attempt {number} already has its outcome: {attempt['status']}",

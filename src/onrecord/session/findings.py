@@ -164,7 +164,9 @@ def _suffixes() -> list[str]:
 def _find(session: Conducted, finding: str) -> Finding:
     known = session.views.findings.findings.get(finding)
     if known is None:
-        raise NotFound(f"there is no finding {finding!r}", step="list_findings")
+        raise NotFound(
+            f"there is no finding {finding!r}", hint="the session's findings list their ids", step="list_findings"
+        )
     return known
 
 

@@ -104,7 +104,9 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
     view = session.views.findings
     known = view.findings.get(finding)
     if known is None:
-        raise NotFound(f"there is no finding {finding!r}", step="list_findings")
+        raise NotFound(
+            f"there is no finding {finding!r}", hint="the session's findings list their ids", step="list_findings"
+        )
     runs = [view.evidence[one] for one in known["evidence"] if view.evidence.get(one, {}).get("argv")]
     if not runs:
         raise InvalidInput(

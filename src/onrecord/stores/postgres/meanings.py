@@ -90,7 +90,9 @@ def meaning(problem: psycopg.Error, place: str) -> StoreError | InvalidInput:
         return InvalidInput(
             f"PostgreSQL cannot store this: {said}", hint="a name or project cannot contain a zero byte"
         )
-    return StoreError(f"PostgreSQL failed on {place}: {said} ({state})", step="check_store")
+    return StoreError(
+        f"PostgreSQL failed on {place}: {said} ({state})", hint="check the store and its disk", step="check_store"
+    )
 
 
 def unreachable(problem: BaseException, place: str) -> StoreBusy:
