@@ -157,7 +157,7 @@ def test_a_lost_reply_survives_a_restart_byte_for_byte(records, rollout):
     again = open_rollout(records, "task-17", takeover=True)
     prepared = again.prepare(Request(messages), LETTERS)
     assert prepared.answer == body
-    with pytest.raises(TurnConflict, match="answered before"):
+    with pytest.raises(TurnConflict, match="already answered"):
         again.intend(prepared)
 
 

@@ -128,7 +128,7 @@ def test_what_cannot_start_says_why(tokenizer_place, tmp_path):
         for words, part in (
             (("--tokenizer", str(tokenizer_place), "--store", store), "needs --upstream"),
             (("--upstream", "http://x", "--store", store), "needs --tokenizer"),
-            ((*known, "--host", "0.0.0.0", "--port", "0"), "needs a token"),
+            ((*known, "--host", "0.0.0.0", "--port", "0"), "add `--token-file FILE`"),
             ((*known, "--port", port), "cannot listen"),
             ((*known, "--tokenizer", str(tmp_path)), "the tokenizer cannot be read"),
             ((*known, "--abort-policy", "hope"), "abort-policy"),
