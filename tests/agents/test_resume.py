@@ -212,7 +212,7 @@ def test_several_agents_are_planned_and_one_must_be_named(desk):
         desk.ok("start", "claude", "--name", "team", "--agent", agent, "-p", f"I am {agent}")
     done = desk.run("resume", "team", "-p", "Go on")
     assert done.code == 4, done
-    assert all(f"{agent}: Claude Code goes on with" in done.err for agent in ("one", "two"))
+    assert all(f"{agent}: Claude Code resumes" in done.err for agent in ("one", "two"))
     desk.ok("resume", "team", "--agent", "two", "-p", "Go on")
     (link,) = desk.links("team", "two")
     assert "Go on" in Path(link["last"]["transcript"]).read_text()

@@ -186,7 +186,7 @@ def test_without_file_and_hook_it_is_said_to_be_unverified(desk):
     terminal.keys("hello\n")
     terminal.wait_for("HEARD")
     terminal.keys("exit\n")
-    terminal.wait_for("not verified: no stream, hook or lock file named it, and its transcript grew")
+    terminal.wait_for("Resumed claude. Could not confirm that it is the same conversation.")
     assert terminal.end() == 0
     assert desk.links("fix")[0]["last"]["verified"] is False
 
