@@ -127,6 +127,7 @@ def test_every_step_has_its_command():
     """Each step that the library names is in the table of the command line, and each one of the table is named."""
     named = {keywords["step"].value for _path, _node, keywords in raised() if "step" in keywords}
     assert named <= set(BY_STEP)
+    assert [f"{path}:{node.lineno}" for path, node, given in raised() if "step" in given and "hint" not in given] == []
     everywhere = "".join(path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "hints.py")
     assert [step for step in BY_STEP if f'"{step}"' not in everywhere] == []
     codes = {getattr(kind, "code", None) for kind in vars(errors).values()}

@@ -79,7 +79,7 @@ def test_a_restart_on_purpose_begins_anew(squad):
     squad.write(squad.agent("lead", f"hang {squad.place}/one.pid", f"hang {squad.place}/two.pid"))
     squad.up()
     first = squad.pid("one.pid")
-    assert "lead is restarted with a fresh conversation" in squad.ok("team", "restart", "lead", "--session", SESSION)
+    assert "lead will start a new conversation" in squad.ok("team", "restart", "lead", "--session", SESSION)
     squad.pid("two.pid")
     assert gone(first)
     assert len(squad.links(SESSION, "lead")) == 2
@@ -259,7 +259,7 @@ def test_an_unknown_program_runs_as_it_is(squad):
         squad.agent("lead", "answer"),
     )
     assert squad.up().wait(60) == 1
-    assert "sh is no agent we know" in squad.told()
+    assert "sh is not a known agent" in squad.told()
     seen = dict(line.split("=", 1) for line in (squad.project / "seen").read_text().splitlines() if "=" in line)
     (joined,) = squad.joined("watch")
     assert (seen["ONRECORD_AGENT"], seen["ONRECORD_SPAWN"]) == ("watch", joined["spawn"])
@@ -318,7 +318,7 @@ def test_what_cannot_be_done_is_said(squad):
     squad.error("team", "fly", code=2, kind="usage")
     squad.write('[[agent]]\nid = "idle"\ncommand = "claude"\n')
     assert (
-        "nothing to do"
+        "has no prompt"
         in squad.error("team", "up", str(squad.file), "--headless", code=2, kind="invalid_input")["message"]
     )
     squad.write(squad.agent("lead", "answer"))

@@ -257,7 +257,7 @@ def test_an_agent_that_waits_is_seen_and_goes_on(hooks, session):
         [sys.executable, "-P", "-m", "onrecord", "show", "fix-403", "--json"], cwd=hooks.project, check=True,
         env=hooks.environment, capture_output=True, text=True,
     ).stdout  # fmt: skip
-    assert json.loads(shown)["data"]["needs"] == ["solver waits: Claude needs your permission to use Bash"]
+    assert json.loads(shown)["data"]["needs"] == ["solver is waiting: Claude needs your permission to use Bash"]
     hooks.claude("UserPromptSubmit", prompt="yes")
     assert solver(hooks)["waits"] is None
     hooks.claude("Notification", message="again")

@@ -47,7 +47,12 @@ def named(of: Vendor, env: Mapping[str, str], what: str) -> Location:
     path = Path(what).expanduser()
     found = of.location_at(path, env) if path.is_file() else of.find(what, env)
     if found is None:
-        raise NotFound(f"{of.title} has no conversation {what!r:.200}", step="list_conversations", vendor=of.name)
+        raise NotFound(
+            f"{of.title} has no conversation {what!r:.200}",
+            hint="name a conversation that the vendor has",
+            step="list_conversations",
+            vendor=of.name,
+        )
     return found
 
 

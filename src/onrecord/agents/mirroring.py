@@ -108,8 +108,10 @@ def mirror(
     link = session.views.roster.link(vendor_name, vendor_id)
     if link is None:
         raise NotFound(
-            f"the conversation {vendor_id} does not belong to session {session.name!r}",
-            hint=f"onrecord import {vendor_name}",
+            f"session {session.name!r} has no conversation {vendor_id}",
+            hint="name a conversation that the vendor has",
+            step="list_conversations",
+            vendor=vendor_name,
         )
     done = Mirrored(vendor_name, vendor_id, "")
     if session.head.status not in LIVE:

@@ -102,7 +102,9 @@ def plan(session: Session, agent: str, env: Mapping[str, str], here: str) -> Pla
     """How an agent's present conversation would be resumed by a process in the directory `here`."""
     known = session.views.roster.agents.get(agent)
     if not known or not known["links"]:
-        raise NotFound(f"there is no conversation of agent {agent!r} on record", step="start_agent")
+        raise NotFound(
+            f"there is no conversation of agent {agent!r} on record", hint="start an agent first", step="start_agent"
+        )
     link = known["links"][-1]
     of, about = vendor(link["vendor"]), link["first"] | link["last"]
     notes: list[str] = []

@@ -135,7 +135,9 @@ class AttemptVerbs(Chapter):
         """Add a fix or a remark to a settled attempt; what was recorded stays."""
         attempt = self._session.views.attempts.get(number)
         if attempt is None:
-            raise NotFound(f"there is no attempt {number}", step="list_attempts")
+            raise NotFound(
+                f"there is no attempt {number}", hint="the session's attempts list their numbers", step="list_attempts"
+            )
         if attempt["status"] == RUNNING:
             raise Conflict(
                 f"attempt {number} has no outcome yet",
@@ -244,7 +246,9 @@ def _unsettled(session: Session, number: int | None) -> Attempt:
         return waiting[0]
     attempt = attempts.get(number)
     if attempt is None:
-        raise NotFound(f"there is no attempt {number}", step="list_attempts")
+        raise NotFound(
+            f"there is no attempt {number}", hint="the session's attempts list their numbers", step="list_attempts"
+        )
     if attempt["status"] != RUNNING:
         raise Conflict(
             f"attempt {number} already has its outcome: {attempt['status']}",

@@ -135,7 +135,9 @@ def _named(evidence: Sequence[str]) -> list[str]:
 def _find(session: Session, finding: str) -> Finding:
     known = session.views.findings.findings.get(finding)
     if known is None:
-        raise NotFound(f"there is no finding {finding!r}", step="list_findings")
+        raise NotFound(
+            f"there is no finding {finding!r}", hint="the session's findings list their ids", step="list_findings"
+        )
     return known
 
 

@@ -90,7 +90,10 @@ class PhaseVerbs(Chapter):
         waiting = views.attempts.unresolved()
         if waiting:
             raise Conflict(
-                f"attempt {waiting[0]['number']} has no outcome yet", step="settle_attempt", number=waiting[0]["number"]
+                f"attempt {waiting[0]['number']} has no outcome yet",
+                hint="record its outcome first",
+                step="settle_attempt",
+                number=waiting[0]["number"],
             )
         data = {"phase": phase, "retroactive": retroactive} | ({"why": why} if why else {})
         return self._session.record("phase.finished", data, id=f"phase/{phase}/finished")
@@ -153,7 +156,9 @@ class PhaseVerbs(Chapter):
         """
         phases = self._session.views.phases
         if feature not in phases.features:
-            raise NotFound(f"there is no feature {feature!r}", step="list_features")
+            raise NotFound(
+                f"there is no feature {feature!r}", hint="the session's features list their names", step="list_features"
+            )
         named = [evidence] if isinstance(evidence, str) else list(evidence)
         if not named:
             raise InvalidInput(
@@ -163,7 +168,11 @@ class PhaseVerbs(Chapter):
             )
         for one in named:
             if one not in self._session.views.findings.evidence:
-                raise NotFound(f"there is no evidence {one!r:.80}", step="list_evidence")
+                raise NotFound(
+                    f"there is no evidence {one!r:.80}",
+                    hint="record the evidence first, or name one that exists",
+                    step="list_evidence",
+                )
         unproven = [name for name in phases.unproven() if name != feature]
         if passes and not phases.features[feature]["passes"] and unproven:
             raise Conflict(

@@ -66,11 +66,13 @@ def plan(of: Vendor, target: Target, command: Sequence[str], block: str, *, forc
     def step(file: HookFile, text: str | None) -> str | None:
         if file.what == "instructions":
             if text is not None and instructions.is_changed(text) and not force:
-                raise Conflict("the block of instructions was changed by hand", hint="--force writes it again")
+                raise Conflict(
+                    "the block of instructions was changed by hand", hint="force replaces it", step="force_setup"
+                )
             return instructions.installed(text, block)
         if isinstance(wanted, str):
             if text is not None and not _is_our_plugin(text) and not force:
-                raise Conflict("the plugin is not as onrecord wrote it", hint="--force writes it again")
+                raise Conflict("the plugin was changed by hand", hint="force replaces it", step="force_setup")
             return _plugin(wanted)
         return jsontext.created(wanted) if text is None else jsontext.merged(text, wanted, is_ours(of.name))
 
@@ -88,11 +90,13 @@ def plan_removal(of: Vendor, target: Target, command: Sequence[str], *, force: b
             if not instructions.has_block(text) or shared_with(of, target, file.path):
                 return text
             if instructions.is_changed(text) and not force:
-                raise Conflict("the block of instructions was changed by hand", hint="--force removes it nevertheless")
+                raise Conflict(
+                    "the block of instructions was changed by hand", hint="force removes it", step="force_remove"
+                )
             return instructions.removed(text)
         if isinstance(wanted, str):
             if not _is_our_plugin(text) and not force:
-                raise Conflict("the plugin is not as onrecord wrote it", hint="--force removes it nevertheless")
+                raise Conflict("the plugin was changed by hand", hint="force removes it", step="force_remove")
             return None
         ours = is_ours(of.name)
         if not jsontext.has_any(text, ours):
@@ -203,7 +207,9 @@ def _text(content: bytes | None) -> str | None:
     try:
         return None if content is None else content.decode()
     except UnicodeDecodeError:
-        raise InvalidInput("the file is not UTF-8; it was left as it is", step="print_setup") from None
+        raise InvalidInput(
+            "the file is not UTF-8; it was left as it is", hint="add the hooks by hand", step="print_setup"
+        ) from None
 
 
 def _plugin(text: str) -> str:

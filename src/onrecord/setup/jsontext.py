@@ -52,10 +52,14 @@ def parse(text: str) -> Node:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as problem:
-        said = "has comments" if _has_comments(body) else f"is no JSON ({problem})"
-        raise InvalidInput(f"the file {said}; it was left as it is", step="print_setup") from None
+        said = "has comments" if _has_comments(body) else f"is not JSON ({problem})"
+        raise InvalidInput(
+            f"the file {said}; it was left as it is", hint="add the hooks by hand", step="print_setup"
+        ) from None
     if not isinstance(value, dict):
-        raise InvalidInput("the file is not a JSON object; it was left as it is", step="print_setup")
+        raise InvalidInput(
+            "the file is not a JSON object; it was left as it is", hint="add the hooks by hand", step="print_setup"
+        )
     return _node(text, _after_space(text, len(text) - len(body)))
 
 
@@ -183,11 +187,17 @@ def _style(text: str) -> tuple[str, str]:
 def _put_in(text: str, node: Node, wanted: Any, depth: int, style: tuple[str, str], edits: list[Edit]) -> None:  # noqa: PLR0917 - one step of a recursion
     if isinstance(wanted, list):
         if not isinstance(node.value, list):
-            raise Conflict("the file has another value where a list of hooks belongs", step="print_setup")
+            raise Conflict(
+                "the file has another value where a list of hooks belongs",
+                hint="add the hooks by hand",
+                step="print_setup",
+            )
         _add(node, [_shown(one, depth + 1, style) for one in wanted], depth, style, edits)
         return
     if not isinstance(node.value, dict):
-        raise Conflict("the file has another value where its hooks belong", step="print_setup")
+        raise Conflict(
+            "the file has another value where its hooks belong", hint="add the hooks by hand", step="print_setup"
+        )
     missing = []
     for key, value in wanted.items():
         known = [item.node for item in node.items or () if item.key == key]

@@ -106,7 +106,9 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
     view = session.views.findings
     known = view.findings.get(finding)
     if known is None:
-        raise NotFound(f"no finding is named {finding!r}", hint="onrecord finding list")
+        raise NotFound(
+            f"there is no finding {finding!r}", hint="the session's findings list their ids", step="list_findings"
+        )
     runs = [found for one in known["evidence"] if (found := view.evidence.get(one)) and found.get("argv")]
     if not runs:
         raise InvalidInput(

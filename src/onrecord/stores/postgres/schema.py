@@ -57,7 +57,11 @@ def check(facts: Mapping[str, str], shown: str) -> None:
     if usable_from > SCHEMA_VERSION:
         raise StoreTooNew(f"{shown} has schema {version}; this onrecord knows up to {SCHEMA_VERSION}")
     if version < SCHEMA_VERSION:
-        raise StoreError(f"{shown} has schema {version}; this onrecord needs {SCHEMA_VERSION}", step="migrate_store")
+        raise StoreError(
+            f"{shown} has schema {version}; this onrecord needs {SCHEMA_VERSION}",
+            hint="migrate the store",
+            step="migrate_store",
+        )
 
 
 def initialise(address: Address, roles: Roles) -> Done:

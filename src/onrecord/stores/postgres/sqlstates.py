@@ -90,7 +90,9 @@ def store_error(problem: psycopg.Error, address: str) -> StoreError | InvalidInp
         return InvalidInput(
             f"PostgreSQL cannot store this: {said}", hint="a name or project cannot contain a zero byte"
         )
-    return StoreError(f"PostgreSQL failed on {address}: {said} ({state})", step="check_store")
+    return StoreError(
+        f"PostgreSQL failed on {address}: {said} ({state})", hint="check the store and its disk", step="check_store"
+    )
 
 
 def unreachable(problem: BaseException, address: str) -> StoreBusy:

@@ -222,5 +222,7 @@ def store_error(problem: apsw.Error, path: str, system: int = 0) -> StoreError:
     ):  # fmt: skip
         return StoreReadOnly(f"the store {path} cannot be written: {problem}")
     if isinstance(problem, apsw.CantOpenError):
-        return StoreError(f"the store {path} cannot be opened: {problem}", step="check_store")
-    return StoreError(f"SQLite failed on {path}: {problem}", step="check_store")
+        return StoreError(
+            f"the store {path} cannot be opened: {problem}", hint="check the store and its disk", step="check_store"
+        )
+    return StoreError(f"SQLite failed on {path}: {problem}", hint="check the store and its disk", step="check_store")
