@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from onrecord.stores.postgres.connections import Connection, Connections
 
 TRIES = 2
-"""How often the store tries, looking in between, before it locks the head row."""
+"""How often the store tries, reading the head in between, before it locks the head row."""
 EVENT_BYTES = 420
-"""What an event counts for in a batch besides its payload: a batch of small events stays below ten thousand."""
+"""The bytes that an event adds to a batch besides its payload, so that a batch stays below ten thousand events."""
 
 
 class PendingAppend(Pending):
@@ -81,7 +81,7 @@ class Remembered:
     def __init__(self) -> None:
         self.head: Head | None = None
         self.contended = False
-        """Whether other processes were quicker every time of late: then an append locks the head row at once."""
+        """Whether other processes have been quicker at every recent try: then an append locks the head row at once."""
         self.lines: tuple[list[str], list[int]] | None = None
         """The ancestors of a fork, and up to which position each one's events are its own: these never change."""
 
@@ -172,7 +172,7 @@ class Delivery:
         return placed
 
     def _placed(self, head: Head | None, known: dict[str, Known]) -> Placed | None:
-        """The drafts placed after a remembered head; None when the database must be asked."""
+        """The drafts placed after a remembered head; None when it takes a query."""
         pending = self._pending
         if head is None or (pending.expect is not None and pending.expect != head.position):
             return None

@@ -49,7 +49,7 @@ _EXTEND_LEASE = QUERIES["extend_lease"]
 
 
 class Remembered:
-    """What the last append of this process left behind: the next one to the same session need not query it again."""
+    """What the last append of this process has read and written: the next one to the same session need not query it."""
 
     __slots__ = ("_connection", "_lease", "_session", "_version", "known")
 
@@ -64,7 +64,7 @@ class Remembered:
         self._lease: Lease | None = None
 
     def is_valid(self, connection: apsw.Connection, session: str, lease: Lease | None) -> bool:
-        """Whether nothing has changed since, and the next append is to the same session under the same lease."""
+        """Whether the database has not changed since, and the append has the same session and lease."""
         return (
             self._session == session
             and self._lease is lease
@@ -89,7 +89,7 @@ class StagedSession:
         self.number = number
         self.before = self.tip = Tip.of(head)
         self.known: dict[str, OnRecord] = {}
-        """Those of the wanted ids that were on record before the batch."""
+        """The wanted ids that were on record before the batch."""
         self.rows: dict[str, EventRow] = {}
         """The rows to insert, in order, by id."""
 
@@ -163,7 +163,7 @@ class Append(PendingWrite):
     def _insert_as_new(self, cursor: apsw.Cursor, number: int, tip: Tip, lease_row: LeaseRow) -> Receipt | None:
         """Insert one event without a query for its id; None if it must be looked up after all.
 
-        The unique index tells if the id is on record. A refusal counts only if it is not.
+        The unique index reports an id that is on record. A refusal counts only for an id that is not.
         """
         try:
             row, moved, receipt = self._place_new(cursor, number, tip, lease_row)
@@ -180,7 +180,7 @@ class Append(PendingWrite):
     def _place_new(
         self, cursor: apsw.Cursor, number: int, tip: Tip, lease_row: LeaseRow
     ) -> tuple[EventRow, Tip, Receipt]:
-        """Place its only event, which is not on record. Writes nothing."""
+        """Place its only event, which is not on record, without writing it."""
         self._check(tip, lease_row)
         placement = tip.extend(self._drafts[0])
         _draft, position, run, digest, moved = placement
@@ -238,7 +238,7 @@ class Append(PendingWrite):
         return [draft.id for draft in self._drafts]
 
     def stage(self, cursor: apsw.Cursor, session: StagedSession, lease_row: LeaseRow) -> bool:
-        """Stage its rows and receipts; the rows are inserted with the batch. Whether `follow_up` is needed then."""
+        """Stage its rows and receipts; the rows are inserted with the batch. True if `follow_up` is needed then."""
         drafts = self._drafts
         if len(drafts) == 1 and session.find(drafts[0].id) is None:
             row, session.tip, receipt = self._place_new(cursor, session.number, session.tip, lease_row)
@@ -276,7 +276,7 @@ class Append(PendingWrite):
             raise log_moved(expect, tip.position)
 
     def follow_up(self, cursor: apsw.Cursor, number: int, lease_row: LeaseRow) -> bool:
-        """Write what goes with new events: large payloads, and more time for the lease. Whether the lease changed."""
+        """Write what belongs to new events: large payloads, and the extended lease. True if the lease changed."""
         lease, extended = self._lease, False
         if lease is not None:
             _epoch, _held, until, span = lease_row
@@ -312,10 +312,10 @@ def _refuse_taken_name(cursor: apsw.Cursor, before: Tip, tip: Tip) -> None:
 
 
 def _write_batch(cursor: apsw.Cursor, appends: Sequence[Append], *, trusting: bool) -> None:
-    """Write appends to any number of sessions, each session's in their order; `trusting` that all ids are new.
+    """Write appends to any number of sessions, in order for each session; `trusting` that all ids are new.
 
     One query for everything, decisions in memory, one insert for everything: at every statement another thread may take
-    over the interpreter, so few statements matter more than short ones.
+    the GIL, so few statements matter more than short ones.
     """
     sessions = _sessions(cursor, appends, trusting=trusting)
     leases = _leases(cursor, {(append.session, lane) for append in appends if (lane := append.lane()) is not None})
@@ -345,7 +345,7 @@ def _write_batch(cursor: apsw.Cursor, appends: Sequence[Append], *, trusting: bo
 
 
 def _sessions(cursor: apsw.Cursor, appends: Sequence[Append], *, trusting: bool) -> dict[str, StagedSession]:
-    """The sessions the appends go to, each with those of the wanted ids that are known to be on record."""
+    """The sessions the appends go to, each with the wanted ids that are known to be on record."""
     wanted = list({append.session for append in appends})
     rows: list[Row] = cursor.execute(QUERIES["heads_together"], (dumps(wanted),)).fetchall()
     sessions = {row[1]: StagedSession(row[0], head_of(row)) for row in rows}
