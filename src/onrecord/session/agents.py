@@ -32,11 +32,11 @@ class AgentVerbs(Chapter):
         return self._session._lane(agent or self._session.agent)
 
     def locate(self, /, vendor: str, vendor_id: str, **about: Json) -> Event | None:
-        """Record which vendor conversation this agent is in, and what is new about it; None if nothing is.
+        """Record which vendor conversation this agent uses, and what is new about it; None if nothing is new.
 
         `about` may have: reason (why the id is what it is), cwd, home, worktree, branch, revision, transcript, process,
-        verified, via (the source), briefed (what it was given of the record). A conversation belongs to one agent of a
-        session; `store.linked` finds the session by it.
+        verified, via (the source), briefed (the part of the record it was given). A conversation belongs to one agent
+        of a session; `store.linked` finds the session by it.
         """
         for name in about:
             if name not in LINK_FIELDS:
@@ -86,7 +86,7 @@ class AgentVerbs(Chapter):
         return event
 
     def record_end(self, /, reason: str = "") -> Event:
-        """Record that the agent's present run ended in order; the counterpart of `record_start`."""
+        """Record that the agent's present run ended cleanly; the counterpart of `record_start`."""
         known = self._session.views.roster.agents.get(self._session.agent)
         self._session.run = known["run"] if known else self._session.run
         return self._session._append_drafts(self._session._draft("agent.left", {"reason": reason} if reason else {}))[0]

@@ -38,7 +38,7 @@ class BudgetVerbs(Chapter):
         return total.copy()
 
     def left(self) -> Budget:
-        """What is left of each limit that is set, after use and slices given to other sessions."""
+        """What is left of each set limit, after usage and the slices given to other sessions."""
         return self._session.views.spend.remaining(int(self._session.clock() * 1e6))
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from onrecord.views.values import Json
 
 SCRATCH_LIMIT = 16 * 1024
-"""The largest scratch value, in bytes of JSON: larger things belong into files."""
+"""The largest scratch value, in bytes of JSON: larger values belong in files."""
 
 
 class FactVerbs(Chapter):
@@ -35,7 +35,7 @@ class FactVerbs(Chapter):
         return self._session.record("next_action.set", data)
 
     def set_reproduction(self, steps: str, *, rate: str | None = None, scenario: str | None = None) -> Event:
-        """Record how to reproduce the problem, and how often it shows (`3/10`)."""
+        """Record how to reproduce the problem, and how often it occurs (`3/10`)."""
         data = {"steps": checked_text(steps, "a reproduction", TEXT_LIMIT), "rate": rate, "scenario": scenario}
         return self._session.record("reproduction.recorded", data)
 

@@ -20,7 +20,7 @@ MILESTONES = ("root_cause", "fix")
 
 
 class FindingVerbs(Chapter):
-    """State findings, judge them, challenge them; read them as they are labelled now."""
+    """State findings, judge them, challenge them; read them with their present labels."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class FindingVerbs(Chapter):
         self, finding: str, label: str, *, evidence: Sequence[str] = (), why: str | None = None,
         anchors: Sequence[Anchor] = (), because: int | None = None,
     ) -> Event:  # fmt: skip
-        """Give a finding another label, or confirm the same one; its history keeps what was before."""
+        """Give a finding another label, or confirm the same one; its history keeps earlier labels."""
         judged = _labelled(label, evidence, because)
         known = _find(self._session, finding)
         data = {"finding": known["id"], "why": why, **judged}
@@ -98,7 +98,7 @@ class FindingVerbs(Chapter):
         """Confirm the label of a challenged finding."""
         known = _find(self._session, finding)
         if all(challenge["outcome"] for challenge in known["challenges"]):
-            raise InvalidInput(f"nobody has challenged {known['id']}")
+            raise InvalidInput(f"{known['id']} has no open challenge")
         data = {
             "finding": known["id"],
             "why": checked_text(why, "an outcome", TEXT_LIMIT),

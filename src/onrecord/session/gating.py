@@ -25,7 +25,7 @@ class GateVerbs(Chapter):
     __slots__ = ()
 
     def judge(self, request: ToolRequest) -> Verdict:
-        """The verdict on a tool call. Every verdict that is not a plain yes is recorded, once for each call.
+        """The verdict on a tool call. Every verdict except a plain allow is recorded, once for each call.
 
         An ended session takes no events, so its refusals are not recorded; reopening the session clears them.
         """
@@ -47,7 +47,7 @@ class GateVerbs(Chapter):
         return verdict
 
     def override(self, rule: str, reason: str, *, agent: str | None = None) -> Event:
-        """Let pass what a rule refuses an agent at present, for a reason. A new ground is refused again."""
+        """Allow what a rule refuses an agent at present, for a reason. A new ground is refused again."""
         if rule not in RULES:
             raise InvalidInput(f"there is no rule {rule!r}", hint=f"the rules are {', '.join(RULES)}")
         checked_text(reason, "an override", TEXT_LIMIT)
@@ -86,7 +86,7 @@ def _decided(session: Session, id_: str) -> Verdict | None:
 
 
 def failure(session: Session, request: ToolRequest, problem: BaseException) -> Event:
-    """Record that the gate itself failed and let a call pass."""
+    """Record that the gate itself failed and allowed a call."""
     data = {
         "decision": ALLOW, "tool": request.tool, "act": request.act, "agent": request.agent, "call": request.call,
         "failure": f"{type(problem).__name__}: {problem}"[:TEXT_LIMIT],

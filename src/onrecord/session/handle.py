@@ -62,7 +62,7 @@ DEFAULT_ACTOR = "human"
 
 @cache
 def _turn_verbs() -> tuple[Callable[..., Turn], Callable[..., Event]]:
-    """How a turn is begun, and a whole one recorded; imported once: on these paths even a repeated import is felt."""
+    """Begins a turn, and records a whole one; imported once: here even a repeated import costs time."""
     from onrecord.session.turns import begin, record
 
     return begin, record
@@ -72,7 +72,7 @@ def _sealed(  # noqa: PLR0917  # on the hottest path, where names cost time
     kind: str, data: Any, id: str | None, at: int, by: str, run: int, because: int | None,
     plain: bool = False,  # noqa: FBT001, FBT002  # as above
 ) -> Draft:  # fmt: skip
-    """Seal an event with an id and a salt of its own. Another thread may do it: it takes no lock and asks nobody."""
+    """Seal an event with an id and a salt of its own. Another thread may call it: it takes no lock and never waits."""
     entropy = machine.portion()
     if id is not None:
         return seal(kind, data, id, at, by, run, entropy[:16], because, plain)
@@ -137,7 +137,7 @@ class Session(KeptViews):
             return whole.lanes.lane(self.agent)
 
     def note(self) -> str:
-        """The note for whoever continues the work, as Markdown."""
+        """The note for the agent that continues the work, as Markdown."""
         from onrecord.session.reading import last_turn
         from onrecord.views.note import is_unwritten, note
 
@@ -255,12 +255,12 @@ class Session(KeptViews):
             self._absorb(drafts, events)
         except BaseException as problem:
             if not isinstance(problem, OnrecordError) or isinstance(problem, StoreError):
-                self._fall_behind()  # it may have landed all the same, and the next turn must build upon it
+                self._fall_behind()  # it may be on record all the same: the next turn must read it
             raise
         return events
 
     def record(self, kind: str, data: Json, *, id: str | None = None, because: int | None = None) -> Event:
-        """Append one event. The way to record a kind that has no verb here."""
+        """Append one event: for kinds that have no verb here."""
         if kind in RESERVED_KINDS:
             raise InvalidInput(
                 f"{kind} cannot be recorded directly",
@@ -275,7 +275,7 @@ class Session(KeptViews):
         make = partial(_sealed, kind, data, id, int(self.clock() * 1e6), self.agent, run, because)
         event = self._append(SealOnRead(make) if is_simple(data) else (make(),), None)[0]
         if self.behind and kind.startswith("session."):
-            self.refresh()  # `status` and `name` are told as this handle knows them: it must know its own step
+            self.refresh()  # `status` and `name` come from this handle's views, which must include its own step
         return event
 
     def _refuse_unknown(self, because: int) -> None:
@@ -310,20 +310,19 @@ class Session(KeptViews):
     def renew(self, seconds: float = LEASE_SECONDS) -> None:
         """Extend the lease on this agent's lane; `LeaseLost` if another process has the lane now.
 
-        Every fenced append renews the lease too: only a holder that is silent for minutes needs this. Without a lease
-        it does nothing.
+        Every fenced append renews the lease too: only a holder silent for minutes needs this. No lease: no effect.
         """
         if self.lease is not None:
             self.lease = self.store.renew(self.lease, seconds)
 
     def _take_up(self) -> None:
-        """Hold the lease for work; refuse first if the lifecycle allows no work."""
+        """Make sure that this handle has the lease; refuse first if the lifecycle allows no work."""
         if self.lease is None:
             refuse_work(self.refresh().head)
             self.acquire()
 
     def _start_turning(self, share: int) -> None:
-        """Keep the threads of this handle out of each other's turns: one begins (-1), or some record whole ones (1)."""
+        """Keep threads of this handle out of each other's turns: one begins (-1), or some record whole turns (1)."""
         with self._lock:
             if self._turning < 0 or (share < 0 and self._turning):
                 raise TurnConflict("another thread is recording a turn of this lane", hint="try again")
@@ -466,10 +465,7 @@ class Session(KeptViews):
         return moment.diff(self, before, self.views.position if after is None else after)
 
     def verify(self, checkpoint: Checkpoint | None = None, *, progress: Callable[[int], None] | None = None) -> Report:
-        """Re-derive the hash chain from what the store returns, and compare it with a checkpoint kept elsewhere.
-
-        `progress` is called now and then with the number of events done.
-        """
+        """Re-derive the hash chain and compare it with a checkpoint kept elsewhere; `progress` gets the events done."""
         from onrecord.session import moment
 
         return moment.verify(self, checkpoint, progress)

@@ -22,7 +22,7 @@ HEADERS_PAGE = 500
 
 
 class LogVerbs(Chapter):
-    """Find single events, read from the end, append several at once, hold and erase, see who holds leases."""
+    """Find single events, read from the end, append several at once, hold and erase, list the leases."""
 
     __slots__ = ()
 

@@ -72,8 +72,8 @@ class PhaseVerbs(Chapter):
     def finish(self, phase: str, *, retroactive: bool = False, why: str | None = None) -> Event:
         """Finish a phase: entered, its required sections written, no attempt unresolved, earlier phases finished.
 
-        `retroactive` finishes a phase that was worked on and never entered. It needs its required sections too; that
-        the order was repaired, and why, is recorded.
+        `retroactive` finishes a phase that was worked on and never entered. It needs its required sections too; the
+        repaired order and the reason are recorded.
         """
         from onrecord.views.sections import lacking
 
@@ -152,7 +152,7 @@ class PhaseVerbs(Chapter):
     def judge_feature(self, feature: str, *, passes: bool, evidence: Sequence[str]) -> Event:
         """Record that a feature passes, or no longer passes; either needs evidence that is on record.
 
-        After a resume, features that passed before must be tried again before another one may pass.
+        After a resume, features that passed before must be tested again before another one may pass.
         """
         phases = self._session.views.phases
         if feature not in phases.features:

@@ -57,7 +57,7 @@ class Turn:
         try:
             self.abort(told(problem))
         except OnrecordError as failure:
-            # The turn reads as interrupted then. What went wrong first is what the caller must see.
+            # The turn reads as interrupted then. The caller must see the first error.
             problem.add_note(f"onrecord could not record that the turn was aborted: {failure}")
 
     def add(self, message: Message, *, format: str | None = None) -> Event:
@@ -113,7 +113,7 @@ class Turn:
         return self.committed
 
     def abort(self, reason: str, *, partial: Iterable[Message] = ()) -> Event:
-        """Give the turn up, with what had arrived of it. It stays visible until the next commit supersedes it."""
+        """Abort the turn, with what had arrived of it. It stays visible until the next commit supersedes it."""
         self._must_be_open()
         session = self.session
         items = [item for message in partial for item in to_items(message)]
@@ -131,7 +131,7 @@ class Turn:
 
 
 def begin(session: Session, *, request: Json, base: int | None, rollback: int, id: str | None) -> Turn:
-    """Begin a turn; everything is checked before anything moves."""
+    """Begin a turn; everything is checked before anything is written."""
     fingerprint = None if request is None else sha256(encode_payload(request)).hexdigest()
     session._take_up()
     session._start_turning(-1)
@@ -194,7 +194,7 @@ def record(
             return _append_whole(session, items, usage, id, plain=plain)
         finally:
             session._stop_turning(1)
-    session.acquire()  # it is on record, and this one only asks where: no limit can have anything against that
+    session.acquire()  # it is already on record, and this call only returns its position: no limit applies
     return _append_whole(session, items, usage, id, plain=plain)
 
 
@@ -203,7 +203,7 @@ def _append_whole(
 ) -> Event:
     drafts = [session._draft("turn.recorded", {"items": items}, id=id, plain=plain)]
     if len(drafts[0].payload) > WHOLE_TURN_LIMIT:
-        # A retry must say the same under the same ids: so nothing here depends on the state of the lane.
+        # A retry must record the same content under the same ids, so nothing here depends on the state of the lane.
         drafts = [session._draft("turn.begun", {}, id=id)]
         drafts += [
             session._draft("item.added", {"item": item}, id=_part(id, number)) for number, item in enumerate(items, 1)
@@ -238,7 +238,7 @@ def _part(id: str | None, what: object) -> str | None:
 
 
 def told(problem: BaseException) -> str:
-    """What went wrong, as text that can be recorded whatever is in it."""
+    """What went wrong, as text that can be recorded whatever it contains."""
     text = f"{type(problem).__name__}: {problem}" if str(problem) else repr(problem)
     return text.encode("utf-8", "backslashreplace").decode()[:REASON_LIMIT]
 

@@ -72,7 +72,7 @@ class Opened(NamedTuple):
 
 
 class Workbench:
-    """What every group of contract tests works with: a store, a clock, and quick ways to make events.
+    """The base of every group of contract tests: a store, a clock, and quick ways to make events.
 
     A subclass says how its store is made; `setup_method` and `teardown_method` are called around every test.
     """

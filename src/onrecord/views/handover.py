@@ -50,7 +50,7 @@ def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str
 
 
 def saved(whole: Whole, now: int) -> dict[str, Json]:
-    """What needs not be done again: finished phases, settled attempts, tokens and seconds spent so far."""
+    """What need not be done again: finished phases, settled attempts, tokens and seconds spent so far."""
     settled = [one for one in whole.attempts.all() if one["status"] != RUNNING]
     return {
         "phases": [name for name in whole.phases.names if name in whole.phases.finished],
@@ -69,7 +69,7 @@ def text_of(told: dict[str, Json]) -> str:
     lines = [
         f"# Continuing {told['name']} ({told['status']}, position {told['position']})",
         f"Objective: {told['objective'] or '(none on record)'}",
-        f"Go on with: {'phase ' + told['phase'] + ': ' if told['phase'] else ''}"
+        f"Continue with: {'phase ' + told['phase'] + ': ' if told['phase'] else ''}"
         + (f"{action['text']}{command}" if action else "(no next action on record)"),
     ]
     lines += [f"Status: {told['outcome']}"] if told["outcome"] else []

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LIMITS = ("steps", "tokens", "seconds", "spend", "repeats")
 """What a budget may limit: turns, tokens, wall-clock seconds, money, and the same call made in a row."""
 RUNS_LIMIT = 200
-"""How many runs have usage of their own; earlier ones are summed up under run 0."""
+"""How many runs have separate usage; the usage of earlier ones is summed under run 0."""
 
 
 class Exhausted:
@@ -120,7 +120,7 @@ class Spend(View):
 
     @property
     def tokens(self) -> int:
-        """All tokens that were used, in and out."""
+        """All used tokens, input and output."""
         return self.total["input_tokens"] + self.total["output_tokens"]
 
     def used(self, now: int) -> Budget:

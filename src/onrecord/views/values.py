@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
 Json: TypeAlias = Any
-"""A JSON value: text, number, boolean, None, a list or a dict of these. What is in it is the caller's to know."""
+"""A JSON value: text, number, boolean, None, a list or a dict of these. The caller knows its form."""
 Message: TypeAlias = Any
 """A message: an item in neutral form (`{"role", "content"}`), or a message of a partner's library."""
 Process: TypeAlias = Mapping[str, Json]
