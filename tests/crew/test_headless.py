@@ -79,7 +79,7 @@ def test_a_restart_on_purpose_begins_anew(squad):
     squad.write(squad.agent("lead", f"hang {squad.place}/one.pid", f"hang {squad.place}/two.pid"))
     squad.up()
     first = squad.pid("one.pid")
-    assert "lead is restarted with a fresh conversation" in squad.ok("team", "restart", "lead", "--session", SESSION)
+    assert "lead will start a new conversation" in squad.ok("team", "restart", "lead", "--session", SESSION)
     squad.pid("two.pid")
     assert gone(first)
     assert len(squad.links(SESSION, "lead")) == 2
