@@ -162,7 +162,7 @@ def seal(  # noqa: PLR0917  # on the hottest path, where names cost time
 ) -> Draft:  # fmt: skip
     """Check an event and turn it into a draft that a store can place.
 
-    Data that is `plain` has the form that every reader will get, and no caller can change it any more.
+    Data that is `plain` has the form that every reader will get, and no caller can change it afterwards.
     """
     if not isinstance(id, str) or not 0 < len(id) <= ID_LIMIT or not id.isprintable():
         raise InvalidInput(f"an event id has 1 to {ID_LIMIT} printable characters, not {id!r:.300}")

@@ -20,7 +20,8 @@ _SPEAKERS = ("system", "user", "assistant")
 ITEMS_LIMIT = 1_000
 """The most items of one recorded turn."""
 _ROOM_FOR_ARGUMENTS = NESTING_LIMIT - 5
-"""How deep the arguments of a plain call may be nested: they lie in a call, a list, an item, a list and a payload."""
+"""How deep the arguments of a plain call may be nested: they are inside a call, a list, an item, a list and a
+payload."""
 
 Item = dict[str, Any]
 

@@ -47,7 +47,7 @@ def make_event_id(milliseconds: int, randomness: bytes) -> str:
 
 
 def is_ulid(text: str) -> bool:
-    """Whether a text has the form of an id of ours."""
+    """Whether a text has the form of an onrecord id."""
     return len(text) == ULID_LENGTH and all(letter in _CROCKFORD for letter in text)
 
 

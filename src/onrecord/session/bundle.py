@@ -61,8 +61,7 @@ def take_in(records: SessionStore, lines: Iterable[str], *, name: str | None = N
     """Verify a bundle and keep its session in this project, under its own name or another one.
 
     The log arrives as it was, to the last bit. Its name here and its project are not part of it, so it can be updated
-    later. A session that is here already is only extended with `update`, and only if what is here is the beginning of
-    the bundle.
+    later. A session that is already here is extended only with `update`, and only if it is the beginning of the bundle.
     """
     heading, found = _unpack(lines)
     session_id = heading["session"]

@@ -123,7 +123,7 @@ def extend(target: Store, here: Head, steps: Iterable[tuple[Record, Head]], name
 
 
 def refuse_held(target: Store, here: Head, steps: Iterable[tuple[Record, Head]]) -> None:
-    """Refuse an erasure from elsewhere, before anything is written, where a hold protects what it would take."""
+    """Refuse an erasure from another store, before anything is written, if a hold protects what it would erase."""
     head = here
     for record, after in steps:
         if record.kind == "payload.erased":

@@ -47,7 +47,7 @@ class KeptViews:
 
     @property
     def _whole(self) -> Whole:
-        """All views, folded when first asked for: a damaged log can be verified even where it cannot be folded."""
+        """All views, folded on first use: a damaged log can be verified even if it cannot be folded."""
         return self._caught_up() if self._views is None or self._fresh else self._views
 
     def refresh(self) -> Self:
@@ -94,7 +94,7 @@ class KeptViews:
                     fresh.append(event)
                     self._lane_end.follow(event)
                 elif event.position > known:
-                    self._fall_behind()  # another writer's events lie in between
+                    self._fall_behind()  # another writer's events are in between
         if not later or len(fresh) >= FOLD_LATER or known - self._snapshot_at >= SNAPSHOT_EVERY:
             self._caught_up()
             self._keep_snapshot()

@@ -124,7 +124,7 @@ def refuse_gaps(positions: list[int], start: int) -> None:
 
 
 def held_by(name: str, lease: Lease) -> LeaseHeld:
-    """Who holds the lane, since when, until when, and how to take it."""
+    """Another process has the lease: who, since when, until when, and how to take it."""
     from datetime import UTC, datetime
 
     since, until = (datetime.fromtimestamp(moment / 1e6, UTC).isoformat(timespec="seconds") for moment in lease[4:6])

@@ -175,7 +175,7 @@ class SnapshotContract(Workbench):
         assert self.store.snapshot(other, "note") is None
 
     def test_erasure_forgets_snapshots(self) -> None:
-        """After an erasure no snapshot of the session or of its forks is left that could hold what was erased."""
+        """After an erasure, no snapshot of the session or its forks remains that could contain what was erased."""
         session = self.open()
         self.add(session, "item.added")
         child = self.fork(session, 2)
@@ -310,7 +310,7 @@ class ErasureContract(Workbench):
         assert self.store.erase(session, [2], self.draft("payload.erased", {"scope": "again"})).position == 4
 
     def test_a_hold_protects(self) -> None:
-        """Nothing of a held session is erased, and nothing is appended."""
+        """In a session with a hold, an erasure erases nothing and appends nothing."""
         session = self.open()
         self.add(session, "item.added", "session.held")
         with raises(SessionHeld):
@@ -359,7 +359,7 @@ class TakingOverContract(Workbench):
         assert all(weight.size > 0 for weight in self.store.weigh(session))
 
     def test_weights_can_be_asked_by_kind(self) -> None:
-        """Only the asked kinds are weighed; no kinds means all."""
+        """Only the named kinds are weighed; None means all."""
         session = self.open()
         self.add(session, "item.added", "worklog.written")
         assert [weight[:2] for weight in self.store.weigh(session, ["item.added"])] == [(2, "item.added")]

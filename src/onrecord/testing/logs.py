@@ -140,7 +140,7 @@ class AppendContract(Workbench):
         assert self.store.head(session).position == 2
 
     def test_a_partly_known_batch_adds_the_rest(self) -> None:
-        """Of a batch, what is on record is answered and what is new is appended, in order."""
+        """In a batch, events on record get their receipts and new events are appended, in order."""
         session = self.open()
         known, new, newer = self.draft(), self.draft(), self.draft()
         self.store.append(session, [known])
@@ -426,7 +426,7 @@ class ReadContract(Workbench):
         assert listed(prefix="%") == listed(prefix="_") == listed(name="a%") == set()
 
     def test_the_head_follows_the_log(self) -> None:
-        """Name, title, status, hold and time of the head are those the events say."""
+        """Name, title, status, hold and time of the head follow from the events."""
         session = self.open()
         self.clock.advance(3)
         self.store.append(session, [self.draft("objective.set", {"text": "Find the leak\nand fix it"})])

@@ -71,7 +71,7 @@ class VendorWorkbench:
         raise NotImplementedError
 
     def make_vendor(self) -> Vendor:
-        """The vendor itself; one of ours is found by its name."""
+        """The vendor itself; a built-in one is found by its name."""
         return port.vendor(self.name)
 
     def empty_home(self, folder: Path) -> dict[str, str]:
@@ -147,7 +147,7 @@ class RunContract(VendorWorkbench):
         assert of.exit_keys
 
     def test_the_prompt_arrives_whole(self) -> None:
-        """Whatever a prompt looks like, it goes out word for word, over standard input or as one argument."""
+        """Any prompt is passed word for word, over standard input or as one argument."""
         for headless in (False, True):
             for prompt in filter(None, HOSTILE_PROMPTS):
                 wanted = self.request(self.start_id(), prompt=prompt, headless=headless)
@@ -408,7 +408,7 @@ class HookContract(VendorWorkbench):
                 self.vendor.reply(call, whole)
 
     def test_our_hooks_are_the_ones_it_understands(self) -> None:
-        """What is set up calls `hook VENDOR EVENT`, quoted, and every event is one we have words for."""
+        """The installed hooks call `hook VENDOR EVENT`, quoted, and every event is one that onrecord knows."""
         settings = self.vendor.hook_settings(["/opt/a b/python", "-m", "onrecord"])
         if isinstance(settings, str):
             assert '"/opt/a b/python", "-m", "onrecord", "hook"' in settings

@@ -41,7 +41,7 @@ def place_key(anchor: Anchor) -> str:
 
 
 def subject_of(evidence: Evidence) -> str:
-    """What an evidence points at: a place in the code, a command that ran, or a reference to something elsewhere."""
+    """What an evidence points at: an anchor in the code, a command that ran, or an external reference."""
     if anchor := evidence.get("anchor"):
         return anchor_key(anchor)
     return str(evidence.get("command") or evidence.get("reference") or "")

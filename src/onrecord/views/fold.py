@@ -99,7 +99,8 @@ class Whole:
             try:
                 view(event)
             except (KeyError, TypeError, ValueError, AttributeError):
-                # A log from elsewhere may say nonsense under a known kind. That must not make a session unreadable.
+                # A log from elsewhere may have an invalid payload under a known kind. That must not make a session
+                # unreadable.
                 self.misfits.append(event.position)
 
     def fold(self, events: Iterable[Event]) -> Whole:

@@ -23,10 +23,10 @@ _BLOCK = re.compile(
 )
 _BASICS = """\
 This work is kept on record by onrecord. If it isn't on record, it didn't happen.
-- First: `onrecord continue`. It says where to continue, what is verified (reuse it) and what was rejected (do not
-retry). - Run things with `onrecord run -- COMMAND`. Settle what is unresolved before you edit or run anything else. - A
-claim is a finding with evidence: `onrecord finding state "CLAIM" --label verified --evidence ID`. - Before you stop:
-`onrecord next "..." --command "..."`, then `onrecord note check`. A summary alone is not an end."""
+- First: `onrecord continue`. It says what to do next, what is verified (reuse it) and what was rejected (do not retry).
+- Run things with `onrecord run -- COMMAND`. Settle what is unresolved before you edit or run anything else.
+- A claim is a finding with evidence: `onrecord finding state "CLAIM" --label verified --evidence ID`.
+- Before you stop: `onrecord next "..." --command "..."`, then `onrecord note check`. A summary alone is not an end."""
 _PHASES = """\
 - Profile {name}: {phases}. `onrecord phase enter NAME`, then work, then `onrecord phase finish NAME`.
 - STATE.md is made from the log. Write only between its begin and end markers, or with `onrecord section NAME --text`;
@@ -58,7 +58,7 @@ def placed(text: str, wanted: str) -> str:
 
 
 def has_block(text: str) -> bool:
-    """Whether a text has a block of ours."""
+    """Whether a text has an instructions block."""
     return _BLOCK.search(text) is not None
 
 

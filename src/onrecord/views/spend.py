@@ -124,7 +124,7 @@ class Spend(View):
         return self.total["input_tokens"] + self.total["output_tokens"]
 
     def used(self, now: int) -> Budget:
-        """What is used of each limit at a moment."""
+        """How much of each limit is used at a moment."""
         until = self.stopped_at or now
         return {
             "steps": self.steps,
@@ -134,7 +134,7 @@ class Spend(View):
         }
 
     def remaining(self, now: int) -> Budget:
-        """What is left of each limit that is set, after use and slices."""
+        """What is left of each set limit, after usage and slices."""
         used = self.used(now)
         return {
             limit: allowed - used[limit] - self.sliced.get(limit, 0)

@@ -1,7 +1,6 @@
 """The transcript: turns and their items, committed and provisional, and the well-formed list a model may be handed.
 
-A transcript can be folded from the middle of a log: a turn whose beginning is not among the events is left out as a
-whole.
+A transcript can be folded from the middle of a log: a turn that began before the first event is left out as a whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The values that views hold and verbs return, with their types.
+"""The values that views contain and verbs return, with their types.
 
 Each is a plain dict of JSON values, exactly as a snapshot keeps it; nothing here exists at run time but the names. The
 views themselves import this module for type checkers only: the gate must start without `typing`.

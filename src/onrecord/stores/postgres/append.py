@@ -131,7 +131,7 @@ class Delivery:
         return placed.receipts
 
     def recall(self, connection: Connection) -> list[Receipt] | None:
-        """The receipts of a delivery whose outcome was lost, if its last event is on record; else nothing was written.
+        """The receipts of an append with a lost outcome, if its last event is on record; if not, nothing was written.
 
         Locking the head row for a moment makes the answer as durable as an append: its commit waits for the disk and
         the standby, and so for everything that was committed before.

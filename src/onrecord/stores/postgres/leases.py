@@ -73,7 +73,7 @@ class Leases:
         self._connections.ask("release_lease", session=lease.session, lane=lease.lane, epoch=lease.epoch)
 
     def held(self, session: str) -> list[Lease]:
-        """Who holds which lane."""
+        """The leases of a session."""
         rows = self._connections.ask("leases", session=session)
         return [_lease(session, lane, rest) for lane, *rest in rows]
 

@@ -215,7 +215,7 @@ class Append(PendingWrite):
         try:
             _write_batch(cursor, appends, trusting=True)
         except apsw.ConstraintError:
-            # Some id is on record already: undo everything, and look up every id.
+            # An id is already on record: undo everything, and look up every id.
             cursor.execute("ROLLBACK")
             cursor.execute("BEGIN IMMEDIATE")
             for append in appends:

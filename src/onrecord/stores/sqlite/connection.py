@@ -42,7 +42,7 @@ BUSY_SECONDS = 5.0
 OPEN_SECONDS = 30.0
 """How long an opener waits while others create or upgrade the store."""
 WAL_BYTES = 16 * 1024 * 1024
-"""The write-ahead log is cut back to nothing when it has grown over this."""
+"""The write-ahead log is truncated when it has grown beyond this."""
 
 _BEGUN = "BEGIN IMMEDIATE"
 

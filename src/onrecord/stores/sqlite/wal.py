@@ -113,7 +113,7 @@ class WriteAheadLog:
 
 
 def synced(path: str) -> bool:
-    """Make a file's new size durable: SQLite does not, and a power cut would bring back what was cut off."""
+    """Make a file's new size durable: SQLite does not, and a power cut would bring back the truncated part."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:

@@ -236,7 +236,7 @@ class Writer:
                 pending.problem = self._store_error(again)
 
     def _resolve(self, batch: list[PendingWrite], problem: StoreError) -> None:
-        """The commit failed, which does not say what is on the disk: look, and report only what is certain."""
+        """The commit failed, which does not say what is on the disk: read the disk, and report only what is certain."""
         self._discard()
         waiting = [pending for pending in batch if pending.problem is None]
         try:
