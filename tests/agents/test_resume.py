@@ -237,7 +237,7 @@ def test_several_agents_are_planned_and_one_must_be_named(desk):
 
 
 def test_a_paused_session_goes_on_with_its_agent_and_a_closed_one_needs_reopening(desk):
-    """The session's own step comes first, as before."""
+    """A paused session is resumed with its agent; a closed one needs --reopen."""
     desk.ok("start", "claude", "--name", "fix", "-p", "go")
     desk.ok("pause", "fix")
     desk.ok("resume", "fix", "-p", "Go on")

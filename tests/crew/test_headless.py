@@ -157,7 +157,7 @@ def test_a_program_that_is_missing_is_refused_with_its_reason(squad):
 
 
 def test_a_directory_that_is_gone_refuses_one_agent_and_not_the_team(squad):
-    """A problem with one agent's host is reported as that agent's reason and counted, and the others keep working."""
+    """When the directory of one agent is missing, that agent is refused with the reason, and the others keep working."""
     squad.write(
         squad.agent("lead", "answer"), squad.agent("lost", "answer", more='directory = "none"\nrestart = "never"')
     )
@@ -311,7 +311,7 @@ def test_a_worktree_is_made_for_whoever_wants_one(squad):
 
 
 def test_what_cannot_be_done_is_said(squad):
-    """A session without a team, an unknown agent, a missing terminal and an agent without anything to do are refused."""
+    """Unknown sessions, agents and actions, an agent without a prompt and a team without terminals get a clear error."""
     squad.ok("open", "plain")
     squad.error("team", "status", "plain", code=4, kind="not_found")
     squad.error("team", "resume", "nowhere", code=4, kind="session_not_found")

@@ -54,7 +54,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_a_link_in_the_way_is_not_followed(tmp_path):
-    """The supervisor never writes another user's file through a link."""
+    """A link in place of a runtime file is not followed: its target keeps its content."""
     victim = tmp_path / "victim"
     victim.write_text("mine")
     (tmp_path / "run").mkdir()

@@ -55,7 +55,7 @@ def test_a_restored_conversation_is_not_told_again(hooks, session):
 
 
 def test_after_compaction_and_clear_the_brief_comes_again(hooks, session):
-    """After a compaction the conversation gets the brief again; before it, the files made from the log are updated."""
+    """After a compaction or /clear the conversation gets the brief again; before a compaction the files are updated."""
     hooks.claude("SessionStart", source="startup")
     session.phases.choose_profile(load_profile("bugfix"))
     assert hooks.claude("PreCompact", trigger="auto").is_empty
@@ -210,7 +210,7 @@ def test_an_untouched_note_is_nudged_once(hooks, session):
 
 
 def test_a_run_that_is_at_work_is_no_reason_to_go_on(hooks, session):
-    """An attempt with a living process may be waited for elsewhere."""
+    """An agent may stop while the process of its attempt lives: the attempt can be waited for elsewhere."""
     session.attempts.start("pytest", process=machine.identity(), watched=True)
     assert hooks.claude("Stop").is_empty
 
