@@ -71,7 +71,7 @@ def test_an_unresolved_attempt_is_a_gap(bug):
 
 
 def test_nothing_can_be_said_on_purpose(bug, records):
-    """"Nothing was rejected" is a statement, with a reason; then it is not a gap."""
+    """That nothing was rejected is a statement, with a reason; then it is not a gap."""
     other = records.create("other", agent="main", objective="Find out why it is slow")
     other.findings.state("It is slow", "open")
     other.facts.set_next_action("Profile the start", command="python -X importtime")

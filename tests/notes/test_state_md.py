@@ -28,7 +28,7 @@ def new_session(profile=PROFILE):
 
 
 def generated(*sources):
-    """A session of a profile with a generated section for each source, and the verbs that produce the lines of one of them."""
+    """A session of a profile with a generated section for each source, and a function that returns the lines of a section."""
     sections = [{"name": source, "rule": "generated", "from": source} for source in sources]
     session = new_session({"name": "made", "phases": [{"name": "Plan"}, {"name": "Do"}], "sections": sections})
 

@@ -39,7 +39,7 @@ def test_a_follower_sees_every_event_once(session, again):
 
 
 def test_kinds_and_places(session):
-    """A follower sees only the requested kinds after the requested position; it does not wait for other events."""
+    """A follower sees only the requested kinds after the requested position; other events only move its cursor."""
     start = session.head.position
     for number in range(3):
         session.decide(f"decision {number}")

@@ -69,7 +69,7 @@ def test_without_names_those_that_are_installed(setup):
 
 
 def test_dry_run_and_print_touch_nothing(setup):
-    """A dry run shows a diff of what would change, or the text itself, and creates no file."""
+    """--dry-run shows a diff of what would change, --print the text itself; neither creates a file."""
     prepared(setup, "claude", PROJECT_SCOPE)
     before = setup.tree()
     diff = setup.ok("setup", "claude", "--dry-run")
@@ -121,7 +121,7 @@ def test_a_plugin_that_somebody_changed_is_left_alone(setup):
 
 
 def test_a_file_with_comments_is_not_rewritten(setup):
-    """Setup says what to add by hand; the file is unchanged, and the other files are set up."""
+    """For a settings file with comments setup says what to add by hand; the file is unchanged, and the others are set up."""
     settings = setup.project / ".gemini" / "settings.json"
     settings.parent.mkdir()
     settings.write_text('{\n  // mine\n  "ui": {}\n}\n')
