@@ -123,7 +123,7 @@ def test_a_view_needs_no_transcript_bodies(played):
 )
 @example([("record_turn", "main", SAID), ("set_budget", "main", {"steps": 1.0}), ("record_turn", "main", SAID)])
 def test_a_handle_knows_where_its_lane_ends(played):
-    """What a handle tracks so that a turn need not ask the views is what the views would say."""
+    """What a handle follows by itself, so that a turn need not ask the views, is what the views would say."""
     play = Play().run(played)
     for agent, handle in play.handles.items():
         end, fresh = handle.lane_end, Session(play.store, play.session.id, agent=agent).views

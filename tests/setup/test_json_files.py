@@ -80,7 +80,7 @@ def test_what_is_put_in_comes_out_byte_for_byte(name, data):
 @pytest.mark.parametrize("name", SHAPES)
 @given(data=st.data())
 def test_another_command_replaces_ours_and_still_comes_out(name, data):
-    """A moved interpreter replaces our entries in place; removing them restores the file."""
+    """A moved interpreter renews our entries in place of the old ones; taking them out leaves the file as it was."""
     text = data.draw(files(name))
     ours = is_ours(name)
     first = jsontext.merged(text, settings(name, COMMAND), ours)
