@@ -66,19 +66,19 @@ def test_one_id_one_event(session):
 
 def test_canonical(session):
     """A payload has one form; a value that has none is refused before anything is written (P04)."""
-    session.record("thing.noted", {"b": [1, {"z": "ü", "a": None}], "a": 1.5})
+    session.log.record("thing.noted", {"b": [1, {"z": "ü", "a": None}], "a": 1.5})
     assert raw(session)[-1].payload == '{"a":1.5,"b":[1,{"a":null,"z":"ü"}]}'.encode()
     before = raw(session)
     for impossible in (float("nan"), float("inf"), {1, 2}, b"bytes", "\ud800", object()):
         with pytest.raises(InvalidInput):
-            session.record("thing.noted", {"value": impossible})
+            session.log.record("thing.noted", {"value": impossible})
     assert raw(session) == before
 
 
 def test_salted_commitment(session):
     """payload_hash is SHA-256 over tag, salt and payload; equal payloads have different hashes (P05)."""
-    session.record("worklog.written", {"text": "same"})
-    session.record("worklog.written", {"text": "same"})
+    session.log.record("worklog.written", {"text": "same"})
+    session.log.record("worklog.written", {"text": "same"})
     one, other = raw(session)[-2:]
     assert one.payload == other.payload
     assert one.payload_hash != other.payload_hash
@@ -131,7 +131,7 @@ def problem_of(session, records):
 
 def test_a_checkpoint_shows_the_rest(session):
     """A checkpoint passes while the log only grew, and fails when it was cut or has another event at that position (P08)."""
-    checkpoint = session.checkpoint()
+    checkpoint = session.log.checkpoint()
     session.decide("later")
     assert session.verify(checkpoint).ok
     assert session.verify(checkpoint | {"hash": "00" * 32}).problems[-1].cause == "checkpoint"
@@ -161,7 +161,7 @@ def test_old_payloads_are_lifted(session, monkeypatch):
 
 def test_the_future_passes_through(records, session):
     """A kind of a newer version is kept, read, folded over, exported and verified untouched (P11)."""
-    session.record("mood.sensed", {"mood": "curious"})
+    session.log.record("mood.sensed", {"mood": "curious"})
     other = onrecord.connect("memory:", project="elsewhere")
     copy = bundle.take_in(other, list(bundle.lines_of(session)))
     assert [event.data for event in copy.events(kinds=["mood.sensed"])] == [{"mood": "curious"}]
@@ -218,5 +218,5 @@ def test_runs_are_told_apart(records, session):
     session.leave()
     again = records.open("work")
     event = again.decide("second run")
-    assert session.event(1).run == 1
+    assert session.log.event(1).run == 1
     assert event.run == again.run == 2

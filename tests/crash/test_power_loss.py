@@ -31,21 +31,21 @@ def life_of_a_store(path: str, disk: Disk, chance: random.Random, durability: st
     records = SessionStore(store)
     first = records.open("first", objective="Survive a power cut")
     second = records.open("second", agent="helper")
-    disk.acknowledge(first.event(1), second.event(1))
+    disk.acknowledge(first.log.event(1), second.log.event(1))
     for number in range(turns):
         text = LARGE + str(number) if chance.random() < 0.1 else f"turn {number} " * chance.randrange(1, 60)
         disk.acknowledge(first.record_turn([{"role": "user", "content": text}]))
         with second.turn() as turn:
-            disk.acknowledge(second.event(turn.position), turn.user(text), turn.assistant("Looking."))
+            disk.acknowledge(second.log.event(turn.position), turn.user(text), turn.assistant("Looking."))
             if turn.commit():
-                disk.acknowledge(second.event(second.views.position))
+                disk.acknowledge(second.log.event(second.views.position))
         if number % 6 == 5:
             disk.acknowledge(first.decide(f"decision {number}"))
             records.search("turn")
         if number % 10 == 9:
             disk.acknowledge(first.log.erase("privacy", positions=[first.views.position - 2]))
     fork = first.fork("third")
-    disk.acknowledge(fork.event(fork.head.position), fork.decide("go another way"))
+    disk.acknowledge(fork.log.event(fork.head.position), fork.decide("go another way"))
     store.close()
 
 

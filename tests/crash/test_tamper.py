@@ -76,7 +76,7 @@ def verified(path: str, checkpoint: Checkpoint | None = None, name: str = "tampe
 def checkpoint_of(path: str) -> Checkpoint:
     store = SQLiteStore(path)
     try:
-        return SessionStore(store).get("tampered").checkpoint()
+        return SessionStore(store).get("tampered").log.checkpoint()
     finally:
         store.close()
 

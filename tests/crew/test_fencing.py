@@ -15,7 +15,7 @@ def test_who_was_replaced_starts_nobody(tmp_path):
     file.write_text('[[agent]]\nid = "a"\ncommand = "sh"\n')
     with onrecord.connect(str(tmp_path / "store.db"), project=str(tmp_path)) as records:
         old = records.create("s", agent=CREW).acquire()
-        old.record("team.formed", {"team": read_team(file).as_data(), "headless": True})
+        old.log.record("team.formed", {"team": read_team(file).as_data(), "headless": True})
         members = Members(old, read_team(file), headless=True)
         supervisor = Supervisor(members)
         supervisor.look(old.clock())

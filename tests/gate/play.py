@@ -95,7 +95,7 @@ class Stage:
                 session.attempts.start(command, process=process)
             case "raw_start", command:
                 # What another version, or an import, may have left: a second attempt beside an unresolved one.
-                session.record(
+                session.log.record(
                     "attempt.started", {"command": self.text(), "signature": shlex.join(shlex.split(command))}
                 )
             case "settle", number, outcome:
@@ -109,7 +109,7 @@ class Stage:
                 number = 1 + number % max(1, len(session.views.findings.findings))
                 session.findings.relabel(f"f{number}", label, evidence=[f"e{self.count}"], why=self.text())
             case "change", path, fingerprint:
-                session.record("code.changed", {"anchors": {path: fingerprint}})
+                session.log.record("code.changed", {"anchors": {path: fingerprint}})
             case "turn", *_:
                 session.record_turn([{"role": "user", "content": self.text()}])
             case "usage", *_:
@@ -119,7 +119,7 @@ class Stage:
             case "wait", seconds:
                 self.clock.advance(seconds)
             case "profile", *_:
-                session.record("profile.chosen", {"profile": PROFILE})
+                session.log.record("profile.chosen", {"profile": PROFILE})
             case "enter", phase:
                 session.phases.enter(phase)
             case "finish", phase:

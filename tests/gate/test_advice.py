@@ -91,7 +91,7 @@ def test_a_stale_rejection_is_not_held_against_anyone(session):
     """When the code under a rejection has changed, there is no advice."""
     anchors = [{"path": "src/middleware.py", "fingerprint": "x"}]
     session.findings.state("The middleware drops the header", "rejected", evidence=["run-b"], anchors=anchors)
-    session.record("code.changed", {"anchors": {"src/middleware.py": "y"}})
+    session.log.record("code.changed", {"anchors": {"src/middleware.py": "y"}})
     assert session.gate.judge(edit("src/middleware.py")).plain
 
 

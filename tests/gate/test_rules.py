@@ -95,7 +95,7 @@ def test_a_spent_budget_names_all_limits_it_needs(session):
 
 def test_edits_wait_for_the_phase(session):
     """Where a profile has phases, code changes only inside one; reading is allowed before."""
-    session.record("profile.chosen", {"profile": {"name": "two", "phases": [{"name": "Plan"}, {"name": "Do it"}]}})
+    session.log.record("profile.chosen", {"profile": {"name": "two", "phases": [{"name": "Plan"}, {"name": "Do it"}]}})
     verdict = session.gate.judge(edit())
     assert (verdict.rule, verdict.clear) == ("phase_not_entered", "onrecord phase enter Plan --session invite-403")
     assert session.gate.judge(run("ls")).plain

@@ -202,7 +202,7 @@ class Play:
         self.agent(agent).budget.set(**{name: amount * 1e6 for name, amount in limits.items()})
 
     def do_unknown_kind(self, agent: str, data: Any) -> None:
-        self.agent(agent).record("weather.changed", data)
+        self.agent(agent).log.record("weather.changed", data)
 
     def do_later_version(self, agent: str, data: dict[str, Any]) -> None:
         session = self.agent(agent)

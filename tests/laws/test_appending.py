@@ -52,15 +52,15 @@ def test_a_whole_log_sent_again_changes_nothing(played):
 def test_an_id_stands_for_one_event(one, other):
     """An id that is used again for other content is refused, and nothing of that append is written."""
     play = Play()
-    first = play.session.record("weather.changed", one, id="w1")
+    first = play.session.log.record("weather.changed", one, id="w1")
     if one == other and repr(one) == repr(other):
-        assert play.session.record("weather.changed", other, id="w1") == first
+        assert play.session.log.record("weather.changed", other, id="w1") == first
     else:
         fresh = play.session.log.draft("weather.changed", {}, id="w2")
         with pytest.raises(IdReused):
             play.session.log.append(fresh, play.session.log.draft("weather.changed", other, id="w1"))
     with pytest.raises(IdReused):
-        play.session.record("weather.turned", one, id="w1")
+        play.session.log.record("weather.turned", one, id="w1")
     assert play.store.head(play.session.id).position == 2
 
 

@@ -212,7 +212,7 @@ def test_what_is_long_is_sealed_by_its_own_thread(tmp_path):
         texts = ["short", "long " * 10_000, "also short", "longer " * 10_000]
         events = together(records.store, [partial(session.decide, "Decided", why=text) for text in texts])
         assert len({event.position for event in events}) == len(texts)
-        assert [session.event(event.position).data["why"] for event in events] == texts
+        assert [session.log.event(event.position).data["why"] for event in events] == texts
         assert session.verify().ok
 
 

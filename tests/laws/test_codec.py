@@ -159,9 +159,9 @@ class Level(IntEnum):
 def test_near_json_becomes_json_at_once(given_as, read_as):
     """Tuples and enums are recorded as their JSON values, and every handle sees those from the start."""
     play = Play()
-    said = play.session.record("weather.changed", {"value": given_as})
+    said = play.session.log.record("weather.changed", {"value": given_as})
     assert same(said.data, {"value": read_as})
-    assert same(play.session.event(said.position).data, {"value": read_as})
+    assert same(play.session.log.event(said.position).data, {"value": read_as})
 
 
 def test_what_was_recorded_cannot_be_changed_through_the_callers_objects():
@@ -201,7 +201,7 @@ def test_what_is_no_json_is_refused(value, wrap):
     play = Play()
     before = play.store.head(play.session.id)
     with pytest.raises(InvalidInput):
-        play.session.record("weather.changed", {"value": wrap(value)})
+        play.session.log.record("weather.changed", {"value": wrap(value)})
     with pytest.raises(InvalidInput):
         play.session.facts.set_scratch("key", wrap(value))
     with pytest.raises(InvalidInput):
@@ -216,13 +216,13 @@ def test_what_was_acknowledged_can_be_read_from_any_depth(depth):
     """A payload is refused when it is too deep, or it can be read again at any stack depth (B08)."""
     play = Play()
     try:
-        event = play.session.record("weather.changed", {"value": nested(depth)})
+        event = play.session.log.record("weather.changed", {"value": nested(depth)})
     except InvalidInput:
         assert play.store.head(play.session.id).position == 1
         return
 
     def read_below(frames: int) -> Event:
-        return read_below(frames - 1) if frames else play.session.event(event.position)
+        return read_below(frames - 1) if frames else play.session.log.event(event.position)
 
     assert read_below(300).data == {"value": nested(depth)}
 
@@ -305,5 +305,5 @@ def test_ids_and_kinds_are_short_and_printable(field, value):
     play = Play()
     arguments: dict[str, Any] = {"kind": "weather.changed", "id": "w1"} | {field: value}
     with pytest.raises(InvalidInput):
-        play.session.record(data={}, **arguments)
+        play.session.log.record(data={}, **arguments)
     assert play.store.head(play.session.id).position == 1

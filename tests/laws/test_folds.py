@@ -126,8 +126,8 @@ def test_a_handle_knows_where_its_lane_ends(played):
     """What a handle follows by itself, so that a turn need not ask the views, is what the views would say."""
     play = Play().run(played)
     for agent, handle in play.handles.items():
-        end, fresh = handle.lane_end, Session(play.store, play.session.id, agent=agent).views
-        if end.known and not handle.behind:
+        end, fresh = handle._lane_end, Session(play.store, play.session.id, agent=agent).views
+        if end.known and not handle._behind:
             lane = fresh.lanes.lane(agent)
             assert (end.open, end.last_commit, end.turns) == (bool(lane["open"]), lane["last_commit"], lane["turns"])
             assert not fresh.spend.budget

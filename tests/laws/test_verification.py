@@ -105,7 +105,7 @@ def test_every_change_of_order_is_found(played, one, other, how):
 def test_a_rolled_back_store_is_found_by_a_checkpoint(played, later, where):
     """A checkpoint kept outside shows that the whole store was cut back, or cut back and written again."""
     play = Play().run(played)
-    checkpoint = play.session.checkpoint()
+    checkpoint = play.session.log.checkpoint()
     assert play.session.verify(checkpoint).ok
     play.run(later)
     assert play.session.verify(checkpoint).ok
@@ -155,7 +155,7 @@ def test_what_records_an_erasure_cannot_be_erased():
     with pytest.raises(OnrecordError):
         play.session.log.erase("hide the tracks", positions=[event.position])
     play.session.log.erase("everything")
-    assert play.session.event(event.position).data["reason"] == "on request"
+    assert play.session.log.event(event.position).data["reason"] == "on request"
     assert play.session.verify().ok
 
 

@@ -111,14 +111,14 @@ def test_closing_from_python_checks_the_note_only_with_a_profile_or_when_asked(r
     work = records.create("work", agent="main")
     work.findings.state("Something", "open")
     assert obstacles(work.views)
-    with pytest.raises(Conflict, match="only a summary"):
+    with pytest.raises(Conflict, match="its note lacks"):
         work.close("the process ends", note_owed=True)
     assert work.status == "open"
     work.close("the process ends")
     assert work.status == "closed"
     research = records.create("research", agent="main")
     research.phases.choose_profile(load_profile("research"))
-    with pytest.raises(Conflict, match="only a summary"):
+    with pytest.raises(Conflict, match="its note lacks"):
         research.close("the process ends")
     assert research.status == "open"
     research.close("the process ends", anyway="the machine is taken away")

@@ -48,7 +48,7 @@ def test_a_full_session_still_has_a_brief_that_stands_alone(objective, action, s
             break
         session.attempts.settle(None, outcome, error=command if outcome == "failed" else None)
     if stale:
-        session.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
+        session.log.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
     text = brief(session.views)
     assert len(text.encode()) <= BRIEF_LIMIT
     lines = text.split("\n")
@@ -98,11 +98,11 @@ def test_the_active_hypothesis_is_what_is_worked_on(session):
 def test_a_stale_finding_says_how_much_changed(session):
     """When code under a finding changes, it is stale, with the number of files; a revert makes it verified again (H14, H28)."""
     told(session)
-    session.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
+    session.log.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
     assert "f2: The row is written late (was verified; 1 file changed since) [log-b]" in session.note()
     assert "## Verified" not in session.note()
     assert "Stale (check again" in session.brief()
-    session.record("code.changed", {"anchors": {"src/auth.py": "aaaa"}})
+    session.log.record("code.changed", {"anchors": {"src/auth.py": "aaaa"}})
     assert "## Verified" in session.note()
     assert "Stale" not in session.note()
 
@@ -111,7 +111,7 @@ def test_who_judges_anew_has_looked_at_the_code(session):
     """A finding that is judged again on the current code is not stale; another one on the old code is (H28)."""
     told(session)
     session.findings.state("The cache is cold", "verified", evidence=["log-b"], anchors=[ANCHOR])
-    session.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
+    session.log.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
     session.findings.relabel("f2", "verified", evidence=["run-a"], anchors=[ANCHOR | {"fingerprint": "cccc"}])
     findings = session.views.findings
     assert [one["id"] for one in findings.labelled("verified")] == ["f2"]

@@ -32,7 +32,7 @@ def test_a_payload_is_an_object(session, payload):
     with pytest.raises(
         InvalidInput, match=f"the payload of worklog.written is a JSON object, not {type(payload).__name__}"
     ):
-        session.record("worklog.written", payload)
+        session.log.record("worklog.written", payload)
     assert session.refresh().head == before
 
 
@@ -163,19 +163,19 @@ def test_steps_of_verbs_are_not_recorded_by_hand(session, reserved):
     """An event that only a verb may write cannot be added past the verb's checks (A12)."""
     before = session.head
     with pytest.raises(InvalidInput):
-        session.record(reserved, {"name": "x", "project": "y", "items": [], "ranges": []})
+        session.log.record(reserved, {"name": "x", "project": "y", "items": [], "ranges": []})
     assert session.refresh().head == before
 
 
 def test_other_kinds_can_be_recorded(session):
     """A kind without a verb is recorded as it is, known or not; the payload of a known kind is checked (B03)."""
-    event = session.record("evidence.recorded", {"id": "INV-403-2026-05-18-A", "path": "trace.json"})
+    event = session.log.record("evidence.recorded", {"id": "INV-403-2026-05-18-A", "path": "trace.json"})
     assert session.views.findings.evidence["INV-403-2026-05-18-A"]["position"] == event.position
-    session.record("weather.changed", ["to", "rain"])
+    session.log.record("weather.changed", ["to", "rain"])
     assert next(session.events(kinds=["weather.changed"])).data == ["to", "rain"]
     for kind, data in (("evidence.recorded", {}), ("evidence.recorded", []), ("decision.made", {"why": "x"})):
         with pytest.raises(InvalidInput):
-            session.record(kind, data)
+            session.log.record(kind, data)
 
 
 def test_search_finds_transcript_and_facts(records):

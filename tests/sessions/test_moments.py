@@ -143,7 +143,7 @@ def test_a_fork_in_the_middle_of_a_turn_has_it_as_interrupted(session):
 
 def test_verification_tells_where_and_why(records, session):
     """An untouched log verifies, with position and hash to compare with a checkpoint kept elsewhere (B13)."""
-    checkpoint = session.checkpoint()
+    checkpoint = session.log.checkpoint()
     report = session.verify(checkpoint)
     assert report.ok
     assert (report.position, report.hash.hex()) == (checkpoint["position"], checkpoint["hash"])
@@ -206,7 +206,7 @@ def test_other_code_diverges_where_it_differs(records, scratch):
     position, recorded, replayed = replay.divergence
     assert (recorded or {})["data"]["item"]["content"] == "It is grey."
     assert (replayed or {})["data"]["item"]["content"] == "Grey, I think."
-    assert session.event(position).kind == "item.added"
+    assert session.log.event(position).kind == "item.added"
 
 
 def test_an_effect_that_was_not_recorded_is_not_run(records, scratch):

@@ -147,7 +147,7 @@ def test_a_fork_brings_its_ancestors(session, elsewhere):
 
 def test_events_from_a_newer_version_pass_through(session, elsewhere):
     """Kinds and versions this code does not know are kept, moved and read untouched (B15)."""
-    session.record("mood.sensed", {"mood": ["curious", None, 1.5]})
+    session.log.record("mood.sensed", {"mood": ["curious", None, 1.5]})
     session.log.append(session.log.draft("decision.made", {"text": "new shape", "options": {"a": 1}})._replace(v=7))
     moved = bundle.take_in(elsewhere, bundle.lines_of(session))
     mood, decided = list(moved.events())[-2:]

@@ -78,7 +78,7 @@ def test_a_refused_turn_leaves_nothing_to_catch_up_with(session):
     session.record_turn(HELLO, id="t1")
     with pytest.raises(IdReused):
         session.log.append(session.log.draft("turn.recorded", {"items": []}, id="t1"), fenced=True)
-    assert not session.behind
+    assert not session._behind
     assert session.record_turn(HELLO).position == session.head.position
 
 
@@ -310,7 +310,7 @@ def test_turns_begin_durably(session, again):
     """The intent of a turn, with base and fingerprint of its request, is on record before any model is called (B08)."""
     session.record_turn(HELLO)
     turn = session.turn(request={"prompt": "x"})
-    begun = again.get("fix-invite-403").event(turn.position)
+    begun = again.get("fix-invite-403").log.event(turn.position)
     assert begun.kind == "turn.begun"
     assert begun.data["base"] == turn.base == session.agents.lane()["commits"][-1]["position"]
     assert begun.data["turn"] == 2

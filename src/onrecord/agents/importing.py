@@ -85,7 +85,7 @@ def _open(records: SessionStore, of: Vendor, location: Location, agent: str, nam
     made = records.create(name, agent=agent) if name else _with_free_name(records, of, location, agent)
     title = title_of(of, location)
     if title:
-        made.record("session.titled", {"text": title})
+        made.log.record("session.titled", {"text": title})
     return made
 
 

@@ -210,7 +210,7 @@ def standing(session: Session, vendor_name: str, vendor_id: str) -> Stand:
     for header in session.log.newest(("payload.kept",), headers=True, page=_PAGE):
         if header.id.startswith(prefix):
             generation = int(header.id.removeprefix(prefix).partition("/")[0])
-            data = session.event(header.position).data
+            data = session.log.event(header.position).data
             if data is None:
                 return Stand(None, generation, header.position, erased=True)
             return Stand(Mark(*data["mark_after"]), generation, header.position)
@@ -282,7 +282,7 @@ def _parts(session: Session, prefix: str) -> Iterator[Event]:
     """The events of one generation in order, one in memory at a time."""
     for header in session.log.headers(("payload.kept",), page=_PAGE):
         if header.id.startswith(prefix):
-            yield session.event(header.position)
+            yield session.log.event(header.position)
 
 
 def has_gaps(session: Session, vendor_name: str, vendor_id: str) -> bool:

@@ -300,7 +300,7 @@ def _restored(run: Wrapped, planned: Plan, outcome: Outcome, mended: list[str]) 
 
 def _not_restored(run: Wrapped, planned: Plan, why: str, ask: Ask, terms: Terms) -> Resumed:
     refusal = _refusal(why, "--policy allow begins anew from the note; onrecord show has it")
-    run.session.record("worklog.written", {"text": f"{planned.agent}: {refusal.message}"[:TEXT_LIMIT]})
+    run.session.log.record("worklog.written", {"text": f"{planned.agent}: {refusal.message}"[:TEXT_LIMIT]})
     if terms.policy == MUST:
         raise refusal
     terms.tell(f"{refusal.message}; a fresh conversation begins from the note")

@@ -99,7 +99,7 @@ def _prompt(session: Session, event: Event) -> str:
     position = event.data.get("prompt")
     if not isinstance(position, int) or not 0 < position <= session.head.position:
         return ""
-    data = session.event(position).data
+    data = session.log.event(position).data
     return str((data or {}).get("prompt") or "")
 
 

@@ -111,7 +111,7 @@ def record_prompt(session: Session, ask: Ask, **about: Any) -> int | None:
     if not ask.prompt:
         return None
     id_ = ask.id or PROMPT_PREFIX + make_ulid(int(session.clock() * 1e3), machine.entropy(10))
-    return session.record("payload.kept", {"prompt": ask.prompt, "agent": session.agent, **about}, id=id_).position
+    return session.log.record("payload.kept", {"prompt": ask.prompt, "agent": session.agent, **about}, id=id_).position
 
 
 def wrap(

@@ -85,9 +85,6 @@ class AsyncSession(OwnSession):
     def budget(self) -> AsyncBudgetVerbs:
         """Limits, usage of models, and what is left."""
 
-    async def checkpoint(self) -> Checkpoint:
-        """Position and hash to keep outside the store: with it, `verify` finds a truncated or rolled back store."""
-
     async def close(self, reason: str = ..., *, anyway: str | None = ..., note_owed: bool = ...) -> Event:
         """End the session and keep its log; with a profile, the work log ends with what is pending."""
 
@@ -106,9 +103,6 @@ class AsyncSession(OwnSession):
     @property
     def effects(self) -> AsyncEffectVerbs:
         """Side effects with both ends recorded by hand; `once` does both."""
-
-    async def event(self, position: int) -> Event:
-        """The event at one position."""
 
     def events(self, after: int = ..., upto: int | None = ..., kinds: Collection[str] | None = ...) -> AsyncIterator[Event]:
         """The log, in order: position, id, kind, at, by, run, data, hash."""
@@ -156,9 +150,6 @@ class AsyncSession(OwnSession):
     @property
     def phases(self) -> AsyncPhaseVerbs:
         """The profile, its phases and sections, the work log, the feature list."""
-
-    async def record(self, kind: str, data: Json, *, id: str | None = ..., because: int | None = ...) -> Event:
-        """Append one event. The way to record a kind that has no verb here."""
 
     async def record_turn(self, items: Iterable[Message], *, usage: ModelUsage | None = ..., format: str | None = ..., id: str | None = ...) -> Event:
         """Record a whole turn at once: one durable commit. Items are neutral, or messages of a partner."""
@@ -397,6 +388,12 @@ class AsyncLogVerbs(Awaited):
     async def append(self, *drafts: Draft, expect: int | None = ..., fenced: bool = ...) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need the lease on this agent's lane."""
 
+    async def catch_up(self) -> None:
+        """Fold new events if this handle knows that there are some; unlike `refresh`, it does not ask the store."""
+
+    async def checkpoint(self) -> Checkpoint:
+        """Position and hash to keep outside the store: with it, `verify` finds a truncated or rolled back store."""
+
     async def disconnect(self) -> None:
         """Close the files and connections of the store; for a process that used this one session."""
 
@@ -405,6 +402,9 @@ class AsyncLogVerbs(Awaited):
 
     async def erase(self, reason: str, *, positions: Collection[int] | None = ...) -> Event:
         """Erase payloads for good: those at `positions`, or all of the session."""
+
+    async def event(self, position: int) -> Event:
+        """The event at one position."""
 
     async def find(self, id: str) -> Event | None:
         """The event with this id, if there is one."""
@@ -423,6 +423,9 @@ class AsyncLogVerbs(Awaited):
 
     def newest(self, kinds: Collection[str] | None = ..., *, upto: int | None = ..., headers: bool = ..., page: int = ...) -> AsyncIterator[Event]:
         """Events from the end of the log backwards, fetched in pages; with `headers`, without their payload."""
+
+    async def record(self, kind: str, data: Json, *, id: str | None = ..., because: int | None = ...) -> Event:
+        """Append one event of a kind that has no verb of its own."""
 
     async def release(self, reason: str) -> Event:
         """Lift the hold."""

@@ -167,7 +167,7 @@ class Crew:
     def stop(self) -> Stopped:
         """Dismiss the team: its supervisor ends it, or this process does."""
         session, supervisor = self.session, self.supervisor
-        session.record("team.dismissed", {})
+        session.log.record("team.dismissed", {})
         deadline = time.monotonic() + STOP_SECONDS
         while supervising(session) is not None and time.monotonic() < deadline:
             time.sleep(_LOOK)

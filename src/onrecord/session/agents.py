@@ -52,13 +52,13 @@ class AgentVerbs(Chapter):
             )
         said = {name: value for name, value in about.items() if value not in (None, "")}
         if known is None:
-            return self._session.record("agent.located", {"vendor": vendor, "vendor_id": vendor_id, **said}, id=id_)
+            return self._session._record("agent.located", {"vendor": vendor, "vendor_id": vendor_id, **said}, id=id_)
         agent = self._session.views.roster.agents[self._session.agent]
         current = agent["links"][-1] is known
         new = {name: value for name, value in said.items() if known["last"].get(name) != value}
         if not new and current:
             return None
-        return self._session.record("agent.located", {"vendor": vendor, "vendor_id": vendor_id, **new})
+        return self._session._record("agent.located", {"vendor": vendor, "vendor_id": vendor_id, **new})
 
     def record_interruption(
         self, /, cause: str, message: str = "", *, resets_at: float | None = None, **about: Json
@@ -71,7 +71,7 @@ class AgentVerbs(Chapter):
             "resets_at": resets_at,
             **about,
         }
-        return self._session.record("interruption.recorded", data)
+        return self._session._record("interruption.recorded", data)
 
     def record_start(self, /, process: Process | None, **about: Json) -> Event:
         """Record that a new run of this agent began in a process that is not ours; takes no lane.
@@ -96,13 +96,13 @@ class AgentVerbs(Chapter):
         id_ = f"tool/{self._session.agent}/{call}"
         known = bool(call) and len(id_) <= ID_LIMIT and id_.isprintable()
         data = {"tool": tool, "act": act} | {name: value for name, value in about.items() if value not in (None, "")}
-        return self._session.record("tool.used", data, id=id_ if known else None)
+        return self._session._record("tool.used", data, id=id_ if known else None)
 
     def record_attention_needed(self, /, message: str) -> Event:
         """Record that this agent needs a person."""
-        return self._session.record("attention.needed", {"message": message[:TEXT_LIMIT]})
+        return self._session._record("attention.needed", {"message": message[:TEXT_LIMIT]})
 
     def record_attention_given(self) -> Event | None:
         """Record that this agent no longer needs a person; None if it did not wait for one."""
         known = self._session.views.roster.agents.get(self._session.agent)
-        return self._session.record("attention.given", {}) if known and known["waits"] else None
+        return self._session._record("attention.given", {}) if known and known["waits"] else None

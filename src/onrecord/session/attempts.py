@@ -88,7 +88,7 @@ class AttemptVerbs(Chapter):
             # The id holds the number: when two start at once, one lands and the other takes the next number.
             number = len(views.attempts.attempts) + 1
             try:
-                return self._session.record(
+                return self._session._record(
                     "attempt.started", data | {"phase": views.phases.current()}, id=f"attempt/{number}/started"
                 )
             except IdReused:
@@ -123,7 +123,7 @@ class AttemptVerbs(Chapter):
         id = f"attempt/{attempt['number']}/settled"
         try:
             # The id makes settling final: of two that settle the same attempt at once, the second is refused.
-            while (event := self._session.record("attempt.settled", data, id=id)).data is None:
+            while (event := self._session._record("attempt.settled", data, id=id)).data is None:
                 # An outcome was recorded and erased since: the attempt has none, and can be settled again.
                 id += "/again"
             return event
@@ -152,7 +152,7 @@ class AttemptVerbs(Chapter):
         for text in (fix, remark):
             if text:
                 checked_text(text, "a correction", TEXT_LIMIT)
-        return self._session.record("attempt.corrected", {"attempt": number, "fix": fix, "remark": remark})
+        return self._session._record("attempt.corrected", {"attempt": number, "fix": fix, "remark": remark})
 
     def foresee(self, command: str | Sequence[str], revision: Revision | None = None) -> Attempt | None:
         """The earlier attempt that shows how this command would fail on this code, if there is one."""

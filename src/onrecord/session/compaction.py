@@ -77,7 +77,7 @@ def compact(
 
 def _last_summary(session: Session, lane: Lane) -> list[Item] | None:
     """The summary of the turns that are covered already; None if there is none, or it was erased."""
-    last = session.event(lane["compacted"]).data if lane["compacted"] else None
+    last = session.log.event(lane["compacted"]).data if lane["compacted"] else None
     return [{"role": "system", "content": f"Summary of what came before:\n{last['summary']}"}] if last else None
 
 

@@ -61,7 +61,7 @@ def _record_evidence(session: Session, id: str, about: dict[str, Any]) -> Event:
     for text in ("output", "excerpt"):
         if isinstance(about.get(text), str):
             about[text] = ends_of(about[text], EVIDENCE_OUTPUT_LIMIT)
-    return session.record("evidence.recorded", {"id": id, **about}, id=f"evidence/{id}")
+    return session._record("evidence.recorded", {"id": id, **about}, id=f"evidence/{id}")
 
 
 def ends_of(text: str, limit: int) -> str:

@@ -38,7 +38,7 @@ class GateVerbs(Chapter):
             return verdict
         data = {"tool": request.tool, "act": request.act, "agent": request.agent, "call": request.call}
         try:
-            self._session.record("gate.decided", data | verdict.as_data(), id=id_)
+            self._session._record("gate.decided", data | verdict.as_data(), id=id_)
         except (SessionClosed, SessionErased):
             return verdict
         except IdReused:
@@ -63,7 +63,7 @@ class GateVerbs(Chapter):
             raise Conflict(f"{rule} does not refuse anything to {agent!r} now", hint="there is nothing to override")
         verdict = grounds[0]
         data = {"ground": verdict.ground, "rule": rule, "reason": reason, "positions": list(verdict.positions)}
-        return self._session.record(
+        return self._session._record(
             "gate.overridden", data, because=verdict.positions[-1] if any(verdict.positions) else None
         )
 
@@ -91,4 +91,4 @@ def failure(session: Session, request: ToolRequest, problem: BaseException) -> E
         "decision": ALLOW, "tool": request.tool, "act": request.act, "agent": request.agent, "call": request.call,
         "failure": f"{type(problem).__name__}: {problem}"[:TEXT_LIMIT],
     }  # fmt: skip
-    return session.record("gate.decided", data)
+    return session._record("gate.decided", data)

@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, Self
 from onrecord import machine
 from onrecord.errors import (
     EventNotFound,
-    InvalidInput,
     LeaseLost,
     OnrecordError,
     StoreError,
     TooLarge,
     TurnConflict,
 )
-from onrecord.log.codec import BATCH_LIMIT, SealOnRead, event_of, is_simple, open_record, open_records, seal, seal_own
-from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
+from onrecord.log.codec import BATCH_LIMIT, SealOnRead, event_of, is_simple, open_records, seal, seal_own
+from onrecord.log.events import NEW_RUN, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_event_id
 from onrecord.log.store import LEASE_SECONDS, Lease, Store
@@ -133,7 +132,7 @@ class Session(KeptViews):
         """The lane of this handle's agent, as far as it has read: the next turn is checked against it."""
         with self._lock:
             whole = self._whole
-            self.lane_end.ask(whole, self.agent)
+            self._lane_end.ask(whole, self.agent)
             return whole.lanes.lane(self.agent)
 
     def note(self) -> str:
@@ -251,7 +250,7 @@ class Session(KeptViews):
             receipts = self.store.append(self.id, drafts, expect=expect, lease=lease)
             events = []
             for draft, (position, run, digest, new) in zip(drafts, receipts, strict=True):
-                events.append(event_of(draft, self.id, position, run, digest) if new else self.event(position))
+                events.append(event_of(draft, self.id, position, run, digest) if new else self.log.event(position))
             self._absorb(drafts, events)
         except BaseException as problem:
             if not isinstance(problem, OnrecordError) or isinstance(problem, StoreError):
@@ -259,22 +258,13 @@ class Session(KeptViews):
             raise
         return events
 
-    def record(self, kind: str, data: Json, *, id: str | None = None, because: int | None = None) -> Event:
-        """Append one event. The way to record a kind that has no verb here."""
-        if kind in RESERVED_KINDS:
-            raise InvalidInput(
-                f"{kind} cannot be recorded directly",
-                hint="use the method that records it: turn(), once(), close() ...",
-            )
-        return self._record(kind, data, id=id, because=because)
-
     def _record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
         if because is not None:
             self._refuse_unknown(because)
         run = self._whole.head.run if self.run is None else self.run
         make = partial(_sealed, kind, data, id, int(self.clock() * 1e6), self.agent, run, because)
         event = self._append(SealOnRead(make) if is_simple(data) else (make(),), None)[0]
-        if self.behind and kind.startswith("session."):
+        if self._behind and kind.startswith("session."):
             self.refresh()  # `status` and `name` are told as this handle knows them: it must know its own step
         return event
 
@@ -380,7 +370,7 @@ class Session(KeptViews):
         from onrecord.views.facts import TEXT_LIMIT
 
         data = {"text": checked_text(text, "a decision", TEXT_LIMIT), "why": why}
-        return self.record("decision.made", data, because=because, id=id)
+        return self._record("decision.made", data, because=because, id=id)
 
     # Lifecycle
 
@@ -432,13 +422,6 @@ class Session(KeptViews):
 
         return follow(self, after, upto, kinds)
 
-    def event(self, position: int) -> Event:
-        """The event at one position."""
-        found = self.store.read(self.id, after=position - 1, upto=position) if position > 0 else []
-        if not found:
-            raise EventNotFound(f"session {self.name!r} has no event at position {position}", name=self.name)
-        return open_record(found[0])
-
     def transcript(self, agent: str | None = None, *, upto: int | None = None) -> Transcript:
         """Turns and their items, of all agents or of one; `.provisional` has those that are not committed."""
         from onrecord.views.transcript import TURN_KINDS, Transcript
@@ -473,11 +456,6 @@ class Session(KeptViews):
         from onrecord.session import moment
 
         return moment.verify(self, checkpoint, progress)
-
-    def checkpoint(self) -> Checkpoint:
-        """Position and hash to keep outside the store: with it, `verify` finds a truncated or rolled back store."""
-        head = self.store.head(self.id)
-        return {"session": self.id, "position": head.position, "hash": head.hash.hex()}
 
     def fork(self, name: str, at: int | None = None, *, agent: str | None = None) -> Session:
         """A new session that shares this one's history up to `at`; nothing is copied."""

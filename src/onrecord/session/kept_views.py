@@ -36,9 +36,9 @@ class KeptViews:
     def __init__(self, store: Store, id: str) -> None:
         self.store = store
         self.id = id
-        self.behind = False
+        self._behind = False
         """Whether something may have been appended that was not read yet."""
-        self.lane_end = LaneEnd()
+        self._lane_end = LaneEnd()
         self._lock = RLock()
         self._views: Whole | None = None
         self._fresh: list[Event] = []
@@ -55,11 +55,11 @@ class KeptViews:
         with self._lock:
             after = self._whole.position
             # Before the read: what another thread appends from here on, it takes into the views itself.
-            self.behind = self.lane_end.known = False
+            self._behind = self._lane_end.known = False
             try:
                 records = self.store.read(self.id, after=after, bodies=BODIES)
             except BaseException:
-                self.behind = True
+                self._behind = True
                 raise
             if any(record.kind == "payload.erased" for record in records):
                 # These views remember what has been erased since; a snapshot of them would bring it back.
@@ -72,17 +72,17 @@ class KeptViews:
     def _reload(self) -> Self:
         """Fold the whole log again, for instance after an erasure."""
         with self._lock:
-            self._views, self._fresh, self.lane_end.known = self._load(), [], False
+            self._views, self._fresh, self._lane_end.known = self._load(), [], False
             self._snapshot_at = 0
         return self
 
     def _fall_behind(self) -> None:
         """There may be events that this handle does not know of: the next turn reads them before it begins."""
-        self.behind, self.lane_end.known = True, False
+        self._behind, self._lane_end.known = True, False
 
     def _absorb(self, drafts: Sequence[Draft], events: list[Event]) -> None:
         """Take what this handle appended into its views, at once or later."""
-        if self.behind:
+        if self._behind:
             return  # the next refresh reads all of it, in order
         later = len(drafts) == 1 and len(drafts[0].payload) <= FOLD_LATER_BYTES
         with self._lock:
@@ -92,7 +92,7 @@ class KeptViews:
                 if event.position == known + 1:
                     known += 1
                     fresh.append(event)
-                    self.lane_end.follow(event)
+                    self._lane_end.follow(event)
                 elif event.position > known:
                     self._fall_behind()  # another writer's events lie in between
         if not later or len(fresh) >= FOLD_LATER or known - self._snapshot_at >= SNAPSHOT_EVERY:

@@ -98,7 +98,7 @@ def context(session: Session, *, tokens: int, count: Callable[[str], int]) -> Co
     lane = views.lanes.lane(session.agent)
     summary, covered = None, 0
     if lane["compacted"]:
-        data = session.event(lane["compacted"]).data
+        data = session.log.event(lane["compacted"]).data
         if data is not None:
             summary, covered = data["summary"], data["upto"]
     known = count(brief(views)) + (count(summary) if summary else 0)

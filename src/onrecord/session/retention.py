@@ -81,7 +81,7 @@ def wipe(session: Session, positions: list[int], reason: str, scope: str) -> Eve
     )
     tell_heirs(session, heirs, positions, where.position, data)
     session._reload()
-    return session.event(where.position)
+    return session.log.event(where.position)
 
 
 def heirs_of(store: Store, session: str, positions: list[int]) -> list[Head]:

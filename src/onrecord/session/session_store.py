@@ -192,7 +192,7 @@ class SessionStore:
         if self.store.heads(project=self.project, name=name, limit=1):
             raise NameTaken(f"this project already has a session named {name!r}")
         # The slice first: a crash in between wastes a part of the budget, and never spends it twice.
-        event = parent.record("budget.sliced", {"child": name, "limits": budget}, id=f"slice/{name}")
+        event = parent._record("budget.sliced", {"child": name, "limits": budget}, id=f"slice/{name}")
         return self.create(name, budget=budget, parent={"session": parent.id, "position": event.position}, **options)
 
     def copy(self, name: str, to: SessionStore, *, rename: str | None = None, into: str | None = None) -> list[Copied]:

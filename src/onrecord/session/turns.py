@@ -102,7 +102,7 @@ class Turn:
         self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None
     ) -> Event:
         """Record what a model call of this turn used; it counts even if the turn is aborted."""
-        return self.session.record("usage.recorded", usage_of(model, input_tokens, output_tokens, cost))
+        return self.session._record("usage.recorded", usage_of(model, input_tokens, output_tokens, cost))
 
     def commit(self) -> Event:
         """Make the turn count. It supersedes what was provisional in this lane."""
@@ -142,7 +142,7 @@ def begin(session: Session, *, request: Json, base: int | None, rollback: int, i
 
 
 def _begin(session: Session, fingerprint: str | None, base: int | None, rollback: int, id: str | None) -> Turn:
-    end = session.lane_end
+    end = session._lane_end
     if not end.known or end.open or fingerprint is not None or base not in (None, end.last_commit):
         answer = _check_beginning(session, fingerprint, base, rollback)
         if answer is not None:
@@ -189,7 +189,7 @@ def record(
         session._take_up()
         session._start_turning(1)
         try:
-            if not session.lane_end.known or session.lane_end.open:
+            if not session._lane_end.known or session._lane_end.open:
                 _make_ready(session)
             return _append_whole(session, items, usage, id, plain=plain)
         finally:
@@ -227,7 +227,7 @@ def _make_ready(session: Session) -> None:
 
 def _own_lane(session: Session) -> Lane:
     """The lane this handle has the lease on. Only the holder adds turns to it, so what the handle knows is current."""
-    if session.behind:
+    if session._behind:
         session.refresh()
     return session._end_of_lane()
 

@@ -47,7 +47,7 @@ def nudge(session: Session, vendor: Vendor, call: HookCall) -> HookAnswer:
         return HookAnswer()
     data = {"decision": DENY, "act": "stop", "rule": ground.partition("/")[0], "reason": reason, "clear": clear,
             "agent": session.agent, "positions": [], "ground": ""}  # fmt: skip
-    session.record("gate.decided", data, id=id_)
+    session.log.record("gate.decided", data, id=id_)
     return HookAnswer(decision=DENY, reason=f"onrecord: {reason}. To clear it: {clear}. Then stop.")
 
 

@@ -49,7 +49,7 @@ def at(call: Call) -> int:
     position = whole_number(call.positional["POSITION"], "POSITION")
     session = call.session()
     moment = session.at(position)
-    event = session.event(position)
+    event = session.log.event(position)
     if call.output.json:
         facts = {"event": event_data(event), "note": moment.note(), "brief": moment.brief()}
         call.output.envelope("moment", session_data(moment.views.head) | _views_data(moment.views, call.now()) | facts)
