@@ -10,7 +10,7 @@ from tests.cli.conftest import Command
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 WINDOWS = (60, 80, 120)
 LONG = "fix-intermittent-403-after-invite-acceptance-on-the-read-replica"
-"""A session name of 64 characters, the most there may be."""
+"""A session name of 64 characters, the maximum."""
 SHORT = "fix-login"
 AGENT = "reviewer-of-everything"
 HOSTILE = "\x1b[31mred\u202eevil\u200b \x07 tab\there 漢字" * 4
@@ -114,7 +114,7 @@ def test_the_matched_word_of_a_search_is_visible(story, columns):
 
 @pytest.mark.parametrize("columns", WINDOWS)
 def test_hostile_text_does_not_break_a_list(story, columns):
-    """Escape sequences and bidi marks in a title, a claim or an error stay inert and keep the columns in place."""
+    """Escape sequences and bidi marks in a title, a claim or an error do nothing and keep the columns in place."""
     for words in (["list"], ["attempt", "list"], ["evidence", "list"], []):
         shown = story.on_terminal(*words, columns=columns, env={"NO_COLOR": "1"}).out
         assert "\x1b" not in shown
@@ -144,7 +144,7 @@ def test_a_wide_window_shows_more_of_the_text(story):
 
 
 def test_one_is_singular(command):
-    """One session is `1 session`, two are `2 sessions`, in what commands print."""
+    """Commands print `1 session` for one and `2 sessions` for two."""
     command.ok("open", "a")
     command.ok("finding", "state", "No access to the logs", "--label", "blocked")
     assert "1 session needs you" in command.on_terminal().out

@@ -1,4 +1,4 @@
-"""Sessions that went through anything: random steps through the verbs, refused ones included, with texts of choice."""
+"""Sessions with any history: random steps through the verbs, refused ones included, with texts of choice."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -59,12 +59,12 @@ requests = st.builds(
 
 
 def gone(process: Mapping[str, Any]) -> bool:
-    """What the tests know of processes: each says it itself."""
+    """What the tests know of processes: each attempt says it."""
     return not process["alive"]
 
 
 class Stage:
-    """One session on a clock that is turned by hand, and the steps that were done to it, one every `pace` seconds."""
+    """One session on a clock that the test moves, and the steps done to it, one every `pace` seconds."""
 
     def __init__(
         self, text: Text = lambda: "some words", *, make: Callable[..., Store] = MemoryStore, pace: float = 1

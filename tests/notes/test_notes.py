@@ -1,4 +1,4 @@
-"""The note: complete, short, current; and a brief that stands alone."""
+"""The note: complete, short, current; and a brief that is complete without it."""
 
 import json
 from typing import Any
@@ -74,7 +74,7 @@ def told(session) -> Any:
 
 
 def test_captured_and_asserted_evidence_are_told_apart(session):
-    """What onrecord captured carries a mark; what somebody asserts does not, in every rendering (H18)."""
+    """Captured evidence has a mark, asserted evidence does not, in every rendering (H18)."""
     text = told(session)
     for shown in (text, session.brief(), pull_request(session.views)):
         assert "[run-a✓]" in shown
@@ -84,7 +84,7 @@ def test_captured_and_asserted_evidence_are_told_apart(session):
 
 
 def test_the_active_hypothesis_is_what_is_worked_on(session):
-    """Note and brief name the hypothesis that is being worked on, as long as it is open, and no other."""
+    """Note and brief name the current hypothesis, as long as it is open, and no other."""
     session.findings.state("The cache is stale", "open")
     session.findings.state("The row is written late", "open", hypothesis=True)
     assert "\n## Working on\n\n- f2: The row is written late\n" in session.note()
@@ -96,7 +96,7 @@ def test_the_active_hypothesis_is_what_is_worked_on(session):
 
 
 def test_a_stale_finding_says_how_much_changed(session):
-    """Code under a finding changed: it is stale, with the number of files; a revert makes it verified again (H14, H28)."""
+    """When code under a finding changes, it is stale, with the number of files; a revert makes it verified again (H14, H28)."""
     told(session)
     session.log.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
     assert "f2: The row is written late (was verified; 1 file changed since) [log-b]" in session.note()
@@ -108,7 +108,7 @@ def test_a_stale_finding_says_how_much_changed(session):
 
 
 def test_who_judges_anew_has_looked_at_the_code(session):
-    """Judged again on the code as it is now, a finding is not stale; another one that rests on the old code is (H28)."""
+    """A finding that is judged again on the current code is not stale; another one on the old code is (H28)."""
     told(session)
     session.findings.state("The cache is cold", "verified", evidence=["log-b"], anchors=[ANCHOR])
     session.log.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
@@ -129,7 +129,7 @@ def test_a_verified_cause_is_no_fix(session):
 
 
 def test_a_note_is_assembled_when_nobody_wrote_one(records):
-    """Without a word from the agent the note tells what ran, what failed, which files changed and the last turn."""
+    """Even if the agent wrote nothing, the note has what ran, what failed, which files changed and the last turn."""
     plain = records.open("plain", agent="main")
     plain.record_turn(
         [{"role": "user", "content": "Why the 403?"}, {"role": "assistant", "content": "Looking at auth."}]
@@ -149,14 +149,14 @@ def test_a_note_is_assembled_when_nobody_wrote_one(records):
 
 
 def test_a_lost_attempt_is_told_as_lost(session):
-    """An attempt whose process is gone is lost in the brief, never running and never succeeded."""
+    """An attempt with a dead process is lost in the brief, never running and never succeeded."""
     session.attempts.start("python train.py", process={"pid": 1})
     assert "attempt 1 lost; unresolved" in brief(session.views, lambda _process: True)
     assert "attempt 1 running; unresolved" in brief(session.views, never_gone)
 
 
 def test_other_renderings_are_inert(session):
-    """A pull request body or comment mentions nobody and opens no tag, whatever an agent claimed."""
+    """A pull request body or comment mentions no user and opens no tag, whatever an agent claimed."""
     told(session)
     session.findings.state("@everyone <img src=x> <!-- hidden", "open")
     for text in (pull_request(session.views), issue_comment(session.views)):
@@ -204,7 +204,7 @@ def test_the_task_file_has_what_was_decided_reached_listed_and_tried(session):
 
 
 def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
-    """Reused, already rejected, new since, unresolved; phases, attempts, tokens and time that are saved (H44, G13)."""
+    """The report has reused, rejected, new and unresolved; phases, attempts, tokens and time that are saved (H44, G13)."""
     told(session)
     session.phases.enter("Plan")
     session.phases.write_section("Design", "simple")
@@ -235,7 +235,7 @@ def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
 
 
 def test_no_template_can_lose_the_instructions():
-    """The block is in a prompt exactly once: added where it is missing, renewed where it stands (E15, E16)."""
+    """The block is in a prompt exactly once: added where it is missing, updated where it exists (E15, E16)."""
     block = instructions("research")
     assert len(block) < 2_048
     bare = instructions("research", into="A prompt of another domain")
@@ -261,7 +261,7 @@ def test_a_note_made_of_events_has_no_forged_line(spoken):
 
 
 def test_a_template_of_any_domain_cannot_lose_the_instructions():
-    """The block is a Jinja2 variable and macro; an override that forgot it gets it back, and none has it twice (E15, E16)."""
+    """The block is a Jinja2 variable and macro; a template that forgot it gets it back, and none has it twice (E15, E16)."""
     environment = jinja2.Environment(autoescape=False)  # prompts are text, not pages
     block = environment.globals["onrecord_instructions"] = instructions("research")
     faithful = "{% macro rules() %}{{ onrecord_instructions }}{% endmacro %}You are careful.\n{{ rules() }}"
