@@ -145,7 +145,7 @@ def test_both_texts_stand_when_the_log_moved_on(work):
 
 
 def test_a_foreign_state_md_is_not_touched(command):
-    """A file that is not ours stays as it is; --fresh puts it away under a number and starts a new one (E03, T11)."""
+    """A file that is not ours stays as it is; --fresh renames it with a number and starts a new one (E03, T11)."""
     file = command.project / "STATE.md"
     file.write_text("# my notes\n")
     done = command.run("open", "l2", "--profile", "research")

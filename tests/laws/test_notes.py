@@ -125,5 +125,5 @@ def test_the_note_says_only_what_the_record_says(played):
     assert groups.pop("Decisions", 0) == len(whole.facts.decisions)
     for title in ("Not settled (provisional turns and unknown effects)", "Working on", "Pointers"):
         groups.pop(title, 0)
-    groups.pop("What happened (nobody wrote a note; this is from the events)", 0)
+    groups.pop("What happened (no note was written; this is from the events)", 0)
     assert not groups

@@ -139,7 +139,7 @@ def test_a_note_is_assembled_when_nobody_wrote_one(records):
     plain.attempts.start("pytest -k other")
     text = plain.note()
     for part in (
-        "What happened (nobody wrote a note", "attempt 1 failed: pytest -k invite; error: AssertionError: 403",
+        "What happened (no note was written", "attempt 1 failed: pytest -k invite; error: AssertionError: 403",
         "files changed: src/auth.py", "last turn of main: assistant: Looking at auth.", "1 committed turns",
         "attempt 2 running; unresolved, settle it first: pytest -k other",
     ):  # fmt: skip
@@ -226,12 +226,12 @@ def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
     }  # fmt: skip
     text = text_of(found)
     for part in (
-        "Reused (verified):\n- f2: The row", "Already rejected (not tried again):\n- f1: The middleware",
-        f"New since position {before.position}:\n- finding f3: - -> open", "Unresolved (first):\n- attempt 2 is running",
+        "Verified (reuse it):\n- f2: The row", "Rejected (do not retry):\n- f1: The middleware",
+        f"New since position {before.position}:\n- finding f3: - -> open", "Unresolved (settle first):\n- attempt 2 is running",
     ):  # fmt: skip
         assert part in text
-    assert "Go on with: phase Do: Read the commit order $ pytest -k commit" in text
-    assert "1 phases (Plan), 1 attempts (1 failed, 4.5 s); saved: 1,200 tokens, 90 s" in text
+    assert "Continue with: phase Do: Read the commit order $ pytest -k commit" in text
+    assert "Already done: 1 phase (Plan), 1 attempt (1 failed, 4.5 s); saved: 1,200 tokens, 90 s" in text
 
 
 def test_no_template_can_lose_the_instructions():
@@ -255,7 +255,7 @@ def test_a_note_made_of_events_has_no_forged_line(spoken):
     lines = note(session.views, session.transcript().committed[-1]).split("\n")
     assert turn.position > 0
     assert [line for line in lines if line.startswith("## ")] == [
-        "## What happened (nobody wrote a note; this is from the events)"
+        "## What happened (no note was written; this is from the events)"
     ]
     assert sum(line.startswith("- ") for line in lines) == 1 + min(len(spoken), 4)
 

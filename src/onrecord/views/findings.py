@@ -1,7 +1,7 @@
 """Findings: claims with a label, the evidence they rest on, the code they rest on, and the whole history of all that.
 
 A finding's number is its place among the findings of the log, so it comes from the transaction and cannot be given
-twice. `stale` is not a label anybody sets: a finding is stale because code it rests on differs from the code it was
+twice. `stale` is not a label that is set: a finding is stale because code it rests on differs from the code it was
 last judged on. Reverting the code makes it fresh again.
 """
 

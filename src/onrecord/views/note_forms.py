@@ -1,6 +1,6 @@
-"""The note in other places' clothes: the body of a pull request, an issue comment, a JSON task file.
+"""The note in other formats: the body of a pull request, an issue comment, a JSON task file.
 
-Text of agents is made inert for where it goes: no mention notifies anybody, no markup acts.
+Text of agents is made inert for where it goes: no mention notifies a person, no markup acts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def pull_request(whole: Whole, gone: Gone | None = None) -> str:
     parts = [
         ("What", [facts.objective["text"] if facts.objective else "(no objective on record)"]),
         ("Status", status_lines(whole)),
-        ("How to see the problem", [reproduction_line(facts.reproduction)] if facts.reproduction else []),
+        ("How to reproduce the problem", [reproduction_line(facts.reproduction)] if facts.reproduction else []),
         ("Verified", [finding_line(findings, one) for one in findings.labelled("verified")]),
         ("Ruled out", [finding_line(findings, one) for one in findings.labelled("rejected")]),
         ("Stale: check again", [finding_line(findings, one) for one in findings.labelled("stale")]),

@@ -1,7 +1,7 @@
 """STATE.md: the workspace's readable copy of the state of the work, with regions an agent may write.
 
 A region is fenced by two lines, `<!-- onrecord:begin KEY NAME -->` and `<!-- onrecord:end KEY NAME -->`. The key is a
-hash of session, section and the text the region was rendered with, so it tells whether the text was changed, and a
+hash of session, section and the text the region was rendered with, so it shows whether the text was changed, and a
 marker copied from elsewhere is only text. No text is rendered with anything that looks like a marker: comments are
 written out. What is read back is the text inside the fences and nothing else; a file whose fences are not exactly as
 they were rendered is not guessed at.
