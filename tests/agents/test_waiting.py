@@ -110,7 +110,7 @@ def test_killed_after_the_prompt_was_delivered_it_is_not_doubled(limited):
     assert limited.prompts() == ["Find the bug", "Find the bug"]
     done = limited.run("resume", "fix", "--wait")
     assert done.code == 0, done
-    assert limited.prompts() == ["Find the bug", "Find the bug", waiting.GO_ON]
+    assert limited.prompts() == ["Find the bug", "Find the bug", waiting.CONTINUE]
 
 
 def test_an_agent_that_outlived_its_wrapper_is_waited_for(desk, tmp_path):

@@ -22,7 +22,7 @@ def test_a_healthy_store(working):
     assert {check["state"] for check in found.values()} <= {"ok", "info"}
     assert "full" in found["durability"]["value"]
     assert found["a power cut"]["value"] == "can lose nothing that was acknowledged"
-    assert found["chain"]["value"] == "verified the newest 1 session"
+    assert found["chain"]["value"] == "verified 1 session, newest first"
     assert "ONRECORD_STORE=" in found["environment"]["value"]
     assert str(working.store) in found["store"]["value"]
     assert "will index" in found["search"]["value"]

@@ -157,5 +157,5 @@ def test_one_is_singular(command):
 
 def test_nothing_found_is_said_in_a_sentence(story):
     """An empty list says so, and names the command that shows more."""
-    assert "No matching sessions; `onrecord list --all`" in story.on_terminal("list", "--status", "erased").out
-    assert "No matches; add `--all`" in story.run("search", "nonexistentword").err
+    assert "no matching sessions; `onrecord list --all`" in story.on_terminal("list", "--status", "erased").out
+    assert "no matches; add `--all`" in story.run("search", "nonexistentword").err

@@ -127,7 +127,7 @@ def test_continue_reports_and_marks_the_start(told):
     assert dry["position"] == second["position"]
     assert told.data("continue", kind="continuation")["new"] == []
     text = told.ok("continue")
-    assert "Already rejected (not tried again):\n- f1: The middleware is the cause" in text
+    assert "Rejected (do not retry):\n- f1: The middleware is the cause" in text
     starts = told.data("log", "--kind", "worklog.written", kind="log")["events"]
     assert len(starts) == 4
 

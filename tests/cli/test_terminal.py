@@ -68,6 +68,9 @@ def test_a_person_is_asked_and_may_say_no(working):
     no = working.on_terminal("erase", "--all", "--reason", "r", keys="n\n")
     assert no.code == 10
     assert "[y/N]" in no.out
+    silent = working.on_terminal("erase", "--all", "--reason", "r", keys="\x04")
+    assert silent.code == 10
+    assert "[y/N] \r\nerror: nothing was changed" in silent.out, "the error starts on a line of its own"
     assert working.data("list", kind="sessions")[0]["status"] == "active"
     refused = working.on_terminal("erase", "--all", "--reason", "r", "--no-input")
     assert refused.code == 2

@@ -58,7 +58,7 @@ def test_a_crashed_agent_is_resumed_and_verified(squad):
     (link,) = squad.links(SESSION, "lead")
     assert squad.rows()["lead"]["how"] == "resumed (verified)"
     assert link["last"]["verified"] is True
-    assert squad.prompts() == ["You are lead.", "Go on where you were interrupted."]
+    assert squad.prompts() == ["You are lead.", "Continue where you were interrupted."]
     assert [stop["cause"] for stop in squad.interruptions(SESSION)] == ["killed"], "it did not complete"
 
 
@@ -140,10 +140,10 @@ def test_a_whole_team_is_resumed_under_one_name_with_one_command(squad):
     assert how["lead"] == "resumed (verified)"
     # Whether its transcript was seen before the kill depends on timing; the report says what happened.
     assert how["lost"].startswith(("fresh (its transcript is gone", "fresh (no transcript of it was ever seen")), how
-    assert how["new"] == "fresh (it begins anew)"
+    assert how["new"] == "fresh (it starts a new conversation)"
     prompts = squad.prompts()
     assert prompts.count("You are lead.") == 1, "a resumed conversation is not told its first prompt again"
-    assert sum(text.endswith("You are lost.") for text in prompts) == 1, "one that begins anew is"
+    assert sum(text.endswith("You are lost.") for text in prompts) == 1, "one that starts a new conversation is"
 
 
 def test_a_program_that_is_missing_is_refused_with_its_reason(squad):

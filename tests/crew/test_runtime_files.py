@@ -39,8 +39,8 @@ def test_what_was_harmed_is_told_and_mended(tmp_path):
     (tmp_path / "pids" / "a.session.json").unlink()
     told = files.write("s", {"a": row()})
     assert [line.rpartition("/")[2] for line in told] == [
-        "a.session.json is gone, and is written anew",
-        "state.json is damaged, and is written anew",
+        "a.session.json is gone, and is written again",
+        "state.json is damaged, and is written again",
     ]
     assert files.write("s", {"a": row()}) == []
     assert json.loads((tmp_path / "state.json").read_text())["session"] == "s"

@@ -50,7 +50,7 @@ class TestTeam(Laboratory):
         since = [request.text for request in lab.server.conversation()[asked:]]
         for name in self.programs:
             own = [text for text in since if f"The word of {name} is magenta." in text]
-            assert any("Go on where you were interrupted." in text for text in own), name
+            assert any("Continue where you were interrupted." in text for text in own), name
         assert lab.room.inhabitants() == []
 
     def agent(self, name: str) -> str:

@@ -226,12 +226,12 @@ def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
     }  # fmt: skip
     text = text_of(found)
     for part in (
-        "Reused (verified):\n- f2: The row", "Already rejected (not tried again):\n- f1: The middleware",
-        f"New since position {before.position}:\n- finding f3: - -> open", "Unresolved (first):\n- attempt 2 is running",
+        "Verified (reuse it):\n- f2: The row", "Rejected (do not retry):\n- f1: The middleware",
+        f"New since position {before.position}:\n- finding f3: - -> open", "Unresolved (settle first):\n- attempt 2 is running",
     ):  # fmt: skip
         assert part in text
     assert "Continue with: phase Do: Read the commit order $ pytest -k commit" in text
-    assert "1 phases (Plan), 1 attempts (1 failed, 4.5 s); saved: 1,200 tokens, 90 s" in text
+    assert "Already done: 1 phase (Plan), 1 attempt (1 failed, 4.5 s); saved: 1,200 tokens, 90 s" in text
 
 
 def test_no_template_can_lose_the_instructions():

@@ -102,7 +102,7 @@ def _with_free_name(records: SessionStore, of: Vendor, location: Location, agent
 
 
 def title_of(of: Vendor, location: Location) -> str:
-    """What the person asked first."""
+    """The person's first prompt."""
     chunk = of.read(location, limit=256 * 1024)
     for entry in chunk.entries:
         for item in entry.items:

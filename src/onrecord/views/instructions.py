@@ -23,7 +23,7 @@ _BLOCK = re.compile(
 )
 _BASICS = """\
 This work is kept on record by onrecord. If it isn't on record, it didn't happen.
-- First: `onrecord continue`. It says what to do next, what is verified (reuse it) and what was rejected (do not retry).
+- First: `onrecord continue`. It names the next step, what is verified (reuse it) and what was rejected (do not retry).
 - Run things with `onrecord run -- COMMAND`. Settle what is unresolved before you edit or run anything else.
 - A claim is a finding with evidence: `onrecord finding state "CLAIM" --label verified --evidence ID`.
 - Before you stop: `onrecord next "..." --command "..."`, then `onrecord note check`. A summary alone is not an end."""

@@ -112,7 +112,7 @@ def _groups(whole: Whole, gone: Gone | None) -> list[Group]:
         ("Working on", [finding_line(findings, active)] if active else []),
         ("Not settled (provisional turns and unknown effects)", _unsettled(whole)),
         ("Open", [finding_line(findings, one) for one in findings.labelled("open")]),
-        ("Features that do not pass yet, or must be tried again", feature_lines(whole)),
+        ("Features that do not pass yet, or must be tested again", feature_lines(whole)),
         ("Decisions", [_decision(decision) for decision in whole.facts.decisions]),
         ("Pointers", _pointers(whole)),
     ]
@@ -152,7 +152,7 @@ def feature_lines(whole: Whole) -> list[str]:
     again = whole.phases.unproven()
     features = whole.phases.features.items()
     lines = [f"{name}: {one['text']}" for name, one in features if not one["passes"]]
-    return lines + [f"{name}: passed before the last resume; try it again first" for name in again]
+    return lines + [f"{name}: passed before the last resume; test it again first" for name in again]
 
 
 def _phase(whole: Whole) -> list[str]:
@@ -226,7 +226,9 @@ def _unsettled(whole: Whole) -> list[str]:
         if lane["open"]:
             entries.append(f"turn {lane['open']['turn']} of {agent} was begun at position {lane['open']['position']}")
     for key, effect in whole.effects.unfinished.items():
-        entries.append(f"effect {key} was started at position {effect['position']} and has no result: check first")
+        entries.append(
+            f"effect {key} was started at position {effect['position']} and has no result: check whether it happened"
+        )
     stop = whole.interruption()
     if stop:
         resets = stop.get("resets_at")
@@ -251,7 +253,7 @@ def _decision(decision: Decision) -> str:
 
 
 def reproduction_line(reproduction: Reproduction) -> str:
-    """How to reproduce the problem, where, and how often it occurs."""
+    """How to reproduce the problem, where, and how often it happens."""
     text = one_line(str(reproduction.get("steps", "")), _LINE * 5)
     if reproduction.get("rate"):
         text += f" (rate {one_line(str(reproduction['rate']), _SHORT)})"

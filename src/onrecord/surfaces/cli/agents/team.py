@@ -98,7 +98,7 @@ def _supervise(call: Call, crew: Crew) -> int:
 
 
 def _tell_reports(call: Call, crew: Crew, rows: dict[str, dict[str, Any]], told: dict[str, str]) -> None:
-    """Report once for each agent what became of its start; also for those that never ended."""
+    """Report once for each agent how its start ended, also for agents that are still running."""
     for name, row in rows.items():
         how = row["how"] if crew.was_asked_for(name) else "still running" if row["state"] == RUNNING else ""
         if how and told.get(name) != how:

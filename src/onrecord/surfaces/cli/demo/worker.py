@@ -1,4 +1,4 @@
-"""The two processes of the demo: one that records and is killed, one that goes on. Each tells what was acknowledged.
+"""The two processes of the demo: one records and is killed, one continues. Both report what was acknowledged.
 
 A line is written only after the append returned, so whatever the parent reads was on disk before.
 """
@@ -22,7 +22,7 @@ AGENT = "main"
 OBJECTIVE = "Fix intermittent 403 after invite acceptance"
 EFFECT = "reseed-staging"
 ENDLESS = 10_000
-"""How many probes the worker would make if nobody killed it."""
+"""How many probes the worker would make if it were not killed."""
 
 
 class Teller:
@@ -72,7 +72,7 @@ def work(words: list[str]) -> int:
 def _reproduce(session: Session, told: Teller) -> None:
     with session.turn() as turn:
         told.event(session.log.event(turn.position))
-        told.event(turn.user("Some invited users get a 403 on their first request. Find out why."))
+        told.event(turn.user("Some invited users get a 403 on their first request. Why?"))
         told.event(turn.assistant("Reproducing first.", tool_calls=[
             {"id": "c1", "name": "bash", "arguments": {"cmd": "pytest -k invite --count 10"}},
         ]))  # fmt: skip
@@ -105,7 +105,7 @@ def _last_commit(session: Session) -> int:
 
 
 def resume(words: list[str]) -> int:
-    """Take over the dead process's lane, say what there is, and go on."""
+    """Take over the dead process's lane, report what it finds, and continue."""
     url, pace = words[0], float(words[1])
     told = Teller(pace)
     records = connect(url)
@@ -124,7 +124,7 @@ def resume(words: list[str]) -> int:
     told.event(session.effects.settle(EFFECT, error="it had not happened: the staging database is as it was"))
     with session.turn() as turn:
         told.event(session.log.event(turn.position))
-        told.event(turn.user("Go on from the record."))
+        told.event(turn.user("Continue from the record."))
         told.event(turn.assistant("The read after accept goes to a replica. Reading from the primary.", tool_calls=[
             {"id": "c4", "name": "bash", "arguments": {"cmd": "pytest -k invite --count 10"}},
         ]))  # fmt: skip
