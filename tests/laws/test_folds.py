@@ -121,16 +121,20 @@ def test_a_view_needs_no_transcript_bodies(played):
         ("decide", "main", "x"),
     ]
 )
+@example([("begin", "main"), ("set_budget", "tester", {"tokens": 1})])
 @example([("record_turn", "main", SAID), ("set_budget", "main", {"steps": 1.0}), ("record_turn", "main", SAID)])
 def test_a_handle_knows_where_its_lane_ends(played):
-    """What a handle follows by itself, so that a turn need not ask the views, is what the views would say."""
+    """What a handle tracks about its lane, so that a turn need not read the views, is what the views say."""
     play = Play().run(played)
     for agent, handle in play.handles.items():
         end, fresh = handle._lane_end, Session(play.store, play.session.id, agent=agent).views
         if end.known and not handle._behind:
             lane = fresh.lanes.lane(agent)
             assert (end.open, end.last_commit, end.turns) == (bool(lane["open"]), lane["last_commit"], lane["turns"])
-            assert not fresh.spend.budget
+            if (
+                handle._whole.position == fresh.position
+            ):  # a budget that another handle set is read with the next append
+                assert not fresh.spend.budget
 
 
 @given(steps)

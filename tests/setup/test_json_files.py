@@ -33,6 +33,14 @@ def settings(name: str, command: list[str]) -> dict[str, Any]:
     return found
 
 
+def is_same(text: str, content: dict[str, Any]) -> bool:
+    """Whether the text is JSON with this content."""
+    try:
+        return bool(json.loads(text) == content)
+    except ValueError:
+        return False
+
+
 @st.composite
 def files(draw, name):
     """A settings file as people have them: any content, some of it hooks, any layout."""
@@ -49,7 +57,9 @@ def files(draw, name):
         content, indent=indent, separators=(",", ":") if tight else None, ensure_ascii=draw(st.booleans())
     )
     if draw(st.booleans()):
-        text = text.replace("{}", "{ }").replace("[]", "[\n]")
+        spread = text.replace("{}", "{ }").replace("[]", "[\n]")
+        # If it changed a string, it is another file, or not JSON at all.
+        text = spread if is_same(spread, content) else text
     if draw(st.booleans()):
         text = text.replace("\n", "\r\n")
     return draw(st.sampled_from(["", "\ufeff", "\n \t"])) + text + draw(st.sampled_from(["", "\n", "\r\n\r\n", "  "]))
