@@ -100,7 +100,7 @@ def test_chained(session):
 def test_chained_vector():
     """A fixed event has a fixed hash for ever: a change of the format fails this test (P06)."""
     draft = codec.seal("decision.made", {"text": "ja", "why": None}, id="i", at=1, by="a", run=1, salt=bytes(16))
-    digest = codec.link(codec.GENESIS, "S", 1, "i", "decision.made", 1, 1, "a", 1, None, draft.payload_hash)
+    digest = codec.link(codec.GENESIS, ("S", 1, "i", "decision.made", 1, 1, "a", 1, None), draft.payload_hash)
     assert draft.payload_hash.hex() == "5336106c0245b389e0897f859619c497ea18fdbd02df09aa2941e40eba4414ce"
     assert digest.hex() == "dda3c67ed0258d76b73ccd737e5ed0469480e14dfe2f9ce05d08637981c2e405"
 

@@ -105,7 +105,7 @@ def quick_complaints(path: str, acks: Iterable[Ack]) -> list[str]:
             there.add((id_, key & POSITION_MASK, event))
             if key & POSITION_MASK != expected:
                 found.append(f"{id_}: position {key & POSITION_MASK} where {expected} should be")
-            if link(previous, id_, expected, event, kind, v, at, by, run, because, payload_hash) != linked:
+            if link(previous, (id_, expected, event, kind, v, at, by, run, because), payload_hash) != linked:
                 found.append(f"{id_}: the chain breaks at {expected}")
             previous = linked
         if (expected, previous) != (position, digest):

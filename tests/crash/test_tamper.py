@@ -223,7 +223,7 @@ def rewrite(path: str) -> None:
         if position == 3:
             commitment = commit_to(salt, payload)
             edit(path, "UPDATE events SET payload = ?, encoding = 0 WHERE key = ?", (payload, key))
-        previous = link(previous, session, position, id_, kind, v, at, by, run, because, commitment)
+        previous = link(previous, (session, position, id_, kind, v, at, by, run, because), commitment)
         edit(path, "UPDATE events SET payload_hash = ?, hash = ? WHERE key = ?", (commitment, previous, key))
     edit(path, "UPDATE sessions SET hash = ? WHERE number = 1", (previous,))
 

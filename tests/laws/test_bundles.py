@@ -162,7 +162,7 @@ def forged(kind: str, data: Any, field: tuple[str, Any] | None) -> list[str]:
         header[field[0]] = field[1]
     payload, salt = codec.encode_payload(data), bytes(16)
     commitment = codec.commit_to(salt, payload)
-    digest = codec.link(*[bytes.fromhex(first["hash"]), *header.values(), commitment])
+    digest = codec.link(bytes.fromhex(first["hash"]), tuple(header.values()), commitment)
     made = header | {
         "payload_hash": commitment.hex(),
         "hash": digest.hex(),

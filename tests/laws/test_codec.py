@@ -30,7 +30,7 @@ def kept(data: Any, kind: str = "weather.changed", v: int = 1) -> Record:
     salt, payload = bytes(16), codec.encode_payload(data)
     digest = codec.commit_to(salt, payload)
     head = (SESSION, 1, "e1", kind, v, 1, "main", 1, None)
-    return Record(*head, salt, payload, digest, codec.link(codec.GENESIS, *head, digest))
+    return Record(*head, salt, payload, digest, codec.link(codec.GENESIS, head, digest))
 
 
 def same(one: Any, other: Any) -> bool:
@@ -255,7 +255,7 @@ def test_no_two_headers_read_alike(names, cut):
     text = "".join(names) + "xyz"
     cut = min(cut, len(text) - 1)
     heads = [(SESSION, 1, text[:at], text[at:], 1, 1, "main", 1, None) for at in (cut, cut + 1)]
-    assert codec.link(codec.GENESIS, *heads[0], bytes(32)) != codec.link(codec.GENESIS, *heads[1], bytes(32))
+    assert codec.link(codec.GENESIS, heads[0], bytes(32)) != codec.link(codec.GENESIS, heads[1], bytes(32))
 
 
 @given(st.integers(1, 4), values.json_objects)

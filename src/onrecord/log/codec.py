@@ -27,10 +27,13 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import DamagedLog, InvalidInput, TooLarge
 from onrecord.log import names
-from onrecord.log.events import KINDS, Draft, Event, Kind, Record
+from onrecord.log.events import KINDS, Draft, Event, Kind, Record, tuple_new
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+Header = tuple[str, int, str, str, int, int, str, int, int | None]
+"""Session, position, id, kind, v, at, by, run, because."""
 
 PAYLOAD_LIMIT = 64 * 1024 * 1024
 """The largest payload of one event, in bytes."""
@@ -50,18 +53,22 @@ _PAYLOAD_TAG = b"onrecord/payload/1\0"
 _EVENT_TAG = b"onrecord/event/1\0"
 
 
-def _encoder(escape: Callable[[str], str], *, ascii_only: bool) -> Callable[[Any], str]:
-    """What `json.dumps` does for plain values, without a new encoder for every value."""
+def _encoder(escape: Callable[[str], str], *, ascii_only: bool) -> Callable[[Any, int], Iterable[str]]:
+    """What `json.dumps` does for plain values, without a new encoder for every value: the text in pieces.
+
+    It is called with the value and 0, and the pieces are joined where they are needed: a function for both would be
+    one more call for every event and every header.
+    """
     make = getattr(encoder, "c_make_encoder", None)
     if make is None:  # a Python without the accelerator
-        return encoder.JSONEncoder(ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False).encode
+        return encoder.JSONEncoder(ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False).iterencode  # type: ignore[return-value]  # its second argument may be 0
+    pieces: Callable[[Any, int], Iterable[str]]
     pieces = make(None, None, escape, None, ":", ",", False, False, False)  # noqa: FBT003 - it takes no names
-    join = "".join
-    return lambda value: join(pieces(value, 0))
+    return pieces
 
 
-_encode_ascii = _encoder(encoder.encode_basestring_ascii, ascii_only=True)
-_encode = _encoder(encoder.encode_basestring, ascii_only=False)
+_ascii_pieces = _encoder(encoder.encode_basestring_ascii, ascii_only=True)
+_pieces = _encoder(encoder.encode_basestring, ascii_only=False)
 decode_payload = decoder.JSONDecoder().decode
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _are_atoms = _ATOMS.issuperset
@@ -89,9 +96,9 @@ def encode_plain(value: Any) -> bytes:
     """The canonical bytes of a payload that has the form every reader will get."""
     try:
         # Most payloads are plain ASCII. For those both encoders write the same bytes, and this one takes half the time.
-        text = _encode_ascii(value)
+        text = _join(_ascii_pieces(value, 0))
         if "\\" in text and "\\u" in text:  # the search for one character is quicker, and usually decides
-            text = _encode(value)
+            text = _join(_pieces(value, 0))
     except ValueError as problem:
         raise _no_json(problem) from None
     try:
@@ -187,7 +194,8 @@ def seal_own(  # noqa: PLR0917  # as above
     if not plain:
         data = as_read(data)  # views keep parts of it, so it must not contain the caller's own objects
     payload = encode_plain(data)
-    return Draft(id, kind, version, at, by, run, because, salt, payload, commit_to(salt, payload), data)
+    digest = commit_to(salt, payload)
+    return tuple_new(Draft, (id, kind, version, at, by, run, because, salt, payload, digest, data))
 
 
 class SealOnRead(Sequence[Draft]):
@@ -234,27 +242,15 @@ def check_payload(kind: Kind, data: Any) -> None:
         raise InvalidInput(f"{kind.name} needs {missing!r}", hint=f"its payload has {kind.needs.replace(' ', ', ')}")
 
 
-def link(  # noqa: PLR0917 - the fields of the header in their order, on the hottest path
-    previous: bytes,
-    session: str,
-    position: int,
-    id: str,
-    kind: str,
-    v: int,
-    at: int,
-    by: str,
-    run: int,
-    because: int | None,
-    payload_hash: bytes,
-) -> bytes:
+def link(previous: bytes, header: Header, payload_hash: bytes) -> bytes:
     """The hash of an event at its position."""
-    header = _encode([session, position, id, kind, v, at, by, run, because]).encode()
-    return sha256(_EVENT_TAG + previous + len(header).to_bytes(4) + header + payload_hash).digest()
+    encoded = _join(_pieces(header, 0)).encode()
+    return sha256(_EVENT_TAG + previous + len(encoded).to_bytes(4) + encoded + payload_hash).digest()
 
 
 def link_record(previous: bytes, record: Record) -> bytes:
     """The hash a kept event should have after `previous`."""
-    return link(previous, *record[:9], record.payload_hash)
+    return link(previous, record[:9], record.payload_hash)
 
 
 def open_record(record: Record) -> Event:
@@ -276,7 +272,7 @@ def open_records(records: Iterable[Record]) -> list[Event]:
 def event_of(draft: Draft, session: str, position: int, run: int, digest: bytes) -> Event:
     """The event that a draft became, without decoding what was just encoded."""
     id_, kind, v, at, by, _run, because, _salt, _payload, payload_hash, data = draft
-    return Event(session, position, id_, kind, v, at, by, run, because, data, payload_hash, digest)
+    return tuple_new(Event, (session, position, id_, kind, v, at, by, run, because, data, payload_hash, digest))
 
 
 def _event(record: Record, data: Any) -> Event:

@@ -98,12 +98,12 @@ def plain_item(message: object, format: str | None = None) -> Item | None:
     """
     if type(message) is not dict or not (format is None or format == "neutral"):
         return None
-    role, content, fields = message.get("role"), message.get("content"), len(message)
+    role, content = message.get("role"), message.get("content")
     if type(role) is not str or type(content) is not str:
         return None
-    if fields == 2:  # noqa: PLR2004 - role and content
+    if len(message) == 2:  # noqa: PLR2004 - role and content
         return {"content": content, "role": role} if role in _SPEAKERS else None
-    if fields != 3:  # noqa: PLR2004 - and one more
+    if len(message) != 3:  # noqa: PLR2004 - and one more
         return None
     if role == "tool":
         call = message.get("call")

@@ -84,18 +84,22 @@ class KeptViews:
         """Add what this handle appended to its views, at once or later."""
         if self._behind:
             return  # the next refresh reads all of it, in order
-        later = len(drafts) == 1 and len(drafts[0].payload) <= FOLD_LATER_BYTES
         with self._lock:
             fresh = self._fresh
             known = fresh[-1].position if fresh else self._whole.position
             for event in events:
                 if event.position == known + 1:
-                    known += 1
+                    known = event.position
                     fresh.append(event)
                     self._lane_end.follow(event)
                 elif event.position > known:
                     self._fall_behind()  # another writer's events are in between
-        if not later or len(fresh) >= FOLD_LATER or known - self._snapshot_at >= SNAPSHOT_EVERY:
+        if (
+            len(drafts) != 1
+            or len(drafts[0].payload) > FOLD_LATER_BYTES
+            or len(fresh) >= FOLD_LATER
+            or known - self._snapshot_at >= SNAPSHOT_EVERY
+        ):
             self._caught_up()
             self._keep_snapshot()
 

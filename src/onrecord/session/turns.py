@@ -63,14 +63,16 @@ class Turn:
     def add(self, message: Message, *, format: str | None = None) -> Event:
         """Add a message: an item in neutral form, or a partner's message, kept word for word."""
         self._must_be_open()
-        session, item = self.session, plain_item(message, format)
+        session = self.session
+        item = plain_item(message, format)
         if item is not None:
-            drafts = [session._draft("item.added", {"item": item}, plain=True)]
+            draft = session._draft("item.added", {"item": item}, plain=True)
+            event = session._append_drafts(draft, fenced=True)[0]
         else:
             drafts = [session._draft("item.added", {"item": item}) for item in to_items(message, format)]
-        events = session._append_drafts(*drafts, fenced=True)
-        self._last = events[-1].position
-        return events[-1]
+            event = session._append_drafts(*drafts, fenced=True)[-1]
+        self._last = event.position
+        return event
 
     def system(self, content: Json) -> Event:
         """Add what the system says."""
@@ -148,7 +150,9 @@ def _begin(session: Session, fingerprint: str | None, base: int | None, rollback
         if answer is not None:
             return answer
     base = end.last_commit if base is None else base
-    data = {"base": base, "turn": end.turns + 1} | ({"fingerprint": fingerprint} if fingerprint else {})
+    data: dict[str, Json] = {"base": base, "turn": end.turns + 1}
+    if fingerprint:
+        data["fingerprint"] = fingerprint
     begun = session._append_drafts(session._draft("turn.begun", data, id=id), fenced=True)[0]
     return Turn(session, begun, base)
 
@@ -189,7 +193,8 @@ def record(
         session._take_up()
         session._start_turning(1)
         try:
-            if not session._lane_end.known or session._lane_end.open:
+            end = session._lane_end
+            if not end.known or end.open:
                 _make_ready(session)
             return _append_whole(session, items, usage, id, plain=plain)
         finally:

@@ -127,8 +127,8 @@ class GroupCommit(Generic[P]):
     def gather(self) -> list[P]:
         """Every write that can share the leader's transaction; a second call adds those that arrived since."""
         batch = self._batch
-        first = batch[0]
-        if self._queue and not first.alone:
+        if self._queue and not batch[0].alone:
+            first = batch[0]
             size = first.size
             with self._mutex:
                 while self._queue and len(batch) < BATCH_WRITES:

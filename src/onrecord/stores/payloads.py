@@ -6,6 +6,8 @@ from hashlib import blake2b
 from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 
+from onrecord.log.events import tuple_new
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -53,7 +55,7 @@ class Payloads:
         """The form in which a payload is kept."""
         size = len(payload)
         if size < compress_from:
-            return Packed(PLAIN, payload, None)
+            return tuple_new(Packed, (PLAIN, payload, None))
         if size > INLINE_LIMIT:
             key = blake2b(payload, digest_size=32, key=self._secret()).digest()
             return Packed(OUT_OF_LINE, key, compress_large(payload))
@@ -63,7 +65,7 @@ class Payloads:
             compressor = _new_compressor()
         packed = compressor.compress(payload)
         self._compressors.append(compressor)
-        return Packed(COMPRESSED, packed, None) if len(packed) < size else Packed(PLAIN, payload, None)
+        return tuple_new(Packed, (COMPRESSED, packed, None) if len(packed) < size else (PLAIN, payload, None))
 
     def unpack(self, packed: list[bytes]) -> list[bytes]:
         """The content of each zstd frame; for a damaged one, the frame itself."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from onrecord.errors import Conflict, LeaseLost
+from onrecord.log.events import tuple_new
 from onrecord.log.store import Receipt
 from onrecord.log.tip import Tip
 from onrecord.stores.payloads import INLINE_LIMIT
@@ -26,10 +27,12 @@ from onrecord.stores.sqlite.rows import (
     Row,
     add_events,
     head_of,
+    implies,
     known_ids,
     move_head,
     refuse_taken,
     row_of,
+    write_head,
 )
 from onrecord.stores.sqlite.writer import PendingWrite, TooLargeForLeader
 
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
     from onrecord.stores.payloads import Packed
     from onrecord.stores.refusals import OnRecord
 
+    StartingPoint = tuple[int, Tip, LeaseRow]
+    """What an append must know: the session's number, its tip and the lease of the lane."""
+
 _HEAD_AND_LEASE = QUERIES["head_and_lease"]
 _ADD_EVENT = QUERIES["add_event"]
 _ADD_BLOB = QUERIES["add_blob"]
@@ -51,33 +57,24 @@ _EXTEND_LEASE = QUERIES["extend_lease"]
 class Remembered:
     """What the last append of this process has read and written: the next one to the same session need not query it."""
 
-    __slots__ = ("_connection", "_lease", "_session", "_version", "known")
-
-    known: tuple[int, Tip, LeaseRow]
-    """The session's number, its tip and the lease of the lane."""
+    __slots__ = ("last",)
 
     def __init__(self) -> None:
-        self._connection: apsw.Connection | None = None
-        self._version = 0
-        """SQLite's counter of changes to the database, by any connection of any process, this one included."""
-        self._session = ""
-        self._lease: Lease | None = None
+        self.last: tuple[apsw.Connection | None, int, str, Lease | None, StartingPoint | None] = None, 0, "", None, None
+        """Its connection, SQLite's counter of changes afterwards (by any connection of any process, this one included),
+        its session, its lease, and where the next append starts. One value, so that no signal leaves half of it."""
 
-    def is_valid(self, connection: apsw.Connection, session: str, lease: Lease | None) -> bool:
-        """Whether the database has not changed since, and the append has the same session and lease."""
-        return (
-            self._session == session
-            and self._lease is lease
-            and self._connection is connection
-            and self._version == connection.data_version()
-        )
-
-    def keep(
-        self, connection: apsw.Connection, session: str, lease: Lease | None, known: tuple[int, Tip, LeaseRow]
-    ) -> None:
-        """Remember a session after a commit."""
-        self._connection, self._session, self._lease, self.known = connection, session, lease, known
-        self._version = connection.data_version()
+    def starting_point(self, connection: apsw.Connection, session: str, lease: Lease | None) -> StartingPoint | None:
+        """Where it ended, if nothing has changed since and this append has the same session and lease."""
+        last_connection, version, last_session, last_lease, start = self.last
+        if (
+            last_session == session
+            and last_lease is lease
+            and last_connection is connection
+            and version == connection.data_version()
+        ):
+            return start
+        return None
 
 
 class StagedSession:
@@ -101,7 +98,7 @@ class StagedSession:
 class Append(PendingWrite):
     """New events for one session. Many of these share a transaction."""
 
-    __slots__ = ("_drafts", "_expect", "_lease", "_left", "_now", "_packed", "_remembered", "_rows", "session")
+    __slots__ = ("_drafts", "_expect", "_lease", "_left", "_now", "_packed", "_remembered", "_rows", "large", "session")
 
     alone = False
 
@@ -110,28 +107,25 @@ class Append(PendingWrite):
         session: str,
         drafts: Sequence[Draft],
         packed: list[Packed],
+        remembered: Remembered,
         expect: int | None = None,
         lease: Lease | None = None,
         now: int = 0,
-        remembered: Remembered | None = None,
     ) -> None:
         # The fields of `Pending`: calling its constructor would be measurable on this path.
         self.problem = self.waiter = None
         self.session = session
         self._drafts = drafts
         self._packed = packed
+        self.large = len(packed) != 1 or packed[0].body is not None
         self._expect = expect
         self._lease = lease
         self._now = now
         self._remembered = remembered
-        self._left: tuple[int, Tip, LeaseRow] | None = None
+        self._left: StartingPoint | None = None
         """What the next append may remember once this one is committed."""
         self._rows: Sequence[EventRow] = ()
         """The rows it wrote, or will write with its batch."""
-
-    @property
-    def large(self) -> bool:
-        return len(self._packed) != 1 or self._packed[0].body is not None
 
     @property
     def size(self) -> int:
@@ -142,56 +136,54 @@ class Append(PendingWrite):
 
     def work(self, cursor: apsw.Cursor) -> list[Receipt]:
         """Alone in its transaction."""
-        remembered = self._remembered
-        if remembered is not None and remembered.is_valid(cursor.connection, self.session, self._lease):
-            number, tip, lease_row = remembered.known
-        else:
-            number, tip, lease_row = self._query(cursor)
-        if len(self._drafts) == 1 and tip.base.parent is None:
-            receipt = self._insert_as_new(cursor, number, tip, lease_row)
-            if receipt is not None:
-                return [receipt]
-        return self._insert_what_is_new(cursor, number, tip, lease_row)
+        start = self._remembered.starting_point(cursor.connection, self.session, self._lease) or self._query(cursor)
+        return self._insert_as_new(cursor, start) or self._insert_what_is_new(cursor, start)
 
-    def _query(self, cursor: apsw.Cursor) -> tuple[int, Tip, LeaseRow]:
-        """The session's number, its tip and the lease of the lane."""
+    def _query(self, cursor: apsw.Cursor) -> StartingPoint:
+        """The same from the database."""
         row = cursor.execute(_HEAD_AND_LEASE, (self.session, self.lane())).fetchone()
         if row is None:
             raise not_found(self.session)
         return row[0], Tip.of(head_of(row[:14])), LeaseRow(*row[14:])
 
-    def _insert_as_new(self, cursor: apsw.Cursor, number: int, tip: Tip, lease_row: LeaseRow) -> Receipt | None:
-        """Insert one event without a query for its id; None if it must be looked up after all.
+    def _insert_as_new(self, cursor: apsw.Cursor, start: StartingPoint) -> list[Receipt] | None:
+        """Insert a single event without a query for its id; None if ids must be looked up after all.
 
-        The unique index reports an id that is on record. A refusal counts only for an id that is not.
+        The unique index reports an id that is on record; it does not cover what a fork inherits. A refusal counts only if
+        the id is not on record.
         """
+        number, tip, lease_row = start
+        if len(self._drafts) != 1 or tip.base.parent is not None:
+            return None
         try:
             row, moved, receipt = self._place_new(cursor, number, tip, lease_row)
-        except Conflict:
+            cursor.execute(_ADD_EVENT, row)
+        except (Conflict, apsw.ConstraintError):
             return None
-        cursor.execute(_ADD_EVENT, row)
-        if not cursor.connection.changes():
-            return None
-        move_head(cursor, number, tip, moved, self._rows)
+        if not implies(row, tip, moved):
+            write_head(cursor, number, moved.head)
         if not self.follow_up(cursor, number, lease_row):
             self._left = number, moved, lease_row
-        return receipt
+        return [receipt]
 
     def _place_new(
         self, cursor: apsw.Cursor, number: int, tip: Tip, lease_row: LeaseRow
     ) -> tuple[EventRow, Tip, Receipt]:
-        """Place its only event, which is not on record, without writing it."""
-        self._check(tip, lease_row)
+        """Place its only event, which is not on record. Writes nothing."""
+        lease = self._lease
+        if self._expect is not None or (lease is not None and lease_row.epoch != lease.epoch):
+            self._check(tip, lease_row)  # not called for nothing: a call is measurable on this path
         placement = tip.extend(self._drafts[0])
         _draft, position, run, digest, moved = placement
         if moved.base is not tip.base:
             _refuse_taken_name(cursor, tip, moved)
         row = row_of(number, placement, self._packed[0])
         self._rows = (row,)
-        return row, moved, Receipt(position, run, digest, True)  # noqa: FBT003  # `new`: a name costs time here
+        return row, moved, tuple_new(Receipt, (position, run, digest, True))
 
-    def _insert_what_is_new(self, cursor: apsw.Cursor, number: int, tip: Tip, lease_row: LeaseRow) -> list[Receipt]:
+    def _insert_what_is_new(self, cursor: apsw.Cursor, start: StartingPoint) -> list[Receipt]:
         """Look up the ids, then place and insert the events that are new."""
+        number, tip, lease_row = start
         self._rows = ()
         session = StagedSession(number, tip.head)
         session.known = known_ids(cursor, number, session.tip.base, self.ids())
@@ -205,8 +197,8 @@ class Append(PendingWrite):
         return receipts
 
     def committed(self, connection: apsw.Connection) -> None:
-        if self._remembered is not None and self._left is not None:
-            self._remembered.keep(connection, self.session, self._lease, self._left)
+        if self._left is not None:
+            self._remembered.last = connection, connection.data_version(), self.session, self._lease, self._left
 
     @classmethod
     def work_together(cls, cursor: apsw.Cursor, batch: Sequence[PendingWrite]) -> None:
@@ -270,23 +262,22 @@ class Append(PendingWrite):
     def _check(self, tip: Tip, lease_row: LeaseRow) -> None:
         """Refuse an append under a lost lease, or to a log that is not where the caller expects it."""
         lease, expect = self._lease, self._expect
-        if lease is not None and (lease_row.epoch != lease.epoch or not lease_row.held):
+        if lease is not None and lease_row.epoch != lease.epoch:
             raise LeaseLost(f"another process has taken the lease of lane {lease.lane!r} of {tip.base.name!r}")
         if expect is not None and expect != tip.position:
             raise log_moved(expect, tip.position)
 
     def follow_up(self, cursor: apsw.Cursor, number: int, lease_row: LeaseRow) -> bool:
-        """Write what belongs to new events: large payloads, and the extended lease. True if the lease changed."""
-        lease, extended = self._lease, False
-        if lease is not None:
-            _epoch, _held, until, span = lease_row
-            extended = 2 * (until - self._now) < span
-            if extended:
-                cursor.execute(_EXTEND_LEASE, (number, lease.lane, self._now + span, span))
-        for _encoding, stored, body in self._packed:
-            if body is not None:
-                cursor.execute(_ADD_BLOB, (stored, body))
-        return extended
+        """Write what goes with new events: large payloads, and more time for the lease. Whether the lease changed."""
+        if self.large:
+            for _encoding, stored, body in self._packed:
+                if body is not None:
+                    cursor.execute(_ADD_BLOB, (stored, body))
+        lease = self._lease
+        if lease is None or self._now <= lease_row.extend_at:
+            return False
+        cursor.execute(_EXTEND_LEASE, (number, lease.lane, self._now + lease_row.span, lease_row.span))
+        return True
 
 
 class LateAppend(Append):
@@ -303,7 +294,7 @@ class LateAppend(Append):
             draft = self._drafts[0]
             if len(draft.payload) > INLINE_LIMIT:
                 raise TooLargeForLeader
-            self._drafts, self._packed = (draft,), [self.pack(draft)]
+            self._drafts, self._packed, self.large = (draft,), [self.pack(draft)], False
 
 
 def _refuse_taken_name(cursor: apsw.Cursor, before: Tip, tip: Tip) -> None:

@@ -6,7 +6,7 @@ from itertools import chain
 from json import dumps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.log.events import DURABLE, KINDS
+from onrecord.log.events import DURABLE, KINDS, tuple_new
 from onrecord.log.head import STEPS, Head
 from onrecord.stores.placing import Known
 from onrecord.stores.refusals import name_taken
@@ -30,15 +30,11 @@ ROWS_AT_ONCE = (64, 32, 16, 8, 4, 2, 1)
 
 TIERS = {name: int(kind.tier == DURABLE) for name, kind in KINDS.items()}
 
-_ADD_NEW_EVENT = QUERIES["add_new_event"]
-_ADD_NEW_EVENTS = {
-    rows: _ADD_NEW_EVENT + (", " + _ADD_NEW_EVENT.rpartition("VALUES")[2]) * (rows - 1) for rows in ROWS_AT_ONCE
-}
+_ADD_EVENT = QUERIES["add_event"]
+_ADD_EVENTS = {rows: _ADD_EVENT + (", " + _ADD_EVENT.rpartition("VALUES")[2]) * (rows - 1) for rows in ROWS_AT_ONCE}
 _CHANGE_HEAD = QUERIES["change_head"]
 
 Row = tuple[Any, ...]
-_new = tuple.__new__
-"""Makes a named tuple without its own constructor, which is a Python function and takes three times as long."""
 
 
 class EventRow(NamedTuple):
@@ -69,13 +65,14 @@ class LeaseRow(NamedTuple):
     """What an append compares its lease with."""
 
     epoch: int | None
-    held: int
-    until: int
+    """None if it has no holder."""
+    extend_at: int
+    """From then on an append under it extends it: half of its time is over."""
     span: int
     """How many microseconds its holder asked for."""
 
 
-NO_LEASE = LeaseRow(None, 0, 0, 0)
+NO_LEASE = LeaseRow(None, 0, 0)
 
 
 def row_of(number: int, placement: Placement, packed: Packed) -> EventRow:
@@ -83,7 +80,7 @@ def row_of(number: int, placement: Placement, packed: Packed) -> EventRow:
     draft, position, run, digest, _tip = placement
     id_, kind, v, at, by, _run, because, salt, _payload, payload_hash, _data = draft
     encoding, stored, _body = packed
-    return _new(
+    return tuple_new(
         EventRow,
         (number << POSITION_BITS | position, id_, kind, v, at, by, run, because, TIERS.get(kind, 1), salt, payload_hash,
          digest, encoding, stored),
@@ -108,7 +105,7 @@ def head_of(row: Row) -> Head:
 def add_events(cursor: apsw.Cursor, rows: Sequence[EventRow]) -> None:
     """New events, many at a time."""
     start = 0
-    for size, statement in _ADD_NEW_EVENTS.items():
+    for size, statement in _ADD_EVENTS.items():
         while len(rows) - start >= size:
             cursor.execute(statement, list(chain.from_iterable(rows[start : start + size])))
             start += size
@@ -120,18 +117,21 @@ def move_head(cursor: apsw.Cursor, number: int, before: Tip, tip: Tip, rows: Seq
     The row always keeps what lists are sorted and filtered by. It keeps every fact too, so that a log that lost its
     last fact is noticed.
     """
-    _position, _hash, run, at, base = tip
-    _position, _hash, run_before, at_before, base_before = before
-    last = rows[-1]
-    if (
-        base is not base_before
-        or last.kind not in STEPS
-        or last.at != at
-        or at >> MOMENT_BITS != at_before >> MOMENT_BITS
-        or run != run_before
-        or (len(rows) > 1 and not all(row.kind in STEPS for row in rows))
-    ):
+    if not (all(row.kind in STEPS for row in rows) and implies(rows[-1], before, tip)):
         write_head(cursor, number, tip.head)
+
+
+def implies(last: EventRow, before: Tip, tip: Tip) -> bool:
+    """Whether the row of a log's last event says all that has changed in its head."""
+    _position, _hash, run_before, at_before, base_before = before
+    _position, _hash, run, at, base = tip
+    return (
+        base is base_before
+        and run == run_before
+        and last.at == at
+        and at >> MOMENT_BITS == at_before >> MOMENT_BITS
+        and last.kind in STEPS
+    )
 
 
 def write_head(cursor: apsw.Cursor, number: int, head: Head) -> None:

@@ -91,17 +91,17 @@ class SQLiteStore:
     ) -> list[Receipt]:
         answer: list[Receipt]
         now = self._now() if lease is not None else 0
-        late = type(drafts) is SealOnRead
-        if late:
-            pending = LateAppend(session, drafts, [], expect, lease, now, self._remembered)
+        if type(drafts) is SealOnRead:
+            pending = LateAppend(session, drafts, [], self._remembered, expect, lease, now)
             pending.pack = self._pack
             try:
                 answer = self._writer.run(pending)
             except TooLargeForLeader:
-                late = False
-        if not late:
-            packed = [self._pack(draft) for draft in drafts]
-            answer = self._writer.run(Append(session, drafts, packed, expect, lease, now, self._remembered))
+                pass  # sealed and packed here, like any other
+            else:
+                return answer
+        packed = list(map(self._pack, drafts))
+        answer = self._writer.run(Append(session, drafts, packed, self._remembered, expect, lease, now))
         return answer
 
     def _pack(self, draft: Draft) -> Packed:

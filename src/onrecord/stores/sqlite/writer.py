@@ -54,14 +54,11 @@ class PendingWrite(Pending):
     """False for maintenance: it runs under the write lock, outside of any transaction, and makes its own."""
     late = False
     """Whether the batch leader must `prepare` it."""
+    large = True
+    """Whether it may write more than a few pages."""
 
     def prepare(self) -> None:
         """Seal and pack what will be written; may be called again."""
-
-    @property
-    def large(self) -> bool:
-        """Whether it may write more than a few pages."""
-        return True
 
     def work(self, cursor: apsw.Cursor) -> Any:
         """Do it, inside a transaction, and return the answer."""
@@ -156,7 +153,7 @@ class Writer:
             if own.in_transaction:
                 self._transact(self._begin(), batch)
                 if self._connection is not None:
-                    self._log.written(self._connection, small=len(batch) == 1 and not batch[0].large)
+                    self._log.written(self._connection, small=len(batch) == 1 and not own.large)
             else:
                 own.answer = own.work(self._cursor or self._open())
         except apsw.Error as problem:
@@ -194,19 +191,20 @@ class Writer:
 
     def _transact(self, cursor: apsw.Cursor, batch: list[PendingWrite]) -> None:
         """Write a batch inside the transaction that has begun, and commit."""
+        first, alone = batch[0], len(batch) == 1
         asked = refused = False
         try:
-            if len(batch) == 1:
+            if alone:
                 try:
-                    batch[0].answer = batch[0].work(cursor)
+                    first.answer = first.work(cursor)
                 except OnrecordError as refusal:
-                    batch[0].problem, refused = refusal, True
+                    first.problem, refused = refusal, True
             else:
-                batch[0].work_together(cursor, batch)
+                first.work_together(cursor, batch)
             asked = True
             cursor.execute("ROLLBACK" if refused else "COMMIT")
-            if len(batch) == 1 and not refused:
-                batch[0].committed(cursor.connection)
+            if alone and not refused:
+                first.committed(cursor.connection)
         except apsw.Error as problem:
             meant = self._store_error(problem)
             if asked:

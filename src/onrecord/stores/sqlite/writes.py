@@ -9,7 +9,7 @@ import apsw
 from onrecord.errors import Conflict, StoreCorrupt
 from onrecord.stores.payloads import OUT_OF_LINE, PLAIN, Packed
 from onrecord.stores.refusals import id_taken, not_found, nothing_at, refuse_erasure, refuse_gaps, unlike_parent
-from onrecord.stores.sqlite.append import Append
+from onrecord.stores.sqlite.append import Append, Remembered
 from onrecord.stores.sqlite.connection import QUERIES
 from onrecord.stores.sqlite.rows import (
     MOMENT_BITS,
@@ -47,7 +47,7 @@ class Create(Append):
     alone = True
 
     def __init__(self, head: Head, drafts: Sequence[Draft], packed: list[Packed]) -> None:
-        super().__init__(head.session, drafts, packed)
+        super().__init__(head.session, drafts, packed, Remembered())
         self._head = head
 
     def work(self, cursor: apsw.Cursor) -> list[Receipt]:
@@ -90,7 +90,7 @@ class Erase(Append):
     alone = True
 
     def __init__(self, session: str, positions: Collection[int], draft: Draft, packed: list[Packed]) -> None:
-        super().__init__(session, [draft], packed)
+        super().__init__(session, [draft], packed, Remembered())
         self._positions = sorted(set(positions))
 
     def work(self, cursor: apsw.Cursor) -> list[Receipt]:

@@ -7,7 +7,7 @@ FROM heads WHERE id = ?1
 
 -- head_and_lease: everything an append must know, in one query
 SELECT s.number, s.id, s.project, s.name, s.position, s.hash, s.run, s.status, s.title, s.opened_at, s.at, s.held, s.parent,
-    s.forked_at, l.epoch, l.holder IS NOT NULL, l.until, l.span
+    s.forked_at, iif(l.holder IS NULL, NULL, l.epoch), l.until - l.span / 2, l.span
 FROM heads AS s LEFT JOIN leases AS l ON l.session = s.number AND l.lane = ?2 WHERE s.id = ?1
 
 -- heads_together: the heads of many logs
@@ -16,7 +16,7 @@ SELECT s.number, s.id, s.project, s.name, s.position, s.hash, s.run, s.status, s
 FROM json_each(?1) AS wanted CROSS JOIN heads AS s ON s.id = wanted.value
 
 -- leases_together: the leases of many lanes, given as pairs of session and lane
-SELECT s.id, l.lane, l.epoch, l.holder IS NOT NULL, l.until, l.span
+SELECT s.id, l.lane, iif(l.holder IS NULL, NULL, l.epoch), l.until - l.span / 2, l.span
 FROM json_each(?1) AS wanted CROSS JOIN sessions AS s ON s.id = wanted.value ->> 0
     CROSS JOIN leases AS l ON l.session = s.number AND l.lane = wanted.value ->> 1
 
@@ -84,11 +84,7 @@ WHERE number = ?1
 -- scrub_session: forbid snapshots of positions before the erasure
 UPDATE sessions SET scrubbed = (SELECT position FROM heads WHERE heads.number = ?1) + ?2 WHERE number = ?1
 
--- add_event: insert one event, or nothing if its id is on record
-INSERT INTO events (key, id, kind, v, at, by, run, because, tier, salt, payload_hash, hash, encoding, payload)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key >> 32, id) DO NOTHING
-
--- add_new_event: insert one event with an id that must be new
+-- add_event: insert one event with an id that must be new
 INSERT INTO events (key, id, kind, v, at, by, run, because, tier, salt, payload_hash, hash, encoding, payload)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
