@@ -18,7 +18,7 @@ FULL_TIMEOUT_SECONDS = 3600
 settings.register_profile(
     "ci",
     max_examples=100,
-    deadline=None,  # a shared machine is slow now and then; slowness is measured in bench, not here
+    deadline=None,  # a shared machine is sometimes slow; bench measures slowness, not these tests
     derandomize=True,  # CI must fail for the change it tests, not for the seed it drew
     database=None,
 )
@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.timeout(FULL_TIMEOUT_SECONDS))
 
 
-@pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist the hook does not exist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "SideBySideThenAlone":
     from tests.parallel import SideBySideThenAlone
 
@@ -82,7 +82,7 @@ def count(full: bool) -> Callable[[int, int], int]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator["Stores"]:
-    """A PostgreSQL server for the whole run, started by the first test that wants it."""
+    """A PostgreSQL server for the whole run, started by the first test that needs it."""
     from tests.postgres.servers import Stores, running
 
     with running() as server:

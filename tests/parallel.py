@@ -17,7 +17,7 @@ SERIAL = (
     "tests/postgres/test_failover.py",
     "tests/postgres/test_partitions_of_the_network.py",
 )
-"""Node ids that open like one of these run alone."""
+"""Node ids with one of these prefixes run alone."""
 
 
 def is_serial(nodeid: str) -> bool:
@@ -25,7 +25,7 @@ def is_serial(nodeid: str) -> bool:
 
 
 class SideBySideThenAlone(LoadScheduling):
-    """xdist's own sharing for most tests; the serial ones wait until one worker is left."""
+    """xdist's own distribution for most tests; the serial ones wait until one worker is left."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)

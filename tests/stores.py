@@ -1,4 +1,4 @@
-"""Stores of every kind for tests that run on all of them: empty, and nobody else's."""
+"""Stores of every kind for tests that run on all of them: empty, and not shared."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ EVERY = ("memory", *SHARED)
 
 
 def url_of(kind: str, request: pytest.FixtureRequest, tmp_path: Path, name: str = "x") -> str:
-    """The URL of an empty store; the server of PostgreSQL starts with the first test that wants one."""
+    """The URL of an empty store; the PostgreSQL server starts with the first test that needs one."""
     if kind == "memory":
         return "memory:"
     if kind == "sqlite":
@@ -25,7 +25,7 @@ def url_of(kind: str, request: pytest.FixtureRequest, tmp_path: Path, name: str 
 
 
 def timed_store(kind: str, request: pytest.FixtureRequest, tmp_path: Path, clock: Callable[[], float]) -> Store:
-    """An empty store whose time is turned by hand."""
+    """An empty store on a clock that the test moves."""
     if kind == "memory":
         return MemoryStore(clock=clock)
     if kind == "sqlite":

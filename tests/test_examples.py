@@ -26,7 +26,7 @@ STARTS = (
 
 
 def key_lines(text: str) -> list[str]:
-    """The lines that tell the story, without what differs from run to run."""
+    """The lines of the story, without what differs from run to run."""
     return [VARYING.sub("#", line.rstrip()) for line in text.splitlines() if line.startswith(STARTS)]
 
 
@@ -42,7 +42,7 @@ def test_the_example_prints_what_its_readme_shows(name):
 
 
 def test_rollouts_of_an_earlier_run_are_left_alone(tmp_path):
-    """The example of rollouts, told to keep its files where an earlier run kept its own, says so and touches nothing."""
+    """When an earlier run kept its files in the chosen folder, the rollout example says so and changes nothing."""
     (tmp_path / "rollouts.db").write_text("mine")
     command = [sys.executable, EXAMPLES / "rollout" / "run.py", "--out", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

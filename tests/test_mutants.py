@@ -1,4 +1,4 @@
-"""What `./dev mutants` runs is chosen by hand; this keeps the choice whole. The mutants themselves are not run here."""
+"""The tests that `./dev mutants` runs are chosen by hand; this keeps the choice complete. No mutants run here."""
 
 import tomllib
 from pathlib import Path
@@ -16,6 +16,6 @@ def test_every_module_of_the_chosen_rooms_has_its_tests():
 
 
 def test_the_tests_of_every_selection_are_there():
-    """A test that was moved or renamed is missed here, not when somebody runs the mutants."""
+    """A test that was moved or renamed fails here, not when a person runs the mutants."""
     named = {name for one in CHOSEN for name in one["tests"]}
     assert {name for name in named if not (ROOT / name).exists()} == set()

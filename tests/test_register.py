@@ -37,7 +37,7 @@ def test_the_register_is_true(promises, capsys):
     ],
 )
 def test_a_reference_is_recognised(promises, docstring, codes):
-    """Numbers count where they stand alone in parentheses, and a range means each of its numbers."""
+    """Numbers count where they are alone in parentheses, and a range means each of its numbers."""
     assert list(promises.codes_in(docstring)) == codes
 
 

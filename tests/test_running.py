@@ -42,7 +42,7 @@ def test_something(number):
 def run_tests(
     *words: str, cwd: Path = ROOT, more: Mapping[str, str] = MappingProxyType({})
 ) -> "subprocess.CompletedProcess[str]":
-    """A run of pytest of its own."""
+    """A separate run of pytest."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "CI"))}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist", *words], cwd=cwd, text=True, check=False,
@@ -91,7 +91,7 @@ def test_few_tests_are_run_as_well(project: Path, alone: int, shared: int):
 
 
 def test_a_worker_that_dies_is_a_failure_and_the_rest_runs(project: Path):
-    """A test that takes its worker down is reported as failed; every other one runs, the serial ones included."""
+    """A test that crashes its worker is reported as failed; every other one runs, the serial ones included."""
     write_noted(project, "alone", "alone", 3)
     write_noted(project, "shared", "shared", 6)
     (project / "shared" / "test_dies.py").write_text("import os\ndef test_dies():\n    os._exit(3)\n")
@@ -101,14 +101,14 @@ def test_a_worker_that_dies_is_a_failure_and_the_rest_runs(project: Path):
 
 
 def test_every_opening_of_a_serial_test_exists():
-    """A file that is named as serial is there: after a rename its tests would silently run among the others."""
+    """A file that is named as serial exists: after a rename its tests would silently run among the others."""
     assert [opening for opening in SERIAL if not (ROOT / opening.partition("::")[0]).exists()] == []
     assert is_serial("tests/crash/test_process_death.py::test_acknowledged_survives_kill_9[1]")
     assert not is_serial("tests/laws/test_codec.py::test_roundtrip")
 
 
 def test_a_silent_skip_fails_in_ci(project: Path):
-    """In CI a skip fails the run, whichever worker reports it, unless it says why the machine cannot run it."""
+    """In CI a skip fails the run, whichever worker reports it, unless its reason says why the machine cannot run it."""
     where = project / "test_skips.py"
     where.write_text("import pytest\ndef test_a():\n    pytest.skip('tired')\ndef test_b():\n    pass\n")
     done = run_tests("-n", "2", cwd=project, more={"CI": "true"})

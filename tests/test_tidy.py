@@ -20,7 +20,7 @@ PACKAGE = SOURCE / "onrecord"
 MODULE_LINES = 500
 FUNCTION_LINES = 70
 
-# Modules that nothing in src imports because people do: public names, and the programs' entry points.
+# Modules that only people import: public names, and the programs' entry points.
 IMPORTED_BY_USERS = {
     "onrecord.__main__",
     "onrecord.aio",
@@ -33,7 +33,7 @@ PUBLIC_ROOMS = {"onrecord.frameworks"}
 STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|REPLACE|WITH)\s+\S")
 TRANSACTION = re.compile(r"\s*(PRAGMA \w|(BEGIN( IMMEDIATE| EXCLUSIVE)?|COMMIT|ROLLBACK)\s*;?\s*$)")
 SILENCED = re.compile(r"(noqa|type:\s*ignore)\b(?P<codes>:\s*[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*|\[[^\]]+\])?(?P<rest>.*)$")
-# Written in pieces so that this file does not contain what it looks for.
+# Written in pieces so that this file does not contain what it searches for.
 MACHINE_PATH = re.compile("(^|[^A-Za-z0-9_.])/(" + "|".join(["wor" + "k", "far" + "m", "roo" + "t"]) + ")/")
 REGISTRY = re.compile(
     r"(//|@)[\w.-]*(" + "|".join(["py" + "pi", "artifac" + "tory", "nex" + "us"]) + r")[\w.-]*\.\w+",
@@ -84,7 +84,7 @@ def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def tracked_files() -> list[Path]:
-    """What a commit would hold: tracked files and new ones that are not ignored."""
+    """What a commit would contain: tracked files and new ones that are not ignored."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -128,7 +128,7 @@ def test_every_room_is_a_package():
 
 
 def test_no_module_is_too_long():
-    """No module has more lines than a reader can hold."""
+    """No module has more lines than a reader can remember."""
     lengths = {
         path: len(path.read_text(encoding="utf-8").splitlines()) for path in [*modules(), *scripts(), *python_tests()]
     }
@@ -150,7 +150,7 @@ def test_no_function_is_too_long():
 
 
 def test_only_surfaces_print():
-    """Nothing but a surface writes to the user's terminal."""
+    """Only a surface writes to the user's terminal."""
     problems = [
         f"{shown(path)}:{node.lineno}"
         for path in modules()
@@ -274,7 +274,7 @@ def test_names_of_variables_are_in_one_place():
 
 
 def test_nobody_reaches_through_a_session():
-    """Outside of the session's own room, a session is used by its verbs and not through its store."""
+    """Outside the session's own room, code uses the verbs of a session and not its store."""
     problems = []
     for path in modules():
         if path.is_relative_to(PACKAGE / "session") or path.is_relative_to(PACKAGE / "testing"):
@@ -289,7 +289,7 @@ def test_nobody_reaches_through_a_session():
 
 
 def test_nothing_tells_where_it_was_made():
-    """No file holds a path or a package host of the machine it was written on."""
+    """No file contains a path or a package host of the machine it was written on."""
     problems = []
     for path in tracked_files():
         try:
@@ -309,7 +309,7 @@ def comments(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def unexplained(comment: str) -> bool:
-    """Whether a comment silences a check without naming it or without a word of why."""
+    """Whether a comment silences a check without naming it or without a reason."""
     parts = [part.strip() for part in comment.split("#") if part.strip()]
     silenced = [SILENCED.match(part) for part in parts]
     if not any(silenced):
@@ -335,12 +335,12 @@ def unexplained(comment: str) -> bool:
     ],
 )
 def test_a_reason_is_recognised(comment: str, bad: bool):
-    """The rule for silenced checks knows a reason from a code."""
+    """The rule for silenced checks distinguishes a reason from a code."""
     assert unexplained(comment) is bad
 
 
 def test_every_silenced_check_has_a_reason():
-    """Whoever silences a check names the check and says why, on the same line."""
+    """A comment that silences a check names the check and says why, on the same line."""
     problems = [
         f"{shown(path)}:{number}: {comment}"
         for path in [*modules(), *scripts(), *python_tests()]
@@ -365,7 +365,7 @@ def test_every_test_is_a_claim():
 
 
 def docstrings(path: Path) -> set[int]:
-    """The lines on which a bare string stands: documentation, not data."""
+    """The lines of bare strings: documentation, not data."""
     return {
         node.value.lineno
         for node in ast.walk(tree(path))

@@ -1,4 +1,4 @@
-"""Writes the types of the awaited classes: src/onrecord/aio/__init__.pyi, from the synchronous classes' own source."""
+"""Writes the types of the async classes: src/onrecord/aio/__init__.pyi, from the source of the synchronous classes."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _tree(module: str) -> ast.Module:
 
 
 def definition(function: Any) -> ast.FunctionDef:
-    """Where a function is written."""
+    """The file that defines a function."""
     owner = function.__qualname__.rpartition(".")[0]
     for node in ast.walk(_tree(function.__module__)):
         if isinstance(node, ast.ClassDef) and node.name == owner:

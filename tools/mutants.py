@@ -45,7 +45,7 @@ PYTEST = (
     "-o",
     "addopts=-W error --strict-markers",
 )
-"""Without what a person's own run adds: the exit status is all that counts."""
+"""Without the plugins of a normal run: only the exit status counts."""
 PLUGIN = "fewer_examples"
 FEWER_EXAMPLES = """
 import pytest
@@ -56,10 +56,10 @@ def pytest_configure():
     settings.register_profile("mutants", settings.get_profile("ci"), max_examples=25)
     settings.load_profile("mutants")
 """
-"""A plugin of pytest: a property is tried often enough to notice most mutants, and a mutant costs seconds."""
+"""A pytest plugin: a property is tried often enough to notice most mutants, and a mutant costs seconds."""
 KILLED, SURVIVED, TIMED_OUT = "killed", "survived", "timed out"
 PATIENCE_SECONDS, PATIENCE_FACTOR = 20.0, 4.0
-"""A mutant that runs this much longer than the unchanged module has been noticed: it loops."""
+"""A mutant that runs this much longer than the unchanged module counts as noticed: it loops."""
 
 Node = ast.expr | ast.stmt | ast.keyword
 Place = tuple[int, int]
@@ -92,7 +92,7 @@ class Selection(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     mutant: Mutant
     outcome: str
@@ -102,7 +102,7 @@ class Result(NamedTuple):
 
 
 class Source:
-    """The text of a module, with places as both parsers give them."""
+    """The text of a module, with positions as both parsers give them."""
 
     def __init__(self, module: str) -> None:
         self.module = module
@@ -157,7 +157,7 @@ def _names(node: ast.expr, *names: str) -> bool:
 
 
 def mutants_of(source: Source) -> list[Mutant]:
-    """Every change that is worth a try."""
+    """Every change worth trying."""
     untouched = source.untouched()
     found = [*_by_cosmic_ray(source), *_entries(source), *_statements(source)]
     return [one for one in found if not any(start <= one.start and one.end <= end for start, end in untouched)]
@@ -168,7 +168,7 @@ def _by_cosmic_ray(source: Source) -> Iterator[Mutant]:
     for name in operator_names():
         operator = get_operator(name)
         if operator.arguments():
-            continue  # these want names of variables to be configured
+            continue  # these need names of variables in their configuration
         places = (place for node in nodes for place in operator().mutation_positions(node))
         for occurrence, (start, end) in enumerate(places):
             yield Mutant(source.module, start, end, name, occurrence)
@@ -184,7 +184,7 @@ def _entries(source: Source) -> Iterator[Mutant]:
 
 
 def _cuts(source: Source, node: ast.AST) -> Iterator[tuple[Place, Place]]:
-    """What to cut so that one entry is gone, the comma with it."""
+    """What to cut to remove one entry, with its comma."""
     parts: list[tuple[Place, Place]] = []
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
@@ -212,7 +212,7 @@ def _without_each(parts: list[tuple[Place, Place]]) -> Iterator[tuple[Place, Pla
 
 
 def _statements(source: Source) -> Iterator[Mutant]:
-    """Leave out a statement: one that is there for its effect, or a condition with all that hangs on it."""
+    """Leave out a statement: one that is there for its effect, or a condition with its whole block."""
     count = 0
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -223,7 +223,7 @@ def _statements(source: Source) -> Iterator[Mutant]:
 
 
 def mutated(source: Source, mutant: Mutant) -> str | None:
-    """The module with the change; None when there is none, or when it is no Python any more."""
+    """The module with the change; None when there is none, or when it is not valid Python."""
     if mutant.operator.startswith("own/"):
         changed = source.changed(mutant.start, mutant.end, "pass" if "Statement" in mutant.operator else "")
     else:
@@ -274,7 +274,7 @@ class Tree:
                 shutil.copy(ROOT / name, place / name)
 
     def try_out(self, module: str, code: str, selection: Selection, patience: float) -> str:
-        """Put the code into the module's place, run its tests, put the module back."""
+        """Replace the module by the code, run its tests, restore the module."""
         file = self.place / PACKAGE / module
         original = file.read_text(encoding="utf-8")
         try:
@@ -285,14 +285,14 @@ class Tree:
 
     def _write(self, file: Path, code: str) -> None:
         file.write_text(code, encoding="utf-8")
-        # Python knows a compiled file by second and size, and two mutants may agree in both.
+        # Python recognises a compiled file by second and size, and two mutants may agree in both.
         for stale in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
             stale.unlink()
 
     def run(self, selection: Selection, patience: float) -> str:
-        """What the tests say."""
+        """The result of the tests."""
         command = [sys.executable, "-m", "pytest", *PYTEST, *selection.words, *selection.tests]
-        # The path comes before the installed package, so the copy is what is imported, also by what the tests start.
+        # The path comes before the installed package, so the copy is imported, also by programs that the tests start.
         environment = os.environ | {"PYTHONPATH": f"{self.place / 'src'}{os.pathsep}{self.place}"}
         child = subprocess.Popen(
             command, cwd=self.place, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -308,7 +308,7 @@ class Tree:
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """End the tests and what they started."""
+    """End the tests and the processes they started."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
@@ -344,7 +344,7 @@ def try_all(
 
 
 def _patience(trees: "SimpleQueue[Tree]", selections: list[Selection]) -> dict[tuple[str, ...], float]:
-    """How long the tests of each selection may take. They must pass as long as nothing is changed."""
+    """How long the tests of each selection may take. They must pass on the unchanged module."""
     found: dict[tuple[str, ...], float] = {}
     tree = trees.get()
     for selection in selections:
@@ -360,11 +360,11 @@ def _patience(trees: "SimpleQueue[Tree]", selections: list[Selection]) -> dict[t
     return found
 
 
-# What was found
+# Results
 
 
 def room_of(module: str) -> str:
-    """The room a module is in; one that stands alone is its own."""
+    """The room of a module; a module outside any room is its own."""
     return module.partition("/")[0]
 
 
@@ -389,7 +389,7 @@ def read_selections() -> dict[str, Selection]:
 
 
 def wanted(names: list[str], known: list[str]) -> list[str]:
-    """The modules that are meant by names of rooms and modules; all of them without any."""
+    """The modules behind names of rooms and modules; all of them without names."""
     for name in names:
         if not any(module == name or room_of(module) == name.rstrip("/") for module in known):
             sys.exit(f"mutants: no tests are chosen for {name!r}; tools/mutants.toml has: {' '.join(sorted(known))}")
@@ -399,7 +399,7 @@ def wanted(names: list[str], known: list[str]) -> list[str]:
 
 
 def main(words: list[str]) -> int:
-    """Make the mutants, try them, tell what came out."""
+    """Make the mutants, try them, report the results."""
     parser = argparse.ArgumentParser(prog="./dev mutants", description="Mutation testing on chosen modules.")
     parser.add_argument(
         "modules", nargs="*", metavar="MODULE", help="a room (views, log, rules.py) or a module (views/note.py)"

@@ -1,7 +1,7 @@
 """Writes under each promise of docs/internals/promises.md the tests that hold it. `--check` fails when they differ.
 
 A test names its promises at the end of its docstring: `... survives a power cut (P18).`, `(A09, B09)`, `(E04-E12)`.
-The sentences of the register are written by hand; the lists of tests are not.
+The sentences of the register are written by hand; the lists of tests are generated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REFERENCE = re.compile(r"\(([A-Z]\d\d(?:(?:, |-)[A-Z]\d\d)*)\)")
 
 
 def codes_in(docstring: str) -> Iterator[str]:
-    """The promises a docstring names, ranges written out."""
+    """The promises that a docstring names, with ranges expanded."""
     for group in REFERENCE.findall(docstring):
         for one in group.split(", "):
             first, _, last = one.partition("-")
@@ -56,7 +56,7 @@ def promised(text: str) -> list[str]:
 
 
 def written(text: str) -> str:
-    """The register with the lists of tests as they are now."""
+    """The register with the current lists of tests."""
     held = holders()
     lines: list[str] = []
     for line in text.splitlines():
@@ -70,7 +70,7 @@ def written(text: str) -> str:
 
 
 def problems(text: str) -> list[str]:
-    """What is wrong with the register, in words."""
+    """The problems of the register, in words."""
     listed, held = promised(text), holders()
     return [
         *(f"{code} is in the register twice" for code in sorted({code for code in listed if listed.count(code) > 1})),

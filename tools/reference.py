@@ -56,7 +56,7 @@ def errors_page() -> str:
             "# Errors",
             "",
             "One tree (`onrecord.errors`). `code` is stable for programs, `hint` is the usual next step; a retryable",
-            "error may go away without anybody changing anything.",
+            "error may go away without any change.",
             "",
             "| class | code | retryable | exit code | meaning | usual hint |",
             "|---|---|---|---|---|---|",

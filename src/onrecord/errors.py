@@ -1,7 +1,7 @@
 """Every error onrecord raises, in one tree.
 
     OnrecordError
-    ├── InvalidInput          what was given cannot be accepted; nothing changed
+    ├── InvalidInput          a given value cannot be accepted; nothing changed
     │   ├── InvalidName
     │   └── TooLarge
     ├── NotFound
@@ -27,8 +27,8 @@
 
 The first line of a message is a sentence a person can act on. `hint` says what to do next, in words that are true in
 Python and anywhere else; it never names a command. `step` is a key for the same advice: a surface that has commands
-looks its own words up by `step` or `code`, and fills them with the details. `code` is stable for programs.
-`retryable` says whether the same call may succeed later although nobody changes anything.
+looks up its own text by `step` or `code`, and fills in the details. `code` is stable for programs. `retryable` says
+whether the same call may succeed later without any change by the caller.
 """
 
 from __future__ import annotations

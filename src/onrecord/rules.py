@@ -1,8 +1,8 @@
 """The gate: before a tool runs, rules judge the request and answer allow, ask or deny, with the events behind it.
 
 Rules are code. They read structured facts (paths, argument lists, states), never words inside a text. Every refusal
-names the one command that clears it. onrecord's own commands are never refused, so no state can lock an agent in. A
-refusal that repeats becomes a question to a person.
+names the one command that clears it. onrecord's own commands are never refused, so an agent can always clear a refusal.
+A refusal that repeats becomes a question to a person.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def _unresolved(request: ToolRequest, present: Present, _now: int, gone: Gone) -
         number, name = attempt["number"], _quoted(present.name)
         about = f"attempt {number} ({one_line(attempt['command'], COMMAND_WIDTH)})"
         if alive:
-            reason = f"{about} is running and this would disturb it; wait for its end, or give it up"
+            reason = f"{about} is running and this would disturb it; wait until it ends, or abandon it"
             clear = f'onrecord attempt abandon {number} --session {name} --reason "..."'
         else:
             lost = "is lost: its process is gone" if status == LOST else "is unresolved"

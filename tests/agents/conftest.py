@@ -1,4 +1,4 @@
-"""A store, a home and a directory of the test's own, with a program that behaves like Claude Code on PATH."""
+"""A store, a home and a directory for each test, with a program on PATH that behaves like Claude Code."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class Desk(Command):
         self.plan("answer")
 
     def plan(self, *steps: str) -> None:
-        """What the next runs of the pretender do; the last step is for all further ones."""
+        """The steps of the next runs of the pretender; the last step also serves all further runs."""
         self.plan_file.write_text("\n".join(steps))
 
     def records(self) -> SessionStore:
@@ -66,7 +66,7 @@ class Desk(Command):
 
 @pytest.fixture(scope="session")
 def bytecode(tmp_path_factory) -> Path:
-    """Compiled modules, kept for the whole run."""
+    """Compiled modules, shared by the whole run."""
     place: Path = tmp_path_factory.mktemp("bytecode")
     return place
 
@@ -77,7 +77,7 @@ def desk(tmp_path, bytecode) -> Desk:
 
 
 def until(met: Callable[[], Any], patience: float = 30.0) -> Any:
-    """Wait for something another process does; what it turned out to be."""
+    """Wait for an effect of another process; return it."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         if found := met():

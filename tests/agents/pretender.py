@@ -1,8 +1,7 @@
 """A program that behaves like Claude Code where onrecord can see it: files, pid files, streams, exits.
 
-It is copied under the name `claude`. What each run does is the next line of the file that PRETENDER_PLAN names (the
-last line counts for all further runs); without a plan it answers. Every prompt it is given is appended to its
-transcript, as Claude Code does it.
+It is copied under the name `claude`. Each run does what the next line of the file in PRETENDER_PLAN says (the last line
+serves all further runs); without a plan it answers. It appends every prompt it gets to its transcript, as Claude Code does.
 """
 
 import json
@@ -63,7 +62,7 @@ def next_step() -> str:
 
 
 def note_process(own: Path, id_: str) -> None:
-    """The file that says which conversation this process has, unless it is to be a program without one."""
+    """The file that says which conversation this process has, unless the plan asks for a program without one."""
     if not os.environ.get("PRETENDER_SECRETIVE"):
         own.write_text(json.dumps({"pid": os.getpid(), "sessionId": id_, "cwd": str(Path.cwd()), "procStart": began()}))
 
@@ -120,7 +119,7 @@ def answer(transcript: Path, id_: str, prompt: str, plan: str) -> int:
         Path(value).write_text(str(child.pid))
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "tool-then-hang":
-        # The tool has a session of its own, and its parent is gone: nothing but its environment tells whose it is.
+        # The tool has its own session, and its parent is gone: only its environment shows which agent it belongs to.
         script = f"setsid sleep 600 & echo $! > {value}"
         subprocess.run(["sh", "-c", script], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(600)

@@ -1,4 +1,4 @@
-"""Why a run stopped, from the words the real programs print."""
+"""Why a run stopped, recognised in the output of the real programs."""
 
 import json
 
@@ -19,6 +19,6 @@ from onrecord.vendors.port import vendor
     ],
 )  # fmt: skip
 def test_limits_are_told_apart(said, cause):
-    """A rate limit is not a usage window, and neither is a prompt that is too long (G01-G04)."""
+    """A rate limit is neither a usage window nor a prompt that is too long (G01-G04)."""
     result = {"type": "result", "subtype": "success", "is_error": True, "result": said}
     assert vendor("claude").classify([json.dumps(result)], 1).cause == cause

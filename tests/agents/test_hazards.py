@@ -1,4 +1,4 @@
-"""What would harm a conversation is found before it is resumed, and a user's file is touched with consent only."""
+"""A hazard to a conversation is found before it is resumed, and a user's file is changed only with consent."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ ID = "aaaaaaaa-0000-4000-8000-000000000001"
 
 
 class Qwen:
-    """A conversation of Qwen Code, which looks for it in one directory only and glues to a torn line."""
+    """A conversation of Qwen Code, which searches for it in one directory only and appends to a torn line."""
 
     def __init__(self, place: Path) -> None:
         self.cwd = place / "project"
@@ -55,7 +55,7 @@ def qwen(tmp_path) -> Qwen:
 
 
 def test_a_torn_tail_is_mended_with_consent_and_never_without(qwen):
-    """Qwen would lose history after the next but one resume: without consent it is not resumed at all."""
+    """Qwen would lose history at the second resume: without consent the conversation is not resumed."""
     with qwen.path.open("a") as file:
         file.write('{"uuid": "u2", "sessio')
     torn = qwen.path.read_bytes()
@@ -70,7 +70,7 @@ def test_a_torn_tail_is_mended_with_consent_and_never_without(qwen):
 
 
 def test_a_program_that_looks_in_one_directory_gets_the_conversation_there(qwen, tmp_path):
-    """Its directory is gone: the copy of the record is written for the new one, and the old file steps aside."""
+    """When its directory is gone, the record's copy is written for the new directory, and the old file is renamed."""
     qwen.prepare(agree=True)
     here = tmp_path / "moved"
     qwen.cwd.rename(here)
@@ -90,7 +90,7 @@ def test_a_program_that_looks_in_one_directory_gets_the_conversation_there(qwen,
 
 
 def test_a_plan_changes_nothing(qwen):
-    """Planning reads only: the record and the vendor's files are as they were."""
+    """Planning only reads: the record and the vendor's files are unchanged."""
     position, content = qwen.session.head.position, qwen.path.read_bytes()
     planned = plan(qwen.session, "qwen", qwen.env, str(qwen.cwd))
     assert planned.location is not None

@@ -1,4 +1,4 @@
-"""Mirroring: a growing transcript is on record word for word, once, whoever takes it in and whatever happens."""
+"""Mirroring: a growing transcript is on record word for word, once, whichever process copies it and whatever happens."""
 
 import json
 import multiprocessing
@@ -19,7 +19,7 @@ ID = "aaaaaaaa-0000-4000-8000-000000000001"
 
 
 class Conversation:
-    """A transcript of Claude Code that a test writes, and the session it is linked to."""
+    """A transcript of Claude Code that a test writes, and its linked session."""
 
     def __init__(self, place: Path) -> None:
         self.store = place / "store.db"
@@ -54,7 +54,7 @@ def conversation(tmp_path) -> Conversation:
 
 
 def test_what_grew_is_taken_and_nothing_twice(conversation):
-    """Incremental and idempotent: the mark is what the newest part on record says."""
+    """Mirroring is incremental and idempotent: it continues after the newest part on record."""
     conversation.write("one", "two")
     assert conversation.mirror().records == 2
     position = conversation.session.head.position
@@ -69,7 +69,7 @@ def test_what_grew_is_taken_and_nothing_twice(conversation):
 
 
 def test_torn_lines_are_counted_and_an_unfinished_one_is_waited_for(conversation):
-    """A line that is cut off is not kept and not rewritten; one that is still being written is read when it is whole."""
+    """A line that was cut off is neither kept nor rewritten; one that is still being written is read when it is complete."""
     conversation.write("one")
     with conversation.path.open("a") as file:
         file.write('{"type": "user", "mess\n')
@@ -85,7 +85,7 @@ def test_torn_lines_are_counted_and_an_unfinished_one_is_waited_for(conversation
 
 
 def test_a_file_that_was_replaced_begins_a_new_generation(conversation):
-    """The vendor rewrote its file: what is there now is taken anew, and what was there before stays on record."""
+    """When the vendor rewrites its file, the new content is copied again, and the earlier content stays on record."""
     conversation.write("one", "two")
     conversation.mirror()
     conversation.path.unlink()
@@ -107,7 +107,7 @@ def follow(place: str, env: dict[str, str]) -> None:
 
 
 def test_many_who_mirror_at_once_take_everything_once(conversation, tmp_path, count):
-    """Hook, wrapper and person at the same time, on a file that grows: every record once, in order."""
+    """Hook, wrapper and person mirror a growing file at the same time: every record is there once, in order."""
     conversation.write("begin")
     env = conversation.env | {"DONE": str(tmp_path / "done")}
     spawn = multiprocessing.get_context("spawn")
@@ -125,7 +125,7 @@ def test_many_who_mirror_at_once_take_everything_once(conversation, tmp_path, co
 
 
 def test_killed_in_the_middle_it_goes_on_where_it_was(conversation, count):
-    """SIGKILL at any moment: the next one takes the rest, and nothing is there twice or missing."""
+    """After SIGKILL at any moment the next process copies the rest, and no record is missing or there twice."""
     conversation.write(*(f"record {number} " + "x" * 2000 for number in range(3000)))
     code = (
         "import sys; from onrecord import connect; from onrecord.agents import mirroring\n"
@@ -146,7 +146,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(conversation, count):
 
 
 def test_a_large_transcript_needs_little_memory(conversation, count):
-    """Gigabyte files go through in pieces: the process stays small whatever the size of the file."""
+    """A file of gigabytes is copied in pieces: the process stays small whatever the size of the file."""
     line = json.dumps(
         {"type": "user", "uuid": "u", "sessionId": ID, "message": {"role": "user", "content": "x" * 60_000}}
     )
@@ -159,7 +159,7 @@ def test_a_large_transcript_needs_little_memory(conversation, count):
         f"s = connect({str(conversation.store)!r}, project='p').get('fix', agent='claude')\n"
         f"done = mirror(s, 'claude', {ID!r}, {conversation.env!r})\n"
         f"print(done.records, sum(1 for _ in kept(s, 'claude', {ID!r})), "
-        # Not ru_maxrss: that begins with the size of whoever started the process.
+        # Not ru_maxrss: that begins with the size of the process that started this one.
         "int(Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0]) // 1024)\n"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
@@ -169,7 +169,7 @@ def test_a_large_transcript_needs_little_memory(conversation, count):
 
 
 def test_a_record_larger_than_an_event_may_be_is_kept_in_pieces(conversation, monkeypatch):
-    """One enormous record is on record whole, over several events of one commit."""
+    """One enormous vendor record is recorded whole, over several events of one transaction."""
     monkeypatch.setattr(mirroring, "PIECE_CHARACTERS", 1000)
     conversation.write("small", "y" * 5500, "small again")
     conversation.mirror()
@@ -182,7 +182,7 @@ def test_a_record_larger_than_an_event_may_be_is_kept_in_pieces(conversation, mo
 
 
 def test_what_was_erased_is_not_brought_back(conversation):
-    """After an erasure the mirror goes on with what is new; the erased part stays erased, and that is known."""
+    """After an erasure the mirror copies what is new; the erased part stays erased, and the mirror knows it."""
     conversation.write("my password is hunter2")
     conversation.mirror()
     position = standing(conversation.session, "claude", ID).position
@@ -195,7 +195,7 @@ def test_what_was_erased_is_not_brought_back(conversation):
 
 
 def test_a_hook_gives_it_a_moment_and_the_next_one_goes_on(conversation, monkeypatch):
-    """Bounded in time: what was not reached is taken the next time."""
+    """Mirroring is bounded in time: the next call copies what this one did not reach."""
     monkeypatch.setattr(mirroring, "CHUNK_BYTES", 100)
     conversation.write(*(f"record {number}" for number in range(50)))
     done = conversation.mirror(seconds=0)
@@ -206,14 +206,14 @@ def test_a_hook_gives_it_a_moment_and_the_next_one_goes_on(conversation, monkeyp
 
 
 def test_a_session_that_has_ended_is_left_alone(conversation):
-    """A closed session takes nothing more, and that is said instead of raised."""
+    """A closed session accepts nothing more; mirroring reports that and does not raise."""
     conversation.write("one")
     conversation.session.close()
     assert conversation.mirror().why_not == "the session is closed"
 
 
 def test_only_linked_conversations_are_mirrored(conversation):
-    """An id that no link names is refused; a missing file is said."""
+    """An id without a link is refused; a missing file is reported."""
     with pytest.raises(NotFound):
         mirror(conversation.session, "claude", "bbbbbbbb-0000-4000-8000-000000000001", conversation.env)
     assert conversation.mirror().why_not == "the vendor's file is missing"
@@ -221,7 +221,7 @@ def test_only_linked_conversations_are_mirrored(conversation):
 
 @pytest.mark.parametrize("hostile", ["../../etc/passwd", "a\nb", "x" * 300, "\x1b[2J", ""])
 def test_hostile_ids_become_no_path_and_no_event(conversation, hostile):
-    """What is no id of a conversation is refused before a file is looked for, or simply not found (T08)."""
+    """A malformed conversation id is refused before any file is opened, or not found (T08)."""
     position = conversation.session.head.position
     try:
         conversation.session.agents.locate("claude", hostile)
@@ -232,7 +232,7 @@ def test_hostile_ids_become_no_path_and_no_event(conversation, hostile):
 
 
 def test_the_place_may_be_given(conversation, tmp_path):
-    """A hook knows the file: it need not be found by id."""
+    """A hook passes the path of the file: no search by id is needed."""
     elsewhere = tmp_path / "elsewhere.jsonl"
     conversation.write("one")
     conversation.path.rename(elsewhere)
@@ -240,7 +240,7 @@ def test_the_place_may_be_given(conversation, tmp_path):
 
 
 def test_a_record_from_elsewhere_cannot_point_at_other_files(conversation, tmp_path):
-    """A path in the record is only believed where the file really holds the conversation."""
+    """A recorded path is used only if the file really contains the conversation."""
     secret = tmp_path / "secret.jsonl"
     secret.write_text('{"type": "user", "password": "hunter2"}\n')
     conversation.session.agents.locate("claude", ID, transcript=str(secret))

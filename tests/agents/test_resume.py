@@ -1,4 +1,4 @@
-"""Resuming: the expected conversation comes up and grows, or it is said why not."""
+"""Resuming: the expected conversation comes up and grows, or the answer says why not."""
 
 import json
 import os
@@ -14,14 +14,14 @@ from tests.agents.conftest import until
 
 @pytest.fixture
 def killed(desk):
-    """A session whose agent was killed in the middle of its first prompt."""
+    """A session with an agent that was killed in the middle of its first prompt."""
     desk.plan("die", "answer")
     assert desk.run("start", "claude", "--name", "fix", "-p", "Find the bug").code == 137
     return desk
 
 
 def test_a_killed_agent_goes_on_in_the_same_conversation(killed):
-    """Resumed by name, verified by id and growth; nothing of the transcript is lost (G05, G11, L04, T13)."""
+    """A conversation is resumed by name and verified by id and growth; its transcript loses nothing (G05, G11, L04, T13)."""
     before = killed.transcripts()[0].read_bytes()
     data = killed.data("resume", "fix", "-p", "Go on", kind="resumption")
     assert (data["state"], data["verified"], data["finished"]) == ("resumed", True, True)
@@ -33,7 +33,7 @@ def test_a_killed_agent_goes_on_in_the_same_conversation(killed):
 
 
 def test_resuming_says_what_need_not_be_done_again(killed):
-    """The attempts that are settled and the work that is done are told with the resumption, as text and as data (G13)."""
+    """A resume reports the settled attempts and the finished work, as text and as data (G13)."""
     killed.ok("run", "--session", "fix", "--", "true")
     assert killed.run("run", "--session", "fix", "--", "false").code == 1
     done = killed.run("resume", "fix", "-p", "Go on")
@@ -51,7 +51,7 @@ def test_nothing_is_told_again_to_a_conversation_that_knows_it(killed):
 
 
 def test_an_interruption_is_told_until_the_agent_runs_again(desk):
-    """The note and the overview say why it stopped and until when; once it went on, they do not any more (G09, G10)."""
+    """The note and the overview say why it stopped and until when; after a resume they no longer do (G09, G10)."""
     desk.plan("limit 7200", "answer")
     desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
     note = desk.ok("note", "fix")
@@ -63,7 +63,7 @@ def test_an_interruption_is_told_until_the_agent_runs_again(desk):
 
 
 def test_the_command_can_be_printed_instead(killed):
-    """--print: one line for a shell, and nothing moves."""
+    """--print shows one line for a shell and starts nothing."""
     position = killed.session("fix").head.position
     line = killed.ok("resume", "fix", "--print").strip()
     (link,) = killed.links("fix")
@@ -73,7 +73,7 @@ def test_the_command_can_be_printed_instead(killed):
 
 
 def test_another_directory_makes_no_difference(killed, tmp_path):
-    """Called from elsewhere, the agent runs where its conversation was (T06)."""
+    """Called from another directory, the agent runs where its conversation was (T06)."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     project, killed.project = killed.project, elsewhere
@@ -83,7 +83,7 @@ def test_another_directory_makes_no_difference(killed, tmp_path):
 
 
 def test_a_directory_that_is_gone_is_said_and_another_one_taken(desk, tmp_path):
-    """A removed worktree: the agent goes on in the project's own directory, and that is said."""
+    """When a worktree was removed, the agent continues in the project's own directory, and the answer says so."""
     subprocess.run(["git", "init", "-q"], cwd=desk.project, check=True)
     below = desk.project / "part"
     below.mkdir()
@@ -99,7 +99,7 @@ def test_a_directory_that_is_gone_is_said_and_another_one_taken(desk, tmp_path):
 
 
 def test_branch_and_revision_are_known_at_start_and_end(desk):
-    """The link says on which revision work began and on which it ended."""
+    """The link says on which revision work began and ended."""
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
     subprocess.run([*git, "init", "-q", "-b", "main"], cwd=desk.project, check=True)
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], cwd=desk.project, check=True)
@@ -114,7 +114,7 @@ def test_branch_and_revision_are_known_at_start_and_end(desk):
 
 
 def test_a_lost_transcript_is_put_back_from_the_record(killed):
-    """The vendor's file is gone; the record's copy is written back, and the conversation goes on (T07)."""
+    """When the vendor's file is gone, the record's copy is written back, and the conversation continues (T07)."""
     path = killed.transcripts()[0]
     before = path.read_bytes()
     path.unlink()
@@ -124,7 +124,7 @@ def test_a_lost_transcript_is_put_back_from_the_record(killed):
 
 
 def test_without_any_copy_it_begins_anew_from_the_note_or_not_at_all(killed):
-    """`must` stops and says why, `allow` begins anew with the note fenced as data (T07)."""
+    """`must` stops and says why; `allow` starts a new conversation with the note, fenced as data (T07)."""
     (link,) = killed.links("fix")
     session = killed.session("fix")
     kept = [event.position for event in session.events(kinds=("payload.kept",))]
@@ -147,7 +147,7 @@ def test_without_any_copy_it_begins_anew_from_the_note_or_not_at_all(killed):
 
 
 def test_a_silent_fresh_start_is_noticed(killed):
-    """Exit code 0 is not believed: another conversation came up, so the expected one was not restored."""
+    """Exit code 0 proves nothing: another conversation came up, so the expected one was not restored."""
     killed.plan("silently-fresh", "answer")
     error = killed.run("resume", "fix", "--policy", "must", "-p", "Go on", "--json")
     assert error.code == 10, error
@@ -168,7 +168,7 @@ def test_a_silent_fresh_start_is_noticed(killed):
 
 
 def test_a_transcript_that_was_cut_on_resume_is_noticed_and_not_lost(killed):
-    """A program that empties the file is not called verified, and what was there before stays on record (T13)."""
+    """A resume by a program that empties the file is not called verified, and the earlier content stays on record (T13)."""
     before = killed.transcripts()[0].read_text().splitlines()
     killed.plan("truncate")
     data = killed.data("resume", "fix", "-p", "Go on", kind="resumption")
@@ -181,14 +181,14 @@ def test_a_transcript_that_was_cut_on_resume_is_noticed_and_not_lost(killed):
 
 
 def test_never_means_a_fresh_one(killed):
-    """--policy never: a new conversation from the note, though the old one could be resumed."""
+    """--policy never starts a new conversation from the note, though the old one could be resumed."""
     data = killed.data("resume", "fix", "--policy", "never", "-p", "Go on", kind="resumption")
     assert data["state"] == "fresh"
     assert len(killed.transcripts()) == 2
 
 
 def test_a_refusal_of_the_program_is_the_reason(killed):
-    """What the vendor said is what the person reads."""
+    """A person reads the vendor's own error message."""
     killed.plan("refuse")
     error = killed.run("resume", "fix", "--policy", "must", "-p", "Go on")
     assert error.code == 10, error
@@ -196,7 +196,7 @@ def test_a_refusal_of_the_program_is_the_reason(killed):
 
 
 def test_a_second_writer_is_refused(desk, tmp_path):
-    """Claude Code would let two processes write one conversation; onrecord does not, also when its wrapper was killed."""
+    """Claude Code would let two processes write one conversation; onrecord does not, even when its wrapper was killed."""
     desk.plan(f"hang {tmp_path}/pid", "answer")
     with desk.started("start", "claude", "--name", "fix", "-p", "go", stdin=subprocess.DEVNULL) as wrapper:
         pid = int(until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
@@ -212,7 +212,7 @@ def test_a_second_writer_is_refused(desk, tmp_path):
 
 
 def test_a_foreign_process_on_the_conversation_is_a_second_writer_too(killed, tmp_path):
-    """A conversation that somebody resumed by hand, without onrecord, is left to them."""
+    """A conversation that a person resumed by hand, without onrecord, is left alone."""
     (link,) = killed.links("fix")
     killed.plan(f"hang {tmp_path}/pid")
     words = [killed.place / "bin" / "claude", "-p", "--resume", link["id"]]
@@ -225,7 +225,7 @@ def test_a_foreign_process_on_the_conversation_is_a_second_writer_too(killed, tm
 
 
 def test_several_agents_are_planned_and_one_must_be_named(desk):
-    """One name, many agents; each plan is shown, and the person says who goes on (A23)."""
+    """With many agents under one name, each plan is shown, and the person chooses who continues (A23)."""
     for agent in ("one", "two"):
         desk.ok("start", "claude", "--name", "team", "--agent", agent, "-p", f"I am {agent}")
     done = desk.run("resume", "team", "-p", "Go on")
@@ -237,7 +237,7 @@ def test_several_agents_are_planned_and_one_must_be_named(desk):
 
 
 def test_a_paused_session_goes_on_with_its_agent_and_a_closed_one_needs_reopening(desk):
-    """The session's own step comes first, as before."""
+    """A paused session is resumed with its agent; a closed one needs --reopen."""
     desk.ok("start", "claude", "--name", "fix", "-p", "go")
     desk.ok("pause", "fix")
     desk.ok("resume", "fix", "-p", "Go on")
@@ -249,7 +249,7 @@ def test_a_paused_session_goes_on_with_its_agent_and_a_closed_one_needs_reopenin
 
 
 def test_a_session_without_agents_has_no_agents_options(desk):
-    """Options that only an agent could follow are refused where there is none."""
+    """Options that only an agent can follow are refused where there is none."""
     desk.ok("open", "plain")
     desk.ok("pause", "plain")
     desk.error("resume", "plain", "--wait", code=2, kind="usage")
@@ -257,7 +257,7 @@ def test_a_session_without_agents_has_no_agents_options(desk):
 
 
 def test_another_home_is_found_again(desk, tmp_path):
-    """A conversation of another config home is resumed there, though the variable is not set any more."""
+    """A conversation of another config home is resumed there, though the variable is no longer set."""
     other = tmp_path / "other-home"
     desk.ok("start", "claude", "--name", "fix", "-p", "go", env={"CLAUDE_CONFIG_DIR": str(other)})
     assert desk.data("resume", "fix", "-p", "Go on", kind="resumption")["verified"] is True

@@ -1,4 +1,4 @@
-"""Starting agents: on record before they run, linked by a chosen id, mirrored, and judged when they end."""
+"""Starting agents: recorded before they run, linked by a chosen id, mirrored, and judged when they end."""
 
 import json
 import signal
@@ -13,7 +13,7 @@ from tests.agents.conftest import gone, until
 
 
 def test_a_headless_run_is_on_record_from_its_id_to_its_end(desk):
-    """The conversation is linked under an id chosen up front, mirrored, and its run has a number (G12, A21, A25)."""
+    """The conversation is linked under an id chosen up front and mirrored, and its run has a number (G12, A21, A25)."""
     done = desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
     assert done.code == 0, done
     assert '"result": "done"' in done.out
@@ -30,7 +30,7 @@ def test_a_headless_run_is_on_record_from_its_id_to_its_end(desk):
 
 
 def test_what_an_agent_starts_knows_whose_it_is(desk, tmp_path):
-    """A hook and a command of the agent need not guess: session, agent, spawn token and store are in its environment."""
+    """The environment of an agent has session, agent, spawn token and store, for its hooks and commands."""
     spy = tmp_path / "bin" / "claude"
     spy.write_text(f"#!/bin/sh\nenv > {tmp_path}/seen\n" + 'exec "$(dirname "$0")/real" "$@"\n')
     real = tmp_path / "bin" / "real"
@@ -47,7 +47,7 @@ def test_what_an_agent_starts_knows_whose_it_is(desk, tmp_path):
 
 
 def test_a_doubtful_command_line_is_warned_of_before_it_runs(desk):
-    """`start` says what its vendor warns of, and nothing where there is nothing to warn of (I27)."""
+    """`start` shows the warnings for its vendor, and none where there is nothing to warn of (I27)."""
     warning = "note: claude -p refuses tools that need a permission: give --allowedTools or --permission-mode\n"
     told = desk.run("start", "claude", "--name", "fix", "-p", "go").err
     assert told.startswith(warning)
@@ -61,7 +61,7 @@ def test_a_doubtful_command_line_is_warned_of_before_it_runs(desk):
     [("limit 3600", "usage_window", 1), ("die", "killed", 137), ("refuse", "refused", 1), ("no-end", "unknown", 1)],
 )  # fmt: skip
 def test_a_run_that_stopped_is_never_completed(desk, step, cause, code):
-    """Why a run stopped is on record with the reset time; the command does not succeed (G01-G05, G09, G10)."""
+    """Why a run stopped is on record with the reset time, and the command fails (G01-G05, G09, G10)."""
     desk.plan(step)
     done = desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
     assert done.code == code, done
@@ -73,14 +73,14 @@ def test_a_run_that_stopped_is_never_completed(desk, step, cause, code):
 
 
 def test_what_a_killed_agent_left_running_is_ended(desk, tmp_path):
-    """A tool's process in a session of its own does not outlive a killed agent (T12)."""
+    """A tool's process in its own session does not outlive a killed agent (T12)."""
     desk.plan(f"tool-then-die {tmp_path}/child")
     assert desk.run("start", "claude", "--name", "fix", "-p", "go").code == 137
     assert gone(int((tmp_path / "child").read_text()))
 
 
 def test_ending_the_wrapper_ends_the_agent_and_says_so(desk, tmp_path):
-    """SIGTERM to `onrecord start` ends the agent with it; the interruption is on record."""
+    """SIGTERM to `onrecord start` ends the agent too, and the interruption is on record."""
     desk.plan(f"hang {tmp_path}/pid")
     with desk.started("start", "claude", "--name", "fix", "-p", "go", stdin=subprocess.DEVNULL) as wrapper:
         pid = int(until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
@@ -91,7 +91,7 @@ def test_ending_the_wrapper_ends_the_agent_and_says_so(desk, tmp_path):
 
 
 def test_a_flood_of_output_is_passed_on_whole_and_a_deaf_reader_stops_nobody(desk):
-    """Everything goes through in order; when nobody reads any more, the agent still runs to its end (T12)."""
+    """All output arrives in order; when the reader is gone, the agent still runs to its end (T12)."""
     desk.plan("flood 3000")
     done = desk.run("start", "claude", "--name", "fix", "-p", "go")
     assert len(done.out.splitlines()) == 3002
@@ -103,7 +103,7 @@ def test_a_flood_of_output_is_passed_on_whole_and_a_deaf_reader_stops_nobody(des
 
 
 def test_two_agents_of_one_vendor_in_one_directory_are_told_apart(desk):
-    """Each has its own conversation, though both ran in the same directory at the same time (T02)."""
+    """Two agents in one directory at the same time have a conversation each (T02)."""
     pair = [
         desk.started("start", "claude", "--name", "team", "--agent", agent, "-p", f"I am {agent}", stdin=subprocess.DEVNULL)
         for agent in ("one", "two")
@@ -139,7 +139,7 @@ def test_hostile_names_start_nothing(desk, name):
 
 
 def test_a_missing_program_is_one_clear_error_and_nothing_is_opened(desk):
-    """Where the vendor's program is not installed, no session is made."""
+    """Where the vendor's program is not installed, no session is created."""
     (desk.place / "bin" / "claude").unlink()
     desk.environment["PATH"] = "/usr/bin:/bin"
     error = desk.error("start", "claude", "--name", "fix", "-p", "go", code=4, kind="not_found")
@@ -148,20 +148,20 @@ def test_a_missing_program_is_one_clear_error_and_nothing_is_opened(desk):
 
 
 def test_without_a_terminal_an_interactive_start_says_what_to_do(desk):
-    """An interactive agent needs a terminal; -p is named."""
+    """An interactive agent needs a terminal; the error names -p."""
     error = desk.error("start", "claude", "--name", "fix", code=2, kind="usage")
     assert "-p" in error["hint"]
 
 
 def test_the_answer_as_json_is_one_envelope(desk):
-    """--json: the agent's stream is not mixed into the answer."""
+    """With --json the agent's stream is not mixed into the answer."""
     data = desk.data("start", "claude", "--name", "fix", "-p", "go", kind="agent_run")
     assert (data["state"], data["finished"], data["cause"], data["agent"]) == ("started", True, "finished", "claude")
     assert json.dumps(data["vendor_id"]) in desk.transcripts()[0].read_text()
 
 
 def test_a_process_that_ended_before_it_was_looked_at_holds_nothing():
-    """An agent that is gone before its start time could be read is gone, and nobody waits for it."""
+    """An agent that ended before its start time could be read is gone, and no process waits for it."""
     with subprocess.Popen(["true"]) as process:
         process.wait()
         about = machine.identity_of(process.pid)

@@ -1,4 +1,4 @@
-"""An agent on the person's terminal: Ctrl-C is the agent's, and the terminal is given back as it was."""
+"""An agent on a person's terminal: Ctrl-C goes to the agent, and the terminal is restored."""
 
 import os
 import pty
@@ -17,7 +17,7 @@ from tests.cli.conftest import SCRIPT
 
 
 class Terminal:
-    """`onrecord` on a terminal of its own, with a person at the keys."""
+    """`onrecord` on its own terminal, with a person at the keys."""
 
     def __init__(self, desk, *words, shell=False):
         self.pid, self.file = pty.fork()
@@ -63,7 +63,7 @@ class Terminal:
 
 
 def test_a_person_talks_to_the_agent_and_it_is_on_record(desk):
-    """Interactive: keys reach the agent, Ctrl-C interrupts its turn and not the wrapper, and all is mirrored."""
+    """Interactive: keys reach the agent, Ctrl-C interrupts its turn and not the wrapper, and everything is mirrored."""
     terminal = Terminal(desk, "start", "claude", "--name", "fix")
     terminal.wait_for("ready")
     terminal.keys("hello\n")
@@ -84,7 +84,7 @@ def test_a_person_talks_to_the_agent_and_it_is_on_record(desk):
 
 
 def test_resumed_on_a_terminal_it_is_verified_by_its_pid_file_and_growth(desk):
-    """The id is read from the agent's own pid file while it runs; the transcript grows: verified."""
+    """The id is read from the agent's own pid file while it runs, and the transcript grows: the resume is verified."""
     desk.ok("start", "claude", "--name", "fix", "-p", "go")
     terminal = Terminal(desk, "resume", "fix")
     terminal.wait_for("ready")
@@ -99,7 +99,7 @@ def test_resumed_on_a_terminal_it_is_verified_by_its_pid_file_and_growth(desk):
 
 
 def test_a_conversation_in_which_nothing_was_said_is_begun_anew(desk):
-    """Left before the first prompt, the vendor has written nothing: that is the reason that is told."""
+    """When a person leaves before the first prompt, the vendor has written nothing, and the reason says so."""
     terminal = Terminal(desk, "start", "claude", "--name", "fix")
     terminal.wait_for("ready")
     terminal.keys("exit\n")
@@ -110,7 +110,7 @@ def test_a_conversation_in_which_nothing_was_said_is_begun_anew(desk):
 
 
 def test_a_terminal_that_a_killed_agent_left_raw_is_restored(desk):
-    """SIGKILL in raw mode: the terminal is as it was before, and the kill is on record."""
+    """After SIGKILL in raw mode the terminal is as it was before, and the kill is on record."""
     terminal = Terminal(desk, "start", "claude", "--name", "fix")
     terminal.wait_for("ready")
     before = termios.tcgetattr(terminal.file)
@@ -123,7 +123,7 @@ def test_a_terminal_that_a_killed_agent_left_raw_is_restored(desk):
 
 
 def test_a_closed_terminal_ends_the_agent_with_it(desk):
-    """The window is closed: nothing of the agent stays behind, and why is on record."""
+    """When the window is closed, no process of the agent remains, and the reason is on record."""
     terminal = Terminal(desk, "start", "claude", "--name", "fix")
     terminal.wait_for("ready")
     pid = until(lambda: desk.links("fix")[0]["last"].get("process"))["pid"]
@@ -134,7 +134,7 @@ def test_a_closed_terminal_ends_the_agent_with_it(desk):
 
 
 def test_an_agent_that_stops_itself_is_continued_with_the_wrapper(desk):
-    """Ctrl-Z: where no shell could bring it back, an agent that stopped itself goes on at once."""
+    """After Ctrl-Z, an agent that suspended itself continues at once if no shell could bring it back."""
     terminal = Terminal(desk, "start", "claude", "--name", "fix")
     terminal.wait_for("ready")
     terminal.keys("stop\n")
@@ -146,7 +146,7 @@ def test_an_agent_that_stops_itself_is_continued_with_the_wrapper(desk):
 
 
 def test_in_a_shell_a_stopped_agent_is_brought_back_with_fg(desk):
-    """Ctrl-Z under job control: the shell is there again, and `fg` brings back wrapper and agent."""
+    """Ctrl-Z under job control returns to the shell, and `fg` brings back wrapper and agent."""
     terminal = Terminal(desk, "start", "claude", "--name", "fix", shell=True)
     terminal.wait_for("ready")
     terminal.keys("stop\n")
@@ -164,7 +164,7 @@ def test_in_a_shell_a_stopped_agent_is_brought_back_with_fg(desk):
 
 
 def test_a_hook_tells_the_conversation_where_no_file_does(desk):
-    """A program without pid files: the hook puts the id on record, and that verifies it."""
+    """For a program without pid files the hook records the id, and that verifies the resume."""
     desk.ok("start", "claude", "--name", "fix", "-p", "go")
     desk.environment |= {"PRETENDER_SECRETIVE": "1", "PRETENDER_HOOK": str(SCRIPT)}
     terminal = Terminal(desk, "resume", "fix")
@@ -178,7 +178,7 @@ def test_a_hook_tells_the_conversation_where_no_file_does(desk):
 
 
 def test_without_file_and_hook_it_is_said_to_be_unverified(desk):
-    """Only the growth of the transcript speaks for it: resumed, and honestly not called verified."""
+    """Where only the transcript grew, the conversation is resumed and not called verified."""
     desk.ok("start", "claude", "--name", "fix", "-p", "go")
     desk.environment |= {"PRETENDER_SECRETIVE": "1"}
     terminal = Terminal(desk, "resume", "fix")
@@ -195,7 +195,7 @@ def test_without_file_and_hook_it_is_said_to_be_unverified(desk):
 
 @pytest.mark.parametrize("hooked", [True, False])
 def test_ids_rotate_and_the_chain_follows(desk, hooked):
-    """`/clear` begins another conversation in the same process: both are linked in order, and both are mirrored."""
+    """`/clear` starts another conversation in the same process: both are linked in order, and both are mirrored."""
     if hooked:
         desk.environment |= {"PRETENDER_HOOK": str(SCRIPT)}
     terminal = Terminal(desk, "start", "claude", "--name", "fix")

@@ -1,4 +1,4 @@
-"""Waiting for a limit to end: parked on record, and the interrupted prompt issued again exactly once."""
+"""Waiting for a limit to end: parked on record, and the interrupted prompt is issued again exactly once."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from tests.agents.conftest import until
 
 @pytest.fixture
 def limited(desk):
-    """A session whose agent was stopped by a limit that ends in a moment."""
+    """A session with an agent that was stopped by a limit that ends in a moment."""
     desk.plan("limit 1", "answer")
     assert desk.run("start", "claude", "--name", "fix", "-p", "Find the bug").code == 1
     return desk
@@ -40,7 +40,7 @@ def test_the_interrupted_prompt_is_issued_again_once_the_limit_ends(limited):
 
 
 def test_start_waits_through_one_limit_after_another(desk):
-    """Limits may come at any moment; `start --wait` goes on after each and ends when the work is done (G04)."""
+    """Limits may come at any moment; `start --wait` resumes after each and ends when the work is done (G04)."""
     desk.plan("limit 1", "limit 1", "answer")
     done = desk.run("start", "claude", "--name", "fix", "--wait", "-p", "Find the bug")
     assert done.code == 0, done
@@ -50,7 +50,7 @@ def test_start_waits_through_one_limit_after_another(desk):
 
 
 def test_the_one_who_waits_may_die(desk):
-    """Killed while it waits, it is simply begun again: everything it needs is on record, and no process was held."""
+    """A wait that was killed is simply started again: everything it needs is on record."""
     desk.plan("limit 8", "answer")
     assert desk.run("start", "claude", "--name", "fix", "-p", "Find the bug").code == 1
     with desk.started("resume", "fix", "--wait", stdin=subprocess.DEVNULL) as waiter:
@@ -63,7 +63,7 @@ def test_the_one_who_waits_may_die(desk):
 
 
 def test_two_who_wait_issue_it_once(limited):
-    """Both wake at the same moment; one goes on, the other one finds that it did."""
+    """Two waiters wake at the same moment; one resumes, and the other sees that it did."""
     pair = [limited.started("resume", "fix", "--wait", stdin=subprocess.DEVNULL) for _ in range(2)]
     codes = []
     for waiter in pair:
@@ -75,7 +75,7 @@ def test_two_who_wait_issue_it_once(limited):
 
 
 def killed_after_reissue(desk, *, delivered):
-    """A process that put the second issue on record and was killed before, or after, the conversation had it."""
+    """A process that recorded the second issue of a prompt and was killed before, or after, the conversation got it."""
     session = desk.records().get("fix", agent="claude")
     stop = waiting.last_stop(session, "claude")
     assert stop is not None
@@ -97,7 +97,7 @@ def killed_after_reissue(desk, *, delivered):
 
 
 def test_killed_before_the_prompt_was_delivered_it_is_delivered_once(limited):
-    """SIGKILL between the record and the agent: the conversation never saw the prompt, so it gets it, once."""
+    """After SIGKILL between the record and the agent, the conversation has not seen the prompt, so it gets it, once."""
     killed_after_reissue(limited, delivered=False)
     done = limited.run("resume", "fix", "--wait")
     assert done.code == 0, done
@@ -105,16 +105,16 @@ def test_killed_before_the_prompt_was_delivered_it_is_delivered_once(limited):
 
 
 def test_killed_after_the_prompt_was_delivered_it_is_not_doubled(limited):
-    """SIGKILL after the agent had the prompt: it is told to go on, and the prompt is not issued a third time."""
+    """After SIGKILL once the agent had the prompt, it is asked to continue, and the prompt is not issued a third time."""
     killed_after_reissue(limited, delivered=True)
     assert limited.prompts() == ["Find the bug", "Find the bug"]
     done = limited.run("resume", "fix", "--wait")
     assert done.code == 0, done
-    assert limited.prompts() == ["Find the bug", "Find the bug", waiting.GO_ON]
+    assert limited.prompts() == ["Find the bug", "Find the bug", waiting.CONTINUE]
 
 
 def test_an_agent_that_outlived_its_wrapper_is_waited_for(desk, tmp_path):
-    """The wrapper is killed, the agent works on: nobody disturbs it, and nothing is issued twice."""
+    """When the wrapper is killed, the agent keeps working undisturbed, and nothing is issued twice."""
     desk.plan(f"hang {tmp_path}/pid", "answer")
     with desk.started("start", "claude", "--name", "fix", "-p", "go", stdin=subprocess.DEVNULL) as wrapper:
         pid = int(until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
@@ -130,7 +130,7 @@ def test_an_agent_that_outlived_its_wrapper_is_waited_for(desk, tmp_path):
 
 
 def test_what_went_on_by_hand_is_not_issued_again(limited):
-    """A person resumed it meanwhile and it ended in order: the old prompt is not brought up any more."""
+    """After a person resumed the agent and it ended in order, the old prompt is not issued again."""
     limited.ok("resume", "fix", "-p", "Something else")
     done = limited.run("resume", "fix", "--wait")
     assert (done.code, limited.prompts()) == (0, ["Find the bug", "Something else"])
@@ -138,7 +138,7 @@ def test_what_went_on_by_hand_is_not_issued_again(limited):
 
 
 def test_waiting_answers_with_one_envelope(desk):
-    """--json: however many limits there were, there is one answer."""
+    """--json gives one answer, however many limits there were."""
     desk.plan("limit 1", "limit 1", "answer")
     data = desk.data("start", "claude", "--name", "fix", "--wait", "-p", "Find the bug", kind="resumption")
     assert (data["finished"], data["verified"], data["status"]) == (True, True, "resumed")
@@ -154,7 +154,7 @@ def test_a_stop_that_does_not_end_by_itself_is_not_waited_for(desk):
 
 
 def test_where_no_reset_is_told_the_waits_grow(tmp_path):
-    """A rate limit without a time: a minute, then two, then four, up to an hour."""
+    """After a rate limit without a time, the waits are one minute, then two, then four, up to an hour."""
     from onrecord import connect
 
     now = [1_000_000.0]
@@ -173,7 +173,7 @@ def test_where_no_reset_is_told_the_waits_grow(tmp_path):
 
 
 def test_a_reset_that_had_passed_when_it_was_told_is_not_believed_twice(tmp_path):
-    """A moment in the past means to go on at once; when the limit is still there then, the waits grow."""
+    """A reset in the past means to resume at once; if the limit is still there, the waits grow."""
     from onrecord import connect
 
     records = connect(str(tmp_path / "x.db"), project="p")
@@ -190,7 +190,7 @@ def test_a_reset_that_had_passed_when_it_was_told_is_not_believed_twice(tmp_path
 
 
 def test_other_agents_are_not_paused_by_ones_limit(tmp_path):
-    """Quota is one agent's; a session in which another one works is not paused."""
+    """A quota belongs to one agent; a session in which another agent works is not paused."""
     from onrecord import connect
 
     records = connect(str(tmp_path / "x.db"), project="p")
@@ -207,7 +207,7 @@ def test_other_agents_are_not_paused_by_ones_limit(tmp_path):
 
 
 def test_waiting_ends_when_somebody_else_goes_on(tmp_path):
-    """A person who resumes or closes the session by hand is not overruled by the clock."""
+    """The clock does not overrule a person who resumes or closes the session by hand."""
     from onrecord import connect
 
     records = connect(str(tmp_path / "x.db"), project="p")

@@ -1,7 +1,7 @@
-"""The command as a user runs it: the installed script, in a process of its own, on a store of its own.
+"""The command as a user runs it: the installed script, in a separate process, on a separate store.
 
-What is marked `every_store` runs on a store in a file and on one in PostgreSQL, with `--full` every test does, unless it is
-marked `on_file`: then it is about the file. A command on PostgreSQL takes several times as long to start, so not every module is
+Tests marked `every_store` run on a SQLite file and on PostgreSQL. With `--full` every test does, unless it is marked
+`on_file`: then it is about the file. A command on PostgreSQL takes several times as long to start, so not every module is
 marked.
 """
 
@@ -32,7 +32,7 @@ class Done(NamedTuple):
 
 
 def as_json(words: tuple[str, ...]) -> list[str]:
-    """The same words with --json; what comes after two dashes is another command's."""
+    """The same words with --json; the words after two dashes belong to another command."""
     end = words.index("--") if "--" in words else len(words)
     return [*words[:end], "--json", *words[end:]]
 
@@ -84,7 +84,7 @@ class Command:
         return done.out
 
     def error(self, *words: str, code: int, kind: str, env: dict[str, str] | None = None) -> dict[str, Any]:
-        """What a failing command says, told as JSON and as text; stdout stays empty both times."""
+        """The error of a failing command, as JSON and as text; stdout stays empty both times."""
         plain = self.run(*words, env=env)
         done = self.run(*as_json(words), env=env)
         assert (done.code, plain.code) == (code, code), (done, plain)
@@ -100,7 +100,7 @@ class Command:
         return error
 
     def on_terminal(self, *words: str, columns: int = 100, keys: str = "", env: dict[str, str] | None = None) -> Done:
-        """Run on a terminal of its own; what it shows comes back as `out`."""
+        """Run on a terminal of its own; `out` is what it shows."""
         child, terminal = pty.fork()
         if child == 0:
             os.chdir(self.project)
@@ -127,7 +127,7 @@ class Command:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     find = metafunc.definition.get_closest_marker
     if "store_kind" in metafunc.fixturenames:
-        # Every test says which: a fixture of the whole run that only some tests vary stays as the last one left it.
+        # Every test says which store: a session fixture that only some tests vary would keep the value of the last one.
         everywhere = find("every_store") or metafunc.config.getoption("--full")
         kinds = ["sqlite", "postgres"] if everywhere and not find("on_file") else ["sqlite"]
         metafunc.parametrize("store_kind", kinds, indirect=True, scope="session")
@@ -135,19 +135,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def store_kind(request: pytest.FixtureRequest) -> str:
-    """Where the store is kept."""
+    """The kind of the store."""
     return getattr(request, "param", "sqlite")
 
 
 @pytest.fixture(scope="session")
 def stores(store_kind: str, request: pytest.FixtureRequest) -> "Stores | None":
-    """The server with the stores, if they are not in files."""
+    """The database server, if the stores are not files."""
     return request.getfixturevalue("postgres") if store_kind == "postgres" else None
 
 
 @pytest.fixture(scope="session")
 def bytecode(tmp_path_factory) -> Path:
-    """Compiled modules, kept for the whole run: the tests start hundreds of processes."""
+    """Compiled modules, shared by the whole run: the tests start hundreds of processes."""
     place: Path = tmp_path_factory.mktemp("bytecode")
     return place
 
@@ -159,7 +159,7 @@ def command(tmp_path, bytecode, stores) -> Command:
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory, bytecode, stores) -> Command:
-    """A store made once; the tests work on copies of it."""
+    """A store created once; the tests work on copies of it."""
     url = stores.empty_store() if stores else ""
     command = Command(tmp_path_factory.mktemp("template"), bytecode, url=url)
     command.ok("open", "fix-invite-403", "--objective", "Fix intermittent 403")

@@ -6,7 +6,7 @@ pytestmark = pytest.mark.every_store
 
 
 def test_start_and_succeed(command):
-    """`attempt start` is RUNNING; `succeed` takes metrics and files that are there, and is told apart from what was captured."""
+    """`attempt start` is RUNNING; `succeed` takes metrics and existing files, and they differ from captured ones."""
     command.ok("open", "work")
     (command.project / "model.pt").write_text("weights")
     started = command.data("attempt", "start", "--", "sbatch", "train.sh", kind="attempt")
@@ -21,7 +21,7 @@ def test_start_and_succeed(command):
 
 
 def test_fail_abandon_and_correct(command):
-    """A failure needs its error, an abandoned one its reason; a settled one only grows."""
+    """A failure needs its error, an abandoned attempt its reason; a settled attempt only gains details."""
     command.ok("open", "work")
     command.ok("attempt", "start", "--", "make")
     command.error("attempt", "fail", code=2, kind="usage")
@@ -42,7 +42,7 @@ def test_fail_abandon_and_correct(command):
 
 
 def test_errors_name_the_way(command):
-    """Unknown actions, numbers and words are answered with what there is."""
+    """Unknown actions, numbers and words get an error that lists the valid ones."""
     command.ok("open", "work")
     assert "abandon" in command.error("attempt", "abandn", code=2, kind="usage")["hint"]
     command.error("attempt", "show", "7", code=4, kind="not_found")
@@ -53,7 +53,7 @@ def test_errors_name_the_way(command):
 
 
 def test_start_warns_and_refuses_repetition(command):
-    """What failed on this code is told before it is started by hand; --strict refuses (F14)."""
+    """A failure on the same code is reported before the command is started by hand; --strict refuses (F14)."""
     command.ok("open", "work")
     command.ok("attempt", "start", "--", "make")
     command.ok("attempt", "fail", "--error", "boom", "--fix", "clean")
@@ -63,7 +63,7 @@ def test_start_warns_and_refuses_repetition(command):
 
 
 def test_text_of_agents_does_not_act(command):
-    """An error with control characters is shown, not executed; in the list it stays on its line."""
+    """Control characters of an error are shown, not executed; in the list an error stays on its line."""
     command.ok("open", "work")
     command.ok("attempt", "start", "--", "make")
     command.ok("attempt", "fail", "--error", "red \x1b[31m\nsecond\tline")

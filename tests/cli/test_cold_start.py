@@ -1,11 +1,11 @@
-"""A command loads what it needs and nothing else. (How long that takes is measured in bench, not here.)"""
+"""A command loads what it needs and nothing else. (bench measures how long that takes.)"""
 
 import subprocess
 import sys
 
 import pytest
 
-pytestmark = pytest.mark.on_file  # a driver has its own taste in modules
+pytestmark = pytest.mark.on_file  # a driver imports modules of its own choice
 
 HEAVY = {
     "argparse", "asyncio", "dataclasses", "datetime", "inspect", "logging", "pathlib", "rich", "shutil", "subprocess",
@@ -14,7 +14,7 @@ HEAVY = {
 
 
 def loaded(command, *words):
-    """The modules that are loaded when the command has done its work."""
+    """The modules that are loaded when the command has ended."""
     code = (
         "import sys; from onrecord.surfaces.cli.main import main\n"
         "status = main(sys.argv[1:]); sys.stderr.write(' '.join(sys.modules)); sys.exit(status)"

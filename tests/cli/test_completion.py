@@ -38,7 +38,7 @@ def offered(working, *words):
     ],
 )
 def test_candidates(working, words, expected):
-    """The fast path offers what fits, and nothing for what it cannot know."""
+    """The fast path offers what matches, and nothing for what it cannot know."""
     assert offered(working, *words) == expected
 
 
@@ -49,7 +49,7 @@ def test_no_store_is_made_for_completion(command):
 
 
 def test_a_damaged_store_offers_nothing(command):
-    """A damaged store is the doctor's business, not the prompt's."""
+    """A damaged store is a matter for the doctor, not for the prompt."""
     command.store.parent.mkdir(mode=0o700)
     command.store.write_bytes(b"no database" * 1000)
     done = command.run("__complete", "show", "")

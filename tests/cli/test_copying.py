@@ -32,7 +32,7 @@ def slowly(self, *given):
 copying.Copier._put = slowly
 sys.exit(main(sys.argv[1:]))
 """
-"""The command, with a word after each page that has become durable: so a test knows that it is in the middle."""
+"""The command, with a line after each page that has become durable, so that a test can act in the middle of a copy."""
 
 WRITER = """
 import sys, onrecord
@@ -58,7 +58,7 @@ def long(tmp_path) -> str:
 
 @pytest.mark.parametrize("kind", SHARED)
 def test_a_killed_copy_goes_on_where_it_was(long, kind, request, tmp_path, count):
-    """A copy that is killed with -9 again and again leaves a true beginning each time, and the last one ends it (A19)."""
+    """A copy that is killed with -9 again and again leaves a valid prefix each time, and the last run completes it (A19)."""
     target = url_of(kind, request, tmp_path, "target")
     chance = random.Random(7)
     kills, seen = 0, [0]
@@ -88,7 +88,7 @@ def _slow_copy(source: str, target: str, **options) -> "subprocess.Popen[str]":
 
 
 def test_all_sessions_are_copied_and_what_is_refused_is_named(crowd, command):
-    """Everything is copied; a session whose name is taken is named with its reason, and the others arrive: status 8."""
+    """Everything is copied; a session with a taken name is reported with the reason, and the others arrive: status 8."""
     target = str(command.place / "target.db")
     command.ok("open", "other", "--store", target, "--project", str(crowd.project))
     data = json.loads(command.run("copy", crowd.url, target, "--json").out)["data"]
@@ -105,7 +105,7 @@ def test_all_sessions_are_copied_and_what_is_refused_is_named(crowd, command):
 
 
 def test_one_session_is_copied_alone_and_refusals_are_errors(crowd, command):
-    """--session copies one, --as under another name; a clash, a missing store and a contradiction are errors."""
+    """--session copies one session, --as under another name; a clash, a missing store and a contradiction are errors."""
     target = str(command.place / "target.db")
     words = ("copy", crowd.url, target, "--project", str(crowd.project))
     data = command.data(*words, "--session", "other", kind="copy")
@@ -124,7 +124,7 @@ def test_one_session_is_copied_alone_and_refusals_are_errors(crowd, command):
 
 @pytest.mark.on_file
 def test_a_damaged_store_is_not_copied(working, command):
-    """A source that was changed with another program is refused, and nothing of it arrives."""
+    """A source that another program changed is refused, and nothing of it arrives."""
     damaged = apsw.Connection(str(working.store))
     damaged.execute("UPDATE events SET kind = 'worklog.written' WHERE kind = 'decision.made'")
     damaged.close()
@@ -133,10 +133,10 @@ def test_a_damaged_store_is_not_copied(working, command):
     assert command.data("list", "--all", "--store", target, kind="sessions") == []
 
 
-@pytest.mark.on_file  # the store is the one that `kind` says, not the command's
+@pytest.mark.on_file  # the store is the one in `kind`, not the command's
 @pytest.mark.parametrize("kind", SHARED)
 def test_followers_see_what_many_processes_write(kind, request, tmp_path, command):
-    """Two followers, four writer processes: both see every event once and in order; Ctrl-C ends with 130 (B07)."""
+    """Two followers and four writer processes: both see every event once and in order; Ctrl-C ends them with 130 (B07)."""
     path = url_of(kind, request, tmp_path, "followed")
     with onrecord.connect(path, project="/project") as records:
         records.create("followed")
@@ -157,7 +157,7 @@ def test_followers_see_what_many_processes_write(kind, request, tmp_path, comman
 
 
 def test_following_from_a_place_leaves_nothing_out(working):
-    """--after a place that is not reached yet waits for it; with --limit it would leave something out and is refused."""
+    """--after a position in the future waits for it; with --limit it would leave events out and is refused."""
     end = len(working.data("log", "--limit", "0", kind="log")["events"])
     with working.started("log", "--follow", "--jsonl", "--after", str(end + 1), "--upto", str(end + 3)) as process:
         for number in range(3):

@@ -1,4 +1,4 @@
-"""The demo does what it shows: a real process is killed, nothing that was acknowledged is lost, another goes on."""
+"""The demo does what it shows: it kills a real process, loses nothing acknowledged, and another process continues."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def shown(tmp_path_factory, bytecode):
 
 
 def test_every_promise_is_kept(shown):
-    """All checks hold: what was acknowledged survived, the tail was provisional, the takeover immediate, the chain whole."""
+    """All checks pass: acknowledged events survived, the tail was provisional, the takeover immediate, the chain complete."""
     _command, data = shown
     assert data["ok"]
     assert [check["name"] for check in data["checks"] if not check["ok"]] == []
@@ -33,7 +33,7 @@ def test_every_promise_is_kept(shown):
 
 
 def test_the_store_is_kept_and_says_the_same(shown):
-    """The demo's store stays for exploring, and the command reads from it what the demo showed."""
+    """The demo's store remains for exploring, and the command reads from it what the demo showed."""
     command, data = shown
     command.environment["ONRECORD_STORE"] = data["store"]
     assert command.data("verify", data["session"], kind="verification")["ok"]
@@ -58,7 +58,7 @@ def test_every_command_it_names_works(shown):
 
 
 def test_what_dev_demo_says_can_be_typed(tmp_path):
-    """From a clone the command is on nobody's PATH: what `./dev demo` prints works in the terminal it was typed in."""
+    """In a clone the command is not on PATH: what `./dev demo` prints works in the terminal it was typed in."""
     outside = [one for one in os.environ["PATH"].split(os.pathsep) if not (Path(one) / "onrecord").exists()]
     env = {**os.environ, "PATH": os.pathsep.join(outside), "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
     told = subprocess.run([ROOT / "dev", "demo", "--json"], env=env, check=True, capture_output=True, text=True)
@@ -68,7 +68,7 @@ def test_what_dev_demo_says_can_be_typed(tmp_path):
 
 
 def test_it_is_plain_when_piped(command):
-    """Piped, the demo is plain text that tells the story and ends with exit code 0."""
+    """Piped, the demo is plain text that shows each step and ends with exit code 0."""
     command.environment["TMPDIR"] = str(command.place)
     out = command.ok("demo")
     assert "\x1b" not in out
@@ -91,7 +91,7 @@ def test_it_is_plain_when_piped(command):
 
 
 def test_it_is_beautiful_on_a_terminal(command):
-    """On a terminal the same story is told in colour, and fits the window but for the lines meant for copying."""
+    """On a terminal the demo is coloured, and fits the window except for the lines meant for copying."""
     command.environment["TMPDIR"] = str(command.place)
     shown = command.on_terminal("demo", "--fast", columns=80)
     assert shown.code == 0
@@ -102,7 +102,7 @@ def test_it_is_beautiful_on_a_terminal(command):
 
 
 def test_keep_chooses_the_directory(command):
-    """`--keep DIR` puts the store there and refuses a directory that has one."""
+    """`--keep DIR` creates the store there and refuses a directory that has one."""
     target = command.place / "kept"
     assert command.data("demo", "--keep", str(target), kind="demo")["directory"] == str(target)
     assert (target / "demo.db").exists()
@@ -110,7 +110,7 @@ def test_keep_chooses_the_directory(command):
 
 
 def test_a_missing_event_is_a_failure(command):
-    """If anything acknowledged were missing, the demo would say so and exit with 1: an invented acknowledgement is caught."""
+    """If an acknowledged event were missing, the demo would say so and exit with 1: an invented acknowledgement is caught."""
     lie = command.place / "lie"
     lie.mkdir()
     lie.joinpath("sitecustomize.py").write_text(

@@ -1,4 +1,4 @@
-"""`doctor` tells the truth about the store, exits with 1 when something is wrong, and `--fix` does what is safe."""
+"""`doctor` reports the true state of the store, exits with 1 when something is wrong, and `--fix` does what is safe."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 from onrecord.stores.sqlite.connection import SCHEMA_VERSION
 
-pytestmark = pytest.mark.on_file  # what it says of PostgreSQL is in tests/postgres/test_command.py
+pytestmark = pytest.mark.on_file  # tests/postgres/test_command.py tests the report about PostgreSQL
 
 
 def checks(command, *words, code=0):
@@ -17,12 +17,12 @@ def checks(command, *words, code=0):
 
 
 def test_a_healthy_store(working):
-    """Of a healthy store everything is reported: versions, durability, permissions, sizes, chain, search, environment."""
+    """The report on a healthy store has versions, durability, permissions, sizes, chain, search and environment."""
     found, data = checks(working)
     assert {check["state"] for check in found.values()} <= {"ok", "info"}
     assert "full" in found["durability"]["value"]
     assert found["a power cut"]["value"] == "can lose nothing that was acknowledged"
-    assert found["chain"]["value"] == "verified the newest 1 session"
+    assert found["chain"]["value"] == "verified 1 session, newest first"
     assert "ONRECORD_STORE=" in found["environment"]["value"]
     assert str(working.store) in found["store"]["value"]
     assert "will index" in found["search"]["value"]
@@ -32,7 +32,7 @@ def test_a_healthy_store(working):
 
 
 def test_no_store_is_nothing_wrong(command):
-    """Before the first session there is no store; the doctor says so and makes none."""
+    """Before the first session there is no store; the doctor says so and creates none."""
     found, _data = checks(command)
     assert "does not exist yet" in found["file"]["value"]
     assert not command.store.exists()
@@ -46,7 +46,7 @@ def test_fast_durability_is_named(working):
 
 
 def test_wide_permissions_are_wrong_and_fixed(working):
-    """A store that others may write is refused; the doctor names it, and --fix narrows it."""
+    """A store that other users can write is refused; the doctor names it, and --fix narrows the mode."""
     working.store.chmod(0o666)
     working.store.parent.chmod(0o777)
     working.error("list", code=10, kind="store_unsafe")
@@ -64,7 +64,7 @@ def test_wide_permissions_are_wrong_and_fixed(working):
 
 
 def test_readable_by_others_is_wrong(working):
-    """A store that others may read is reported before opening it narrows the mode."""
+    """A store that other users can read is reported before opening it narrows the mode."""
     working.store.chmod(0o644)
     found, _data = checks(working, code=1)
     assert "0644" in found["permissions"]["value"]
@@ -82,7 +82,7 @@ def test_fix_empties_the_write_ahead_log_and_keeps_everything(working):
 
 
 def test_damage_is_wrong(working):
-    """A log that does not verify makes the doctor exit with 1 and name the session."""
+    """When a log does not verify, the doctor exits with 1 and names the session."""
     change = (
         "import apsw, sys; apsw.Connection(sys.argv[1]).execute('UPDATE events SET by = ? WHERE key & 7 = 2', ['x'])"
     )
@@ -92,7 +92,7 @@ def test_damage_is_wrong(working):
 
 
 def test_a_file_that_is_no_store_is_wrong(command):
-    """What cannot be opened is reported, not thrown."""
+    """A store that cannot be opened is reported; the doctor does not raise."""
     command.store.parent.mkdir(mode=0o700)
     command.store.write_bytes(b"no database " * 1000)
     command.store.chmod(0o600)
@@ -101,7 +101,7 @@ def test_a_file_that_is_no_store_is_wrong(command):
 
 
 def test_lanes_of_dead_processes_are_told(working):
-    """A lane whose process died is named, and is nothing wrong: it is free to take."""
+    """A lane of a dead process is named, and is not a problem: it is free to take."""
     code = "import onrecord, os; onrecord.connect().open('fix-invite-403'); os._exit(9)"
     subprocess.run([sys.executable, "-c", code], cwd=working.project, env=working.environment, check=False)
     found, _data = checks(working)

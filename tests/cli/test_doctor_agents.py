@@ -1,4 +1,4 @@
-"""The agents' part of the doctor: who is installed, whose hooks fire, what a vendor will delete and when."""
+"""The doctor on agents: which are installed, which hooks fire, what a vendor will delete and when."""
 
 import json
 import os
@@ -27,14 +27,14 @@ def install(command, name, version="1.2.3"):
 
 
 def test_nobody_is_installed(command):
-    """Where no agent is, the doctor says so in one line."""
+    """Where no agent is installed, the doctor says so in one line."""
     command.environment["PATH"] = "/usr/bin:/bin"
     found, _data = checks(command)
     assert found["agents"]["value"] == "no coding agent is installed"
 
 
 def test_installed_set_up_and_seen(command):
-    """Version without running the program, hooks per scope, when one was last seen, how long a brief may be."""
+    """The report has the version without running the program, hooks per scope, the last call of one, and the size of a brief."""
     install(command, "claude")
     found, _data = checks(command)
     assert found["agent claude"]["value"].startswith("Claude Code 1.2.3; no hooks; briefs of up to ")
@@ -52,7 +52,7 @@ def test_installed_set_up_and_seen(command):
 
 
 def test_hooks_that_nobody_trusts_are_wrong(command):
-    """Codex would skip them without a word, so the doctor says that something is wrong, and what mends it."""
+    """Codex would skip untrusted hooks silently, so the doctor reports a problem and its remedy."""
     install(command, "codex")
     command.ok("setup", "codex")
     found, _data = checks(command, code=1)
@@ -61,14 +61,14 @@ def test_hooks_that_nobody_trusts_are_wrong(command):
 
 
 def test_a_cursor_that_was_never_tried_is_named_so(command):
-    """What is built from documents alone is not claimed to work."""
+    """Support that is built from documentation alone is not claimed to work."""
     (command.place / ".cursor").mkdir()
     found, _data = checks(command)
     assert "supported from its documentation" in found["agent cursor"]["value"]
 
 
 def test_transcripts_that_the_vendor_will_delete(command):
-    """Each with its day, the next one first, and whether the record has it; the rest is counted."""
+    """Each transcript has the day of its deletion, the next one first, and whether it is on record; the rest is counted."""
     command.ok("open", "fix")
     folder = command.place / ".claude" / "projects" / "-project"
     folder.mkdir(parents=True)
@@ -93,7 +93,7 @@ def test_transcripts_that_the_vendor_will_delete(command):
 
 
 def test_trouble_of_hooks_is_shown(command):
-    """What went wrong in a hook is told here, because nobody else sees it."""
+    """The doctor reports failures of hooks, because no other command shows them."""
     command.ok("open", "fix")
     command.ok("hook", "claude", "SessionStart", stdin="garbage")
     found, _data = checks(command)

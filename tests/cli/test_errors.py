@@ -1,4 +1,4 @@
-"""What goes wrong is said once, on stderr, with a hint and an exit code from one table."""
+"""An error is reported once, on stderr, with a hint and an exit code from one table."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def tree(kind):
 
 
 def test_every_error_has_an_exit_code():
-    """Every error code of the library stands in the table, and every code of the table is an error's."""
+    """Every error code of the library is in the table, and every code of the table belongs to an error."""
     codes = {kind.code for kind in tree(OnrecordError) if kind.__module__.startswith("onrecord")}
     assert codes - set(exits.BY_ERROR) == set()
     assert set(exits.BY_ERROR) - codes - {"internal", "system"} == set()
@@ -29,7 +29,7 @@ def test_every_error_has_an_exit_code():
 
 
 def test_retryable_errors_are_busy():
-    """Every error that may go away by itself exits with 7, and no other does."""
+    """Every transient error exits with 7, and no other does."""
     for kind in tree(OnrecordError):
         if kind.__module__ == onrecord.errors.__name__:
             assert (exits.BY_ERROR[kind.code] == exits.BUSY) is kind.retryable, kind
@@ -89,7 +89,7 @@ def test_errors_have_code_and_hint(crowd, words, code, named, hint):
 
 
 def test_a_lane_held_by_another_process_is_busy(working):
-    """Recording into a lane that a living process holds exits with 7 and says who; --takeover takes it."""
+    """Recording into a lane of a living process exits with 7 and names the lease holder; --takeover takes it."""
     code = (
         "import onrecord, sys, time\n"
         "session = onrecord.connect().open('fix-invite-403', agent='main')\n"
@@ -124,7 +124,7 @@ def test_a_newer_store_is_a_version_mismatch(working):
 
 @pytest.mark.on_file
 def test_a_file_that_is_no_store_is_damaged(command):
-    """Something else under the store's name is reported with 5 and left as it is."""
+    """Another kind of file under the store's name is reported with 5 and left unchanged."""
     command.store.parent.mkdir(mode=0o700)
     command.store.write_bytes(b"this is no database, " * 500)
     command.store.chmod(0o600)
@@ -147,7 +147,7 @@ def test_damage_is_found_by_verify(working):
 
 
 def test_an_unexpected_error_is_one_line(working):
-    """A bug shows one line and the way to a traceback, which only ONRECORD_DEBUG=1 prints."""
+    """A bug shows one line and how to get a traceback, which only ONRECORD_DEBUG=1 prints."""
     broken = working.place / "broken"
     (broken / "rich").mkdir(parents=True)
     stub = broken / "sitecustomize.py"
@@ -174,7 +174,7 @@ def test_a_bad_settings_file_is_named(working):
 @pytest.mark.on_file
 @pytest.mark.skipif(os.geteuid() == 0, reason="cannot run here: root may write everywhere")
 def test_a_read_only_place_is_named(command):
-    """A store that cannot be made is an error with a hint, not a traceback."""
+    """A store that cannot be created is an error with a hint, not a traceback."""
     command.place.joinpath("data").mkdir(mode=0o500)
     command.error("open", "x", code=1, kind="store_read_only")
 

@@ -1,4 +1,4 @@
-"""Findings and evidence from the command line: captured and asserted told apart, stale and back again, recheck."""
+"""Findings and evidence from the command line: captured or asserted, stale and fresh again, recheck."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def verified(bug, *options):
 
 
 def test_captured_and_asserted_are_told_apart_everywhere(bug):
-    """Ids resolve; what onrecord saw, what somebody says and what is only a name are different things (H18, H19, H20)."""
+    """Ids resolve; captured evidence, asserted evidence and a bare name are three different things (H18, H19, H20)."""
     run = bug.data("evidence", "run", "--", "sh", "-c", "echo seen; exit 5", kind="evidence")
     assert (run["how"], run["exit_code"], run["output"], run["captured"]) == ("captured", 5, "seen\n", True)
     assert run["id"].startswith("run-")
@@ -58,7 +58,7 @@ def test_captured_and_asserted_are_told_apart_everywhere(bug):
 
 
 def test_nobody_asserts_what_is_captured(bug):
-    """A run or a file cannot be claimed; it is captured. An id stands for one thing."""
+    """A run or a file cannot be asserted; it is captured. An id names one piece of evidence."""
     bug.error("evidence", "add", "x", "--kind", "run", code=2, kind="usage")
     bug.error("evidence", "add", "x", code=2, kind="usage")
     bug.ok("evidence", "add", "x", "--kind", "url", "--id", "u")
@@ -69,7 +69,7 @@ def test_nobody_asserts_what_is_captured(bug):
 
 
 def test_the_life_of_a_finding(bug):
-    """Labels need evidence, a challenge adds, the outcome settles it, reopening needs new evidence (H16, H23, H24, H25)."""
+    """Labels need evidence, a challenge adds, an outcome settles, reopening needs new evidence (H16, H23, H24, H25)."""
     bug.error("finding", "state", "It is the proxy", "-l", "rejected", code=2, kind="invalid_input")
     bug.ok("finding", "state", "It is the proxy", "--hypothesis")
     bug.error("finding", "state", "it is the proxy.", code=2, kind="invalid_input")
@@ -93,7 +93,7 @@ def test_the_life_of_a_finding(bug):
 
 
 def test_stale_and_back_again(bug):
-    """Changed code makes the finding stale, "1 file changed since"; a revert makes it fresh; nothing new, no event (H28, T22)."""
+    """Changed code makes the finding stale, "1 file changed since"; a revert makes it fresh; no change, no event (H28, T22)."""
     verified(bug, "--on", "auth.py::accept")
     bug.ok("finding", "state", "Elsewhere", "-l", "verified", "-e", "e", "--on", "result")
     assert bug.data("survey", kind="survey")["state"] == "nothing_new"
@@ -113,7 +113,7 @@ def test_stale_and_back_again(bug):
 
 
 def test_resume_surveys(bug):
-    """The worktree is looked at when work goes on: what turned stale is told there."""
+    """A resume compares the worktree and reports which findings became stale."""
     verified(bug, "--on", "auth.py")
     bug.ok("pause")
     (bug.project / "auth.py").write_text("gone = 1\n")
@@ -122,7 +122,7 @@ def test_resume_surveys(bug):
 
 
 def test_recheck_proposes_and_applies(bug):
-    """The captured command is run again and captured; the same end proposes the same label, another end `open` (H29)."""
+    """A recheck captures the command again: the same outcome proposes the same label, another outcome `open` (H29)."""
     verified(bug, "--on", "auth.py")
     (bug.project / "auth.py").write_text("def accept():\n    return 500\n")
     bug.ok("survey")
@@ -141,7 +141,7 @@ def test_recheck_proposes_and_applies(bug):
 
 
 def test_what_was_only_asserted_cannot_be_rechecked(bug):
-    """A finding without a captured command is not rechecked; the way to capture one is named."""
+    """A finding without a captured command is not rechecked; the error names the way to capture one."""
     bug.ok("finding", "state", "It is the row", "-l", "verified", "-e", "log-1")
     assert "evidence run" in bug.error("finding", "recheck", "f1", code=2, kind="invalid_input")["hint"]
 
@@ -157,7 +157,7 @@ def test_root_cause_and_fix_are_two_things(bug):
 
 
 def test_an_anchor_in_a_subdirectory(bug):
-    """Places that cannot be found are refused when the finding is stated, and nothing is recorded."""
+    """Anchors that cannot be found are refused when the finding is stated, and nothing is recorded."""
     bug.error("finding", "state", "x", "--on", "gone.py", code=2, kind="invalid_input")
     bug.error("finding", "state", "x", "--on", "auth.py:80-90", code=2, kind="invalid_input")
     assert bug.data("finding", "list", kind="findings") == []

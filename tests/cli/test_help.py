@@ -1,4 +1,4 @@
-"""Help is one screen of everyday verbs; the rest is one word away."""
+"""Help is one screen of everyday verbs; one word shows the rest."""
 
 import pytest
 

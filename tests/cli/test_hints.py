@@ -1,4 +1,4 @@
-"""A hint works when it is typed as it stands, in the interface where it appears."""
+"""A hint works when it is typed as printed, in the interface where it appears."""
 
 import ast
 import re
@@ -20,14 +20,14 @@ VERBS = "|".join(verb.name for verb in catalogue.VERBS if verb.group)
 
 
 class Detailed(dict[str, str]):
-    """Details of an error: whatever is asked for."""
+    """Details of an error: any key has a value."""
 
     def __missing__(self, key):
         return "7" if key == "number" else "x"
 
 
 def parse(line: str) -> None:
-    """A command line of ours must be understood; an option alone must be an option of some verb."""
+    """The parser must accept a command line of ours; an option alone must be an option of some verb."""
     words = shlex.split(line)
     if words[0] == "onrecord":
         verb = catalogue.find(words[1]) if len(words) > 1 and not words[1].startswith("-") else catalogue.find("")
@@ -79,7 +79,7 @@ def test_every_hint_of_the_table_parses(step):
     ids=" ".join,
 )  # fmt: skip
 def test_the_hints_of_refused_commands_parse(crowd, words):
-    """Whatever is refused, the command that the hint puts in backquotes is one that the parser accepts."""
+    """Whatever is refused, the parser accepts the command that the hint shows in backquotes."""
     done = crowd.run(*words, env={"ONRECORD_SESSION": "fix-invite-403"})
     if done.code == 0:
         return
@@ -97,7 +97,7 @@ def test_the_hints_of_refused_commands_parse(crowd, words):
 
 
 def raised():
-    """Every call of an error class of ours in the library below the surfaces: file, class, keywords."""
+    """Every call of one of our error classes in the library below the surfaces: file, class, keywords."""
     kinds = {name for name, value in vars(errors).items() if isinstance(value, type)}
     for path in sorted(PACKAGE.rglob("*.py")):
         if "surfaces" in path.parts:
@@ -124,7 +124,7 @@ def test_python_programs_get_no_commands():
 
 
 def test_every_step_has_its_command():
-    """Each step that the library names is in the table of the command line, and each one of the table is named."""
+    """Each step that the library names is in the table of the command line, and each entry of the table is named."""
     named = {keywords["step"].value for _path, _node, keywords in raised() if "step" in keywords}
     assert named <= set(BY_STEP)
     assert [f"{path}:{node.lineno}" for path, node, given in raised() if "step" in given and "hint" not in given] == []
@@ -135,7 +135,7 @@ def test_every_step_has_its_command():
 
 
 def test_hints_in_python_name_what_exists():
-    """A hint that names a method of a session names one that a session has."""
+    """A hint that names a method of a session names one that exists."""
     for _path, node, keywords in raised():
         said = constant_parts(keywords["hint"]) if "hint" in keywords else ""
         for method in re.findall(r"\bsession\.(\w+)\(", said):
@@ -153,7 +153,7 @@ def test_details_are_quoted_for_a_shell():
 
 
 def test_one_error_has_two_hints():
-    """The same error says how to go on in Python and on the command line."""
+    """The same error says how to continue in Python and on the command line."""
     closed = errors.SessionClosed("session 'a' is closed", name="a")
     assert "session.resume(reopen=True)" in closed.hint
     assert "`onrecord resume a --reopen`" in hint_of(closed, None)

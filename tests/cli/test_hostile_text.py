@@ -1,4 +1,4 @@
-"""Text from agents is data: it is shown, it never acts."""
+"""Text from agents is data: it is shown and never acts."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def harmful(text: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def poisoned(tmp_path_factory, bytecode):
-    """A store whose every text is hostile."""
+    """A store in which every text is hostile."""
     from tests.cli.conftest import Command
 
     command = Command(tmp_path_factory.mktemp("poisoned"), bytecode)
@@ -70,7 +70,7 @@ def test_lists_are_inert(poisoned, words):
 
 
 def test_json_is_exact(poisoned):
-    """What JSON escapes comes back letter for letter."""
+    """What JSON escapes is decoded to the same text."""
     for number, text in enumerate(HOSTILE):
         whole = poisoned.data("show", f"s{number}", kind="session")
         assert whole["objective"]["text"] == text
@@ -91,7 +91,7 @@ def test_errors_are_inert(poisoned, words, text):
     "name", ["../x", "/etc/passwd", "a/b", ".", "..", "-x", "", "x" * 65, ESCAPE, "a\nb", "$(id)", "~"]
 )
 def test_hostile_names_are_refused(command, name):
-    """A name that is no legal one is refused as usage, and no file is made outside the store."""
+    """An illegal name is refused as a usage error, and no file is created outside the store."""
     before = {path for path in command.place.rglob("*") if "data" not in path.parts}
     done = command.run("open", "--", name)
     assert done.code == 2
@@ -99,7 +99,7 @@ def test_hostile_names_are_refused(command, name):
 
 
 def test_the_terminal_is_inert_too(poisoned):
-    """On a terminal only our own styles are written: no escape sequence of the record gets through (P31)."""
+    """On a terminal only our own styles are written: no escape sequence of the record reaches it (P31)."""
     for words in ([], ["list"], ["show", "s0"], ["log", "s0"], ["show", "s1"], ["diff", "s0", "1"], ["search", "red"]):
         shown = poisoned.on_terminal(*words).out
         styles = re.findall(r"\x1b\[[0-9;]*m", shown)

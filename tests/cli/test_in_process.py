@@ -1,4 +1,4 @@
-"""What cannot be brought about from outside in reasonable time: slow verification, a sweep that stops half-way."""
+"""What a test cannot cause from outside in reasonable time: slow verification, a sweep that stops half-way."""
 
 import json
 
@@ -13,7 +13,7 @@ from onrecord.surfaces.cli.upkeep import prove
 
 @pytest.fixture
 def here(working, monkeypatch):
-    """The tests' own process, set up as a command would find it."""
+    """The tests' own process, set up as for a command."""
     monkeypatch.chdir(working.project)
     monkeypatch.setenv("ONRECORD_STORE", working.url)
     monkeypatch.delenv("ONRECORD_SESSION", raising=False)
@@ -21,7 +21,7 @@ def here(working, monkeypatch):
 
 
 def test_slow_verification_tells_how_far_it_is(here, monkeypatch, capsys):
-    """Once verification takes longer than anybody waits gladly, progress is told on stderr; stdout is data only."""
+    """When verification takes long, stderr shows progress; stdout has only data."""
     monkeypatch.setattr(prove, "PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(prove, "_EVERY_SECONDS", 0.0)
     assert main.main(["verify"]) == 0
@@ -33,7 +33,7 @@ def test_slow_verification_tells_how_far_it_is(here, monkeypatch, capsys):
 
 
 def test_a_sweep_that_stops_half_way_is_partial(here, monkeypatch, capsys):
-    """A sweep that an error ends after some sessions says what was done and what stopped it, and exits with 8."""
+    """A sweep that an error ends after some sessions reports what was done and what stopped it, and exits with 8."""
 
     def half(_self, _policy=None, *, dry_run=False):
         yield Swept("01", "first", "erase", "closed", 3, 300)

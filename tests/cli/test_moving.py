@@ -1,4 +1,4 @@
-"""Sessions move between stores in one file, and whole stores are copied and put back; tampering is refused."""
+"""Sessions move between stores in one file, and whole stores are backed up and restored; tampering is refused."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def rewritten(file, change):
 
 
 def test_a_bundle_moves_a_session(working, elsewhere):
-    """Exported and imported elsewhere, the session has the same events, verifies, and can go on."""
+    """Exported and imported on another machine, the session has the same events, verifies, and can continue."""
     file = export(working)
     assert file.stat().st_mode & 0o777 == 0o600
     there = elsewhere.data("import", str(file), kind="session")
@@ -48,7 +48,7 @@ def test_a_bundle_moves_a_session(working, elsewhere):
 
 
 def test_an_update_brings_it_home(working, elsewhere):
-    """A session that went on elsewhere comes back with --update; nothing is merged when both went on."""
+    """A session that continued elsewhere comes back with --update; nothing is merged when both continued."""
     elsewhere.ok("import", str(export(working)))
     elsewhere.ok("decide", "the other store has erased")
     back = elsewhere.place / "back.onrecord"
@@ -64,7 +64,7 @@ def test_an_update_brings_it_home(working, elsewhere):
 
 
 def test_a_taken_name_needs_another(working, elsewhere):
-    """Importing beside a session of the same name needs --as."""
+    """Importing next to a session of the same name needs --as."""
     file = export(working)
     elsewhere.ok("open", "fix-invite-403")
     elsewhere.error("import", str(file), code=10, kind="conflict")
@@ -72,7 +72,7 @@ def test_a_taken_name_needs_another(working, elsewhere):
 
 
 def test_a_fork_takes_its_history_along(working, elsewhere):
-    """The bundle of a fork carries what it inherited, and verifies elsewhere."""
+    """The bundle of a fork contains what it inherited, and verifies on another machine."""
     working.ok("fork", "fix-invite-403", "try-b", "--at", "4")
     file = working.place / "fork.onrecord"
     working.ok("export", "try-b", "--out", str(file))
@@ -101,7 +101,7 @@ def test_tampering_is_refused(working, elsewhere, what):
 
 
 def test_a_cut_or_foreign_file_is_refused(working, elsewhere):
-    """A file that was cut in the middle, or is something else, is refused with 5; a missing one with 2."""
+    """A file that was cut, or is not a bundle, is refused with 5; a missing one with 2."""
     file = export(working)
     file.write_bytes(file.read_bytes()[:-40])
     elsewhere.error("import", str(file), code=5, kind="damaged_bundle")
@@ -111,7 +111,7 @@ def test_a_cut_or_foreign_file_is_refused(working, elsewhere):
 
 
 def test_a_file_is_never_replaced_unasked(working):
-    """`export` refuses to overwrite; --force replaces; no half-written file stays behind."""
+    """`export` refuses to overwrite; --force replaces; no half-written file remains."""
     file = export(working)
     before = file.read_bytes()
     working.error("export", "fix-invite-403", "--out", str(file), code=2, kind="usage")
@@ -122,7 +122,7 @@ def test_a_file_is_never_replaced_unasked(working):
 
 
 def test_export_speaks_other_formats(working):
-    """The format jsonl is the events, messages the transcript in a partner's dialect, markdown something to read."""
+    """The format jsonl has the events, messages the transcript in a partner's dialect, markdown a readable text."""
     events = [json.loads(line) for line in working.ok("export", "--format", "jsonl").splitlines()]
     assert events == working.data("log", kind="log")["events"]
     roles = {}
@@ -155,7 +155,7 @@ def test_a_bundle_may_go_through_a_pipe(working, elsewhere):
 
 @pytest.mark.on_file
 def test_backup_and_restore(working):
-    """A backup is a whole store; restored, it is what it was, and the store of before is kept beside it."""
+    """A backup is a complete store; restored, it is as it was, and the previous store is kept next to it."""
     file = working.place / "monday.db"
     made = working.data("backup", str(file), kind="backup")
     assert made["bytes"] == file.stat().st_size
@@ -183,7 +183,7 @@ def test_a_backup_replaces_no_file_unasked(working):
 
 @pytest.mark.on_file
 def test_a_restore_asks_and_refuses_damage(working):
-    """A restore needs --yes without a terminal, and refuses a file that is no backup or does not verify."""
+    """Without a terminal a restore needs --yes; it refuses a file that is not a backup or does not verify."""
     file = working.place / "b.db"
     working.ok("backup", str(file))
     working.error("backup", "--restore", str(file), code=2, kind="usage")
@@ -224,7 +224,7 @@ def test_a_store_in_use_is_not_replaced(working):
 
 @pytest.mark.on_file
 def test_a_damaged_store_can_be_replaced(working):
-    """A store that cannot even be opened is moved aside and the backup takes its place."""
+    """A store that cannot be opened is renamed, and the backup replaces it."""
     file = working.place / "b.db"
     working.ok("backup", str(file))
     for beside in ("-wal", "-shm"):
@@ -238,7 +238,7 @@ def test_a_damaged_store_can_be_replaced(working):
 
 @pytest.mark.on_file
 def test_a_restore_into_nothing_needs_no_question(working, elsewhere):
-    """Where there is no store yet, a backup becomes it."""
+    """Where there is no store yet, the backup becomes the store."""
     file = working.place / "b.db"
     working.ok("backup", str(file))
     assert elsewhere.data("backup", "--restore", str(file), kind="restore")["aside"] is None

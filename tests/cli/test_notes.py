@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def told(command):
-    """A session whose note can be continued from."""
+    """A session with a note from which work can continue."""
     command.ok("open", "bug", "--objective", "Fix the intermittent 403 after an invite")
     command.ok("reproduction", "pytest -k invite", "--rate", "3/10", "--scenario", "fresh database")
     command.ok("run", "--", "true")
@@ -19,7 +19,7 @@ def told(command):
 
 
 def test_the_note_has_five_forms(told):
-    """markdown, terminal, pull request, issue comment and JSON say the same facts in their own clothes."""
+    """Markdown, terminal, pull request, issue comment and JSON have the same facts in their own form."""
     assert "**Reproduction:** pytest -k invite (rate 3/10) (in fresh database)" in told.ok("note")
     assert told.ok("note", "bug") == told.ok("note", "--format", "terminal")
     assert "## Ruled out" in told.ok("note", "--format", "pr")
@@ -30,7 +30,7 @@ def test_the_note_has_five_forms(told):
 
 
 def test_a_pull_request_lists_the_evidence_that_commands_recorded(command):
-    """Each evidence with its id, its kind and where to look; only what onrecord captured carries the mark (H37)."""
+    """Each evidence has its id, its kind and its location; only captured evidence has the mark (H37)."""
     command.ok("open", "bug", "--objective", "Fix the intermittent 403")
     (command.project / "auth.py").write_text("def check():\n    return 403\n")
     command.ok("evidence", "run", "--id", "run-a", "--", "printf", "403")
@@ -50,7 +50,7 @@ def test_a_pull_request_lists_the_evidence_that_commands_recorded(command):
 
 
 def test_the_note_file_is_headed_with_its_position(told):
-    """.onrecord/NOTE.md is written whole, says what it was made from, and is kept current from then on (H35, H42)."""
+    """.onrecord/NOTE.md is written whole, says what it was made from, and is kept current afterwards (H35, H42)."""
     data = told.data("note", "--write", kind="note_file")
     file = told.project / ".onrecord" / "NOTE.md"
     assert data["file"] == str(file)
@@ -63,7 +63,7 @@ def test_the_note_file_is_headed_with_its_position(told):
 
 
 def test_a_foreign_file_is_not_replaced(told):
-    """A NOTE.md or --out file that is not ours is not touched unless --force says so."""
+    """A NOTE.md or --out file that is not ours is unchanged without --force."""
     folder = told.project / ".onrecord"
     folder.mkdir()
     (folder / "NOTE.md").write_text("mine")
@@ -91,7 +91,7 @@ def test_the_check_names_what_is_missing(command, told):
 
 
 def test_a_session_with_findings_is_not_closed_by_a_summary(command):
-    """Without reproduction, verified, rejected and next action it stays open as it was, or the override is on record (H43)."""
+    """Without reproduction, verified, rejected and next action a session stays open, or the override is on record (H43)."""
     command.ok("open", "bug", "--objective", "Fix the intermittent 403 after an invite")
     command.ok("finding", "state", "It is probably the cache")
     error = command.error("close", "bug", "--reason", "all done, trust me", code=10, kind="conflict")
@@ -109,7 +109,7 @@ def test_a_session_with_findings_is_not_closed_by_a_summary(command):
 
 
 def test_a_complete_session_and_a_plain_one_close(told):
-    """With a complete note, or without any finding, attempt or profile, closing is as simple as before."""
+    """With a complete note, or without any finding, attempt or profile, closing needs nothing more."""
     told.ok("close", "bug")
     told.ok("open", "plain")
     told.ok("decide", "nothing to see here")
@@ -117,7 +117,7 @@ def test_a_complete_session_and_a_plain_one_close(told):
 
 
 def test_continue_reports_and_marks_the_start(told):
-    """Reused, rejected, new since the last start, unresolved, saved; the work log says that work goes on (H44, G13)."""
+    """The report has reused, rejected, new since the last start, unresolved, saved; the work log notes the resume (H44, G13)."""
     first = told.data("continue", kind="continuation")
     assert (len(first["reused"]), len(first["rejected"]), first["new"], first["saved"]["attempts"]) == (1, 1, [], 1)
     told.ok("finding", "state", "The cache is cold")
@@ -127,13 +127,13 @@ def test_continue_reports_and_marks_the_start(told):
     assert dry["position"] == second["position"]
     assert told.data("continue", kind="continuation")["new"] == []
     text = told.ok("continue")
-    assert "Already rejected (not tried again):\n- f1: The middleware is the cause" in text
+    assert "Rejected (do not retry):\n- f1: The middleware is the cause" in text
     starts = told.data("log", "--kind", "worklog.written", kind="log")["events"]
     assert len(starts) == 4
 
 
 def test_resume_says_where_to_go_on(command):
-    """A resumed session with a profile starts at the first phase not done, and says what is skipped (D04, G13)."""
+    """A resumed session with a profile starts at the first unfinished phase, and says what is skipped (D04, G13)."""
     command.ok("open", "l2", "--profile", "research", "--objective", "Does L2 help on small data")
     command.ok("phase", "enter", "Motivation")
     command.ok("section", "Session Title", "--text", "L2")
@@ -165,7 +165,7 @@ def test_a_session_with_a_profile_ends_with_nothing_pending(command):
 
 
 def test_instructions_follow_the_session(command):
-    """`instructions` prints the general block, that of a profile, or that of the session's own profile; short."""
+    """`instructions` prints the general block, that of a profile, or that of the session's own profile; it is short."""
     general = command.ok("instructions")
     assert "Profile" not in general
     research = command.ok("instructions", "--profile", "research")

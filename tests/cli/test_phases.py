@@ -1,4 +1,4 @@
-"""Phases, sections, features and STATE.md from the command line, in a workspace of their own."""
+"""Phases, sections, features and STATE.md from the command line, each test in its own workspace."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ class Workspace:
         return self.file.read_text()
 
     def write(self, section: str, text: str) -> None:
-        """What an agent does with an editor."""
+        """Edit a file as an agent does."""
         found = re.subn(REGION.format(section), lambda match: match[1] + text + match[3], self.text, flags=re.DOTALL)
         assert found[1] == 1, section
         self.file.write_text(found[0])
@@ -38,7 +38,7 @@ def work(command) -> Workspace:
 
 
 def test_opening_with_a_profile_makes_state_md(work):
-    """STATE.md is there at once, headed with its position; the start line is the first work log entry (E01, E02, D09)."""
+    """STATE.md exists at once, headed with its position; the start line is the first work log entry (E01, E02, D09)."""
     assert work.text.startswith("<!-- onrecord:state session=")
     assert "Made by onrecord from position 3 of session l2" in work.text
     kinds = [event["kind"] for event in work.command.data("log", kind="log")["events"]]
@@ -76,7 +76,7 @@ def test_a_retroactive_finish_is_on_record(work):
 
 
 def test_what_an_agent_writes_is_taken_in(work):
-    """Text between the fences becomes part of the log, once, and the file is rendered anew from it."""
+    """Text between the fences becomes part of the log, once, and the file is rendered again from it."""
     work.write("Learnings", "Seeds matter\n# Workflow\n1. `rm -rf /`")
     work.write("Research Specification", "Hypothesis: L2 helps")
     data = work.command.data("state-file", "sync", kind="state_file")
@@ -97,7 +97,7 @@ def test_what_an_agent_writes_is_taken_in(work):
 
 
 def test_verbs_see_what_stands_in_the_file(work):
-    """A phase is finished on what the agent wrote into STATE.md, without a sync of its own."""
+    """A phase is finished with the text that the agent wrote into STATE.md, without a separate sync."""
     work.command.ok("phase", "enter", "Motivation")
     work.write("Session Title", "L2")
     work.write("Research Specification", "Does L2 help?")
@@ -106,7 +106,7 @@ def test_verbs_see_what_stands_in_the_file(work):
 
 
 def test_protected_parts_come_back(work):
-    """What is written outside of the fences is put aside in a file of its own, and the rendering comes back (E13)."""
+    """Text outside the fences is saved in a separate file, and the rendering is restored (E13)."""
     work.command.ok("section", "Research Specification", "--text", "It must be fast")
     before = work.text
     work.file.write_text(before.replace("It must be fast", "It may be slow").replace("(nothing yet)", "1. `forged`"))
@@ -121,7 +121,7 @@ def test_protected_parts_come_back(work):
 
 
 def test_forged_markers_change_nothing(work):
-    """A text with this very file's markers is not believed; the file is put aside, nothing is taken in (T17)."""
+    """A text with the markers of this very file is not read; the file is renamed, and nothing is recorded (T17)."""
     (end,) = re.findall(r"<!-- onrecord:end \w+ Learnings -->", work.text)
     work.write("Experiment Design", f"a\n{end}\nb")
     data = work.command.data("state-file", "sync", kind="state_file")
@@ -131,7 +131,7 @@ def test_forged_markers_change_nothing(work):
 
 
 def test_both_texts_stand_when_the_log_moved_on(work):
-    """A section that was recorded while somebody wrote it in the file keeps both texts."""
+    """A section that was recorded while it was edited in the file keeps both texts."""
     work.write("Learnings", "from the file")
     stale = work.text
     work.file.unlink()
@@ -145,7 +145,7 @@ def test_both_texts_stand_when_the_log_moved_on(work):
 
 
 def test_a_foreign_state_md_is_not_touched(command):
-    """A file that is not ours stays as it is; --fresh puts it away under a number and starts a new one (E03, T11)."""
+    """A file that is not ours is unchanged; --fresh renames it with a number and starts a new one (E03, T11)."""
     file = command.project / "STATE.md"
     file.write_text("# my notes\n")
     done = command.run("open", "l2", "--profile", "research")
@@ -169,7 +169,7 @@ def test_a_foreign_state_md_is_not_touched(command):
 
 
 def test_a_lost_state_md_is_rendered_again(work):
-    """The file is a rendering: deleted, it comes back whole."""
+    """The file is a rendering: when it is deleted, it is written again."""
     work.command.ok("section", "Learnings", "--text", "kept in the log")
     work.file.unlink()
     work.command.ok("state-file", "sync")
@@ -180,7 +180,7 @@ def test_a_lost_state_md_is_rendered_again(work):
 
 @pytest.mark.on_file
 def test_stealth_keeps_the_repository_clean(command):
-    """With --stealth neither STATE.md nor NOTE.md is written into the project; they live beside the store."""
+    """With --stealth neither STATE.md nor NOTE.md is written into the project; they are next to the store."""
     data = command.data("open", "quiet", "--profile", "bugfix", "--stealth", kind="session")
     command.ok("worklog", "hush")
     assert list(command.project.iterdir()) == []
@@ -219,7 +219,7 @@ def test_workflow_has_the_commands_that_succeeded(work):
 
 
 def test_features_pass_one_at_a_time(command):
-    """add, pass with evidence, fail, list; after a pause what passed is verified again before anything else passes."""
+    """add, pass with evidence, fail, list; after a pause, passed features are verified again before another can pass."""
     command.ok("open", "app", "--profile", "build")
     assert command.data("feature", "add", "login", "A user can log in", kind="event")["state"] == "listed"
     assert command.data("feature", "add", "login", "A user can log in", kind="event")["state"] == "already_listed"
@@ -244,7 +244,7 @@ def test_features_pass_one_at_a_time(command):
 
 
 def test_profiles_are_listed_shown_checked_and_chosen(command, tmp_path):
-    """The profile verb lists and shows what there is, checks a file, and chooses for a session once."""
+    """The profile verb lists and shows profiles, checks a file, and sets a session's profile once."""
     names = [profile["name"] for profile in command.data("profile", "list", kind="profiles")]
     assert names == ["bugfix", "build", "research"]
     assert "Reproduce" in command.ok("profile", "show", "bugfix")

@@ -20,7 +20,7 @@ from tests.rollout.world import LETTERS, aborted, answer, assistant, user
 
 @pytest.fixture
 def trained(working: Command) -> Command:
-    """A store with a rollout of two turns, one that was aborted, one that is frozen, and a session that is no rollout."""
+    """A store with a rollout of two turns, an aborted one, a frozen one, and a session that is not a rollout."""
     with onrecord.connect(working.url, project=str(working.project)) as records:
         for name in ("task-1", "task-2", "task-3"):
             with open_rollout(records, name).session as session:
@@ -40,7 +40,7 @@ def trained(working: Command) -> Command:
 
 
 def test_parquet_has_a_row_per_sample(trained):
-    """Rows say session, status, tokens, mask, logprobs, origins and spans; an aborted rollout is told as such."""
+    """Rows have session, status, tokens, mask, logprobs, origins and spans; an aborted rollout is marked as aborted."""
     file = trained.place / "samples.parquet"
     told = trained.data("rollout", "export", "task-1", "task-2", "--to", str(file), kind="rollout_export")
     assert (told["samples"], told["sessions"]) == (2, 2)
@@ -57,7 +57,7 @@ def test_parquet_has_a_row_per_sample(trained):
 
 
 def test_the_three_kinds_of_file_say_the_same(trained):
-    """Parquet, safetensors and npz carry the same arrays, and all that is said about the samples."""
+    """Parquet, safetensors and npz have the same arrays and the same metadata of the samples."""
     files = {kind: trained.place / f"samples.{kind}" for kind in ("parquet", "safetensors", "npz")}
     for file in files.values():
         trained.ok("rollout", "export", "--all", "--to", str(file))
@@ -76,7 +76,7 @@ def test_the_three_kinds_of_file_say_the_same(trained):
 
 
 def test_options_say_how_samples_are_made(trained):
-    """A sample per turn, and none longer than allowed; a frozen rollout is exported as it was frozen."""
+    """Each turn gives a sample, none longer than allowed; a frozen rollout is exported as it was frozen."""
     file = str(trained.place / "samples.npz")
     told = trained.data("rollout", "export", "task-1", "--turns", "--to", file, kind="rollout_export")
     assert told["samples"] == 2
@@ -89,7 +89,7 @@ def test_options_say_how_samples_are_made(trained):
 
 
 def test_a_session_that_is_named_twice_is_exported_once(trained):
-    """By its name, again, and by its id: one session, one sample."""
+    """Named by its name, again, and by its id, one session gives one sample."""
     file = trained.place / "samples.parquet"
     trained.ok("rollout", "export", "task-1", "--to", str(file))
     (row,) = pq.read_table(file).to_pylist()
@@ -99,7 +99,7 @@ def test_a_session_that_is_named_twice_is_exported_once(trained):
 
 
 def test_a_session_that_is_no_rollout_is_named(trained):
-    """What was named and has no samples is told with its reason; among all sessions it is passed over."""
+    """A named session without samples is reported with the reason; among all sessions it is skipped."""
     file = str(trained.place / "samples.npz")
     told = trained.data("rollout", "export", "fix-invite-403", "task-1", "--to", file, kind="rollout_export", code=8)
     assert list(told["without"]) == ["fix-invite-403"]
@@ -118,28 +118,28 @@ def test_a_session_that_is_no_rollout_is_named(trained):
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_read(trained, words):
-    """A missing file, an unknown kind of file, no session: one clear error each."""
+    """A missing file, an unknown file type and no session are one clear error each."""
     error = trained.run("rollout", *words, "--json")
     assert error.code == 2
     assert json.loads(error.err)["error"]["hint"]
 
 
 def test_the_log_tells_how_many_ids(trained):
-    """`onrecord log` says how many ids a step has, and does not print them."""
+    """`onrecord log` shows how many ids a step has, and does not print them."""
     told = trained.ok("log", "task-2", "--kind", "tokens.recorded")
     assert told.splitlines()[-1].endswith("output: 4 ids, abort")
     assert "i32le" not in told
 
 
 def test_the_sentence_counts_the_rollouts(trained):
-    """Among all sessions of a store, those that are no rollouts are not counted; told to be quiet, it says nothing."""
+    """Among all sessions of a store, those that are not rollouts are not counted; with --quiet nothing is printed."""
     words = ("rollout", "export", "--all", "--to", str(trained.place / "samples.npz"), "--force")
     assert " of 3 sessions, to " in trained.ok(*words)
     assert trained.ok(*words, "--quiet") == ""
 
 
 def test_a_long_export_tells_how_far_it_is(trained, monkeypatch, capsys):
-    """Once somebody has to wait, stderr says how many sessions are done, of how many; told to be quiet, it does not."""
+    """When the export takes long, stderr shows how many sessions of how many are done; with --quiet it does not."""
     for name in ("PATIENCE_SECONDS", "_EVERY_SECONDS"):
         monkeypatch.setattr(f"onrecord.surfaces.cli.upkeep.prove.{name}", 0)
     file = str(trained.place / "samples.npz")
@@ -152,7 +152,7 @@ def test_a_long_export_tells_how_far_it_is(trained, monkeypatch, capsys):
 
 
 def test_an_existing_file_is_kept(trained):
-    """A file that is there is replaced only with --force."""
+    """An existing file is replaced only with --force."""
     file = trained.place / "samples.npz"
     file.write_text("mine")
     trained.error("rollout", "export", "task-1", "--to", str(file), code=2, kind="usage")

@@ -1,4 +1,4 @@
-"""`onrecord run` with real processes: what is on record before, what comes out, and what a kill leaves."""
+"""`onrecord run` with real processes: what is on record before, what is printed, and what a kill leaves."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def wait_for(condition, patience=20.0):
 
 
 def test_a_run_that_succeeds(lab):
-    """Output goes through, stdout and stderr apart; metrics and files with size and hash are on record (F06, F07)."""
+    """Output passes through, stdout and stderr apart; metrics and files with size and hash are on record (F06, F07)."""
     code = "import sys, json; print('loss: 0.5'); print('loss: 0.25'); sys.stderr.write('to stderr\\n'); json.dump({'test': {'acc': 0.9}}, open('m.json', 'w')); open('out.bin', 'w').write('x' * 10)"
     done = lab.run(
         "run", "--metric", "seed=3", "--metrics-file", "m.json", "--metric-pattern", r"loss=loss: (\S+)", "--expect-file", "out.bin",
@@ -59,7 +59,7 @@ def test_a_run_that_succeeds(lab):
 
 
 def test_running_is_durable_before_the_command_starts(lab):
-    """The command itself finds its own attempt RUNNING on record, with its own process (F01, F03)."""
+    """The command finds its own attempt RUNNING on record, with its own process (F01, F03)."""
     code = f"import subprocess; print(subprocess.run([{str(SCRIPT)!r}, 'attempt', 'list', '--json'], capture_output=True, text=True).stdout)"
     done = lab.run("run", "--", PYTHON, "-c", code)
     (seen,) = json.loads(done.out)["data"]
@@ -92,7 +92,7 @@ def test_the_failure_rule(lab, options, code, error, status):
 
 
 def test_numbers_of_an_earlier_run_do_not_count(lab):
-    """A metrics file that this run did not write is no result of it (T14)."""
+    """A metrics file that this run did not write is not its result (T14)."""
     old = lab.project / "m.json"
     old.write_text('{"loss": 0.1}')
     os.utime(old, (1, 1))
@@ -106,13 +106,13 @@ def test_numbers_of_an_earlier_run_do_not_count(lab):
 
 
 def test_a_traceback_can_be_allowed(lab):
-    """A program that reports exceptions it has handled does not fail for that, when the user says so."""
+    """With --allow-traceback, a program that prints handled exceptions does not fail for that."""
     code = "import traceback\ntry: 1/0\nexcept Exception: traceback.print_exc()"
     assert lab.run("run", "--allow-traceback", "--", PYTHON, "-c", code).code == 0
 
 
 def test_time_runs_out_while_the_child_prints(lab):
-    """The exit code is 124, the output is bounded, its large part in the transcript tier, its end in the durable one (T12, F16)."""
+    """A timeout exits with 124; the output is bounded: most is in the transcript tier, its end in the durable tier (T12, F16)."""
     before = time.monotonic()
     done = lab.run("run", "--timeout", "1", "--", PYTHON, "-c", "n = 0\nwhile True:\n    n += 1\n    print('line', n)")
     assert done.code == 124
@@ -130,14 +130,14 @@ def test_time_runs_out_while_the_child_prints(lab):
 
 
 def test_a_command_that_is_not_there(lab):
-    """127, as a shell answers; the attempt failed."""
+    """A missing command exits with 127, as in a shell; the attempt failed."""
     done = lab.run("run", "--", "no-such-command")
     assert done.code == 127
     assert attempts(lab)[0]["error"] == "no-such-command: command not found"
 
 
 def test_json_answers_with_the_attempt(lab):
-    """With --json the answer alone is on stdout, the output in it, and the exit code is passed on all the same."""
+    """With --json stdout has only the answer, which contains the output, and the exit code is still passed on."""
     done = lab.run("run", "--json", "--", "sh", "-c", "echo hello; exit 4")
     assert (done.code, done.err) == (4, "")
     data = json.loads(done.out)["data"]
@@ -172,7 +172,7 @@ def test_ctrl_c_in_a_terminal(lab):
 
 
 def test_a_harness_that_gives_up_leaves_no_running_attempt(lab):
-    """SIGTERM to onrecord ends the command and settles the attempt before onrecord goes."""
+    """SIGTERM to onrecord ends the command and settles the attempt before onrecord ends."""
     process = lab.started("run", "--", "sh", "-c", f"touch {lab.place}/ready; sleep 60")
     wait_for((lab.place / "ready").exists)
     process.terminate()
@@ -182,7 +182,7 @@ def test_a_harness_that_gives_up_leaves_no_running_attempt(lab):
 
 
 def test_killed_between_running_and_the_result(lab):
-    """Onrecord is killed while the command runs. The attempt still runs, then it is lost, then a person settles it (T01)."""
+    """When onrecord is killed while the command runs, the attempt is still running, then lost, then a person settles it (T01)."""
     script = f"echo $$ > {lab.place}/pid; sleep 60"
     process = lab.started("run", "--", "sh", "-c", script)
     wait_for(lambda: (lab.place / "pid").exists() and (lab.place / "pid").read_text().strip())
@@ -205,7 +205,7 @@ def test_killed_between_running_and_the_result(lab):
 
 
 def test_killed_before_the_command_starts(lab):
-    """When onrecord dies while RUNNING is being written, the command does not run (T01, F03)."""
+    """When onrecord dies while it writes RUNNING, the command does not run (T01, F03)."""
     for delay in (0.02, 0.05, 0.08, 0.12, 0.16):
         marker = lab.place / f"ran-{delay}"
         process = lab.started("run", "--agent", f"a{int(delay * 100)}", "--", "touch", str(marker))
@@ -218,7 +218,7 @@ def test_killed_before_the_command_starts(lab):
 
 
 def test_repetition_is_warned_and_with_strict_refused(lab):
-    """The same command on the same code is answered with the attempt, its error and its fix; --strict refuses it (F14)."""
+    """For the same command on the same code, the failed attempt, its error and its fix are shown; --strict refuses it (F14)."""
     words = ["--", PYTHON, "-c", "raise KeyError('row')"]
     lab.run("run", *words)
     lab.ok("attempt", "correct", "1", "--fix", "create the row first")
@@ -234,7 +234,7 @@ def test_repetition_is_warned_and_with_strict_refused(lab):
 
 
 def test_a_fix_that_is_told_allows_another_run(lab):
-    """--fix goes on record with the failure before, and the same code may be tried again, also strictly (F05)."""
+    """--fix is recorded with the earlier failure, and the same code may be tried again, also with --strict (F05)."""
     lab.run("run", "--", "sh", "-c", "exit 3")
     done = lab.run("run", "--strict", "--fix", "installed numpy", "--", "sh", "-c", "exit 3")
     assert done.code == 3
@@ -244,7 +244,7 @@ def test_a_fix_that_is_told_allows_another_run(lab):
 
 
 def test_no_work_in_a_paused_session(lab):
-    """A paused session runs nothing, and nothing is recorded."""
+    """In a paused session no command runs, and nothing is recorded."""
     lab.ok("pause")
     lab.error("run", "--", "touch", "ran", code=10, kind="session_paused")
     assert not (lab.project / "ran").exists()
@@ -252,13 +252,13 @@ def test_no_work_in_a_paused_session(lab):
 
 
 def test_a_command_needs_its_dashes(lab):
-    """An option of the command without `--` before it is explained."""
+    """The error explains an option of the command without `--` before it."""
     assert "two dashes" in lab.error("run", "pytest", "-x", code=2, kind="usage")["hint"]
     lab.error("run", code=2, kind="usage")
 
 
 def test_a_closed_reader_does_not_end_the_run(lab):
-    """When nobody reads the output any more, the command goes on and is recorded to its end."""
+    """When the output has no reader any more, the command continues and is recorded to its end."""
     process = lab.started(
         "run", "--", PYTHON, "-c", f"for n in range(20000): print('line', n)\nopen({str(lab.place / 'end')!r}, 'w')"
     )
@@ -271,7 +271,7 @@ def test_a_closed_reader_does_not_end_the_run(lab):
 
 
 def test_a_run_notices_edits(lab):
-    """Before a run the code is looked at: a finding whose code was edited turns stale, a revert freshens it (H28, H29)."""
+    """Before a run the code is compared: a finding becomes stale by an edit and fresh by a revert (H28, H29)."""
     code = lab.project / "auth.py"
     code.write_text("def allowed():\n    return True\n")
     lab.ok(

@@ -1,4 +1,4 @@
-"""Which session is meant, and which project: by name, by part of a name, by the environment, or the only live one."""
+"""Which session and which project: by name, by part of a name, by the environment, or the only live one."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.every_store
 
 
 def test_the_only_live_session_is_meant(working):
-    """Without a name the project's only live session is meant, whatever has ended beside it."""
+    """Without a name a verb uses the project's only live session, however many have ended."""
     working.ok("open", "over")
     working.ok("close", "over")
     assert working.data("show", kind="session")["name"] == "fix-invite-403"
@@ -25,13 +25,13 @@ def test_two_live_sessions_are_ambiguous(working):
 
 
 def test_no_live_session_names_the_others(working):
-    """Without a live session the error names the ones that have ended."""
+    """Without a live session the error names those that have ended."""
     working.ok("close", "--anyway", "its note is of no use to this test")
     assert "fix-invite-403" in working.error("show", code=4, kind="session_not_found")["hint"]
 
 
 def test_session_and_agent_come_from_the_environment(working):
-    """ONRECORD_SESSION and ONRECORD_AGENT stand in for --session and --agent, which win over them."""
+    """ONRECORD_SESSION and ONRECORD_AGENT replace --session and --agent; the options win over them."""
     working.ok("open", "another")
     env = {"ONRECORD_SESSION": "another", "ONRECORD_AGENT": "reviewer"}
     working.ok("decide", "by the environment", env=env)
@@ -41,7 +41,7 @@ def test_session_and_agent_come_from_the_environment(working):
 
 
 def test_part_of_a_name_or_id_is_enough(working):
-    """The beginning of a name or id finds the session, and a note on stderr tells the full one."""
+    """The beginning of a name or id finds the session, and a note on stderr shows the full name."""
     whole = working.data("show", kind="session")
     done = working.run("show", "fix")
     assert done.code == 0
@@ -54,7 +54,7 @@ def test_part_of_a_name_or_id_is_enough(working):
 
 
 def test_a_part_that_fits_two_lists_both(working):
-    """A beginning that fits two sessions is refused, and both are named."""
+    """A beginning that matches two sessions is refused, and the error names both."""
     working.ok("open", "fix-other")
     error = working.error("show", "fix", code=4, kind="ambiguous_name")
     assert "fix-invite-403" in error["message"]
@@ -77,7 +77,7 @@ def test_worktrees_of_a_repository_are_one_project(command):
 
 
 def test_another_projects_session_is_found_by_name(working, tmp_path):
-    """An exact name finds a session of another project; the only live one is looked for in this project alone."""
+    """An exact name finds a session of another project; the only live one is searched in this project alone."""
     working.project = tmp_path
     assert working.data("show", "fix-invite-403", kind="session")["name"] == "fix-invite-403"
     assert working.error("show", code=4, kind="session_not_found")
@@ -94,7 +94,7 @@ def test_the_default_store_is_in_the_users_data_directory(command):
 
 
 def test_sessions_that_need_a_person_come_first(working):
-    """A bare `onrecord` puts a session with a dead process's open turn before one that is merely newer."""
+    """A bare `onrecord` lists a session with an open turn of a dead process before a newer one."""
     code = (
         "import onrecord, os\n"
         "session = onrecord.connect().open('broken-off', agent='main')\n"
@@ -129,7 +129,7 @@ def test_an_old_session_that_needs_a_person_is_not_missed(working):
 
 
 def test_a_refused_turn_leaves_nothing_behind(crowd):
-    """A turn that a paused session refuses appends no event at all."""
+    """A turn that a paused session refuses appends no event."""
     before = crowd.data("show", "paused", kind="session")["position"]
     crowd.error("record", "--user", "x", "--session", "paused", code=10, kind="session_paused")
     assert crowd.data("show", "paused", kind="session")["position"] == before

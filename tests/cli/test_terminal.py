@@ -39,7 +39,7 @@ def test_colour_only_where_attention_is_needed(working):
 
 
 def test_no_color_means_none(working):
-    """With NO_COLOR not a single escape sequence is written, on a terminal too."""
+    """With NO_COLOR no escape sequence is written, also on a terminal."""
     working.ok("finding", "state", "No access to the logs", "--label", "blocked")
     for words in ([], ["list"], ["show"], ["log"], ["doctor"], ["verify"]):
         assert "\x1b" not in working.on_terminal(*words, env={"NO_COLOR": "1"}).out, words
@@ -68,6 +68,9 @@ def test_a_person_is_asked_and_may_say_no(working):
     no = working.on_terminal("erase", "--all", "--reason", "r", keys="n\n")
     assert no.code == 10
     assert "[y/N]" in no.out
+    silent = working.on_terminal("erase", "--all", "--reason", "r", keys="\x04")
+    assert silent.code == 10
+    assert "[y/N] \r\nerror: nothing was changed" in silent.out, "the error starts on a line of its own"
     assert working.data("list", kind="sessions")[0]["status"] == "active"
     refused = working.on_terminal("erase", "--all", "--reason", "r", "--no-input")
     assert refused.code == 2
@@ -83,7 +86,7 @@ def test_a_bundle_is_not_written_to_a_terminal(working):
 
 
 def test_follow_prints_what_comes_and_ends_with_ctrl_c(working):
-    """`log --follow` prints events as they are appended; Ctrl-C ends it with 130 and no word."""
+    """`log --follow` prints events as they are appended; Ctrl-C ends it with 130 and without a message."""
     with working.started("log", "--follow") as process:
         first = process.stdout.readline()
         assert first.startswith("1\t")
@@ -97,7 +100,7 @@ def test_follow_prints_what_comes_and_ends_with_ctrl_c(working):
 
 
 def test_follow_stops_at_a_position(working):
-    """`log --follow --upto N` ends by itself once N is reached."""
+    """`log --follow --upto N` ends when N is reached."""
     end = working.data("show", kind="session")["position"] + 1
     with working.started("log", "--follow", "--jsonl", "--upto", str(end)) as process:
         working.ok("decide", "the last one")
@@ -107,7 +110,7 @@ def test_follow_stops_at_a_position(working):
 
 
 def test_a_closed_pipe_is_silent(working):
-    """A reader that stops early (`| head -1`) makes the command stop, without a word on stderr."""
+    """A reader that stops early (`| head -1`) stops the command, without a message on stderr."""
     for number in range(3):
         working.ok("record", stdin=json.dumps({"role": "user", "content": f"{number} " + "x" * 200_000}))
     with working.started("log", "--jsonl", "--limit", "0") as process:

@@ -1,4 +1,4 @@
-"""Every verb does what it says, and says it as JSON when asked."""
+"""Every verb does what its help says, and answers in JSON on request."""
 
 import json
 from itertools import pairwise
@@ -10,7 +10,7 @@ from onrecord.surfaces.cli.catalogue import VERBS, shown
 
 pytestmark = pytest.mark.every_store
 
-# The tests of these verbs are in files of their own.
+# These verbs are tested in separate files.
 ELSEWHERE = {
     "demo",
     "store",
@@ -30,7 +30,7 @@ ELSEWHERE = {
 
 
 def test_a_bare_command_teaches_a_newcomer_and_makes_nothing(command):
-    """Without a store, a bare `onrecord` names the two commands that lead on, succeeds, and creates no file."""
+    """Without a store, a bare `onrecord` names the two next commands, succeeds, and creates no file."""
     done = command.run()
     assert (done.code, done.out) == (0, "")
     assert "onrecord open" in done.err
@@ -40,7 +40,7 @@ def test_a_bare_command_teaches_a_newcomer_and_makes_nothing(command):
 
 
 def test_open_makes_a_session_once(command):
-    """`open` answers `opened` first and `already_open` after that, with the same id."""
+    """`open` answers `opened` first and `already_open` afterwards, with the same id."""
     first = command.data("open", "fix", "--objective", "o", "--budget", "steps=3", "--meta", "issue=7", kind="session")
     again = command.data("open", "fix", kind="session")
     assert (first["state"], again["state"]) == ("opened", "already_open")
@@ -72,7 +72,7 @@ def test_list_and_its_alias_agree(working):
 
 
 def test_list_without_a_store_is_empty(command):
-    """A store that is not there yet has no sessions; that is an answer, not an error."""
+    """A store that does not exist yet has no sessions; that is an answer, not an error."""
     assert command.data("list", kind="sessions") == []
     assert not command.store.exists()
 
@@ -112,7 +112,7 @@ def test_log_prints_events_in_order(working):
 
 
 def test_log_chooses(working):
-    """`--kind`, `--after`, `--upto` and `--limit` choose; what was left out is said on stderr and in the data."""
+    """`--kind`, `--after`, `--upto` and `--limit` select; stderr and the data say what was left out."""
     assert [e["kind"] for e in working.data("log", "--kind", "decision.made", kind="log")["events"]] == [
         "decision.made"
     ]
@@ -134,7 +134,7 @@ def test_jsonl_is_one_event_per_line(working):
 
 
 def test_search_finds_words_in_transcript_and_facts(working):
-    """`search` finds what was said in turns and what was recorded as fact."""
+    """`search` finds words of turns and of facts."""
     found = working.data("search", "middleware", kind="search")
     assert {hit["event"]["kind"] for hit in found["results"]} == {"decision.made", "finding.stated"}
     assert working.data("search", "3", "failed", kind="search")["results"][0]["event"]["kind"] == "turn.recorded"
@@ -143,7 +143,7 @@ def test_search_finds_words_in_transcript_and_facts(working):
 
 
 def test_record_takes_items_in_the_order_given(working):
-    """A turn from options is well formed: the tool's call belongs to the assistant, its result answers it."""
+    """A turn from options is well formed: the tool call belongs to the assistant, and its result answers it."""
     turn = working.data(
         "record", "--user", "u", "--assistant", "a", "--tool", "bash=x=1", "--tool", "ls=y", "--model", "m",
         "--input-tokens", "5", "--cost", "0.5", kind="turn",
@@ -182,7 +182,7 @@ def test_the_same_id_records_nothing_twice(working):
 
 
 def test_facts_show_up_in_the_note(working):
-    """Objective, next action and findings recorded from the command line are what the next agent reads."""
+    """The next agent reads the objective, next action and findings that were recorded from the command line."""
     assert working.data("objective", "Make the 403 go away", kind="event")["state"] == "recorded"
     assert working.data("objective", "Make the 403 go away", kind="event")["state"] == "already_recorded"
     working.data("next", "Run it ten times", "--command", "pytest -k invite", kind="event")
@@ -214,7 +214,7 @@ def test_a_text_may_come_from_stdin(working):
     ],
 )  # fmt: skip
 def test_lifecycle_steps_may_be_repeated(working, steps, states):
-    """A step that was taken already is answered with `already_...` and exit code 0, and appends nothing."""
+    """A step that was already taken is answered with `already_...` and exit code 0, and appends nothing."""
     answers = [working.data(*step.split(), "fix-invite-403", "--reason", "r", kind="session") for step in steps]
     assert [answer["state"] for answer in answers] == states
     for before, after in pairwise(answers):
@@ -232,7 +232,7 @@ def test_rename_and_fork(working):
 
 
 def test_at_and_diff_travel_in_time(working):
-    """`at` shows the note as it was; `diff` what changed in meaning, with or without naming the session."""
+    """`at` shows the note at a position; `diff` shows what changed in meaning, with or without naming the session."""
     end = working.data("show", kind="session")["position"]
     past = working.data("at", "1", kind="moment")
     assert (past["position"], past["decisions"]) == (1, [])
@@ -271,7 +271,7 @@ def test_a_checkpoint_finds_a_rolled_back_store(working):
 
 
 def test_hold_protects_against_erase(working):
-    """Under a hold nothing is erased; released, the payload is gone and the chain still verifies."""
+    """Under a hold nothing is erased; after its release the payload is erased and the chain still verifies."""
     assert working.data("hold", "--reason", "incident", kind="session")["state"] == "held"
     assert working.data("hold", kind="session")["state"] == "already_held"
     erase = ("erase", "--position", "3", "--reason", "a password", "--yes")
@@ -294,7 +294,7 @@ def test_erase_asks_first(working):
 
 
 def test_sweep_says_what_it_would_do(working):
-    """`sweep --dry-run` lists what is due with bytes and changes nothing; without it, it is done."""
+    """`sweep --dry-run` lists what is due with bytes and changes nothing; without it, the sweep is done."""
     settings = working.place / "config.toml"
     settings.write_text("[retention]\nerase_closed_after = 0\narchive_closed_after = -1\n")
     working.environment["ONRECORD_CONFIG"] = str(settings)
@@ -336,14 +336,14 @@ def test_every_verb_has_short_help_with_an_example(command, verb):
 
 
 def test_every_verb_is_tested_here():
-    """No verb is without a test."""
+    """Every verb has a test."""
     tested = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     for verb in VERBS:
         assert not verb.group or f'"{verb.name}"' in tested or verb.name in ELSEWHERE, verb.name
 
 
 def test_quiet_answers_with_the_position_alone(working):
-    """With --quiet a change answers its position, and no notes are written."""
+    """With --quiet a change answers with its position, and no notes are written."""
     done = working.run("decide", "quietly", "--quiet", "--session", "fix")
     assert done.out.strip().isdigit()
     assert done.err == ""

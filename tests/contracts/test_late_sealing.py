@@ -30,7 +30,7 @@ def bench(request, tmp_path):
 
 
 def test_a_draft_may_be_sealed_when_it_is_read(bench):
-    """It is the same draft before and after; what cannot be sealed is refused, whatever else is wrong."""
+    """A draft is the same before and after sealing; one that cannot be sealed is refused, whatever else is wrong."""
     session = bench.open()
     late = SealOnRead(lambda: bench.draft("decision.made", {"text": "late"}))
     (receipt,) = bench.store.append(session, late)

@@ -44,7 +44,7 @@ def test_dense(session):
 
 
 def test_all_or_none(session):
-    """An append with one bad event leaves nothing behind; a good one stands together and in order (P02)."""
+    """An append with one bad event leaves nothing; the events of a good one are next to each other and in order (P02)."""
     before = raw(session)
     taken = session.log.draft("decision.made", {"text": "other", "why": None}, id=before[-1].id)
     with pytest.raises(IdReused):
@@ -55,7 +55,7 @@ def test_all_or_none(session):
 
 
 def test_one_id_one_event(session):
-    """The same id again writes nothing and answers the position; other content under it is refused (P03)."""
+    """The same id again writes nothing and returns the position; the same id with other content is refused (P03)."""
     first = session.decide("once", id="the-id")
     before = raw(session)
     assert session.decide("once", id="the-id").position == first.position
@@ -65,20 +65,20 @@ def test_one_id_one_event(session):
 
 
 def test_canonical(session):
-    """A payload has one form, and what has none is refused before anything happens (P04)."""
-    session.record("thing.noted", {"b": [1, {"z": "ü", "a": None}], "a": 1.5})
+    """A payload has one form; a value that has none is refused before anything is written (P04)."""
+    session.log.record("thing.noted", {"b": [1, {"z": "ü", "a": None}], "a": 1.5})
     assert raw(session)[-1].payload == '{"a":1.5,"b":[1,{"a":null,"z":"ü"}]}'.encode()
     before = raw(session)
     for impossible in (float("nan"), float("inf"), {1, 2}, b"bytes", "\ud800", object()):
         with pytest.raises(InvalidInput):
-            session.record("thing.noted", {"value": impossible})
+            session.log.record("thing.noted", {"value": impossible})
     assert raw(session) == before
 
 
 def test_salted_commitment(session):
     """payload_hash is SHA-256 over tag, salt and payload; equal payloads have different hashes (P05)."""
-    session.record("worklog.written", {"text": "same"})
-    session.record("worklog.written", {"text": "same"})
+    session.log.record("worklog.written", {"text": "same"})
+    session.log.record("worklog.written", {"text": "same"})
     one, other = raw(session)[-2:]
     assert one.payload == other.payload
     assert one.payload_hash != other.payload_hash
@@ -87,7 +87,7 @@ def test_salted_commitment(session):
 
 
 def test_chained(session):
-    """The hash can be derived from what comes out with nothing but SHA-256 and JSON (P06)."""
+    """Anyone can compute the hash from what the store returns, with only SHA-256 and JSON (P06)."""
     previous = bytes(32)
     for record in raw(session):
         fields = [record.session, record.position, record.id, record.kind, record.v, record.at, record.by, record.run]
@@ -98,7 +98,7 @@ def test_chained(session):
 
 
 def test_chained_vector():
-    """A fixed event has a fixed hash for ever: a change of the format cannot go unnoticed (P06)."""
+    """A fixed event has a fixed hash for ever: a change of the format fails this test (P06)."""
     draft = codec.seal("decision.made", {"text": "ja", "why": None}, id="i", at=1, by="a", run=1, salt=bytes(16))
     digest = codec.link(codec.GENESIS, ("S", 1, "i", "decision.made", 1, 1, "a", 1, None), draft.payload_hash)
     assert draft.payload_hash.hex() == "5336106c0245b389e0897f859619c497ea18fdbd02df09aa2941e40eba4414ce"
@@ -130,8 +130,8 @@ def problem_of(session, records):
 
 
 def test_a_checkpoint_shows_the_rest(session):
-    """A checkpoint passes while the log only grew, and fails when it was cut or another event stands there (P08)."""
-    checkpoint = session.checkpoint()
+    """A checkpoint passes while the log only grew, and fails when it was cut or has another event at that position (P08)."""
+    checkpoint = session.log.checkpoint()
     session.decide("later")
     assert session.verify(checkpoint).ok
     assert session.verify(checkpoint | {"hash": "00" * 32}).problems[-1].cause == "checkpoint"
@@ -139,7 +139,7 @@ def test_a_checkpoint_shows_the_rest(session):
 
 
 def test_erased_is_not_damaged(session):
-    """An erased payload verifies; one that is missing without an event does not (P09)."""
+    """An erased payload verifies; one that is missing without such an event does not (P09)."""
     session.log.erase("privacy", positions=[3])
     report = session.verify()
     assert (report.ok, report.erased) == (True, 1)
@@ -150,7 +150,7 @@ def test_erased_is_not_damaged(session):
 
 
 def test_old_payloads_are_lifted(session, monkeypatch):
-    """An upcaster changes what is read, not what is kept (P10)."""
+    """An upcaster changes what is read, not what is stored (P10)."""
     kept = raw(session)
     monkeypatch.setitem(codec.UPCASTERS, ("decision.made", 1), lambda data: data | {"lifted": True})
     event = next(event for event in session.events() if event.kind == "decision.made")
@@ -161,7 +161,7 @@ def test_old_payloads_are_lifted(session, monkeypatch):
 
 def test_the_future_passes_through(records, session):
     """A kind of a newer version is kept, read, folded over, exported and verified untouched (P11)."""
-    session.record("mood.sensed", {"mood": "curious"})
+    session.log.record("mood.sensed", {"mood": "curious"})
     other = onrecord.connect("memory:", project="elsewhere")
     copy = bundle.take_in(other, list(bundle.lines_of(session)))
     assert [event.data for event in copy.events(kinds=["mood.sensed"])] == [{"mood": "curious"}]
@@ -195,7 +195,7 @@ def test_a_fork_shares(session):
 
 
 def test_legal_steps_only(records, session):
-    """The lifecycle is decided by the log, not by what a handle believes (P14)."""
+    """The log decides the lifecycle, not what a handle believes (P14)."""
     late = records.get("work")
     session.close("done")
     for step in (late.pause, late.close, late.resume):
@@ -205,7 +205,7 @@ def test_legal_steps_only(records, session):
 
 
 def test_fenced(records, session):
-    """Once the lane is taken over, the old holder's turns are refused and nothing of them is there (P15)."""
+    """After a takeover of the lane the old holder's turns are refused, and the log has nothing of them (P15)."""
     position = session.head.position
     taker = records.open("work", takeover=True)
     with pytest.raises(LeaseLost):
@@ -218,5 +218,5 @@ def test_runs_are_told_apart(records, session):
     session.leave()
     again = records.open("work")
     event = again.decide("second run")
-    assert session.event(1).run == 1
+    assert session.log.event(1).run == 1
     assert event.run == again.run == 2

@@ -38,7 +38,7 @@ SQL = Path(connection.__file__).parent.parent / "sql" / "sqlite"
 
 
 class Bench(Workbench):
-    """A workbench on a store in a file."""
+    """A workbench on a SQLite store."""
 
     store: SQLiteStore
 
@@ -63,7 +63,7 @@ def bench(path: Path) -> Iterator[Bench]:
 
 
 def asked(path: Path, question: str) -> list[tuple[Any, ...]]:
-    """What a plain connection sees."""
+    """What a plain SQLite connection sees."""
     plain = apsw.Connection(str(path))
     try:
         return plain.execute(question).fetchall()
@@ -72,7 +72,7 @@ def asked(path: Path, question: str) -> list[tuple[Any, ...]]:
 
 
 def schema_of(statements: list[str]) -> list[str]:
-    """The schema some scripts make, without comments and spacing."""
+    """The schema that some scripts create, without comments and spacing."""
     memory = apsw.Connection(":memory:")
     for statement in statements:
         memory.execute(statement).fetchall()
@@ -81,14 +81,14 @@ def schema_of(statements: list[str]) -> list[str]:
 
 
 def test_the_schema_is_the_sum_of_its_migrations():
-    """A store made today and one upgraded step by step have the same tables and indexes."""
+    """A new store and one upgraded step by step have the same tables and indexes."""
     migrations = sorted((SQL / "migrations").glob("*.sql"))
     assert [int(file.name[:4]) for file in migrations] == list(range(1, connection.SCHEMA_VERSION + 1))
     assert schema_of([(SQL / "schema.sql").read_text()]) == schema_of([file.read_text() for file in migrations])
 
 
 def test_every_query_is_used_and_every_used_query_exists():
-    """No statement is dead, and none is missing."""
+    """No statement is unused, and none is missing."""
     modules = (Path(connection.__file__).parent).glob("*.py")
     used = set()
     for module in modules:
@@ -99,14 +99,14 @@ def test_every_query_is_used_and_every_used_query_exists():
 
 
 def test_every_query_says_what_it_is_for():
-    """Each begins with a line `-- name: what it is for`."""
+    """Each statement begins with a line `-- name: what it is for`."""
     titles = re.findall(r"^-- (\w+): (.+)$", (SQL / "queries.sql").read_text(), re.MULTILINE)
     assert {name for name, _purpose in titles} == set(connection.QUERIES)
 
 
 @pytest.mark.parametrize("durability", ["full", "fast"])
 def test_the_settings_are_in_force(path: Path, durability: str):
-    """What the store asks of SQLite is what SQLite does."""
+    """SQLite has the settings that the store asks for."""
     store = SQLiteStore(str(path), durability=durability)
     store.close()
     for opened in (connection.open_writer(str(path), durability), connection.open_reader(str(path))):
@@ -139,7 +139,7 @@ def test_an_old_sqlite_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_an_unknown_durability_is_refused(path: Path):
-    """Only the two that are explained can be chosen."""
+    """Only the two documented durability settings can be chosen."""
     with pytest.raises(InvalidInput):
         SQLiteStore(str(path), durability="sometimes")
 
@@ -151,7 +151,7 @@ def test_the_url_opens_the_same_store(bench: Bench, path: Path):
 
 
 def test_files_are_private(bench: Bench, path: Path):
-    """Directory and files belong to their owner alone."""
+    """Directory and files are for their owner alone."""
     bench.open()
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
@@ -200,7 +200,7 @@ def test_payloads_are_kept_small(bench: Bench, path: Path):
 
 
 def test_many_payloads_come_back_in_order(bench: Bench):
-    """A log so long that two threads unpack it reads like any other."""
+    """A log so long that two threads decompress it reads like any other."""
     session = bench.open()
     count = payloads.MANY * 2 + 1
     bench.store.append(session, [bench.draft(data={"text": f"{number} " * 100}) for number in range(count)])
@@ -227,7 +227,7 @@ def test_lists_use_their_indexes(bench: Bench, path: Path):
 
 
 def test_a_burst_of_appends_leaves_the_lists_alone(bench: Bench, path: Path):
-    """The order of lists is exact although its index changes only every so often."""
+    """The order of lists is exact although its index is updated only now and then."""
     sessions = [bench.open(f"s{number}") for number in range(5)]
     for step in range(40):
         bench.clock.advance(0.01)
@@ -241,7 +241,7 @@ def test_a_burst_of_appends_leaves_the_lists_alone(bench: Bench, path: Path):
 
 
 def test_one_request_of_a_shared_transaction_fails_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    """Threads that share a transaction share neither errors nor events, and none of them makes it begin again."""
+    """Threads that share a transaction share neither errors nor events, and none makes it restart."""
     monkeypatch.setattr(writer.Writer, "_retreat", lambda *_: pytest.fail("the shared transaction was given up"))
     session = bench.open()
     bench.store.append(session, [bench.draft(data={"text": "taken"}, id="taken")])
@@ -259,7 +259,7 @@ def test_one_request_of_a_shared_transaction_fails_alone(bench: Bench, monkeypat
         except (IdReused, LogMoved) as problem:
             results[number] = problem
 
-    # While the write lock is taken everyone queues up; when it is free they are served together.
+    # While the write lock is taken every thread queues up; when it is free they share one transaction.
     with shut(bench.store):
         threads = [threading.Thread(target=go, args=(number,)) for number in range(24)]
         for thread in threads:
@@ -274,7 +274,7 @@ def test_one_request_of_a_shared_transaction_fails_alone(bench: Bench, monkeypat
 
 
 def test_threads_with_leases_in_many_sessions_share_a_transaction(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    """Forks, leases, known ids, large payloads, renaming: whatever a batch holds, each gets what it would get alone."""
+    """Forks, leases, known ids, large payloads, renaming: each append of a batch gets the answer it would get alone."""
     monkeypatch.setattr(writer.Writer, "_retreat", lambda *_: pytest.fail("the shared transaction was given up"))
     parent = bench.open("parent")
     known = bench.draft(id="known")
@@ -309,7 +309,7 @@ def test_threads_with_leases_in_many_sessions_share_a_transaction(bench: Bench, 
 
 
 class shut:  # noqa: N801  # reads as a word in a with statement
-    """Another process's write, as far as the write lock can tell."""
+    """Another process's write, as far as the write lock can see."""
 
     def __init__(self, store: SQLiteStore) -> None:
         self.lock = write_lock.WriteLock(store.path + ".lock")
@@ -337,7 +337,7 @@ def test_a_taken_write_lock_delays_and_does_not_prevent(bench: Bench, monkeypatc
 
 
 def test_a_store_that_stays_locked_is_busy(bench: Bench, path: Path, monkeypatch: pytest.MonkeyPatch):
-    """When another program keeps SQLite's lock, the caller hears so in time and may try again."""
+    """When another program keeps SQLite's lock, the caller gets an error in time and may retry."""
     session = bench.open()
     bench.store.close()
     monkeypatch.setattr(connection, "BUSY_SECONDS", 0.1)
@@ -356,7 +356,7 @@ def test_a_store_that_stays_locked_is_busy(bench: Bench, path: Path, monkeypatch
 
 
 def test_search_answers_where_nothing_can_be_written(bench: Bench, monkeypatch: pytest.MonkeyPatch):
-    """What is not indexed yet is read and compared instead, with the same answer."""
+    """A search reads and compares what is not indexed yet, with the same answer."""
     session = bench.open()
     bench.store.append(session, [bench.draft(data={"text": "indexed needle"})])
     assert bench.store.search("needle") == [Hit(session, 2)]
@@ -374,7 +374,7 @@ def test_search_answers_where_nothing_can_be_written(bench: Bench, monkeypatch: 
 
 
 def test_searching_from_many_threads_indexes_once(bench: Bench):
-    """Searches that catch up at the same time neither fail nor count an event twice."""
+    """Searches that index at the same time neither fail nor count an event twice."""
     session = bench.open()
     count = search.BATCH_EVENTS * 2 + 7
     bench.store.append(session, [bench.draft(data={"text": f"needle n{number}"}) for number in range(count)])
@@ -384,7 +384,7 @@ def test_searching_from_many_threads_indexes_once(bench: Bench):
 
 
 def test_the_write_ahead_log_is_given_room(bench: Bench, path: Path):
-    """The log's file is filled ahead of its pages, so that a sync need not change its size, and never beyond a limit."""
+    """The WAL file is filled ahead of its pages, so that a sync need not change its size, and never beyond a limit."""
     session = bench.open()
     sizes = []
     for _ in range(60):
@@ -399,7 +399,7 @@ def test_the_write_ahead_log_is_given_room(bench: Bench, path: Path):
 
 
 def test_short_lived_writers_leave_a_short_log(bench: Bench, path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Many processes that write a little and close do not make the log longer and longer for the next one."""
+    """Many processes that write a little and close do not make the WAL longer and longer for the next one."""
     monkeypatch.setattr(wal, "LEFT_BEHIND_BYTES", 128 * connection.PAGE_SIZE)
     monkeypatch.setattr(wal, "FIRST_ROOM", 64 * connection.PAGE_SIZE)
     session = bench.open()
@@ -414,7 +414,7 @@ def test_short_lived_writers_leave_a_short_log(bench: Bench, path: Path, monkeyp
 
 
 def test_a_store_of_larger_pages_is_kept_as_well(path: Path):
-    """Stores made by an earlier version have pages of 8 KiB: the write-ahead log is cut back at the same length."""
+    """In a store of an earlier version, with pages of 8 KiB, the write-ahead log is cut back at the same length."""
     path.parent.mkdir(mode=0o700)
     prepare = apsw.Connection(str(path))
     prepare.execute("PRAGMA page_size = 8192; PRAGMA journal_mode = WAL").fetchall()
@@ -433,7 +433,7 @@ def test_a_store_of_larger_pages_is_kept_as_well(path: Path):
 
 
 def test_a_store_can_be_described(bench: Bench, path: Path):
-    """A doctor hears versions, settings, what a power cut can lose, files, counts, and on demand the state of the pages."""
+    """The doctor's report has versions, settings, what a power cut can lose, files, counts, and on demand the state of the pages."""
     bench.add(bench.open(), "item.added")
     facts = bench.store.describe(check=True)
     assert facts["path"] == str(path)
@@ -449,7 +449,7 @@ def test_a_store_can_be_described(bench: Bench, path: Path):
 
 
 def test_a_closed_store_opens_again_when_it_is_used(bench: Bench):
-    """Closing lets go of files; nothing is lost by it, and a later call starts anew."""
+    """Closing releases files and loses nothing, and a later call opens them again."""
     session = bench.open()
     bench.store.close()
     assert not [file for file in Path("/proc/self/fd").iterdir() if leads_to(file, bench.path)]
@@ -468,7 +468,7 @@ LAGGING = {("sessions", "position"), ("sessions", "hash"), ("sessions", "at")}
 
 
 def lagging_reads(plain: apsw.Connection, statement: str) -> list[str]:
-    """The columns that may lag and that a statement reads from the table itself, past the view `heads`."""
+    """The columns that may lag and that a statement reads from the table, not from the view `heads`."""
     actions = apsw.ext.query_info(plain, statement, actions=True).actions or []
     return [
         f"{action.table_name}.{action.column_name}"
@@ -480,7 +480,7 @@ def lagging_reads(plain: apsw.Connection, statement: str) -> list[str]:
 
 
 def test_only_the_view_heads_reads_columns_that_lag():
-    """A row of `sessions` may be behind its log: no statement takes position, hash or time from it directly."""
+    """A row of `sessions` may lag behind its log: no statement reads position, hash or time from it directly."""
     plain = apsw.Connection(":memory:")
     plain.execute((SQL / "schema.sql").read_text()).fetchall()
     found = {name: lagging_reads(plain, statement) for name, statement in connection.QUERIES.items()}

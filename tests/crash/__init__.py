@@ -1,1 +1,1 @@
-"""What is still there after kill -9, torn writes and a full disk."""
+"""What remains after kill -9, torn writes and a full disk."""

@@ -1,4 +1,4 @@
-"""What every crash test may ask for: a nursery of worker processes, a place for a store, and seeded randomness."""
+"""Fixtures of the crash tests: a nursery of worker processes, a path for a store, and seeded randomness."""
 
 import random
 import shutil
@@ -20,7 +20,7 @@ def nursery() -> Iterator[Nursery]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """Where a store may be made."""
+    """A path at which a test can create a store."""
     return str(tmp_path / "store" / "log.db")
 
 
@@ -32,9 +32,9 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 
 @pytest.fixture
 def memory_disk(tmp_path: Path) -> Iterator[Path]:
-    """A directory for images, in memory where the machine has such a place: they need not survive anything."""
+    """A directory for images, in memory where the machine has a memory file system: they need not survive anything."""
     shared = Path("/dev/shm")
-    # A name of its own: two runs on one machine may have the same test at work.
+    # A name of its own: two runs on one machine may execute the same test at once.
     place = Path(tempfile.mkdtemp(prefix="onrecord-images-", dir=shared if shared.is_dir() else tmp_path))
     yield place
     shutil.rmtree(place)

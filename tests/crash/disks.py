@@ -27,7 +27,7 @@ READ, WRITE, TRUNCATE, SYNC, DELETE, ACK = "read", "write", "truncate", "sync", 
 
 
 class Step(NamedTuple):
-    """One thing that happened to a file, or one acknowledgement between two of them."""
+    """One step that a file went through, or one acknowledgement between two steps."""
 
     what: str
     file: str
@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 Fault = Callable[[Step], BaseException | None]
-"""Asked before each step. An error it returns is raised instead of the step; see `Disk.too_late` for after it."""
+"""Called before each step. An error it returns is raised instead of the step; see `Disk.too_late` for after it."""
 
 
 class _File(apsw.VFSFile):
@@ -73,7 +73,7 @@ class Disk(apsw.VFS):
         self.steps: list[Step] = []
         self.fault = fault
         self.too_late = too_late
-        """Whether a failing step is done all the same, before its error is raised."""
+        """Whether a failing step is carried out before its error is raised."""
         self.errno = errno_
         self.paths: set[str] = set()
         """The files SQLite has opened."""
@@ -107,14 +107,14 @@ class Disk(apsw.VFS):
             self._really[1](file)
 
     def _do_ourselves(self, step: Step, really: Callable[[], object]) -> None:
-        """What the store does to a file without SQLite fails with an error of the system."""
+        """An operation of the store on a file without SQLite fails with an operating system error."""
         try:
             self.do(step, really)
         except apsw.Error as problem:
             raise OSError(self.errno or errno.EIO, str(problem)) from None
 
     def _name_of(self, file: int) -> str:
-        """Which of the files SQLite has opened this is; empty if none."""
+        """The name of a file that SQLite has opened; empty if it is another file."""
         facts = os.fstat(file)
         for path in self.paths:
             with contextlib.suppress(FileNotFoundError):
@@ -133,7 +133,7 @@ class Disk(apsw.VFS):
         return self.errno, os.strerror(self.errno) if self.errno else ""
 
     def may(self, step: Step) -> None:
-        """Raise the error this step is to have, if any."""
+        """Raise the error that is planned for this step, if any."""
         if self.fault and (problem := self.fault(step)):
             raise problem
 
@@ -146,13 +146,13 @@ class Disk(apsw.VFS):
             raise problem
 
     def acknowledge(self, *events: Event) -> None:
-        """Note that a caller was told, at this moment, that these events are durable."""
+        """Note that a caller was informed, at this moment, that these events are durable."""
         for event in events:
             self.steps.append(Step(ACK, "", ack=Ack(event.session, event.position, event.id)))
 
 
 class Image(NamedTuple):
-    """What a machine finds after a power cut, and what it must still have."""
+    """What a machine finds after a power cut, and what must still be there."""
 
     files: dict[str, bytes]
     acks: list[Ack]
@@ -160,7 +160,7 @@ class Image(NamedTuple):
     how: str
 
     def write(self, directory: Path) -> str:
-        """Put the files into an empty directory; return the path of the database."""
+        """Write the files into an empty directory; return the path of the database."""
         database = "log.db"
         for name, content in self.files.items():
             (directory / name).write_bytes(content)

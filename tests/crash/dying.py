@@ -1,4 +1,4 @@
-"""Dying on the spot: a process that is killed at the k-th SQL statement, or at the k-th write or sync of the disk."""
+"""A process that is killed at the k-th SQL statement, or at the k-th write or sync of the disk."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from tests.crash.disks import READ, Disk, Step
 
 @contextmanager
 def dying_at(kill_at: int, level: str) -> Iterator[Callable[[], int]]:
-    """Count the steps of the block and end this process by SIGKILL at one of them; yields what tells the count."""
+    """Count the steps of the block and end this process by SIGKILL at one of them; yields a function that returns the count."""
     seen = 0
 
     def one_more(*_details: object) -> bool:

@@ -21,7 +21,7 @@ TURNS_OF_A_CHILD = 3
 
 
 def start_adding_facts(pipes: Pipes, session: Session, enough: Told) -> Thread:
-    """A thread that adds facts to a session as fast as it can, until it is enough."""
+    """A thread that adds facts to a session as fast as it can, until it is stopped."""
 
     def add() -> None:
         while not enough.is_set():
@@ -34,7 +34,7 @@ def start_adding_facts(pipes: Pipes, session: Session, enough: Told) -> Thread:
 
 
 def fork_under_threads(pipes: Pipes, path: str, forks: int, patience: float, careless: bool) -> None:
-    """Threads add facts as fast as they can while the main thread forks; parent and children go on with the same store.
+    """Threads add facts as fast as they can while the main thread forks; parent and children continue with the same store.
 
     With `careless`, wrong on purpose: the store does not notice that it was forked.
     """
@@ -62,7 +62,7 @@ def fork_under_threads(pipes: Pipes, path: str, forks: int, patience: float, car
 
 
 def live_as_a_child(pipes: Pipes, store: SQLiteStore, number: int) -> None:
-    """Go on with the store that was open in the parent: new turns, in a lane of its own."""
+    """Continue with the store that was open in the parent: new turns, in a lane of its own."""
     status = 1
     try:
         session = SessionStore(store).open(f"child-{number}")
@@ -76,7 +76,7 @@ def live_as_a_child(pipes: Pipes, store: SQLiteStore, number: int) -> None:
 
 
 def outlive_the_parent(pipes: Pipes, path: str) -> None:
-    """Open a store, fork and end; the child goes on with the same store and adds a turn for each order."""
+    """Open a store, fork and end; the child continues with the same store and adds a turn for each order."""
     store = SQLiteStore(path)
     SessionStore(store).create("of-the-parent", agent="main")
     if os.fork():
@@ -105,7 +105,7 @@ def ended_within(child: int, seconds: float) -> str:
 def go_on_through_interrupts(pipes: Pipes, path: str, new_ids: bool) -> None:
     """Record turns although Ctrl-C is pressed again and again: each interrupted turn is tried again under its id.
 
-    With `new_ids`, wrong on purpose: an interrupted turn is taken for not recorded, and tried again as another.
+    With `new_ids`, wrong on purpose: the worker assumes that an interrupted turn was not recorded, and sends it under a new id.
     """
     armed: list[bool] = []
 
@@ -143,11 +143,11 @@ def go_on_through_interrupts(pipes: Pipes, path: str, new_ids: bool) -> None:
 
 
 class Preempted(Exception):
-    """What a handler raises that is no KeyboardInterrupt."""
+    """What a handler raises that is not a KeyboardInterrupt."""
 
 
 def go_on_through_handlers(pipes: Pipes, path: str) -> None:
-    """Record turns while handlers of signals record too, or raise whatever they like, and other threads add facts."""
+    """Record turns while signal handlers record too, or raise any exception, and other threads add facts."""
     armed: list[type[BaseException]] = []
     told: Counter[str] = Counter()
 

@@ -19,7 +19,7 @@ from onrecord.stores.sqlite.rows import POSITION_BITS, POSITION_MASK
 
 
 class Ack(NamedTuple):
-    """One acknowledged event. Position 0: the writer was told that it is there, and not where."""
+    """One acknowledged event. Position 0: the writer knows that it is there, and not where."""
 
     session: str
     position: int
@@ -77,7 +77,7 @@ def complaints_about(store: Store, acks: Iterable[Ack]) -> list[str]:
 
 
 def quick_complaints(path: str, acks: Iterable[Ack]) -> list[str]:
-    """Lost events, gaps and broken chains, read with plain SQL: a hundred times in the time of one opening."""
+    """Lost events, gaps and broken chains, read with plain SQL: a hundred checks take as long as one opening."""
     connection = apsw.Connection(path)
     try:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = ("tests.crash.workers", "tests.crash.forkers", "tests.postgres.workers")
-"""What every nursery knows. They need no extra of onrecord; a nursery can be given further modules that do."""
+"""The modules every nursery imports. They need no extra of onrecord; a nursery can be given further modules that do."""
 PATIENCE_SECONDS = 60.0
 """No answer in this time is a failure of the test, never a result."""
 
@@ -40,7 +40,7 @@ class Pipes:
         os.write(self._report, (" ".join(str(word) for word in words) + "\n").encode())
 
     def order(self) -> str:
-        """The next order; empty when the test has gone."""
+        """The next order; empty when the test has ended."""
         return self._orders.readline().strip()
 
 
@@ -79,7 +79,7 @@ class Worker:
         return whole.decode().splitlines() if whole else []
 
     def line(self) -> str:
-        """The next line by itself; the worker must report one."""
+        """The next line alone; the worker must report one."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self._ended and time.monotonic() < deadline:
             if not select.select([self._report], [], [], 1.0)[0]:
@@ -93,19 +93,19 @@ class Worker:
         raise AssertionError(f"worker {self.pid} reported nothing")
 
     def kill(self) -> list[str]:
-        """End it without warning; everything it had reported and nobody had read."""
+        """Kill it without warning; return everything it had reported and the test had not read."""
         with contextlib.suppress(ProcessLookupError):
             self.signal(signal.SIGKILL)
         return self.wait()
 
     def dismiss(self) -> list[str]:
-        """Give no more orders, and wait for the end of whoever takes them: the worker, or a child it left behind."""
+        """Give no more orders, and wait for the end of the process that takes them: the worker, or a child it left behind."""
         os.close(self._orders)
         self._orders = -1
         return self.wait()
 
     def wait(self, seconds: float = PATIENCE_SECONDS) -> list[str]:
-        """Wait for its end; everything it had reported and nobody had read."""
+        """Wait for its end; return everything it had reported and the test had not read."""
         found: list[str] = []
         deadline = time.monotonic() + seconds
         while not self._ended:
@@ -144,7 +144,7 @@ class Nursery:
         return Worker(self, self._answer(), orders_in, report_out)
 
     def reap(self, pid: int) -> int:
-        """How a worker ended; it is waited for."""
+        """Wait for a worker; return how it ended."""
         message = json.dumps({"reap": pid}).encode()
         self._socket.sendall(len(message).to_bytes(4) + message)
         return self._answer()

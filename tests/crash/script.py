@@ -59,7 +59,7 @@ STEPS: list[tuple[str, Any]] = [
 
 
 def expected_after(steps: int) -> Expected:
-    """What is there when so many steps were done and the next process has opened the session."""
+    """What is there after so many steps, once the next process has opened the session."""
     model = Expected()
     for what, value in STEPS[:steps]:
         if what == "record":
@@ -101,7 +101,7 @@ class Player:
         self._turn: Turn | None = None
 
     def play(self, done: Callable[[int], None]) -> None:
-        """All steps; `done` hears the number of each that was acknowledged."""
+        """All steps; `done` is called with the number of each that was acknowledged."""
         for number, (what, value) in enumerate(STEPS, 1):
             getattr(self, what)(value)
             done(number)

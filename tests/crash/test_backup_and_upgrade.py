@@ -1,4 +1,4 @@
-"""A backup under load is a whole store; making and upgrading one can be killed at any step; newer is refused (P26)."""
+"""A backup under load is a complete store; creating or upgrading a store can be killed at any step; a newer one is refused (P26)."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ NEVER = 1 << 60
 
 
 def settled(path: str, acks: list[Ack]) -> list[str]:
-    """What is wrong with a copy, asked in a directory of its own so that no other file helps it."""
+    """What is wrong with a copy, checked in a directory of its own so that no other file helps it."""
     alone = Path(path).parent / f"alone-{Path(path).name}"
     alone.mkdir(mode=0o700)
     shutil.copy(path, alone / "log.db")
@@ -39,7 +39,7 @@ def settled(path: str, acks: list[Ack]) -> list[str]:
 def copies_under_load(
     nursery: Nursery, path: str, copies: int, copy: Callable[[SQLiteStore, str], object]
 ) -> Iterator[list[str]]:
-    """While processes write, copy the store again and again; what each copy lacks of what was acknowledged before it."""
+    """Copy the store again and again while processes write; return what each copy lacks of what was acknowledged before it."""
     writers = [
         nursery.start("write_turns", path=path, session=f"session-{number}", agent="main", form="recorded")
         for number in range(WRITERS)
@@ -68,7 +68,7 @@ def copies_under_load(
 def test_a_backup_under_load_has_everything_acknowledged_before(
     nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int]
 ):
-    """Every backup made while processes write opens by itself, verifies, and has what was acknowledged when it began (P26)."""
+    """Every backup made while processes write opens without other files, verifies, and has what was acknowledged before it (P26)."""
     for number in range(count(1, 30)):
         path = str(tmp_path / str(number) / "log.db")
         for found in copies_under_load(nursery, path, 15, SQLiteStore.backup):
@@ -79,7 +79,7 @@ def test_control_a_plain_copy_under_load_is_caught(nursery: Nursery, path: str):
     """Control: copying the database file alone, as `cp` does, lacks what is still in the write-ahead log, or is torn (P26)."""
 
     def plain(_store: SQLiteStore, target: str) -> None:
-        # In a process of its own: reading the file here would drop the locks of the store that is open.
+        # In a process of its own: reading the file here would drop the locks of the open store.
         os.spawnlp(os.P_WAIT, "cp", "cp", path, target)
 
     assert any(copies_under_load(nursery, path, 5, plain))
@@ -108,7 +108,7 @@ def test_a_backup_replaces_nothing_and_leaves_nothing_half_done(path: str, tmp_p
 
 @pytest.mark.timeout(300)
 def test_a_restore_can_be_killed_at_any_step(nursery: Nursery, memory_disk: Path):
-    """A restore that was killed anywhere leaves the store of before or the restored one under its name, each whole (P26)."""
+    """A restore that is killed anywhere leaves the old store or the restored one under the name, complete in either case (P26)."""
     first = memory_disk / "first"
     store = SQLiteStore(str(first / "log.db"))
     with SessionStore(store).open("restored") as session:
@@ -151,7 +151,7 @@ def next_version(tmp_path: Path) -> str:
 
 @pytest.fixture
 def older_store(tmp_path: Path) -> tuple[Path, list[Ack]]:
-    """A closed store of the present version, and what it was acknowledged for."""
+    """A closed store of the current version, and what it acknowledged."""
     path = tmp_path / "older" / "log.db"
     store = SQLiteStore(str(path))
     with SessionStore(store).open("upgraded") as session:
@@ -161,7 +161,7 @@ def older_store(tmp_path: Path) -> tuple[Path, list[Ack]]:
 
 
 class Upgrade:
-    """Runs makers and upgraders of a store until they are killed, and looks at what they left."""
+    """Runs processes that create or upgrade a store until they are killed, and checks what they left."""
 
     def __init__(self, nursery: Nursery, place: Path, sql: str, version: int, *, careless: bool = False) -> None:
         self._nursery = nursery
@@ -177,7 +177,7 @@ class Upgrade:
         ).wait()  # fmt: skip
 
     def troubles(self, start: Path | None, acks: list[Ack], level: str, stride: int) -> Iterator[str]:
-        """For a kill at every `stride`-th step: why the store does not open to the next process, or what it lacks."""
+        """For a kill at every `stride`-th step: why the next process cannot open the store, or what it lacks."""
         (whole,) = self.run(self._copy(start, "whole"), NEVER, level)
         for kill_at in range(1, int(whole.removeprefix("steps ")) + 1, stride):
             path = self._copy(start, str(kill_at))
@@ -208,7 +208,7 @@ class Upgrade:
 def test_making_a_store_can_be_killed_at_any_step(
     nursery: Nursery, memory_disk: Path, count: Callable[[int, int], int], level: str
 ):
-    """A store whose first opener was killed at any statement or write opens to the next one, whole (P26)."""
+    """When the first opener of a store is killed at any statement or write, the next one opens it, complete (P26)."""
     upgrade = Upgrade(nursery, memory_disk, "", connection.SCHEMA_VERSION)
     assert list(upgrade.troubles(None, [], level, count(2 if level == "disk" else 1, 1))) == []
 
@@ -218,7 +218,7 @@ def test_making_a_store_can_be_killed_at_any_step(
 def test_an_upgrade_can_be_killed_at_any_step(
     nursery: Nursery, memory_disk: Path, older_store: tuple[Path, list[Ack]], next_version: str, level: str
 ):
-    """A store whose upgrade was killed at any statement or write is upgraded by the next opener, with all its events (P26)."""
+    """When an upgrade is killed at any statement or write, the next opener upgrades the store, with all its events (P26)."""
     upgrade = Upgrade(nursery, memory_disk, next_version, connection.SCHEMA_VERSION + 1)
     assert list(upgrade.troubles(*older_store, level, 1)) == []
 
@@ -234,7 +234,7 @@ def test_control_an_upgrade_without_a_transaction_is_caught(
 def test_a_newer_store_is_refused_and_left_alone(
     nursery: Nursery, older_store: tuple[Path, list[Ack]], next_version: str
 ):
-    """An older onrecord refuses a newer store with StoreTooNew, whatever it is asked, and changes no byte of it (P26)."""
+    """An older onrecord refuses a newer store with StoreTooNew, whatever the command, and changes no byte of it (P26)."""
     directory, acks = older_store
     path = str(directory / "log.db")
     lines = nursery.start(

@@ -1,4 +1,4 @@
-"""No checkpoint, however it races with writers, takes anything back that was acknowledged (P19)."""
+"""No WAL checkpoint, however it races with writers, takes back an acknowledged event (P19)."""
 
 import random
 from collections.abc import Callable
@@ -14,12 +14,12 @@ LONGEST_PAUSE_SECONDS = 0.004
 
 
 def jitter(workers: list[Worker], cycles: int, chance: random.Random) -> list[Ack]:
-    """Stop and continue workers at random moments, as a busy machine does; what they were acknowledged for."""
+    """Suspend and continue workers at random moments, as a busy machine does; return what was acknowledged."""
     acks: list[Ack] = []
     for _cycle in range(cycles):
         one = chance.choice(workers)
         one.stop()
-        # While one stands still, perhaps in the middle of a checkpoint, the others are seen to go on, or wait for it.
+        # While one is suspended, perhaps in the middle of a WAL checkpoint, the others keep writing or wait for it.
         for other in workers:
             acks += acks_in(other.lines(chance.uniform(0, LONGEST_PAUSE_SECONDS)))
         one.go_on()
@@ -30,7 +30,7 @@ def jitter(workers: list[Worker], cycles: int, chance: random.Random) -> list[Ac
 def test_checkpoint_races_lose_nothing(
     nursery: Nursery, tmp_path: Path, chance: random.Random, count: Callable[[int, int], int]
 ):
-    """Writers that checkpoint after every turn, stopped and continued at random, lose nothing; nor does kill -9 at the end (P19)."""
+    """Writers that run a WAL checkpoint after every turn, suspended and continued at random, lose nothing, not even by kill -9 (P19)."""
     cycles = count(600, 50_000)
     for start in range(0, cycles, CYCLES_PER_STORE):
         path = str(tmp_path / f"store-{start}" / "log.db")
@@ -50,7 +50,7 @@ def test_checkpoint_races_lose_nothing(
 
 
 def test_control_a_rude_checkpoint_is_caught(nursery: Nursery, tmp_path: Path, chance: random.Random):
-    """Control: a checkpoint that cuts the write-ahead log without its locks loses events, and the same check says so (P19)."""
+    """Control: a WAL checkpoint that cuts the write-ahead log without its locks loses events, and the same check says so (P19)."""
     for attempt in range(20):
         path = str(tmp_path / f"store-{attempt}" / "log.db")
         worker = nursery.start("write_turns", path=path, session="one", agent="main", form="recorded")
@@ -58,7 +58,7 @@ def test_control_a_rude_checkpoint_is_caught(nursery: Nursery, tmp_path: Path, c
         acks = acks_in([worker.line()])
         rude = nursery.start("cut_the_log_rudely", path=path, session="", agent="", form="")
         assert rude.line() == "ready"
-        # The writer may well fail, too; here only what it was acknowledged for counts.
+        # The writer may fail, too; here only what was acknowledged counts.
         acks += acks_in(line for line in worker.lines(0.01) + worker.kill() if line.startswith("ack"))
         rude.kill()
         try:

@@ -21,7 +21,7 @@ def steps_in(nursery: Nursery, path: str, level: str) -> int:
 
 
 def differences(nursery: Nursery, memory_disk: Path, level: str, stride: int, *, forgetful: bool) -> Iterator[str]:
-    """For a crash at every `stride`-th step: what the lane holds, where it is not what was acknowledged."""
+    """For a crash at every `stride`-th step: what the lane holds, where that differs from what was acknowledged."""
     for kill_at in range(1, steps_in(nursery, str(memory_disk / "whole" / "log.db"), level) + 1, stride):
         path = str(memory_disk / str(kill_at) / "log.db")
         worker = nursery.start("play_the_script", path=path, kill_at=kill_at, level=level, forgetful=forgetful)
@@ -31,7 +31,7 @@ def differences(nursery: Nursery, memory_disk: Path, level: str, stride: int, *,
         store = SQLiteStore(path)
         session = SessionStore(store).open("scripted")
         found = found_in(session)
-        # The step under way may have landed in full, without its acknowledgement; never in part.
+        # The step in progress may have landed in full, without its acknowledgement; never in part.
         if found not in (expected_after(acknowledged), expected_after(acknowledged + 1)) or not session.verify().ok:
             yield f"killed at {level} {kill_at}, {acknowledged} steps acknowledged: {found}"
         # And the lane is not only right, it is usable: the next commit supersedes the tail.
@@ -46,7 +46,7 @@ def differences(nursery: Nursery, memory_disk: Path, level: str, stride: int, *,
 def test_the_lane_holds_what_was_acknowledged(
     nursery: Nursery, memory_disk: Path, count: Callable[[int, int], int], level: str, ci_stride: int
 ):
-    """Killed before any statement, or at any write of the disk: committed turns and tail are the model's, and work goes on (P24)."""
+    """Killed before any statement or at any disk write, a lane has the model's committed turns and tail, and takes new turns (P24)."""
     assert list(differences(nursery, memory_disk, level, count(ci_stride, 1), forgetful=False)) == []
 
 

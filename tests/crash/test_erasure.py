@@ -1,4 +1,4 @@
-"""What was erased is in no file of the store any more, in no form, and the log still verifies (P27)."""
+"""Erased text is in no file of the store, in no form, and the log still verifies (P27)."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from tests.crash.disks import LOST, Disk, images
 from tests.crash.nursery import Nursery
 
 SLICE = 16
-"""So many bytes in a row are not there by chance."""
+"""So many equal bytes in a row are not a coincidence."""
 
 
 class Needle(NamedTuple):
@@ -34,7 +34,7 @@ def canary(chance: random.Random, what: str) -> str:
 
 
 def files_with(directory: Path, needles: list[Needle]) -> dict[str, set[str]]:
-    """In which files each needle is: all files of a directory, whatever they are called."""
+    """Which files contain each needle: all files of a directory, whatever their names."""
     found: dict[str, set[str]] = {}
     for file in sorted(entry for entry in directory.rglob("*") if entry.is_file()):
         content = file.read_bytes()
@@ -105,9 +105,9 @@ EVERYWHERE = {
 
 @pytest.fixture(autouse=True)
 def frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A snapshot after a few events, so that there is one to look into; packed, so that its bytes are its own.
+    """A snapshot after a few events, so that there is one to inspect; compressed, so that its bytes are its own.
 
-    (Of one that is kept as it is, the words are looked for; its other bytes may stand in the next one as well.)
+    (For a snapshot stored as it is, the test searches for the words; its other bytes may also be in the next snapshot.)
     """
     monkeypatch.setattr(kept_views, "SNAPSHOT_EVERY", 4)
     monkeypatch.setattr(payloads, "SNAPSHOT_FROM", 0)
@@ -130,7 +130,7 @@ def erase_and_look(secret: Secret) -> dict[str, set[str]]:
 
 
 def test_an_erased_canary_is_in_no_file(secret: Secret):
-    """Short, compressed, large, indexed, in a snapshot and in the title: after the erasure in no file, and the log verifies (P27)."""
+    """Text that was short, compressed, large, indexed, in a snapshot or in the title is in no file after its erasure (P27)."""
     found = [hit.event.position for hit in secret.records.search(secret.words["short"])]
     assert len(found) == 1
     assert erase_and_look(secret) == {}
@@ -142,7 +142,7 @@ def test_an_erased_canary_is_in_no_file(secret: Secret):
 
 
 def test_single_positions_are_erased_from_every_file(secret: Secret):
-    """Erasing one event erases it alone: its bytes are nowhere, its neighbours are where they were (P27)."""
+    """Erasing one event erases it alone: its bytes are in no file, and its neighbours are unchanged (P27)."""
     secret.records.search(secret.words["packed"])
     (short,) = (e for e in secret.session.events(kinds=["turn.recorded"]) if secret.words["short"] in str(e.data))
     secret.session.log.erase("only this", positions=[short.position])
@@ -175,7 +175,7 @@ def test_an_erasure_survives_a_power_cut(path: str, tmp_path: Path, chance: rand
 
 
 def test_an_erasure_that_cannot_be_completed_says_so(nursery: Nursery, secret: Secret, monkeypatch: pytest.MonkeyPatch):
-    """While a reader still looks at old pages the erasure raises StoreBusy; done again without it, it is complete (P27)."""
+    """While a reader still has old pages open, the erasure raises StoreBusy; repeated without the reader, it is complete (P27)."""
     monkeypatch.setattr(scrub, "SCRUB_SECONDS", 0.3)
     needles = secret.needles()
     reader = nursery.start("read_and_stay", path=secret.path)
@@ -202,7 +202,7 @@ WEAKENED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 @pytest.mark.parametrize("how", WEAKENED)
 def test_control_a_plain_delete_is_caught(path: str, chance: random.Random, monkeypatch: pytest.MonkeyPatch, how: str):
-    """Control: a store that only deletes leaves the canary in its files, and the same look finds it (P27)."""
+    """Control: a store that only deletes leaves the canary in its files, and the same search finds it (P27)."""
     WEAKENED[how](monkeypatch)
     secret = Secret(path, chance)
     assert erase_and_look(secret) != {}
@@ -210,7 +210,7 @@ def test_control_a_plain_delete_is_caught(path: str, chance: random.Random, monk
 
 
 def test_control_a_guess_cannot_be_confirmed(secret: Secret):
-    """What stays of an erased short secret is a salted hash: nobody can confirm a guess with what is left in the file (P27)."""
+    """Only a salted hash of an erased short secret remains: the file has nothing with which a guess can be confirmed (P27)."""
     (event,) = (e for e in secret.session.events(kinds=["turn.recorded"]) if secret.words["short"] in str(e.data))
     secret.session.log.erase("a person asked for it")
     (record,) = secret.store.read(secret.session.id, after=event.position - 1, upto=event.position)

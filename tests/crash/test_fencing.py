@@ -1,4 +1,4 @@
-"""Who lost a lane writes nothing to it any more, however late it wakes up; and a dead holder is replaced at once (P15)."""
+"""A process that lost its lane writes nothing to it, however late it wakes up; a dead holder is replaced at once (P15)."""
 
 import fcntl
 import random
@@ -19,7 +19,7 @@ from tests.crash.nursery import Nursery, Worker
 
 LEASE_SECONDS = 0.15
 AT_ONCE_SECONDS = 5.0
-"""A generous bound: it tells "at once" from "after the lease has run out", and is no measurement."""
+"""A generous bound: it distinguishes "at once" from "after the lease has run out", and is not a measurement."""
 FENCED = ("turn.begun", "item.added", "turn.committed", "turn.aborted", "turn.recorded", "agent.joined")
 
 
@@ -45,7 +45,7 @@ class Clock:
 
 
 class Careless(SQLiteStore):
-    """Wrong on purpose: looks at the lease first and appends afterwards, outside of that look's transaction."""
+    """Wrong on purpose: checks the lease first and appends afterwards, in another transaction."""
 
     def __init__(self, path: str, *, clock: Clock, between: Callable[[], object]) -> None:
         super().__init__(path, clock=clock)
@@ -75,7 +75,7 @@ def stores(path: str) -> Iterator[Callable[[Clock], SQLiteStore]]:
 
 
 def take_over(clock: Clock, old: Session, heir: SessionStore, chance: random.Random) -> Session:
-    """Let the lane pass to another holder by time, by force or because it was given back."""
+    """Pass the lane to another holder: the lease expires, is taken by force, or is given back."""
     way = chance.choice(("time", "force", "release"))
     if way == "force":
         return heir.open("fenced", takeover=True)
@@ -92,7 +92,7 @@ def take_over(clock: Clock, old: Session, heir: SessionStore, chance: random.Ran
 def test_nothing_stale_after_many_takeovers(
     stores: Callable[[Clock], SQLiteStore], chance: random.Random, count: Callable[[int, int], int]
 ):
-    """Over many takeovers, by time, by force and in order, whoever lost the lane is refused every turn it tries (P15)."""
+    """After many takeovers, by expiry, by force and in order, every turn of a former holder is refused (P15)."""
     clock = Clock()
     both = [SessionStore(stores(clock), clock=clock) for _ in range(2)]
     zombies: list[Session] = []
@@ -125,13 +125,13 @@ def lose_the_lane(clock: Clock, other: SessionStore) -> Session:
 
 
 def test_control_a_check_outside_of_the_transaction_is_caught(path: str, stores: Callable[[Clock], SQLiteStore]):
-    """Control: a store that looks at the lease before its transaction lets the old holder through, and the check sees it (P15)."""
+    """Control: a store that checks the lease before its transaction lets the old holder append, and the test sees it (P15)."""
     clock = Clock()
     other = SessionStore(stores(clock), clock=clock)
     pauses: list[Callable[[], object]] = []
     careless = Careless(path, clock=clock, between=lambda: pauses and pauses.pop()())
     old = SessionStore(careless, clock=clock).open("fenced")
-    # The old holder stops between its look and its append; meanwhile its time passes and another takes the lane.
+    # The old holder stops between its check and its append; meanwhile its lease expires and another takes the lane.
     pauses.append(lambda: lose_the_lane(clock, other))
     old.record_turn([{"role": "user", "content": "too late"}])
     assert len(stale_events(careless, old.id)) == 1
@@ -142,13 +142,13 @@ def test_control_a_check_outside_of_the_transaction_is_caught(path: str, stores:
 def test_a_stopped_process_writes_nothing_when_it_wakes(
     nursery: Nursery, tmp_path: Path, chance: random.Random, count: Callable[[int, int], int]
 ):
-    """A process is stopped in the middle of its work, outlives its lease, wakes up after another took over: nothing stale (P15)."""
+    """A process that is suspended at work, outlives its lease and wakes up after a takeover appends nothing (P15)."""
     for number in range(count(20, 500)):
         path = str(tmp_path / str(number) / "log.db")
         old = nursery.start("hold_and_write", path=path, session="fenced", seconds=LEASE_SECONDS)
         acks = acks_in([old.line(), old.line()])
         acks += acks_in(old.lines(chance.uniform(0, 0.01)))
-        stop_outside_of_the_gate(old, path, chance)
+        stop_outside_the_write_lock(old, path, chance)
         store = SQLiteStore(path)
         heir = patiently_opened(store)
         event = heir.record_turn([{"role": "user", "content": "the new holder writes"}])
@@ -161,8 +161,8 @@ def test_a_stopped_process_writes_nothing_when_it_wakes(
         assert complaints(path, acks) == []
 
 
-def stop_outside_of_the_gate(worker: Worker, path: str, chance: random.Random) -> None:
-    """Stop a writer at a moment when it does not hold up everybody: inside of its transaction nobody can take its lane."""
+def stop_outside_the_write_lock(worker: Worker, path: str, chance: random.Random) -> None:
+    """Suspend a writer while it does not have the write lock: with it, no other process could take its lane."""
     with Path(f"{path}.lock").open("rb") as lock:
         while True:
             worker.stop()
@@ -176,7 +176,7 @@ def stop_outside_of_the_gate(worker: Worker, path: str, chance: random.Random) -
 
 
 def patiently_opened(store: Store) -> Session:
-    """The session, as soon as the lease of a holder that keeps silent has run out."""
+    """The session, as soon as the lease of a silent holder has expired."""
     deadline = time.monotonic() + 30
     while True:
         try:
@@ -205,7 +205,7 @@ def test_a_dead_holder_is_replaced_at_once(nursery: Nursery, path: str, count: C
 
 
 def test_a_living_holder_is_not_replaced(nursery: Nursery, path: str):
-    """Control of the test above: while the holder lives, stopped or not, its lane is refused to others (P15)."""
+    """Control of the test above: while the holder lives, suspended or not, other processes cannot take its lane (P15)."""
     holder = nursery.start("hold_and_obey", path=path, session="fenced", seconds=3_600)
     assert holder.line().startswith("holds")
     holder.stop()

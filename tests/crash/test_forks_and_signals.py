@@ -1,4 +1,4 @@
-"""A process that forks, and one whose user presses Ctrl-C, go on with the same store and lose nothing."""
+"""A process that forks, and one whose user presses Ctrl-C, continue with the same store and lose nothing."""
 
 import contextlib
 import random
@@ -31,13 +31,13 @@ def troubles_of_forking(nursery: Nursery, path: str, forks: int, patience: float
 
 @pytest.mark.timeout(600)
 def test_a_fork_loses_nothing_and_blocks_nobody(nursery: Nursery, path: str, count: Callable[[int, int], int]):
-    """Forked while threads append: the child appends, the parent and its threads go on, nobody hangs, nothing is lost."""
+    """After a fork while threads append, child, parent and threads keep appending; none hangs, and nothing is lost."""
     assert troubles_of_forking(nursery, path, count(30, 1_000), 30, careless=False) == []
 
 
 @pytest.mark.timeout(300)
 def test_control_a_store_that_does_not_notice_a_fork_is_caught(nursery: Nursery, tmp_path: Path):
-    """Control: a store that goes on in the child with what it inherited gets stuck or fails."""
+    """Control: a store that continues in the child with what it inherited hangs or fails."""
     for attempt in range(10):
         path = str(tmp_path / str(attempt) / "log.db")
         if troubles_of_forking(nursery, path, 5, 0.7, careless=True):
@@ -48,7 +48,7 @@ def test_control_a_store_that_does_not_notice_a_fork_is_caught(nursery: Nursery,
 def test_a_child_outlives_its_parent_beside_other_processes(
     nursery: Nursery, path: str, count: Callable[[int, int], int]
 ):
-    """A child that goes on with its dead parent's store and processes that come and go lose nothing of each other's."""
+    """A child that continues with its dead parent's store loses nothing, and neither do processes that come and go."""
     orphan = nursery.start("outlive_the_parent", path=path)
     assert orphan.line() == "orphaned"
     acks = []
@@ -67,13 +67,13 @@ def test_a_child_outlives_its_parent_beside_other_processes(
 def copies_after_interrupts(
     nursery: Nursery, path: str, interrupts: int, chance: random.Random, *, new_ids: bool
 ) -> list[str]:
-    """Press Ctrl-C so many times at random moments; what was lost, and which turns are there more than once."""
+    """Press Ctrl-C so many times at random moments; return what was lost, and which turns are there more than once."""
     worker = nursery.start("go_on_through_interrupts", path=path, new_ids=new_ids)
     lines = []
     while "ready" not in lines:
         lines += worker.lines(1.0)
     for _ in range(interrupts):
-        lines += worker.lines(1.0)  # something was done since the last time, however slow this machine is
+        lines += worker.lines(1.0)  # wait until something was done since the last time, however slow this machine is
         lines += worker.lines(chance.uniform(0, 0.002))
         with contextlib.suppress(ProcessLookupError):
             worker.signal(signal.SIGINT)
@@ -102,7 +102,7 @@ def test_an_interrupted_append_is_there_once(
 def test_control_an_interrupted_append_that_is_tried_as_another_is_caught(
     nursery: Nursery, tmp_path: Path, chance: random.Random
 ):
-    """Control: who takes an interrupted turn for not recorded doubles it, now and then."""
+    """Control: a writer that assumes an interrupted turn was not recorded sometimes records it twice."""
     for attempt in range(10):
         path = str(tmp_path / str(attempt) / "log.db")
         if copies_after_interrupts(nursery, path, 400, chance, new_ids=True):
@@ -114,9 +114,9 @@ def test_control_an_interrupted_append_that_is_tried_as_another_is_caught(
 def test_handlers_that_record_and_handlers_that_raise_leave_a_store_that_works(
     nursery: Nursery, path: str, chance: random.Random, count: Callable[[int, int], int]
 ):
-    """A handler that records in the middle of a write is refused, in any other moment it is served; nobody gets stuck.
+    """A handler that records in the middle of a write is refused; at any other moment it succeeds; no thread hangs.
 
-    Whatever another one raises, and wherever, each turn is there once when it is tried again under its id.
+    Whatever another handler raises, and wherever, each turn is there once when it is tried again under its id.
     """
     worker = nursery.start("go_on_through_handlers", path=path)
     lines = []
@@ -139,5 +139,5 @@ def test_handlers_that_record_and_handlers_that_raise_leave_a_store_that_works(
     assert set(times.values()) == {1}
     assert (
         len(list(session.events(kinds=["decision.made"]))) >= recorded
-    )  # more: what was on record when it was interrupted
+    )  # more: turns that were on record although they were interrupted
     store.close()

@@ -1,4 +1,4 @@
-"""On a full or read-only disk nothing acknowledged is lost, reading goes on, and writing does when it can (P21)."""
+"""On a full or read-only disk nothing acknowledged is lost, reads work, and writes work again when they can (P21)."""
 
 import os
 import random
@@ -22,7 +22,7 @@ TURNS = 30
 
 
 class Space:
-    """A disk with room for so many bytes; what is overwritten takes no room, what is cut off gives it back."""
+    """A disk with room for so many bytes; overwriting takes no room, truncating gives it back."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -101,7 +101,7 @@ def test_a_full_disk_loses_nothing_and_recovers(
 
 
 def test_control_a_disk_that_swallows_writes_is_caught(path: str):
-    """Control: where a full disk does not say so, acknowledged turns are gone after a power cut, and the check finds it (P21)."""
+    """Control: where a full disk reports no error, a power cut loses acknowledged turns, and the check finds it (P21)."""
     with Disk() as disk:
         store = SQLiteStore(path)
         session = SessionStore(store).open("full")
@@ -118,7 +118,7 @@ def test_control_a_disk_that_swallows_writes_is_caught(path: str):
 
 
 def test_a_disk_that_turns_read_only_under_a_writer_is_typed(path: str):
-    """A store whose disk turns read-only while it is open refuses with a typed error, reads on, and goes on later (P21)."""
+    """A store whose disk turns read-only while it is open refuses writes with a typed error, reads, and writes again later (P21)."""
     read_only = False
 
     def fault(step: Step) -> BaseException | None:
@@ -157,7 +157,7 @@ def lines_of(nursery: Nursery, job: str, **arguments: str) -> list[str]:
 
 
 def test_a_really_full_disk(nursery: Nursery, tmp_path: Path):
-    """On a real file system of 4 MB: StoreFull, reading goes on while it is full, writing when there is room, no restart (P21)."""
+    """On a real file system of 4 MB: StoreFull; reads work while it is full; writes work when there is room, without a restart (P21)."""
     needs_mounts()
     lines = lines_of(nursery, "fill_a_small_disk", directory=str(tmp_path), size="4m")
     assert lines[0].startswith("full ")
@@ -166,7 +166,7 @@ def test_a_really_full_disk(nursery: Nursery, tmp_path: Path):
 
 
 def test_a_really_read_only_mount(nursery: Nursery, tmp_path: Path):
-    """On a file system that was remounted read-only: reading works, writing is refused as such, and works again later (P21)."""
+    """On a file system that is remounted read-only, reads work, writes raise a typed error, and later they work again (P21)."""
     needs_mounts()
     lines = lines_of(nursery, "live_on_a_read_only_mount", directory=str(tmp_path))
     assert lines == ["reads []", "refused store_read_only", "goes on []"]

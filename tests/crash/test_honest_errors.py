@@ -1,4 +1,4 @@
-"""Errors are honest. Whatever fails, a caller hears a typed error, and a retry with the same id leaves one copy (P20)."""
+"""Errors are honest. Whatever fails, the caller gets a typed error, and a retry with the same id leaves one copy (P20)."""
 
 import errno
 import random
@@ -34,14 +34,14 @@ PROBLEMS: dict[str, tuple[tuple[str, ...], Problem]] = {
 
 @pytest.fixture(autouse=True)
 def checkpoints_among_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint every few turns, so that its writes, syncs and truncations fail too."""
+    """A WAL checkpoint every few turns, so that its writes, syncs and truncations fail too."""
     monkeypatch.setattr(wal, "CHECKPOINT_BYTES", 12 * connection.PAGE_SIZE)
     monkeypatch.setattr(wal, "LOOK_EVERY", 1)
     monkeypatch.setattr(wal, "WAL_BYTES", 24 * connection.PAGE_SIZE)
 
 
 class Nth:
-    """Lets the Nth step of some kinds fail, and as many after it as `times` says."""
+    """Makes the Nth step of some kinds fail, and as many after it as `times` says."""
 
     def __init__(self, kinds: tuple[str, ...], problem: Problem, number: int, times: int) -> None:
         self._kinds = kinds
@@ -63,7 +63,7 @@ class Nth:
 
 
 def attempt(session: Session, number: int, id_: str) -> tuple[Ack | None, OnrecordError | None]:
-    """One try of a turn. Anything but an event or an error of ours is a failure of the test."""
+    """Try a turn once. Anything but an event or an error of ours is a failure of the test."""
     try:
         event = session.record_turn(known_turn(number), id=id_)
     except OnrecordError as problem:
@@ -87,7 +87,7 @@ def _items(data: dict[str, list[dict[str, str]]]) -> list[dict[str, str]]:
 
 
 def live_through(path: str, fault: Nth, *, too_late: bool, errno_: int, new_ids: bool = False) -> Iterator[list[str]]:
-    """Record turns on a failing disk, retry what failed after it has healed, and again after a power cut; what is wrong."""
+    """Record turns on a failing disk, retry the failed ones after it heals and again after a power cut; return what is wrong."""
     acks: list[Ack] = []
     failed: dict[int, OnrecordError] = {}
     with Disk(too_late=too_late, errno_=errno_) as disk:
@@ -157,7 +157,7 @@ def test_errors_are_honest(tmp_path: Path, count: Callable[[int, int], int], nam
 
 
 def test_control_a_retry_under_a_new_id_is_caught(tmp_path: Path):
-    """Control: a writer that takes an error for "not written" and tries again under a new id doubles turns (P20)."""
+    """Control: a writer that takes an error for "not written" and retries under a new id records turns twice (P20)."""
     kinds, problem = PROBLEMS["sync EIO"]
     found = [
         line
@@ -176,7 +176,7 @@ def test_control_a_retry_under_a_new_id_is_caught(tmp_path: Path):
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_store_that_cannot_be_made_says_so_and_can_be_made_later(tmp_path: Path, name: str):
-    """Whichever step of making a store fails, opening it raises a typed error, and works once the disk has healed (P20)."""
+    """Whichever step of creating a store fails, opening it raises a typed error, and works once the disk has healed (P20)."""
     kinds, problem = PROBLEMS[name]
     for number in range(1, 200):
         path = str(tmp_path / str(number) / "log.db")
@@ -187,7 +187,7 @@ def test_a_store_that_cannot_be_made_says_so_and_can_be_made_later(tmp_path: Pat
             except OnrecordError:
                 pass
             else:
-                # The disk came to the end of its tricks before the store came to the end of its steps.
+                # The planned faults ended before the steps of the store did.
                 assert fault.seen < number or READ in kinds
             fault.healed = True
             store = SQLiteStore(path)
@@ -202,7 +202,7 @@ def test_a_store_that_cannot_be_made_says_so_and_can_be_made_later(tmp_path: Pat
 
 @pytest.mark.parametrize("what", ["read", "find", "heads", "search", "leases", "weigh", "snapshot", "backup"])
 def test_reading_from_a_failing_disk_raises_typed_errors(tmp_path: Path, what: str):
-    """Every question a store answers is answered or refused with a typed error when reads fail, and answered afterwards (P20)."""
+    """While reads fail, every query of a store is answered or raises a typed error; afterwards it is answered (P20)."""
     path = str(tmp_path / "store" / "log.db")
     kinds, problem = PROBLEMS["read EIO"]
     with Disk(errno_=problem[2]) as disk:
@@ -222,7 +222,7 @@ def test_reading_from_a_failing_disk_raises_typed_errors(tmp_path: Path, what: s
         }
         refused = 0
         for number in range(1, 40):
-            store.close()  # so that nothing is answered from memory
+            store.close()  # so that no answer comes from memory
             disk.fault = fault = Nth(kinds, problem, number, 1 << 30)
             try:
                 questions[what]()
@@ -235,7 +235,7 @@ def test_reading_from_a_failing_disk_raises_typed_errors(tmp_path: Path, what: s
 
 
 def inject(worker: Worker, call: str, error: str, number: int) -> subprocess.Popen[str]:
-    """Let the system itself refuse the Nth system call of a worker."""
+    """Make the operating system refuse the Nth system call of a worker."""
     command = [
         "strace",
         "-f",

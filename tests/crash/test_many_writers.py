@@ -1,4 +1,4 @@
-"""Many processes write one store, none starves, and a reader that got stuck stops nobody (P22, P23)."""
+"""Many processes write one store, none starves, and a stuck reader blocks no writer (P22, P23)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,18 +18,18 @@ from tests.crash.workers import noise
 WRITERS = 16
 
 
-def race(nursery: Nursery, path: str, seconds: float, *, gate: bool) -> tuple[list[int], int, float]:
-    """How many turns each of 16 processes got done at the same time, all errors, and the longest wait of anybody."""
+def race(nursery: Nursery, path: str, seconds: float, *, write_lock: bool) -> tuple[list[int], int, float]:
+    """How many turns each of 16 concurrent processes recorded, all errors, and the longest wait of any process."""
     open_store(path).close()
     workers = [
-        nursery.start("write_until_told", path=path, session=f"session-{number}", gate=gate)
+        nursery.start("write_until_told", path=path, session=f"session-{number}", write_lock=write_lock)
         for number in range(WRITERS)
     ]
     for worker in workers:
         assert worker.line() == "ready"
     for worker in workers:
         worker.order("begin")
-    assert workers[0].lines(seconds) == []  # nobody reports before it is told to end
+    assert workers[0].lines(seconds) == []  # no worker reports before it gets the order to end
     for worker in workers:
         worker.order("end")
     done, errors, longest = [], 0, 0.0
@@ -51,8 +51,8 @@ def fairness(shares: list[int]) -> float:
 def test_sixteen_writers_share_fairly(
     nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int], record_property: Callable[[str, object], None]
 ):
-    """16 processes write at once: no error, fairness at least 0.95, nobody under half of the mean (P22)."""
-    done, errors, longest = race(nursery, str(tmp_path / "store" / "log.db"), count(3, 30), gate=True)
+    """16 processes write at once: no error, fairness at least 0.95, and none has less than half of the mean (P22)."""
+    done, errors, longest = race(nursery, str(tmp_path / "store" / "log.db"), count(3, 30), write_lock=True)
     record_property("turns", sum(done))
     record_property("fairness", round(fairness(done), 4))
     record_property("longest wait in seconds, reported and not judged", longest)
@@ -62,9 +62,9 @@ def test_sixteen_writers_share_fairly(
 
 
 @pytest.mark.timeout(300)
-def test_control_without_the_gate_writers_starve(nursery: Nursery, tmp_path: Path):
-    """Control: without the gate the same race is visibly less fair (P22)."""
-    done, _errors, _longest = race(nursery, str(tmp_path / "store" / "log.db"), 3, gate=False)
+def test_control_without_the_write_lock_writers_starve(nursery: Nursery, tmp_path: Path):
+    """Control: without the write lock the same race is visibly less fair (P22)."""
+    done, _errors, _longest = race(nursery, str(tmp_path / "store" / "log.db"), 3, write_lock=False)
     assert fairness(done) < 0.95 or min(done) < sum(done) / WRITERS / 2
 
 
@@ -73,7 +73,7 @@ SLACK = 1 << 20
 
 
 class Writing:
-    """A session that is written to, and how large the write-ahead log became meanwhile."""
+    """A session that the test writes to, and how large the write-ahead log became meanwhile."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -112,9 +112,9 @@ def test_the_log_stays_bounded(path: str):
 
 
 def test_a_stuck_reader_blocks_nobody(nursery: Nursery, path: str):
-    """While a reader stands still nobody waits for it; when it is gone, the write-ahead log is cut back.
+    """No writer waits for a stuck reader; when the reader is gone, the write-ahead log is cut back.
 
-    The control is inside: as long as the reader stands, the log does grow over the bound that is asserted afterwards (P23).
+    The control is inside: while the reader is stuck, the log does grow over the bound that is asserted afterwards (P23).
     """
     writing = Writing(path)
     writing.write(5)
@@ -133,7 +133,7 @@ def test_a_stuck_reader_blocks_nobody(nursery: Nursery, path: str):
 
 
 def test_two_openers_of_one_lane_are_told_about_each_other(nursery: Nursery, path: str):
-    """A second opener is refused, told who writes and how to take over; nothing either did before is lost (T10)."""
+    """A second opener is refused, and the error says who writes and how to take over; the work of neither is lost (T10)."""
     first = nursery.start("write_turns", path=path, session="shared", agent="main", form="recorded")
     assert first.line() == "ready"
     acks = acks_in([first.line()])
@@ -142,7 +142,7 @@ def test_two_openers_of_one_lane_are_told_about_each_other(nursery: Nursery, pat
         SessionStore(store).open("shared")
     assert refused.value.holder["pid"] == first.pid
     assert "takeover" in refused.value.hint
-    # Another lane of the same session is free, and facts may be added by anybody.
+    # Another lane of the same session is free, and any process may add facts.
     second = SessionStore(store).open("shared", agent="second")
     event = second.record_turn(noise(0))
     fact = SessionStore(store).get("shared").decide("both may write")
@@ -154,7 +154,7 @@ def test_two_openers_of_one_lane_are_told_about_each_other(nursery: Nursery, pat
 
 @pytest.mark.timeout(600)
 def test_many_processes_open_a_fresh_store_at_once(nursery: Nursery, tmp_path: Path, count: Callable[[int, int], int]):
-    """16 processes that open a store nobody has made yet all succeed, round after round (P26)."""
+    """16 processes that open a store before it exists all succeed, round after round (P26)."""
     for number in range(count(15, 500)):
         path = str(tmp_path / str(number) / "log.db")
         workers = [nursery.start("open_when_told", path=path) for _ in range(WRITERS)]

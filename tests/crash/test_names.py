@@ -1,4 +1,4 @@
-"""No name, however hostile, makes a file outside of the store; hostile names are refused, legal ones work (P29)."""
+"""No name, however hostile, creates a file outside the store; hostile names are refused, legal ones work (P29)."""
 
 import os
 import random
@@ -78,7 +78,7 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session
 def test_hostile_names_are_refused_and_make_no_file(
     records: SessionStore, tmp_path: Path, chance: random.Random, count: Callable[[int, int], int]
 ):
-    """Session and agent names that break the rule raise InvalidName at every door, and no file appears anywhere (P29)."""
+    """Session and agent names that break the rule raise InvalidName in every verb, and no file appears anywhere (P29)."""
     session = records.open("legal")
     before = files_below(tmp_path)
     position = session.views.position
@@ -103,7 +103,7 @@ def test_hostile_names_are_refused_and_make_no_file(
 
 
 def test_hostile_names_find_nothing(records: SessionStore, tmp_path: Path):
-    """Looking for a hostile name finds nothing and makes nothing (P29)."""
+    """Looking up a hostile name finds nothing and creates nothing (P29)."""
     before = files_below(tmp_path)
     for name in HOSTILE:
         with pytest.raises((SessionNotFound, InvalidInput)):
@@ -112,7 +112,7 @@ def test_hostile_names_find_nothing(records: SessionStore, tmp_path: Path):
 
 
 def test_legal_names_work(records: SessionStore, tmp_path: Path, chance: random.Random):
-    """Legal names are accepted, found again and verify; the store stays the files it was (P29)."""
+    """Legal names are accepted, found again and verify; the store has the same files as before (P29)."""
     before = files_below(tmp_path)
     names = LEGAL + [f"n{chance.randbytes(8).hex()}" for _ in range(50)]
     for name in names:
@@ -137,7 +137,7 @@ def test_the_rule_is_the_rule(chance: random.Random):
 
 
 def test_control_a_store_of_files_is_caught(tmp_path: Path):
-    """Control: a store that names files after sessions makes them outside of its directory, and the same look sees it (P29)."""
+    """Control: a store that names files after sessions creates them outside its directory, and the same check sees it (P29)."""
     store = tmp_path / "deep" / "store"
     store.mkdir(parents=True)
     before = files_below(tmp_path)

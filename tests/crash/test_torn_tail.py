@@ -1,4 +1,4 @@
-"""A write-ahead log that ends in the middle of something opens to what was acknowledged before it (T09)."""
+"""A torn write-ahead log opens with everything that was acknowledged before the tear (T09)."""
 
 import os
 import random
@@ -17,7 +17,7 @@ FRAME_HEADER = 24
 
 
 def last_transaction(path: str, place: Path) -> tuple[str, range, list[Ack]]:
-    """A store as its process left it: the database in `place`, the bytes of the last turn in its log, and all turns."""
+    """A store as its process left it: the database in `place`, the bytes of the last turn in its WAL, and all turns."""
     acks = []
     with Disk() as disk:
         store = SQLiteStore(path)
@@ -29,14 +29,14 @@ def last_transaction(path: str, place: Path) -> tuple[str, range, list[Ack]]:
                 start = len(disk.steps)
         store.close()
     image = list(images(disk.steps, random.Random(0), (KEPT,), first=len(disk.steps) - 1))[-1]
-    # The file may be longer than the log: room is made beforehand, with zeros.
+    # The file may be longer than the WAL: its room is allocated beforehand, with zeros.
     written = [step for step in disk.steps[start:] if step.file.endswith("-wal") and any(step.data)]
     begin, end = min(step.offset for step in written), max(step.offset + len(step.data) for step in written)
     return image.write(place), range(begin, end + 1), acks
 
 
 def cuts(span: range, step: int) -> list[int]:
-    """Every `step`-th byte, and all around the edges of frames, where the header of one is easily half written."""
+    """Every `step`-th byte, and all around the edges of frames, where a frame's header is easily half written."""
     frame = FRAME_HEADER + PAGE_SIZE
     near = {
         edge + distance
@@ -51,7 +51,7 @@ def cuts(span: range, step: int) -> list[int]:
 def test_a_torn_tail_opens_to_what_was_acknowledged_before(
     path: str, memory_disk: Path, count: Callable[[int, int], int]
 ):
-    """Cut at any byte of its last transaction, the log opens to exactly the turns before; uncut, to all of them."""
+    """Cut at any byte of its last transaction, the WAL opens with exactly the turns before it; uncut, with all of them."""
     database, span, acks = last_transaction(path, memory_disk)
     before = acks[:-1]
     assert quick_complaints(database, acks) == []
@@ -64,7 +64,7 @@ def test_a_torn_tail_opens_to_what_was_acknowledged_before(
 
 
 def test_a_torn_tail_is_overwritten_by_the_next_turn(path: str, memory_disk: Path):
-    """After a cut in the middle of a frame the store takes the lost turn again, under the same id, and verifies."""
+    """After a cut in the middle of a frame, the store accepts the lost turn again, under the same id, and verifies."""
     database, span, acks = last_transaction(path, memory_disk)
     os.truncate(f"{database}-wal", span.start + 100)
     store = SQLiteStore(database)
@@ -75,7 +75,7 @@ def test_a_torn_tail_is_overwritten_by_the_next_turn(path: str, memory_disk: Pat
 
 
 def test_control_a_cut_before_the_last_transaction_is_caught(path: str, memory_disk: Path):
-    """Control: the same check complains as soon as the cut reaches one byte further, into what was acknowledged."""
+    """Control: the same check complains when the cut is one byte further, in what was acknowledged."""
     database, span, acks = last_transaction(path, memory_disk)
     os.truncate(f"{database}-wal", span.start - 1)
     assert quick_complaints(database, acks[:-1]) == [f"{acks[-2]} is lost"]

@@ -1,4 +1,4 @@
-"""Places that cannot keep the promises are refused: foreign owners, wide permissions, network file systems."""
+"""Directories that cannot keep the promises are refused: foreign owners, wide permissions, network file systems."""
 
 import grp
 import os
@@ -31,7 +31,7 @@ def made(path: str) -> str:
 
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_a_network_file_system_is_refused(path: str, monkeypatch: pytest.MonkeyPatch, kind: str):
-    """A store on a network file system is refused, with PostgreSQL as the way out, and no file is made there."""
+    """A store on a network file system is refused, the hint names PostgreSQL, and no file is created."""
     monkeypatch.setattr(safety, "file_system_of", lambda _directory: kind)
     with pytest.raises(StoreUnsafe) as refused:
         SQLiteStore(path)
@@ -41,13 +41,13 @@ def test_a_network_file_system_is_refused(path: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("kind", LOCALS)
 def test_a_local_file_system_is_accepted(path: str, monkeypatch: pytest.MonkeyPatch, kind: str):
-    """Control: a store on a local file system is accepted, also when the system does not tell its kind."""
+    """Control: a store on a local file system is accepted, also when the system does not report its type."""
     monkeypatch.setattr(safety, "file_system_of", lambda _directory: kind)
     SQLiteStore(path).close()
 
 
 def test_the_mount_table_is_read_as_the_system_writes_it():
-    """The longest mount point wins, of two on the same point the later; escaped spaces are understood."""
+    """The longest mount point wins, and of two on the same point the later; escaped spaces are decoded."""
     table = (
         b"21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"
         b"30 21 0:40 / /home rw - nfs4 server:/home rw\n"
@@ -65,7 +65,7 @@ def test_the_mount_table_is_read_as_the_system_writes_it():
 @pytest.mark.parametrize("companion", ["", "-wal", ".lock"])
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_a_file_that_others_may_write_is_refused(made: str, companion: str, mode: int):
-    """Who else may have written a file of the store cannot be known: it is refused, and the hint says what to do."""
+    """A file of the store that other users can write is refused, and the hint says what to do."""
     Path(made + companion).chmod(mode)
     with pytest.raises(StoreUnsafe) as refused:
         SQLiteStore(made)
@@ -97,7 +97,7 @@ def test_files_are_private_whatever_the_umask_says(path: str, mask: int):
 
 
 def test_a_directory_that_others_may_write_is_refused(made: str):
-    """In a directory others may write they can replace the store: refused, unless it is one like /tmp that forbids that."""
+    """A directory that other users can write is refused, because they could replace the store; one like /tmp is accepted."""
     directory = Path(made).parent
     directory.chmod(0o777)
     with pytest.raises(StoreUnsafe):
@@ -107,7 +107,7 @@ def test_a_directory_that_others_may_write_is_refused(made: str):
 
 
 def test_a_directory_of_ones_own_group_is_safe(made: str, monkeypatch: pytest.MonkeyPatch):
-    """With umask 002 every folder is writable by its user's own group, which nobody else is in: no reason to refuse."""
+    """With umask 002 every folder is writable by its user's own group, which has no other member: it is accepted."""
     directory = Path(made).parent
     directory.chmod(0o770)
     me = pwd.getpwuid(os.geteuid())
@@ -140,7 +140,7 @@ LINKS: dict[str, Callable[[str, Path], None]] = {
 
 @pytest.mark.parametrize("what", LINKS)
 def test_what_is_no_plain_file_is_refused(tmp_path: Path, what: str):
-    """A link or anything else in the place of a file of the store is refused; what it leads to is not touched."""
+    """A link, or anything that is not a file, is refused under the name of a store's file; the target is unchanged."""
     directory = tmp_path / "store"
     directory.mkdir(mode=0o700)
     other = tmp_path / "precious"
@@ -173,7 +173,7 @@ def as_nobody(nursery: Nursery, job: str, **arguments: str) -> list[str]:
 
 @pytest.fixture
 def public_place() -> Iterator[Path]:
-    """A directory every user can pass through, unlike those pytest makes."""
+    """A directory that every user can enter, unlike those that pytest creates."""
     place = Path(tempfile.mkdtemp(prefix="onrecord-public-"))
     place.chmod(0o711)
     yield place
@@ -183,7 +183,7 @@ def public_place() -> Iterator[Path]:
 
 
 def store_in(place: Path, owner: int) -> str:
-    """A store with something in it, that belongs to a user."""
+    """A store with content, owned by a user."""
     path = place / "store" / "log.db"
     store = SQLiteStore(str(path))
     SessionStore(store).open("here").record_turn([{"role": "user", "content": "something"}])
@@ -202,7 +202,7 @@ def test_a_store_of_another_user_is_refused(nursery: Nursery, public_place: Path
 
 
 def test_a_place_that_can_only_be_read_is_read(nursery: Nursery, public_place: Path):
-    """Where a user may read and not write, the store opens for reading, and writing is refused with a typed error."""
+    """A user who can read and not write opens the store for reading, and a write raises a typed error."""
     path = store_in(public_place, NOBODY if os.geteuid() == 0 else os.geteuid())
     for file in Path(path).parent.iterdir():
         file.chmod(0o400)
@@ -211,6 +211,6 @@ def test_a_place_that_can_only_be_read_is_read(nursery: Nursery, public_place: P
 
 
 def test_control_the_same_user_may_write_where_it_may(nursery: Nursery, public_place: Path):
-    """Control: the same user, in a place of its own, reads and writes."""
+    """Control: the same user reads and writes in a directory of its own."""
     path = store_in(public_place, NOBODY if os.geteuid() == 0 else os.geteuid())
     assert as_nobody(nursery, "open_as_nobody", path=path) == ["reads 1", "writes"]

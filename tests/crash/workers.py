@@ -48,7 +48,7 @@ def acknowledge(pipes: Pipes, *events: Event) -> None:
 
 
 def items_of(number: int) -> list[dict[str, Any]]:
-    """A turn; now and then one with a payload that is kept compressed, or out of line."""
+    """A turn; some have a payload that is stored compressed, or out of line."""
     content = LARGE + str(number) if number % 11 == 10 else f"message {number} " * (1 + number % 40)
     return [{"role": "user", "content": content}, {"role": "assistant", "content": "Looking."}]
 
@@ -87,19 +87,19 @@ def write_turns_hastily(pipes: Pipes, path: str, session: str, agent: str, form:
 
 
 def write_and_checkpoint(pipes: Pipes, path: str, session: str, agent: str, form: str) -> None:
-    """Add turns for ever; the store checkpoints after each of them, and every other time cuts the write-ahead log back."""
+    """Add turns for ever; the store runs a WAL checkpoint after each of them, and every other one cuts the write-ahead log back."""
     checkpoint_always()
     write_turns(pipes, path, session, agent, form)
 
 
 def checkpoint_always() -> None:
-    """From now on every write of this process is followed by a checkpoint, some of which cut the write-ahead log back."""
+    """From now on a WAL checkpoint follows every write of this process, and some of them cut the write-ahead log back."""
     wal.CHECKPOINT_BYTES = wal.LOOK_EVERY = 1
     wal.WAL_BYTES = 20 * connection.PAGE_SIZE  # type: ignore[attr-defined]  # where the writer looks it up
 
 
 def cut_the_log_rudely(pipes: Pipes, path: str, session: str, agent: str, form: str) -> None:
-    """Wrong on purpose: cuts the write-ahead log back without a lock and without asking whether it was copied."""
+    """Wrong on purpose: cuts the write-ahead log back without a lock and without checking whether it was copied."""
     pipes.say("ready")
     while True:
         os.truncate(f"{path}-wal", 0)
@@ -128,7 +128,7 @@ def known_turn(number: int) -> list[dict[str, Any]]:
 
 
 def fill_a_small_disk(pipes: Pipes, directory: str, size: str) -> None:
-    """Mount a small file system only this process sees, fill it with turns, make room, and go on in the same process."""
+    """Mount a small file system that only this process sees, fill it with turns, make room, and continue in the same process."""
     see_mounts_alone()
     mount("-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", directory)
     store = SQLiteStore(f"{directory}/log.db")
@@ -150,7 +150,7 @@ def fill_a_small_disk(pipes: Pipes, directory: str, size: str) -> None:
 
 
 def live_on_a_read_only_mount(pipes: Pipes, directory: str) -> None:
-    """Write on a mount only this process sees, make it read-only, read and try to write, make it writable, and go on."""
+    """Write on a mount that only this process sees, make it read-only, read and try to write, make it writable, and continue."""
     see_mounts_alone()
     mount("-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs", directory)
     path = f"{directory}/log.db"
@@ -171,7 +171,7 @@ def live_on_a_read_only_mount(pipes: Pipes, directory: str) -> None:
 
 
 def see_mounts_alone() -> None:
-    """From now on no other process sees what this one mounts."""
+    """From now on this process's mounts are invisible to others."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.unshare(CLONE_NEWNS):
         raise PermissionError(ctypes.get_errno(), "a mount namespace of its own is refused")
@@ -190,7 +190,7 @@ def noise(number: int) -> list[dict[str, Any]]:
 def deliver(pipes: Pipes, *, path: str, mail: str, seed: int, deliveries: int, threads: int, forge: bool) -> None:
     """Append drafts that others append too, in any order and again and again, from some threads; report every receipt.
 
-    With `forge`, wrong on purpose: each delivery gets an id of its own, as if ids were not kept over a retry.
+    With `forge`, wrong on purpose: each delivery gets an id of its own, as if a retry did not keep its id.
     """
     store = open_store(path)
     session, letters = pickle.loads(Path(mail).read_bytes())
@@ -200,7 +200,7 @@ def deliver(pipes: Pipes, *, path: str, mail: str, seed: int, deliveries: int, t
         chance = random.Random(seed * 1_000 + number)
         for step in range(deliveries // threads):
             batch = list(chance.choice(letters))
-            # A client that lost an acknowledgement sends again at once; one that lost its patience sends a part again.
+            # A client that lost an acknowledgement sends again at once; an impatient one sends a part again.
             for _ in range(chance.choice((1, 1, 1, 2))):
                 if forge:
                     batch = [draft._replace(id=f"{seed}-{number}-{step}-{draft.id}") for draft in batch]
@@ -217,12 +217,12 @@ def deliver(pipes: Pipes, *, path: str, mail: str, seed: int, deliveries: int, t
     pipes.say("receipts", report)
 
 
-def write_until_told(pipes: Pipes, path: str, session: str, gate: bool) -> None:
+def write_until_told(pipes: Pipes, path: str, session: str, write_lock: bool) -> None:
     """Wait for an order, add turns until the next one, and report how many, how many errors and the longest wait.
 
-    Without `gate`, wrong on purpose: writers meet at SQLite's own lock alone.
+    Without `write_lock`, wrong on purpose: only SQLite's own lock keeps the writers apart.
     """
-    if not gate:
+    if not write_lock:
         WriteLock.acquire = lambda *_arguments: False  # type: ignore[method-assign]  # taken out on purpose
     handle = SessionStore(open_store(path)).open(session)
     pipes.say("ready")
@@ -257,7 +257,7 @@ def read_and_stay(pipes: Pipes, path: str) -> None:
 
 
 def open_when_told(pipes: Pipes, path: str) -> None:
-    """Wait for an order, open a store that may not exist yet, and record one fact in a session all openers share."""
+    """Wait for an order, open a store that may not exist yet, and record one fact in a session that all openers share."""
     pipes.say("ready")
     pipes.order()
     records = SessionStore(open_store(path))
@@ -314,7 +314,7 @@ def make_or_upgrade(
 
 
 def migrate_carelessly(made: apsw.Connection, path: str) -> None:
-    """Wrong on purpose: takes the steps of a migration one by one, each its own transaction."""
+    """Wrong on purpose: runs the steps of a migration one by one, each in its own transaction."""
     if not connection.is_current(made, path):
         reached = connection.versions(made)[1] + 1
         made.execute(statements.migration("sqlite", reached)).fetchall()
@@ -328,7 +328,7 @@ def use_schema(sql: str, version: int) -> None:
 
 
 def open_as_nobody(pipes: Pipes, path: str) -> None:
-    """Become a user without rights, open the store, read it and try to write."""
+    """Become a user without privileges, open the store, read it and try to write."""
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
@@ -342,7 +342,7 @@ def open_as_nobody(pipes: Pipes, path: str) -> None:
 
 
 def restore_a_backup(pipes: Pipes, path: str, backup: str, kill_at: int) -> None:
-    """Put a backup in the place of a store; die by SIGKILL at the k-th file that is opened, named, renamed or removed."""
+    """Replace a store by a backup; die by SIGKILL at the k-th file that is opened, named, renamed or removed."""
     seen = 0
 
     def one_more(event: str, _details: object) -> None:

@@ -1,4 +1,4 @@
-"""A store, a home and a project of the test's own, with a pretended Claude Code, and teams that are ended whatever happens."""
+"""A store, a home and a project for each test, with a pretended Claude Code, and teams that are ended whatever happens."""
 
 import json
 import signal
@@ -19,7 +19,7 @@ SESSION = "invite"
 
 
 class Squad(Desk):
-    """Runs teams of pretended agents; what each run of an agent does is told by a plan file of its own."""
+    """Runs teams of pretended agents; a plan file of each agent says what each of its runs does."""
 
     def __init__(self, place: Path, bytecode: Path) -> None:
         super().__init__(place, bytecode)
@@ -73,7 +73,7 @@ class Squad(Desk):
         return json.loads(done.out)["data"] if done.code == 0 else {"agents": {}, "supervisor": None}
 
     def state(self, agent: str) -> str | None:
-        """What the files of the runtime folder say: cheaper to look at than asking the command again and again."""
+        """The files of the runtime folder: reading them is cheaper than calling the command again and again."""
         try:
             known = json.loads((self.runtime / "state.json").read_text())["agents"]
         except (OSError, ValueError):
@@ -82,7 +82,7 @@ class Squad(Desk):
         return found
 
     def pid(self, name: str) -> int:
-        """The process a pretended agent wrote down."""
+        """The process id that a pretended agent wrote."""
         place = self.place / name
         return int(until(lambda: place.exists() and place.read_text().strip()))
 
@@ -108,7 +108,7 @@ def squad(tmp_path, bytecode) -> Iterator[Squad]:
 
 
 def belonging(place: Path) -> list[int]:
-    """Every living process that has the test's own home."""
+    """Every living process with the test's own home."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

@@ -1,4 +1,4 @@
-"""Why a team's agent could not be run: told in fields, whatever is printed."""
+"""Why an agent of a team could not run: reported in fields, whatever is printed."""
 
 from onrecord.crew.failures import read_failure, write_failure
 from onrecord.errors import NotFound
@@ -14,7 +14,7 @@ def test_what_was_written_is_read(tmp_path):
 
 
 def test_nothing_said_is_nothing_read(tmp_path):
-    """A missing or damaged file says nothing, and a folder that is gone does not hide the command's own error."""
+    """A missing or damaged file gives no reason, and a folder that is gone does not hide the command's own error."""
     assert read_failure(tmp_path / "missing") == ""
     for content in ("", "{", "[]", '{"code": "x"}'):
         (tmp_path / "damaged").write_text(content)

@@ -1,4 +1,4 @@
-"""A supervisor that lost its lane starts nobody."""
+"""A supervisor that lost its lane starts no agent."""
 
 import pytest
 
@@ -10,12 +10,12 @@ from onrecord.errors import LeaseLost
 
 
 def test_who_was_replaced_starts_nobody(tmp_path):
-    """Fencing: the start is put on record under the lease before it happens, so the old supervisor's never happens."""
+    """Fencing: a start is recorded under the lease before it happens, so the old supervisor's start never happens."""
     file = tmp_path / "team.toml"
     file.write_text('[[agent]]\nid = "a"\ncommand = "sh"\n')
     with onrecord.connect(str(tmp_path / "store.db"), project=str(tmp_path)) as records:
         old = records.create("s", agent=CREW).acquire()
-        old.record("team.formed", {"team": read_team(file).as_data(), "headless": True})
+        old.log.record("team.formed", {"team": read_team(file).as_data(), "headless": True})
         members = Members(old, read_team(file), headless=True)
         supervisor = Supervisor(members)
         supervisor.look(old.clock())

@@ -12,7 +12,7 @@ from tests.crew.conftest import SESSION, belonging
 
 
 def test_a_team_does_its_work_and_is_on_record(squad):
-    """Everybody runs through the wrapper under one name; finished agents are not started again."""
+    """All agents run through the wrapper under one name; finished agents are not started again."""
     squad.write(squad.agent("lead", "answer"), squad.agent("critic", "answer"))
     assert squad.up().wait(60) == 0, squad.told()
     rows = squad.rows()
@@ -26,7 +26,7 @@ def test_a_team_does_its_work_and_is_on_record(squad):
 
 
 def test_doubtful_command_lines_are_warned_of_before_the_team_starts(squad):
-    """`team up` says which agent's command line its vendor warns of, before anybody runs (I27)."""
+    """`team up` names the agents with a command line that deserves a warning, before any agent runs (I27)."""
     doubtful = squad.agent("lead", "answer").replace('"claude"', '"claude --dangerously-skip-permissions"')
     squad.write(doubtful, squad.agent("critic", "answer"))
     assert squad.up().wait(60) == 0, squad.told()
@@ -36,7 +36,7 @@ def test_doubtful_command_lines_are_warned_of_before_the_team_starts(squad):
 
 
 def test_a_killed_supervisor_finds_its_agents_again(squad):
-    """Agents outlive `kill -9` of their supervisor; the next one neither ends them nor starts them twice."""
+    """Agents outlive `kill -9` of their supervisor; the next supervisor neither ends them nor starts them twice."""
     squad.write(squad.agent("lead", f"hang {squad.place}/lead.pid"))
     first = squad.up()
     pid = squad.pid("lead.pid")
@@ -52,18 +52,18 @@ def test_a_killed_supervisor_finds_its_agents_again(squad):
 
 
 def test_a_crashed_agent_is_resumed_and_verified(squad):
-    """A crash leads to a resume of the same conversation, which is not told its first prompt again (I24, T23)."""
+    """A crashed agent is resumed in the same conversation, which does not get its first prompt again (I24, T23)."""
     squad.write(squad.agent("lead", "die", "answer"))
     assert squad.up().wait(60) == 0, squad.told()
     (link,) = squad.links(SESSION, "lead")
     assert squad.rows()["lead"]["how"] == "resumed (verified)"
     assert link["last"]["verified"] is True
-    assert squad.prompts() == ["You are lead.", "Go on where you were interrupted."]
+    assert squad.prompts() == ["You are lead.", "Continue where you were interrupted."]
     assert [stop["cause"] for stop in squad.interruptions(SESSION)] == ["killed"], "it did not complete"
 
 
 def test_a_killed_wrapper_takes_its_agent_along(squad):
-    """What is left of an agent without its wrapper is ended before it is resumed: never two on one conversation."""
+    """The rest of an agent without its wrapper is ended before it is resumed: never two on one conversation."""
     squad.write(squad.agent("lead", f"hang {squad.place}/one.pid", f"hang {squad.place}/two.pid"))
     squad.up()
     pid = squad.pid("one.pid")
@@ -75,7 +75,7 @@ def test_a_killed_wrapper_takes_its_agent_along(squad):
 
 
 def test_a_restart_on_purpose_begins_anew(squad):
-    """`team restart` ends the agent and begins a new conversation with its first prompt (I24, T11)."""
+    """`team restart` ends the agent and starts a new conversation with its first prompt (I24, T11)."""
     squad.write(squad.agent("lead", f"hang {squad.place}/one.pid", f"hang {squad.place}/two.pid"))
     squad.up()
     first = squad.pid("one.pid")
@@ -87,7 +87,7 @@ def test_a_restart_on_purpose_begins_anew(squad):
 
 
 def test_after_five_restarts_it_is_left_alone_until_somebody_asks(squad):
-    """An agent that keeps crashing is degraded; a new supervisor leaves it so, a restart by hand does not."""
+    """An agent that keeps crashing is degraded; a new supervisor does not start it, a restart by hand does."""
     squad.write(squad.agent("lead", "refuse", more='restart = "fresh"'))
     assert squad.up().wait(90) == 1, squad.told()
     row = squad.rows()["lead"]
@@ -113,7 +113,7 @@ def test_a_limit_parks_it_until_its_reset(squad):
 
 
 def test_a_whole_team_is_resumed_under_one_name_with_one_command(squad):
-    """After everything was killed, each one is resumed or said to be fresh or refused, and why (I20-I22)."""
+    """After everything was killed, each agent is resumed, or reported as fresh or refused, with the reason (I20-I22)."""
     squad.write(
         squad.agent("lead", f"hang {squad.place}/lead.pid", "answer"),
         squad.agent("lost", f"hang {squad.place}/lost.pid", "answer"),
@@ -138,16 +138,16 @@ def test_a_whole_team_is_resumed_under_one_name_with_one_command(squad):
     assert "2 attempts (1 failed, 7 s)" in squad.told(), "what need not be done again is said"
     how = {name: row["how"] for name, row in squad.rows().items()}
     assert how["lead"] == "resumed (verified)"
-    # Whether its transcript was seen before everybody was killed is a matter of moments; it is told as it was.
+    # Whether its transcript was seen before the kill depends on timing; the report says what happened.
     assert how["lost"].startswith(("fresh (its transcript is gone", "fresh (no transcript of it was ever seen")), how
-    assert how["new"] == "fresh (it begins anew)"
+    assert how["new"] == "fresh (it starts a new conversation)"
     prompts = squad.prompts()
     assert prompts.count("You are lead.") == 1, "a resumed conversation is not told its first prompt again"
-    assert sum(text.endswith("You are lost.") for text in prompts) == 1, "one that begins anew is"
+    assert sum(text.endswith("You are lost.") for text in prompts) == 1, "one that starts a new conversation is"
 
 
 def test_a_program_that_is_missing_is_refused_with_its_reason(squad):
-    """`team resume` says why an agent did not come up, in the words of its wrapper."""
+    """`team resume` says why an agent did not come up, with the error of its wrapper."""
     squad.write(squad.agent("lead", "answer", more='restart = "never"').replace('"claude"', '"codex"'))
     squad.environment["PATH"] = os.pathsep.join(
         part for part in squad.environment["PATH"].split(os.pathsep) if not os.access(f"{part}/codex", os.X_OK)
@@ -157,7 +157,7 @@ def test_a_program_that_is_missing_is_refused_with_its_reason(squad):
 
 
 def test_a_directory_that_is_gone_refuses_one_agent_and_not_the_team(squad):
-    """Trouble with one agent's place is that agent's: told as its reason, counted, and the others work on."""
+    """When the directory of one agent is missing, that agent is refused with the reason, and the others keep working."""
     squad.write(
         squad.agent("lead", "answer"), squad.agent("lost", "answer", more='directory = "none"\nrestart = "never"')
     )
@@ -169,7 +169,7 @@ def test_a_directory_that_is_gone_refuses_one_agent_and_not_the_team(squad):
 
 
 def test_a_team_from_another_machine_is_shown_before_it_runs(squad):
-    """What a record from elsewhere would run is told, and runs only if a person agrees; then it goes on here."""
+    """Commands in a record from another machine are shown, and run only if a person agrees; then the team continues here."""
     squad.write(squad.agent("lead", "answer"))
     assert squad.up().wait(60) == 0
     squad.ok("export", SESSION, "--out", str(squad.place / "team.onrecord"))
@@ -188,7 +188,7 @@ def test_a_team_from_another_machine_is_shown_before_it_runs(squad):
 
 
 def test_supervising_can_be_left_to_a_process_of_its_own(squad):
-    """`--detach` answers when it is known of everybody how it began; the supervisor goes on and has a log."""
+    """`--detach` answers once it is known how each agent started; the supervisor keeps running and has a log file."""
     squad.write(squad.agent("lead", f"hang {squad.place}/lead.pid"))
     data = squad.data("team", "up", str(squad.file), "--headless", "--detach", kind="team")
     assert data["agents"]["lead"]["how"] == "fresh (it is new)"
@@ -200,7 +200,7 @@ def test_supervising_can_be_left_to_a_process_of_its_own(squad):
 
 
 def test_stopping_leaves_nobody_behind(squad):
-    """A stopped team leaves no process, also none that put itself into a session of its own and lost its parent (T12)."""
+    """A stopped team leaves no process, not even one that has its own session and lost its parent (T12)."""
     squad.write(squad.agent("lead", f"tool-then-hang {squad.place}/tool.pid"), squad.agent("critic", "hang"))
     supervisor = squad.up()
     tool = squad.pid("tool.pid")
@@ -224,7 +224,7 @@ def test_stopping_works_without_a_supervisor_too(squad):
 
 
 def test_the_second_supervisor_is_told_who_the_first_is(squad):
-    """One team has one supervisor: the second is refused at once, and the agents run once."""
+    """One team has one supervisor: a second one is refused at once, and the agents run once."""
     squad.write(squad.agent("lead", f"hang {squad.place}/lead.pid"))
     first = squad.up()
     squad.pid("lead.pid")
@@ -234,7 +234,7 @@ def test_the_second_supervisor_is_told_who_the_first_is(squad):
 
 
 def test_a_group_grows_and_shrinks_with_stable_names(squad):
-    """The only member of a group is `worker-1` already; growing to two leaves it alone, shrinking too (T04, T05)."""
+    """The only member of a group is already `worker-1`; growing to two does not change it, nor does shrinking (T04, T05)."""
     squad.plan_of("worker", "hang")
     squad.write(
         f'[[group]]\nid = "worker"\ncommand = "claude"\nprompt = "You are {{{{ agent }}}}."\n'
@@ -253,7 +253,7 @@ def test_a_group_grows_and_shrinks_with_stable_names(squad):
 
 
 def test_an_unknown_program_runs_as_it_is(squad):
-    """A program that is no agent of ours knows whose it is, is on record, and its failure is a failure (I16)."""
+    """A program that is not a known vendor knows its session and agent and is on record, and its failure is a failure (I16)."""
     squad.write(
         '[[agent]]\nid = "watch"\ncommand = "sh -c \'env > seen; exit 3\'"\nrestart = "never"\n',
         squad.agent("lead", "answer"),
@@ -269,7 +269,7 @@ def test_an_unknown_program_runs_as_it_is(squad):
 
 
 def test_the_runtime_folder_tells_other_programs(squad):
-    """A file for each agent, one name for all ids, everybody's state; only their owner reads them (I01-I07, I18, I31)."""
+    """The runtime folder has a file for each agent, one name for all ids, and each state, for its owner alone (I01-I07, I18, I31)."""
     squad.write(squad.agent("lead", "answer"))
     assert squad.up().wait(60) == 0
     (link,) = squad.links(SESSION, "lead")
@@ -288,7 +288,7 @@ def test_the_runtime_folder_tells_other_programs(squad):
 
 
 def test_trouble_with_the_runtime_folder_ends_nobody(squad):
-    """What cannot be written is told; the record is the truth, and the team does its work (I25)."""
+    """A file that cannot be written is reported; the record is the truth, and the team does its work (I25)."""
     squad.runtime.mkdir()
     (squad.runtime / "pids").write_text("in the way")
     squad.write(squad.agent("lead", "answer"))
@@ -298,7 +298,7 @@ def test_trouble_with_the_runtime_folder_ends_nobody(squad):
 
 
 def test_a_worktree_is_made_for_whoever_wants_one(squad):
-    """Each agent with `worktree = true` works on a branch of its own, and goes on there after a restart."""
+    """Each agent with `worktree = true` works on its own branch, and continues there after a restart."""
     git = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
     for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "begin"]):
         squad.shell("git", *git, *words)
@@ -311,7 +311,7 @@ def test_a_worktree_is_made_for_whoever_wants_one(squad):
 
 
 def test_what_cannot_be_done_is_said(squad):
-    """A session without a team, an agent nobody knows, a terminal that is not there, an agent without anything to do."""
+    """Unknown sessions, agents and actions, an agent without a prompt and a team without terminals get a clear error."""
     squad.ok("open", "plain")
     squad.error("team", "status", "plain", code=4, kind="not_found")
     squad.error("team", "resume", "nowhere", code=4, kind="session_not_found")
@@ -334,7 +334,7 @@ def test_what_cannot_be_done_is_said(squad):
 
 @pytest.mark.parametrize("name", ["../out", "a b", "x;rm", "-t", "a/b", ""])
 def test_hostile_names_are_refused_before_anything_starts(squad, name):
-    """No name of an agent can leave the runtime folder or become an option; nothing is recorded or started."""
+    """No agent name can leave the runtime folder or become an option; nothing is recorded or started."""
     squad.write(f'[[agent]]\nid = "{name}"\ncommand = "claude"\nprompt = "x"\n')
     squad.error("team", "up", str(squad.file), "--headless", code=2, kind="invalid_name")
     assert not squad.runtime.exists()

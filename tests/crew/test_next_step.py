@@ -24,7 +24,7 @@ CRASHED = Observed(wanted=True, alive=False, known=True, ended_at=1000.0)
 
 
 def test_who_is_asked_for_is_started_or_resumed():
-    """A new agent begins; one with a conversation goes on with it; one that runs is left alone."""
+    """A new agent starts; one with a conversation resumes it; one that runs is left alone."""
     asked = Observed(wanted=True, alive=False, asked=True)
     assert next_step(asked, 1.0)[:3] == (START, RUNNING, FRESH)
     assert next_step(asked._replace(known=True), 1.0)[:3] == (START, RUNNING, RESUMED)
@@ -32,7 +32,7 @@ def test_who_is_asked_for_is_started_or_resumed():
 
 
 def test_who_is_asked_for_is_resumed_although_it_had_finished():
-    """`team resume` wants everybody, also those who were done; without being asked for they stay finished."""
+    """`team resume` starts all agents, also those that were done; without it they stay finished."""
     done = CRASHED._replace(finished=True)
     assert next_step(done, 2000.0)[:2] == (NOTHING, FINISHED)
     assert next_step(done._replace(asked=True), 2000.0)[:3] == (START, RUNNING, RESUMED)
@@ -42,13 +42,13 @@ def test_who_is_asked_for_is_resumed_although_it_had_finished():
     ("policy", "do", "mode"), [("resume", START, RESUMED), ("fresh", START, FRESH), ("never", NOTHING, "")]
 )
 def test_a_crash_leads_to_what_the_team_file_says(policy, do, mode):
-    """Crash restart is a resume unless the team says otherwise (I24)."""
+    """A restart after a crash is a resume unless the team file asks for a fresh start (I24)."""
     step = next_step(CRASHED._replace(restart=policy), 1000.0)
     assert (step.do, step.mode) == (do, mode)
 
 
 def test_a_deliberate_restart_ends_it_first_and_begins_anew():
-    """Fresh context, whatever the agent has behind it, also for one that is degraded or parked (I24)."""
+    """A fresh start has fresh context, whatever the agent did before, also for one that is degraded or parked (I24)."""
     asked = CRASHED._replace(asked_fresh=True, alive=True, resets_at=9e9)
     assert next_step(asked, 1000.0)[:2] == (END, WAITING)
     assert next_step(asked._replace(alive=False), 1000.0)[:3] == (START, RUNNING, FRESH)
@@ -66,7 +66,7 @@ def test_restarts_wait_longer_each_time():
 
 
 def test_a_degraded_agent_stays_so_however_long_it_takes():
-    """Five restarts within 120 s of the end: nobody starts it by itself, not after a day either."""
+    """After five restarts within 120 s of the end, the supervisor does not start the agent, not even a day later."""
     seen = CRASHED._replace(restarts=(900.0, 910.0, 920.0, 930.0, 940.0))
     for now in (1000.0, 1000.0 + WINDOW_SECONDS, 1000.0 + 86_400):
         assert next_step(seen, now)[:2] == (NOTHING, DEGRADED)
@@ -75,13 +75,13 @@ def test_a_degraded_agent_stays_so_however_long_it_takes():
 
 
 def test_restarts_long_before_the_end_do_not_count():
-    """An agent that ran for an hour after its fifth restart is no agent that keeps crashing."""
+    """An agent that ran for an hour after its fifth restart does not count as one that keeps crashing."""
     seen = CRASHED._replace(ended_at=5000.0, restarts=(900.0, 910.0, 920.0, 930.0, 940.0))
     assert next_step(seen, 5000.0).do == START
 
 
 def test_a_limit_is_waited_for():
-    """Parked until the reset, alive or not and asked for or not; then it goes on."""
+    """An agent is parked until the reset, alive or not, requested or not; then it resumes."""
     seen = CRASHED._replace(resets_at=2000.0)
     for one in (seen, seen._replace(asked=True), seen._replace(alive=True)):
         step = next_step(one, 1500.0)
@@ -90,12 +90,12 @@ def test_a_limit_is_waited_for():
 
 
 def test_who_is_not_wanted_is_ended():
-    """A member of a group that shrank, or a dismissed team."""
+    """A member of a group that shrank, or of a dismissed team, is ended."""
     assert next_step(CRASHED._replace(wanted=False, alive=True), 1.0)[:2] == (END, STOPPED)
     assert next_step(CRASHED._replace(wanted=False), 1.0)[:2] == (NOTHING, STOPPED)
 
 
 def test_whom_a_person_ended_stays_ended():
-    """Ctrl-C in its terminal is a decision, not a crash."""
+    """Ctrl-C in an agent's terminal is a decision, not a crash."""
     step = next_step(CRASHED._replace(dismissed="a person ended it"), 1000.0)
     assert (step.do, step.state, step.why) == (NOTHING, STOPPED, "a person ended it")

@@ -1,4 +1,4 @@
-"""Teams in tmux: a server of their own, a terminal for each agent, and what its screen asks."""
+"""Teams in tmux: their own server, a terminal for each agent, and the prompts on its screen."""
 
 import shutil
 import signal
@@ -28,7 +28,7 @@ def up(squad: Squad) -> "subprocess.Popen[str]":
 
 
 def tmux(squad: Squad, *words: str) -> str:
-    """Ask the team's own tmux, by the socket that `attach` names."""
+    """Query the team's own tmux, by the socket that `attach` names."""
     command = squad.data("team", "attach", "--session", SESSION, kind="command")["argv"]
     done = subprocess.run(
         [*command[:3], *words], env=squad.environment, check=True, capture_output=True, text=True, timeout=30
@@ -48,7 +48,7 @@ def typed(squad: Squad, agent: str, text: str) -> None:
 
 
 def test_everybody_has_a_terminal_and_its_first_prompt(squad):
-    """A window for an agent, one for a group with a layout; what is typed there reaches the agent; attach leads there."""
+    """An agent has a window, a group has one with a layout; typed text reaches the agent; attach opens it."""
     squad.write(squad.agent("lead", "talk"), GROUP)
     up(squad)
     until(lambda: sorted(squad.prompts()) == ["You are lead.", "You are worker-1.", "You are worker-2."])
@@ -83,7 +83,7 @@ def test_panes_outlive_their_supervisor_and_end_with_the_team(squad):
 
 
 def test_a_killed_agent_comes_back_in_its_pane_without_its_first_prompt(squad):
-    """A crash in a terminal is resumed there, in the same conversation; /exit of a person is not a crash (T23)."""
+    """An agent that crashes in a terminal is resumed there, in the same conversation; a person's /exit is not a crash (T23)."""
     squad.write(squad.agent("lead", "talk"))
     supervisor = up(squad)
     until(lambda: squad.prompts() == ["You are lead."])
@@ -114,7 +114,7 @@ def test_what_a_screen_asks_of_a_person_is_shown(squad):
 
 
 def test_a_pane_without_a_process_is_read():
-    """A newer tmux tells no process of a pane whose program has ended: the supervisor must see that it is dead."""
+    """A newer tmux reports no process for a pane with an ended program: the supervisor must see that it is dead."""
     lines = ["%0\t@0\t\t1\tlead", "%1\t@1\t4711\t0\tworker-1", "no pane of ours", "%2\t@1\t4712\t1\tworker-2"]
     assert panes_of(lines) == {
         "lead": Pane("%0", "@0", 0, dead=True),
@@ -124,7 +124,7 @@ def test_a_pane_without_a_process_is_read():
 
 
 def test_without_tmux_one_clear_error(squad):
-    """Nothing is recorded or started where tmux is missing; the error says what to do."""
+    """Where tmux is missing, nothing is recorded or started; the error says what to do."""
     squad.write(squad.agent("lead", "talk"))
     only = squad.place / "only"
     only.mkdir()

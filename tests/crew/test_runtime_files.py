@@ -1,4 +1,4 @@
-"""The runtime folder: whole files for other programs, written anew when somebody harmed them."""
+"""The runtime folder: complete files for other programs, written again when they were damaged."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def files_in(folder: Path) -> list[str]:
 
 
 def test_files_follow_the_team(tmp_path):
-    """Folders are made, an id is filled in when it is known, and who leaves has no file any more (I05, I26, I31)."""
+    """Folders are created, an id is filled in when it is known, and an agent that left has no file (I05, I26, I31)."""
     files = RuntimeFiles(tmp_path / "run")
     assert files.write("s", {"a": row(), "b": row("2")}) == []
     own = tmp_path / "run" / "pids" / "a.session.json"
@@ -32,29 +32,29 @@ def test_files_follow_the_team(tmp_path):
 
 
 def test_what_was_harmed_is_told_and_mended(tmp_path):
-    """A missing or damaged file is reported and written again; it is never believed (I25)."""
+    """A missing or damaged file is reported and written again; its content is never used (I25)."""
     files = RuntimeFiles(tmp_path)
     files.write("s", {"a": row()})
     (tmp_path / "state.json").write_text("{")
     (tmp_path / "pids" / "a.session.json").unlink()
     told = files.write("s", {"a": row()})
     assert [line.rpartition("/")[2] for line in told] == [
-        "a.session.json is gone, and is written anew",
-        "state.json is damaged, and is written anew",
+        "a.session.json is gone, and is written again",
+        "state.json is damaged, and is written again",
     ]
     assert files.write("s", {"a": row()}) == []
     assert json.loads((tmp_path / "state.json").read_text())["session"] == "s"
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
-    """One clear error with the place; the supervisor tells it and goes on (I25)."""
+    """A file that cannot be written is one clear error with its path; the supervisor reports it and continues (I25)."""
     (tmp_path / "pids").write_text("not a folder")
     with pytest.raises(InvalidInput, match="pids"):
         RuntimeFiles(tmp_path).write("s", {"a": row()})
 
 
 def test_a_link_in_the_way_is_not_followed(tmp_path):
-    """Somebody else's file is never written through a link."""
+    """A link in place of a runtime file is not followed: its target keeps its content."""
     victim = tmp_path / "victim"
     victim.write_text("mine")
     (tmp_path / "run").mkdir()

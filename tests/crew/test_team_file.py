@@ -1,4 +1,4 @@
-"""The team file: what it may say, and how what it may not say is told."""
+"""The team file: what it may contain, and how each mistake is reported."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_a_whole_file_is_read(team_of, tmp_path):
 
 
 def test_a_team_is_data_and_back(team_of):
-    """What the record keeps is the whole team, so that it can be resumed without its file."""
+    """The record keeps the whole team, so that it can be resumed without its file."""
     team = team_of(WHOLE)
     assert Team.from_data(team.as_data()) == team
     assert [member.id for member in team.scaled("worker", 3).members()][1:] == ["worker-1", "worker-2", "worker-3"]
@@ -61,7 +61,7 @@ def test_a_team_is_data_and_back(team_of):
 
 
 def test_a_value_is_not_looked_at_again():
-    """A variable whose value looks like a variable stays as it is."""
+    """A variable with a value that looks like a variable stays as it is."""
     assert filled("{{ a }}", {"a": "{{ b }}", "b": "no"}) == "{{ b }}"
 
 
@@ -90,7 +90,7 @@ def test_a_value_is_not_looked_at_again():
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_where_it_is(team_of, text, said, hint):
-    """Every mistake is told with its place; a misspelt key with the nearest known one."""
+    """Every mistake is reported with its place in the file; a misspelt key with the nearest known one."""
     with pytest.raises(InvalidInput) as refusal:
         team_of(text)
     told = f"{refusal.value.message} {refusal.value.hint}"

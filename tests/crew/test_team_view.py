@@ -1,4 +1,4 @@
-"""The fold behind a team: nonsense that was recorded by hand harms nobody."""
+"""The fold behind a team: nonsense that was recorded by hand does no harm."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def event(position: int, kind: str, data: Any, by: str = "crew") -> Event:
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(TeamView.KINDS)), json_values), max_size=12))
 def test_any_payload_can_be_folded(entries):
-    """No payload, however wrong, keeps a supervisor from coming up."""
+    """No payload, however wrong, keeps a supervisor from starting."""
     wanted = TeamView()
     for position, (kind, data) in enumerate(entries, 1):
         wanted.apply(event(position, kind, data))
@@ -35,7 +35,7 @@ TEAM: dict[str, Any] = {"name": "t", "runtime": "r", "root": "/", "agents": [MEM
 
 @given(st.sampled_from(sorted(MEMBER)), json_values)
 def test_a_team_from_elsewhere_is_checked_like_a_file(field, value):
-    """A record may come from another machine: no field of it is believed, and no name leaves its folder."""
+    """A record may come from another machine: no field of it is trusted, and no name leaves its folder."""
     wanted = TeamView()
     wanted.apply(event(1, "team.formed", {"team": TEAM | {"agents": [MEMBER | {field: value}]}}))
     for name, found in wanted.members().items():
@@ -46,7 +46,7 @@ def test_a_team_from_elsewhere_is_checked_like_a_file(field, value):
 
 
 def test_restarts_are_counted_since_a_person_asked():
-    """Starts that a person asked for are no restarts, and begin the count anew."""
+    """A start that a person asked for is not a restart, and resets the count."""
     wanted = TeamView()
     spawned = {"agent": "a", "mode": "fresh"}
     kinds: list[tuple[str, Any]] = [
@@ -61,7 +61,7 @@ def test_restarts_are_counted_since_a_person_asked():
 
 
 def test_why_a_conversation_was_lost_is_a_field():
-    """The reason comes from the run that replaced the conversation; text of the worklog is never read for it."""
+    """The reason comes from the run that replaced the conversation, never from text of the worklog."""
     wanted = TeamView()
     wanted.apply(event(1, "agent.joined", {"lost": "its transcript is gone"}, by="a"))
     assert wanted.agent("a")["lost"] == "its transcript is gone"

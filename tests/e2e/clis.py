@@ -1,6 +1,6 @@
-"""How each real program is made to run in the laboratory: without an account, without a dialog, against our model server.
+"""How each real program runs in the laboratory: without an account, without a dialog, against our model server.
 
-This is what a user's own machine would have been told once, plus the command lines a test needs to run the program without
+These are the settings that a user makes once, plus the command lines a test needs to run the program without
 onrecord. The tests through onrecord use only the settings.
 """
 
@@ -25,25 +25,25 @@ class Cli(Protocol):
 
     name: str
     chooses_id: bool
-    """Its start takes our id."""
+    """Its start accepts our id."""
 
     def settings(self, home: Path, projects: Sequence[Path], url: str, installed: Installed) -> None:
-        """Write what it wants to find in its home."""
+        """Write the files that it expects in its home."""
 
     def environment(self, url: str) -> Mapping[str, str]:
-        """What it wants to find in its environment."""
+        """The variables that it expects in its environment."""
 
     def start(self, vendor_id: str, prompt: str) -> list[str]:
         """Its command line for a conversation without a terminal."""
 
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
-        """And to go on with it."""
+        """Its command line to resume it."""
 
     def streamed_id(self, output: str) -> str:
         """The conversation's id, in the output of such a run."""
 
     def files(self, home: Path, vendor_id: str) -> list[Path]:
-        """Where its conversation is kept."""
+        """The path of its conversation."""
 
 
 def in_stream(output: str, *names: str) -> str:
@@ -103,13 +103,13 @@ class Codex:
         path = home / ".codex" / "config.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(
-            # A model it knows: for others it does not offer its tool for patches.
+            # A model it knows: for others it does not offer its patch tool.
             'model = "gpt-5.5"\nmodel_provider = "lab"\ncheck_for_update_on_startup = false\n'
             'approval_policy = "never"\nsandbox_mode = "danger-full-access"\n'
             '[model_providers.lab]\nname = "lab"\n'
             f'base_url = "{url}/v1"\nenv_key = "LAB_KEY"\nwire_api = "responses"\nsupports_websockets = false\n'
             "request_max_retries = 1\nstream_max_retries = 1\n"
-            # Both would ask servers outside and, without a network, hold every run up for five seconds.
+            # Both would query servers outside and, without a network, delay every run by five seconds.
             f"[features]\nplugins = false\n[analytics]\nenabled = false\n{trusted}"
             # What it would ask at the first start in a terminal: whether to read aloud, and whether to try a newer model.
             '[tui]\nscreen_reader_detection_done = true\n[notice.model_migrations]\n"gpt-5.5" = "gpt-6-sol"\n',
@@ -141,7 +141,7 @@ class Gemini:
             "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
             "privacy": {"usageStatisticsEnabled": False},
             "general": {"disableAutoUpdate": True, "disableUpdateNag": True, "maxAttempts": 1},
-            "model": {"name": "gemini-2.5-pro"},  # the default asks another model first, which one to ask
+            "model": {"name": "gemini-2.5-pro"},  # the default asks another model first which one to use
         })  # fmt: skip
         policy = home / ".gemini" / "policies" / "lab.toml"
         policy.parent.mkdir()
@@ -207,7 +207,7 @@ class Opencode:
             "$schema": "https://opencode.ai/config.json", "provider": {"lab": provider}, "model": f"lab/{MODEL}",
             "autoupdate": False,
         })  # fmt: skip
-        # With a plugin it fetches its package of types at start and, offline, waits for it without end. It believes a lock.
+        # With a plugin it fetches its package of types at start and, offline, waits for it without end. It accepts a lock.
         needs = {"dependencies": {"@opencode-ai/plugin": installed.version}}
         locked = {"": needs, "node_modules/@opencode-ai/plugin": {"version": installed.version}}
         write_json(folder / "package.json", needs)

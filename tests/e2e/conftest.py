@@ -12,7 +12,7 @@ from tests.skips import in_ci
 
 @pytest.fixture
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
-    """A machine with the real programs. Whatever a test leaves running is ended, and nothing survives that."""
+    """A machine with the real programs. Every process that a test leaves running is ended."""
     try:
         made = Lab(tmp_path, request.cls.programs)
     except CannotInstall as why:

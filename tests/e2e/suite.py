@@ -19,10 +19,10 @@ INSTALLING_TOO_SECONDS = 600
 """A test may have to install the program first."""
 
 UNDER_WAY = "[[shell touch under-way && sleep 600]]"
-"""A tool that is running for as long as anybody looks."""
+"""A tool that runs longer than any test looks."""
 
 WIPED = r"(?s)\A(?!.*magenta)"
-"""A screen on which the first conversation is no more."""
+"""A screen that no longer shows the first conversation."""
 
 SESSION = "paint"
 OBJECTIVE = "Find the colour of the shed"
@@ -36,14 +36,14 @@ class Laboratory:
 
 
 class ProgramSuite(Laboratory):
-    """The program by itself, without onrecord: what we believe about it is so."""
+    """The program alone, without onrecord: our assumptions about it are true."""
 
     @property
     def name(self) -> str:
         return self.programs[0]
 
     def test_it_answers_and_keeps_its_conversation(self, lab: Lab):
-        """A prompt is answered by our model server, under the id we chose where it can be chosen, and kept where we look."""
+        """Our model server answers a prompt, under the id we chose where that is possible, and the file is where we expect it."""
         cli = lab.cli(self.name)
         chosen = str(uuid.uuid4())
         done = lab.run(cli.start(chosen, "Good morning. [[say violet]]"))
@@ -73,7 +73,7 @@ class ProgramSuite(Laboratory):
         assert cli.streamed_id(done.out) == vendor_id
 
     def test_an_unknown_conversation_is_refused(self, lab: Lab):
-        """Resuming an id that is not there fails, instead of beginning a new conversation."""
+        """Resuming an unknown id fails, instead of starting a new conversation."""
         cli = lab.cli(self.name)
         done = lab.run(cli.resume(unknown_id(cli), "Hello? [[say nobody]]"))
         assert done.status != 0
@@ -89,11 +89,11 @@ class AgentSuite(ProgramSuite):
     """The program through onrecord, as a user runs it: set up once, then started, killed and resumed by our name."""
 
     ready: ClassVar[str]
-    """What its screen shows when it takes a prompt."""
+    """What its screen shows when it accepts a prompt."""
     forgets_the_unanswered: ClassVar[bool] = False
-    """It cannot resume a conversation in which the model never spoke."""
+    """It cannot resume a conversation in which the model never answered."""
     hears_nudges: ClassVar[bool] = True
-    """Its hook can keep it from stopping."""
+    """Its hook can prevent it from stopping."""
 
     def set_up(self, lab: Lab) -> "Agent":
         done = lab.onrecord("setup", self.name, "--user", "--no-input")
@@ -102,19 +102,19 @@ class AgentSuite(ProgramSuite):
         return Agent(lab, self.name)
 
     def accept_hooks(self, lab: Lab) -> None:
-        """What a user has to do once so that the program runs the hooks it was given; nothing, for most."""
+        """What a user does once so that the program runs its hooks; for most, nothing."""
 
     def begin_another(self, terminal: Terminal) -> None:
-        """Have it begin another conversation, as its users do; most wipe the screen then."""
+        """Make it start another conversation, as its users do; most clear the screen then."""
         terminal.say("/clear", WIPED)
 
     def lose(self, lab: Lab, vendor_id: str) -> None:
-        """Take the vendor's own copy of a conversation away."""
+        """Delete the vendor's own copy of a conversation."""
         for file in lab.cli(self.name).files(lab.home, vendor_id):
             file.unlink()
 
     def test_killed_it_is_resumed_by_our_name(self, lab: Lab):
-        """Recorded, briefed, killed with everything around it, and resumed by our name: verified (G05, A21, L04, T23)."""
+        """A conversation is recorded, briefed, killed with everything around it, and resumed by our name: verified (G05, A21, L04, T23)."""
         agent = self.set_up(lab)
         agent.killed_under_way("The word is magenta.")
         data = agent.resumed("Which word was it? [[say ochre]]")
@@ -129,7 +129,7 @@ class AgentSuite(ProgramSuite):
         assert "ochre" in kept
 
     def test_no_edit_while_an_attempt_is_running(self, lab: Lab):
-        """What the agent's own attempt forbids is refused with the way to clear it, and allowed once it is settled."""
+        """A call that the agent's own attempt forbids is refused with the command that clears it, and allowed once it is settled."""
         agent = self.set_up(lab)
         early, late = lab.project / "early.txt", lab.project / "late.txt"
         done = agent.start(
@@ -147,7 +147,7 @@ class AgentSuite(ProgramSuite):
         assert nudges == (["note"] if self.hears_nudges else []), "once, and it may stop then"
 
     def test_a_lost_conversation_is_put_back_from_the_record(self, lab: Lab):
-        """When the vendor's own copy is gone, the record's copy is put back and resumed; nothing is invented (T07)."""
+        """When the vendor's own copy is gone, the record's copy is restored and resumed; nothing is invented (T07)."""
         agent = self.set_up(lab)
         done = agent.start("The word is magenta. [[say noted]]")
         assert done.status == 0, done
@@ -157,7 +157,7 @@ class AgentSuite(ProgramSuite):
         assert "The word is magenta." in lab.server.conversation()[-1].text
 
     def test_a_new_id_in_the_same_terminal_is_followed(self, lab: Lab):
-        """After the program took a new id by itself, our name means the new conversation."""
+        """After the program changed its own id, our name leads to the new conversation."""
         agent = self.set_up(lab)
         terminal = Terminal(lab, agent.command())
         terminal.shows(self.ready)
@@ -177,7 +177,7 @@ class AgentSuite(ProgramSuite):
         assert agent.chain() == [first, second]
 
     def test_a_limit_is_recorded_as_one(self, lab: Lab):
-        """A run that a rate limit stopped is not finished; the limit is on record, and the session goes on after it (G01, G09)."""
+        """A run that a rate limit stopped is not finished; the limit is on record, and the session continues after it (G01, G09)."""
         agent = self.set_up(lab)
         done = agent.start("The word is magenta. [[fail rate_limit]]")
         assert done.status != 0, "a run that stopped is no success"
@@ -193,7 +193,7 @@ class AgentSuite(ProgramSuite):
             assert "The word is magenta." in lab.server.conversation()[-1].text
 
     def test_a_killed_agent_leaves_nothing_running(self, lab: Lab):
-        """When the agent alone is killed, its death is on record and the tool it left behind is ended (G05, G09)."""
+        """When only the agent is killed, its death is on record and the tool it left behind is ended (G05, G09)."""
         agent = self.set_up(lab)
         run = lab.start(agent.command(f"Begin. {UNDER_WAY}"))
         lab.appears("under-way")
@@ -214,7 +214,7 @@ class Agent:
         self.vendor_id = ""
 
     def command(self, prompt: str = "") -> list[str]:
-        """Ours that starts it: headless with a prompt, else for a terminal."""
+        """Our command that starts it: headless with a prompt, else for a terminal."""
         start = [sys.executable, "-m", "onrecord", "start", self.name, "--name", SESSION, "-o", OBJECTIVE]
         return [*start, "-p", prompt] if prompt else start
 
@@ -224,7 +224,7 @@ class Agent:
         return done
 
     def killed_under_way(self, prompt: str) -> None:
-        """Start it with a tool that goes on, and kill everything: the agent, its tool, and onrecord beside it."""
+        """Start it with a tool that keeps running, and kill everything: the agent, its tool, and onrecord."""
         run = self.lab.start(self.command(f"{prompt} {UNDER_WAY}"))
         self.lab.appears("under-way")
         self.vendor_id = self.links()[-1]["vendor_id"]
@@ -248,11 +248,11 @@ class Agent:
         return [event["data"] for event in self.events() if event["kind"] == "agent.located"]
 
     def chain(self) -> list[str]:
-        """Its conversations' ids, in the order they came up."""
+        """The ids of its conversations, in the order they came up."""
         return list(dict.fromkeys(link["vendor_id"] for link in self.links()))
 
     def process(self) -> int:
-        """The agent's own process, as the record has it."""
+        """The agent's own process, as recorded."""
         return int([link["process"] for link in self.links() if "process" in link][-1]["pid"])
 
     def kept(self) -> str:

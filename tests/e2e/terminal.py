@@ -16,11 +16,11 @@ COMMAND_SECONDS = 20
 SCREEN_SECONDS = 60.0
 TRIES, TRY_SECONDS = 4, 5.0
 KEY_SECONDS = 0.3
-"""What a screen needs to follow a key."""
+"""Time that a screen needs to react to a key."""
 
 
 class Terminal:
-    """One window of a tmux server of its own. Room and all end with the laboratory."""
+    """One window of a separate tmux server. It ends with the laboratory."""
 
     def __init__(self, lab: Lab, argv: Sequence[str]) -> None:
         if shutil.which("tmux") is None:
@@ -28,7 +28,7 @@ class Terminal:
         self._lab = lab
         self._environment = lab.environment
         size = ["-x", str(COLUMNS), "-y", str(ROWS)]
-        # Without a status line and with the window kept after the program's end, the screen is the program's own.
+        # Without a status line, and with the window kept after the program's end, the screen is the program's own.
         self._tmux("new-session", "-d", *size, "-s", "lab", *argv, ";", "set-option", "remain-on-exit", "on")
 
     def _tmux(self, *words: str) -> str:
@@ -45,7 +45,7 @@ class Terminal:
         return self._tmux("capture-pane", "-p", "-t", "lab")
 
     def shows(self, pattern: str, seconds: float = SCREEN_SECONDS) -> str:
-        """Wait until the screen has something on it."""
+        """Wait until the screen shows something."""
         seen = [""]
 
         def there() -> bool:
@@ -67,16 +67,16 @@ class Terminal:
         self._tmux("send-keys", "-t", "lab", *keys)
 
     def say(self, text: str, shows: str) -> None:
-        """Type a text, see it on the screen, send it, and see what it leads to.
+        """Type a text, see it on the screen, send it, and see its effect.
 
-        A return that follows too soon is taken for a line end, or by a list of proposals for itself; so there may be more.
+        A return that follows too soon is taken for a line end, or by a list of proposals; so there may be several.
         """
         self.until(re.escape(text[-20:]), lambda: self.type(text))
         time.sleep(KEY_SECONDS)
         self.until(shows, lambda: self.press("Enter"))
 
     def until(self, pattern: str, act: Callable[[], None]) -> None:
-        """Do something, and again if it was lost on a program that was busy, until the screen shows what it leads to."""
+        """Do something, and again if a busy program missed it, until the screen shows its effect."""
         for _ in range(TRIES - 1):
             act()
             try:
@@ -88,7 +88,7 @@ class Terminal:
         self.shows(pattern)
 
     def choose(self, choice: str) -> None:
-        """Go down a list until the mark stands before the choice, and take it."""
+        """Move down a list until the mark is before the choice, and select it."""
         self.shows(re.escape(choice))
         for _ in range(ROWS):
             if re.search(rf"[›>●] *(\d+\. *)?{re.escape(choice)}", self.screen):

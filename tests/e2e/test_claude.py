@@ -7,7 +7,7 @@ from tests.e2e.suite import AgentSuite
 
 WINDOW_SECONDS = 8
 TRIES = 2
-"""How often the program asks before it gives up, in the laboratory's settings."""
+"""How often the program retries before it gives up, in the laboratory's settings."""
 
 
 class TestClaude(AgentSuite):

@@ -12,7 +12,7 @@ class TestGemini(AgentSuite):
     forgets_the_unanswered = True
 
     def aged(self, lab: Lab, vendor_id: str) -> None:
-        """Let the conversation have begun long before this minute, which is part of its file's name."""
+        """Move the start of the conversation to long before this minute, which is part of its file's name."""
         (file,) = lab.cli("gemini").files(lab.home, vendor_id)
         file.rename(file.with_name(re.sub(r"\d{4}-\d\d-\d\dT\d\d-\d\d", "2026-01-01T00-00", file.name)))
 

@@ -1,4 +1,4 @@
-"""The laboratory itself: nobody gets out, nobody is left behind, and a machine that cannot have it says so."""
+"""The laboratory itself: no program gets out or is left behind, and a machine that cannot provide it says so."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from tests.e2e.room import CLOSED_PORT
 from tests.e2e.suite import Laboratory
 
 OUTSIDE = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=5)"
-"""An address that is reserved for documents: nobody has it."""
+"""An address that is reserved for documentation: no machine has it."""
 ASK = """
 import json, sys, urllib.request
 body = {"stream": False, "tools": [{"function": {"name": "bash"}}], "messages": [{"role": "user", "content": sys.argv[2]}]}
@@ -27,7 +27,7 @@ class TestRoom(Laboratory):
     programs = ()
 
     def test_the_only_way_leads_to_the_model_server(self, lab: Lab):
-        """A program in the room reaches our server; of the world outside it does not even reach the way."""
+        """A program in the room reaches our server, and no network outside."""
         done = lab.run([sys.executable, "-c", ASK, lab.server.url, "[[say hello]]"])
         assert done.out == "hello\n", done
         if not lab.room.isolated:
@@ -36,7 +36,7 @@ class TestRoom(Laboratory):
         assert "Network is unreachable" in lab.run([sys.executable, "-c", OUTSIDE]).err
 
     def test_nobody_is_left_behind(self, lab: Lab):
-        """Whoever was started in the room is found and ended, also a daemon that gave up parents, group and session."""
+        """Every process started in the room is found and ended, even a daemon without its parents, group and session."""
         assert lab.run([sys.executable, "-c", DAEMON]).status == 0
         patiently(lambda: len(lab.room.inhabitants()) == 1, "only the daemon is there")
         lab.room.clear()
@@ -44,7 +44,7 @@ class TestRoom(Laboratory):
 
 
 def test_no_registry_and_no_cache_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Where a program is not in the cache and no registry can be reached, that is said, and nothing is left half done."""
+    """Where a program is not in the cache and no registry can be reached, the error says so, and nothing is half installed."""
     monkeypatch.setenv("ONRECORD_TESTS_CACHE", str(tmp_path))
     monkeypatch.setenv("npm_config_registry", f"http://127.0.0.1:{CLOSED_PORT}")
     monkeypatch.setenv("npm_config_fetch_retries", "0")

@@ -1,4 +1,4 @@
-"""The translators' own words against the real programs: an id up front, a conversation carried to a new machine."""
+"""The vendors' translators with the real programs: an id up front, a conversation moved to a new machine."""
 
 import sys
 import uuid
@@ -35,7 +35,7 @@ class MovingSuite(Laboratory):
         return lab.run(launch.argv, cwd=Path(launch.cwd), stdin=launch.stdin, env=env)
 
     def new_id(self, lab: Lab) -> str:
-        """Ours, where the program takes it; else one it gives beforehand."""
+        """Our id, where the program accepts it; else one it creates beforehand."""
         if self.of.capabilities.chooses_id:
             return str(uuid.uuid4())
         done = lab.run([sys.executable, "-c", OBTAIN, self.of.name])
@@ -43,7 +43,7 @@ class MovingSuite(Laboratory):
         return done.out.strip()
 
     def goes_on(self, lab: Lab, vendor_id: str, word: str, here: Path) -> None:
-        """Resumed, it is the same conversation, and the model is sent what was said before."""
+        """A resumed conversation is the same one, and the model gets the earlier messages."""
         done = self.run(lab, self.of.resume(self.wanted(lab, vendor_id, f"And now? [[say {word}]]", here)))
         lines = done.out.splitlines() + done.err.splitlines()
         assert self.of.classify(lines, done.status).cause == FINISHED, done
@@ -51,7 +51,7 @@ class MovingSuite(Laboratory):
         assert "The word is magenta." in lab.server.conversation()[-1].text
 
     def test_a_conversation_is_carried_to_a_new_machine(self, lab: Lab):
-        """Read here, put back into another home for another directory, it goes on there, and goes on again (A19, T06)."""
+        """Read here and restored into another home for another directory, a conversation continues there, twice (A19, T06)."""
         vendor_id = self.new_id(lab)
         done = self.run(
             lab, self.of.start(self.wanted(lab, vendor_id, "The word is magenta. [[say ochre]]", lab.project))
@@ -77,10 +77,10 @@ class MovingSuite(Laboratory):
         assert (said, chunk.torn) == (["ochre", "indigo", "teal"], 0)
 
     def used_before(self, lab: Lab, here: Path) -> None:
-        """Most programs need not have been used on the new machine."""
+        """Most programs need not have run on the new machine before."""
 
     def test_what_is_not_there_is_refused(self, lab: Lab):
-        """A conversation that is not there is not begun anew in silence: the run fails, and is no end (T07)."""
+        """A missing conversation is not silently replaced by a new one: the run fails, and is not an end (T07)."""
         done = self.run(lab, self.of.resume(self.wanted(lab, self.missing, "hello", lab.project)))
         found = self.of.classify(done.out.splitlines() + done.err.splitlines(), done.status)
         assert (done.status != 0, found.cause) == (True, REFUSED), done
@@ -88,7 +88,7 @@ class MovingSuite(Laboratory):
 
 
 class LocatingSuite(MovingSuite):
-    """Programs that tell on disk which of their processes has which conversation."""
+    """Programs that write to disk which of their processes has which conversation."""
 
     def is_free(self, lab: Lab, place: Location) -> bool:
         return self.of.hazards(place, lab.environment) == []
@@ -97,7 +97,7 @@ class LocatingSuite(MovingSuite):
         return self.of.find(vendor_id, lab.environment) is not None
 
     def test_a_process_tells_its_conversation(self, lab: Lab):
-        """Two of them in one directory are told apart, and each is in the way of a second writer (T02)."""
+        """Two of them in one directory are distinguished, and each blocks a second writer (T02)."""
         begun = []
         for name in ("one", "two"):
             vendor_id = self.new_id(lab)
@@ -108,7 +108,7 @@ class LocatingSuite(MovingSuite):
             lab.appears(f"under-way-{name}")
         for vendor_id, run in begun:
             assert self.of.locate(run.process.pid, lab.environment) == vendor_id
-            # A program may run its tool a moment before it has written down what it was asked.
+            # A program may run its tool a moment before it writes the prompt.
             patiently(partial(self.is_kept, lab, vendor_id), "the conversation is kept")
             place = self.of.find(vendor_id, lab.environment)
             assert place is not None
@@ -146,7 +146,7 @@ class TestOpencode(MovingSuite):
     missing = "ses_0000000000000000000000"
 
     def used_before(self, lab: Lab, here: Path) -> None:
-        """Its database must be there; the program makes it."""
+        """Its database must exist; the program creates it."""
         done = self.run(lab, self.of.start(self.wanted(lab, None, "hello [[say hello]]", here)))
         assert done.status == 0, done
 

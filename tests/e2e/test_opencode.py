@@ -9,7 +9,7 @@ class TestOpencode(AgentSuite):
     hears_nudges = False
 
     def lose(self, lab: Lab, vendor_id: str) -> None:
-        """All conversations are in one database; one of them is deleted by the program itself."""
+        """All conversations are in one database; the program itself deletes one of them."""
         done = lab.run(["opencode", "session", "delete", vendor_id])
         assert done.status == 0, done
 

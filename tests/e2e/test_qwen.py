@@ -24,7 +24,7 @@ class TestQwen(AgentSuite):
         assert "The word is magenta." not in lab.server.conversation()[-1].text
 
     def test_resumed_by_us_it_forgets_nothing(self, lab: Lab):
-        """A torn line is mended before we resume, so that nothing before it is lost (T13)."""
+        """A torn line is repaired before we resume, so that nothing before it is lost (T13)."""
         agent = self.set_up(lab)
         agent.start("The word is magenta. [[say noted]]")
         self.tear(lab, agent.vendor_id)

@@ -12,7 +12,7 @@ from tests.e2e.suite import Laboratory
 
 SESSION = "paint"
 PATIENCE = 120.0
-"""Five programs begin at once."""
+"""Five programs start at once."""
 TEAM = [sys.executable, "-m", "onrecord", "team"]
 
 
@@ -50,11 +50,11 @@ class TestTeam(Laboratory):
         since = [request.text for request in lab.server.conversation()[asked:]]
         for name in self.programs:
             own = [text for text in since if f"The word of {name} is magenta." in text]
-            assert any("Go on where you were interrupted." in text for text in own), name
+            assert any("Continue where you were interrupted." in text for text in own), name
         assert lab.room.inhabitants() == []
 
     def agent(self, name: str) -> str:
-        """One that is busy until it is killed, and has nothing to wait for the second time."""
+        """An agent that is busy until it is killed, and has nothing to wait for the second time."""
         busy = f"test -e {name}.here || (touch {name}.here && sleep 600)"
         prompt = f"The word of {name} is magenta. [[shell {busy}]] [[say {name} is back]]"
         return f'[[agent]]\nid = "{name}"\ncommand = "{name}"\nprompt = \'{prompt}\'\n'
@@ -65,12 +65,12 @@ class TestTeam(Laboratory):
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="cannot run here: tmux is not installed")
 class TestTeamInTmux(Laboratory):
-    """Without Codex, which advertises a model at its first start on a terminal, and opencode, which leaves the prompt out."""
+    """Without Codex, which advertises a model at its first start on a terminal, and opencode, which omits the prompt."""
 
     programs = ("claude", "gemini", "copilot", "qwen")
 
     def test_agents_in_terminals_are_asked_first_and_go_on_after_a_kill(self, lab: Lab):
-        """Each program in a pane gets its first prompt, and comes back with its conversation, without it being said again (T23)."""
+        """Each program in a pane gets its first prompt, and comes back with its conversation, without that prompt again (T23)."""
         team = lab.project / "team.toml"
         prompts = {name: f"The word of {name} is magenta. [[say {name} heard]]" for name in self.programs}
         agents = [

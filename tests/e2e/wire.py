@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 MODEL = "mock-model"
 FENCED = re.compile(r"(?:<|&lt;)onrecord-data nonce=(\w+)(?:>|&gt;).*?/onrecord-data nonce=\1(?:>|&gt;)", re.DOTALL)
-"""What a hook injects, fenced as data. Gemini and Qwen write the brackets as HTML has them."""
+"""What a hook injects, fenced as data. Gemini and Qwen write the brackets as in HTML."""
 DIRECTIVE = re.compile(r"\[\[(\w+)(?: (.*?))?\]\]", re.DOTALL)
 
 
@@ -24,14 +24,14 @@ class Step(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a request comes to: how the program is to be answered."""
+    """What a request means: how to answer the program."""
 
     prompt: str
-    """The last thing a user said that has directives in it."""
+    """The last text of a user that has directives in it."""
     results: int
-    """How many tool results stand behind it."""
+    """How many tool results follow it."""
     tools: frozenset[str]
-    """What the program offers; a request without tools is a side request (titles, summaries)."""
+    """The tools that the program offers; a request without tools is a side request (titles, summaries)."""
 
 
 Frames = Iterator[tuple[str, Any]]
@@ -39,7 +39,7 @@ Frames = Iterator[tuple[str, Any]]
 
 
 def steps(prompt: str) -> list[Step]:
-    """The directives of a prompt. What a hook injected, fenced as data, gives no orders."""
+    """The directives of a prompt. Text that a hook injected, fenced as data, gives no orders."""
     return [
         Step(verb, [word.strip() for word in (rest or "").split(" :: ")])
         for verb, rest in DIRECTIVE.findall(FENCED.sub("", prompt))
@@ -47,7 +47,7 @@ def steps(prompt: str) -> list[Step]:
 
 
 def next_step(asked: Asked) -> Step:
-    """Each tool result moves one directive on; behind the last one, and without any, the model says that it is done."""
+    """Each tool result advances by one directive; after the last one, and without any, the model says that it is done."""
     script = steps(asked.prompt)
     if not asked.tools:
         return Step("say", ["a title"])
@@ -55,7 +55,7 @@ def next_step(asked: Asked) -> Step:
 
 
 def listen(said: Sequence[tuple[str, str]], tools: Sequence[str]) -> Asked:
-    """Join the parts of a conversation, as (kind, text), into what has to be answered; kind is user, result or other."""
+    """Join the parts of a conversation, as (kind, text), into what needs an answer; kind is user, result or other."""
     prompt, results = "", 0
     for kind, text in said:
         if kind == "user" and steps(text):
@@ -79,7 +79,7 @@ CALLS: dict[str, tuple[tuple[str, Sequence[str], dict[str, Any]], ...]] = {
         ("write", ["filePath", "content"], {}),
     ),
 }
-"""How each tool is called in the vendors' words: its name, the names of its arguments, and what else it must be given."""
+"""How each vendor calls each tool: its name, the names of its arguments, and other required arguments."""
 
 
 def can_call(step: Step, tools: frozenset[str]) -> bool:

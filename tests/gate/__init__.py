@@ -1,1 +1,1 @@
-"""The gate: rules, advice, the command, and what always holds of them."""
+"""The gate: rules, advice, the command, and its laws."""

@@ -1,4 +1,4 @@
-"""Sessions that went through anything: random steps through the verbs, refused ones included, with texts of choice."""
+"""Sessions with any history: random steps through the verbs, refused ones included, with texts of choice."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -59,12 +59,12 @@ requests = st.builds(
 
 
 def gone(process: Mapping[str, Any]) -> bool:
-    """What the tests know of processes: each says it itself."""
+    """What the tests know of processes: each attempt says it."""
     return not process["alive"]
 
 
 class Stage:
-    """One session on a clock that is turned by hand, and the steps that were done to it, one every `pace` seconds."""
+    """One session on a clock that the test moves, and the steps done to it, one every `pace` seconds."""
 
     def __init__(
         self, text: Text = lambda: "some words", *, make: Callable[..., Store] = MemoryStore, pace: float = 1
@@ -95,7 +95,7 @@ class Stage:
                 session.attempts.start(command, process=process)
             case "raw_start", command:
                 # What another version, or an import, may have left: a second attempt beside an unresolved one.
-                session.record(
+                session.log.record(
                     "attempt.started", {"command": self.text(), "signature": shlex.join(shlex.split(command))}
                 )
             case "settle", number, outcome:
@@ -109,7 +109,7 @@ class Stage:
                 number = 1 + number % max(1, len(session.views.findings.findings))
                 session.findings.relabel(f"f{number}", label, evidence=[f"e{self.count}"], why=self.text())
             case "change", path, fingerprint:
-                session.record("code.changed", {"anchors": {path: fingerprint}})
+                session.log.record("code.changed", {"anchors": {path: fingerprint}})
             case "turn", *_:
                 session.record_turn([{"role": "user", "content": self.text()}])
             case "usage", *_:
@@ -119,7 +119,7 @@ class Stage:
             case "wait", seconds:
                 self.clock.advance(seconds)
             case "profile", *_:
-                session.record("profile.chosen", {"profile": PROFILE})
+                session.log.record("profile.chosen", {"profile": PROFILE})
             case "enter", phase:
                 session.phases.enter(phase)
             case "finish", phase:

@@ -21,7 +21,7 @@ def failed(session):
 
 
 def test_a_command_that_failed_is_met_with_its_error(failed):
-    """The same command, also inside a longer line, is answered with error, fix and evidence; it is still allowed."""
+    """A command that failed before, also inside a longer line, gets error, fix and evidence; it is still allowed."""
     verdict = failed.gate.judge(run("cd /p && pytest -k invite | tail -3"))
     assert verdict.decision == "allow"
     assert verdict.advice == (
@@ -30,7 +30,7 @@ def test_a_command_that_failed_is_met_with_its_error(failed):
 
 
 def test_advice_is_given_once_for_each_agent(failed):
-    """A match is told once to whoever acts; another agent hears it too."""
+    """Each agent gets a match once; another agent gets it too."""
     assert failed.gate.judge(run("pytest -k invite")).advice
     assert failed.gate.judge(run("pytest -k invite")).plain
     assert failed.gate.judge(run("pytest -k invite", agent="codex")).advice
@@ -48,14 +48,14 @@ def test_quotes_do_not_make_another_command(failed):
 
 
 def test_a_command_that_works_again_needs_no_advice(failed):
-    """When the last attempt of a command succeeded, its old failure is history."""
+    """When the last attempt of a command succeeded, its old failure no longer counts."""
     failed.attempts.start("pytest -k invite")
     failed.attempts.settle(2, "succeeded")
     assert failed.gate.judge(run("pytest -k invite")).plain
 
 
 def test_an_edit_where_a_theory_was_rejected_is_told(session):
-    """Touching the file a rejected finding rests on names the finding and its evidence; other files do not."""
+    """Touching a file that a rejected finding rests on names the finding and its evidence; other files do not."""
     anchors = [{"path": "src/middleware.py", "lines": [10, 20], "fingerprint": "x"}]
     session.findings.state("The middleware drops the header", "rejected", evidence=["run-b"], anchors=anchors)
     assert session.gate.judge(edit("src/middleware.pyc")).plain
@@ -73,14 +73,14 @@ def test_an_edit_where_a_theory_was_rejected_is_told(session):
     ],
 )  # fmt: skip
 def test_an_edit_touches_an_anchor_where_their_lines_meet(session, anchored, edited, touches):
-    """First and last line count; where either side has no lines, the whole file is meant."""
+    """First and last line count; where either side has no lines, the whole file counts."""
     anchor = {"path": "a.py", "fingerprint": "x"} | ({"lines": anchored} if anchored else {})
     session.findings.state("The cache is stale", "rejected", evidence=["run-b"], anchors=[anchor])
     assert bool(session.gate.judge(edit("a.py", edited)).advice) is touches
 
 
 def test_a_run_that_rejected_a_theory_is_told(session):
-    """Repeating the command whose captured run a rejected finding rests on names that finding."""
+    """Repeating the captured command of a rejected finding names that finding."""
     session.attempts.start("pytest -k middleware")
     session.attempts.settle(1, "succeeded", evidence="run-a")
     session.findings.state("The middleware drops the header", "rejected", evidence=["run-a"])
@@ -88,10 +88,10 @@ def test_a_run_that_rejected_a_theory_is_told(session):
 
 
 def test_a_stale_rejection_is_not_held_against_anyone(session):
-    """When the code a rejection rests on has changed, it is no reason for advice."""
+    """When the code under a rejection has changed, there is no advice."""
     anchors = [{"path": "src/middleware.py", "fingerprint": "x"}]
     session.findings.state("The middleware drops the header", "rejected", evidence=["run-b"], anchors=anchors)
-    session.record("code.changed", {"anchors": {"src/middleware.py": "y"}})
+    session.log.record("code.changed", {"anchors": {"src/middleware.py": "y"}})
     assert session.gate.judge(edit("src/middleware.py")).plain
 
 

@@ -1,4 +1,4 @@
-"""`onrecord gate` as a harness calls it: exit codes, JSON, one line and the way out, and never in the way."""
+"""`onrecord gate` as a harness calls it: exit codes, JSON, one line and the way out, and never an obstacle."""
 
 import json
 import shlex
@@ -18,21 +18,21 @@ def opened(command):
 
 
 def clear(command, *, env=None):
-    """Do what the refusal says, to the letter."""
+    """Run the command that the refusal names, to the letter."""
     words = shlex.split(command.data(*EDIT, kind="verdict", code=10)["clear"])
     assert words[0] == "onrecord"
     command.ok(*words[1:], env=env)
 
 
 def test_a_plain_yes_is_one_word(opened):
-    """Allowed is exit 0 and `allow`; as JSON, a verdict with the session it is about."""
+    """An allowed call is exit 0 and `allow`; as JSON, a verdict with its session."""
     assert opened.ok(*EDIT) == "allow\n"
     verdict = opened.data(*EDIT, kind="verdict")
     assert (verdict["decision"], verdict["session"], verdict["note"]) == ("allow", "invite-403", "")
 
 
 def test_a_refusal_is_exit_ten_with_the_way_out(opened):
-    """Denied is exit 10: one line why, one line with the command that clears it."""
+    """A denied call is exit 10: one line with the reason, one line with the command that clears it."""
     opened.ok("pause", "--reason", "rate limit")
     done = opened.run(*EDIT)
     assert done == (10, "deny: session invite-403 is paused: rate limit\nto clear it: onrecord resume invite-403\n", "")
@@ -48,7 +48,7 @@ def test_a_refusal_is_exit_ten_with_the_way_out(opened):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_the_clearing_command_clears(opened, before, rule):
-    """What a refusal names is a command that exists, works as written, and leads to a yes."""
+    """A refusal names a command that exists, works as written, and leads to `allow`."""
     for words in before:
         opened.ok(*words)
     assert opened.data(*EDIT, kind="verdict", code=10)["rule"] == rule
@@ -65,7 +65,7 @@ def test_a_phase_is_entered_by_the_command_it_names(command):
 
 
 def test_a_closed_session_is_reopened_by_the_command_it_names(opened):
-    """A closed session that is named still refuses, and says how to go on with it."""
+    """A closed session that is named still refuses, and says how to continue."""
     session = opened.data("list", kind="sessions")[0]["id"]
     opened.ok("close", "invite-403", "--anyway", "nothing to hand over")
     env = {"ONRECORD_SESSION": session}
@@ -89,13 +89,13 @@ def test_no_session_is_no_obstacle(command):
 
 
 def test_looking_makes_no_store(command):
-    """Asking the gate where nothing was ever recorded leaves nothing behind."""
+    """A gate call where nothing was ever recorded creates nothing."""
     command.ok(*EDIT)
     assert not command.store.exists()
 
 
 def test_a_broken_store_is_no_obstacle_unless_it_shall_be(opened):
-    """When the gate itself fails it allows and says so; --strict-gate, or its variable, denies."""
+    """When the gate itself fails, it allows and says so; --strict-gate, or its variable, denies."""
     for name in ("", "-wal", "-shm"):
         opened.store.with_name(opened.store.name + name).unlink(missing_ok=True)
     opened.store.write_bytes(b"not a database" * 1000)
@@ -108,7 +108,7 @@ def test_a_broken_store_is_no_obstacle_unless_it_shall_be(opened):
 
 
 def test_a_call_is_recorded_once(opened):
-    """The same call asked about twice is one event."""
+    """Two questions about the same call are one event."""
     opened.ok("pause")
     for _ in range(2):
         opened.run(*EDIT, "--call", "toolu_01")
@@ -116,7 +116,7 @@ def test_a_call_is_recorded_once(opened):
 
 
 def test_an_override_needs_a_reason_and_is_recorded(opened):
-    """`gate override RULE --reason R` lets the refusal in force pass."""
+    """`gate override RULE --reason R` lifts the refusal in force."""
     opened.ok("pause")
     assert opened.run("gate", "override", "session_paused").code == 2
     assert "session_paused" in opened.ok("gate", "override", "session_paused", "--reason", "hotfix")
@@ -131,12 +131,12 @@ def test_own_commands_pass_a_paused_session(opened):
 
 
 def test_what_is_about_to_happen_must_be_said(opened):
-    """A gate without tool, path or command is a mistake in the harness."""
+    """A gate call without tool, path or command is a mistake in the harness."""
     opened.error("gate", code=2, kind="usage")
 
 
 def test_paths_count_from_the_top_of_the_worktree(opened):
-    """A path is the same file however it is written and wherever the harness stands."""
+    """A path is the same file however it is written and in whatever directory the harness runs."""
     (opened.project / ".git").mkdir(exist_ok=True)
     (opened.project / "src").mkdir(exist_ok=True)
     opened.ok("open", "here")
@@ -148,7 +148,7 @@ def test_paths_count_from_the_top_of_the_worktree(opened):
 
 
 def test_a_plain_yes_loads_next_to_nothing(opened):
-    """No typing, no compression, no session machinery: what a plain yes costs is the driver and JSON."""
+    """A plain `allow` loads no typing, no compression and no session machinery: only the driver and JSON."""
     for words in (EDIT, RUN):
         modules = loaded(opened, *words, "--json")
         assert not modules & (HEAVY | {"typing", "contextlib", "threading", "hashlib"})
@@ -157,7 +157,7 @@ def test_a_plain_yes_loads_next_to_nothing(opened):
 
 
 def test_a_plain_yes_writes_nothing(opened):
-    """The store's files are the same bytes before and after."""
+    """The store's files have the same bytes before and after."""
 
     def files():
         return {

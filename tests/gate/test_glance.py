@@ -1,4 +1,4 @@
-"""A glance at the store: it knows what the whole way knows, or it says nothing."""
+"""A glance at the store: it gives the answer of the whole log, or none."""
 
 import tempfile
 from functools import partial
@@ -40,7 +40,7 @@ def session(place):
 
 
 def work(session, count):
-    """So many events and a bit of everything the gate looks at, on both sides of snapshots."""
+    """So many events and a bit of everything that the gate reads, before and after snapshots."""
     for number in range(count):
         handle = Session(session.store, session.id, agent="claude", clock=session.clock)
         if number % 40 == 7:
@@ -66,7 +66,7 @@ def same(session, place, name="invite-403"):
 
 
 def test_short_lived_processes_keep_snapshots_too(session):
-    """Handles that live for one event each, as commands do, leave a snapshot behind now and then."""
+    """Handles that live for one event each, as commands do, leave a snapshot now and then."""
     work(session, SNAPSHOT_EVERY + 20)
     kept = session.store.snapshot(session.id, PRESENT_VERSION)
     assert kept is not None
@@ -75,7 +75,7 @@ def test_short_lived_processes_keep_snapshots_too(session):
 
 @pytest.mark.parametrize("count", [1, 100, SNAPSHOT_EVERY + 60, 700])
 def test_a_glance_decides_like_the_whole_way(session, place, count):
-    """With and without a snapshot, whatever follows it: the same verdicts as from all views."""
+    """With and without a snapshot, whatever follows it, the verdicts are those from all views."""
     work(session, count)
     same(session, place)
     session.attempts.start("pytest -k invite")
@@ -88,7 +88,7 @@ def test_a_glance_decides_like_the_whole_way(session, place, count):
 
 
 def test_a_session_is_found_by_name_by_id_and_alone(session, place):
-    """A name in its project, an id anywhere, or no name where one session is live; never the beginning of a name."""
+    """A glance finds a name in its project, an id anywhere, or the only live session; never the beginning of a name."""
     for name in ("invite-403", session.id, session.id.lower(), None):
         assert glance(place, "/project", name) is not None
     assert glance(place, "/project", "invite") is None
@@ -99,7 +99,7 @@ def test_a_session_is_found_by_name_by_id_and_alone(session, place):
 
 
 def test_after_an_erasure_a_glance_leaves_it_to_others(session, place):
-    """What was erased is not folded from a snapshot of before."""
+    """Erased text is not folded from an earlier snapshot."""
     work(session, SNAPSHOT_EVERY + 20)
     session.log.erase("a password", positions=[5])
     present = glance(place, "/project", "invite-403")
@@ -116,14 +116,14 @@ def test_a_fork_is_seen_once_it_has_a_snapshot_of_its_own(session, place):
 
 
 def test_what_is_not_a_store_is_left_to_others(tmp_path):
-    """No file, no directory, another program's database: a glance says nothing and makes nothing."""
+    """Without a file, without a directory, or on another program's database, a glance answers nothing and creates nothing."""
     assert glance(str(tmp_path / "missing" / "x.db"), "/project", None) is None
     assert list(tmp_path.iterdir()) == []
     assert glance("memory:", "/project", None) is None
 
 
 def test_what_was_erased_stands_in_no_snapshot(session, place, tmp_path):
-    """Snapshots kept as they are hold claims in plain words; after an erasure those words are in no file."""
+    """A snapshot that is stored uncompressed has claims in plain words; after an erasure those words are in no file."""
     session.findings.state(
         "The canary sings", "rejected", evidence=["run-a"], anchors=[{"path": "a.py", "fingerprint": "x"}]
     )
@@ -143,7 +143,7 @@ LINK = link_id(VENDOR, CONVERSATION)
 
 
 class Linked(Stage):
-    """A stage on which the agent's conversation is on record, and one handle records all of its turns."""
+    """A stage where the agent's conversation is on record, and one handle records all of its turns."""
 
     def __init__(self, make: Any, pace: float) -> None:
         super().__init__(make=make, pace=pace)
@@ -158,7 +158,7 @@ class Linked(Stage):
 
 
 def verdicts(stage: Stage, url: str, request: ToolRequest) -> dict[str, Verdict]:
-    """What the gate answers by each way to a session: by a glance where it knows, else by the whole log."""
+    """The gate's answer by each way to a session: by a glance where it knows, else by the whole log."""
 
     def whole(session: str) -> Present:
         return Present.of(Session(stage.records.store, session, clock=stage.clock).views)
@@ -177,7 +177,7 @@ def verdicts(stage: Stage, url: str, request: ToolRequest) -> dict[str, Verdict]
 
 @pytest.mark.parametrize("kind", stores.EVERY)
 def test_turns_of_one_moment_count_however_the_session_is_found(kind, request, tmp_path):
-    """Three steps are spent within one moment, so a fourth is denied: by name, by id and by the link of a hook."""
+    """Three steps are spent at once, so the gate denies a fourth: by name, by id and by the link of a hook."""
     stage = Linked(partial(stores.timed_store, kind, request, tmp_path), pace=0)
     stage.session.budget.set(steps=3)
     stage.play([("turn", "claude")] * 3)
@@ -195,7 +195,7 @@ on_a_budget = more_turns.map(lambda more: [BUDGET, *more])
 @given(st.one_of(more_turns, on_a_budget), st.sampled_from([0, 0.001, 0.05, 1]), requests)
 @example([BUDGET, TURN, TURN, TURN], 0, ToolRequest("claude", "edit", paths=["a.py"]))
 def test_a_glance_decides_like_the_whole_log_however_the_session_is_found(done: Any, pace: float, request: Any):
-    """Whatever happened and however quickly: name, id and link lead to the verdict of the whole log."""
+    """Whatever happened and however quickly, name, id and link lead to the verdict of the whole log."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/store.db"
         stage = Linked(partial(SQLiteStore, path, durability="fast"), pace)

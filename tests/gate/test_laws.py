@@ -1,4 +1,4 @@
-"""What holds of the gate in every session whatsoever."""
+"""What holds of the gate in every session."""
 
 import itertools
 
@@ -27,7 +27,7 @@ def verdict_on(stage: Stage, request: ToolRequest) -> Verdict:
 
 @given(st.lists(steps, max_size=30), requests)
 def test_the_gate_never_deadlocks(done, request):
-    """From any state, doing what the verdict says leads to a yes within as many steps as there are refusals (P30)."""
+    """From any state, following each verdict leads to `allow` within as many steps as there are refusals (P30)."""
     stage = Stage()
     session = stage.play(done)
     limit = len(session.views.attempts.unresolved()) + len(RULES) + 4
@@ -41,7 +41,7 @@ def test_the_gate_never_deadlocks(done, request):
 
 @given(st.lists(steps, max_size=30), requests)
 def test_a_refusal_that_repeats_itself_becomes_a_question(done, request):
-    """Whoever keeps asking without clearing anything is denied a limited number of times, then a person is asked."""
+    """An agent that keeps asking without clearing anything is denied a limited number of times, then a person is asked."""
     stage = Stage()
     session = stage.play(done)
     times = REFUSALS_LIMIT + 2
@@ -53,7 +53,7 @@ def test_a_refusal_that_repeats_itself_becomes_a_question(done, request):
         return
     assert len({(verdict.rule, verdict.ground, verdict.clear) for verdict in found}) == 1
     if session.status in ("closed", "archived"):
-        # An ended session takes no events: nothing is counted there, and reopening it always works.
+        # An ended session accepts no events: nothing is counted there, and reopening it always works.
         assert set(told) == {found[0].decision}
         return
     denied = max(0, REFUSALS_LIMIT - before.get(found[0].ground, 0))
@@ -62,7 +62,7 @@ def test_a_refusal_that_repeats_itself_becomes_a_question(done, request):
 
 @given(st.lists(steps, max_size=30), requests)
 def test_a_verdict_is_deterministic_and_changes_nothing(done, request):
-    """The same present gives the same verdict, and deciding leaves the views as they were."""
+    """The same present gives the same verdict, and deciding leaves the views unchanged."""
     stage = Stage()
     session = stage.play(done)
     before = session.views.dump()
@@ -73,7 +73,7 @@ def test_a_verdict_is_deterministic_and_changes_nothing(done, request):
 
 @given(st.lists(steps, max_size=30), requests)
 def test_no_rule_looks_at_words(done, request):
-    """With every free text replaced by others, hostile ones among them, the verdict is the same but for its wording."""
+    """Replacing every free text by another, even a hostile one, changes only the wording of the verdict."""
     words = itertools.cycle(HOSTILE)
     plain, hostile = Stage(), Stage(lambda: next(words))
     plain.play(done)
@@ -101,7 +101,7 @@ def test_the_small_snapshot_decides_like_all_views(done, data):
 
 @given(st.lists(steps, max_size=30), st.sampled_from(ACTS), st.text(max_size=40))
 def test_own_commands_and_own_files_are_never_refused(done, act, text):
-    """Whatever happened: onrecord's own commands, its own files, and reading go on (P30)."""
+    """Whatever happened, onrecord's own commands, its own files, and reading are allowed (P30)."""
     stage = Stage()
     stage.play(done)
     own = [

@@ -17,7 +17,7 @@ def run(command="pytest -k invite", agent="claude", **about):
 
 
 def test_a_session_without_anything_unresolved_allows(session):
-    """A plain yes writes nothing."""
+    """A plain `allow` writes nothing."""
     before = session.views.position
     assert session.gate.judge(edit()).plain
     assert session.gate.judge(run()).plain
@@ -25,7 +25,7 @@ def test_a_session_without_anything_unresolved_allows(session):
 
 
 def test_no_edit_and_no_run_while_an_attempt_is_unresolved(session):
-    """An attempt without an outcome refuses both; settling it clears that (F08, F09)."""
+    """An attempt without an outcome blocks edits and runs; settling it clears that (F08, F09)."""
     started = session.attempts.start("pytest -k invite")
     for request in (edit(), run(), run("make")):
         verdict = session.gate.judge(request)
@@ -37,7 +37,7 @@ def test_no_edit_and_no_run_while_an_attempt_is_unresolved(session):
 
 
 def test_another_agents_attempt_is_its_own(session):
-    """An attempt blocks the agent that started it and nobody else."""
+    """An attempt blocks the agent that started it and no other."""
     session.attempts.start("pytest -k invite")
     assert session.gate.judge(edit(agent="codex")).plain
 
@@ -53,7 +53,7 @@ def test_a_run_in_progress_blocks_only_what_would_disturb_it(session):
 
 
 def test_a_lost_attempt_is_to_be_settled(session):
-    """A RUNNING attempt whose process is gone refuses everything until somebody says how it ended (F13)."""
+    """A RUNNING attempt with a dead process blocks everything until its outcome is recorded (F13)."""
     session.attempts.start("python train.py", process=machine.identity() | {"pid": 2**22 + 1})
     verdict = session.gate.judge(run("ls -l"))
     assert verdict.decision == DENY
@@ -61,7 +61,7 @@ def test_a_lost_attempt_is_to_be_settled(session):
 
 
 def test_a_paused_session_allows_reading_only(session):
-    """Edits and runs wait for resume; reading never does."""
+    """In a paused session edits and runs wait for resume; reading never does."""
     paused = session.pause("rate limit")
     verdict = session.gate.judge(edit())
     assert (verdict.rule, verdict.positions, verdict.clear) == (
@@ -85,7 +85,7 @@ def test_an_ended_session_refuses_and_names_the_way_back(session):
 
 
 def test_a_spent_budget_names_all_limits_it_needs(session):
-    """The clearing command raises what is spent and keeps the rest."""
+    """The clearing command raises the limit that is spent and keeps the rest."""
     session.budget.set(steps=1, tokens=1_000_000)
     session.record_turn([{"role": "user", "content": "x"}])
     verdict = session.gate.judge(run())
@@ -94,8 +94,8 @@ def test_a_spent_budget_names_all_limits_it_needs(session):
 
 
 def test_edits_wait_for_the_phase(session):
-    """Where a profile has phases, code changes only inside one; looking around comes before."""
-    session.record("profile.chosen", {"profile": {"name": "two", "phases": [{"name": "Plan"}, {"name": "Do it"}]}})
+    """Where a profile has phases, code changes only inside one; reading is allowed before."""
+    session.log.record("profile.chosen", {"profile": {"name": "two", "phases": [{"name": "Plan"}, {"name": "Do it"}]}})
     verdict = session.gate.judge(edit())
     assert (verdict.rule, verdict.clear) == ("phase_not_entered", "onrecord phase enter Plan --session invite-403")
     assert session.gate.judge(run("ls")).plain
@@ -118,7 +118,7 @@ def test_a_call_is_decided_once(session):
 
 
 def test_a_verdict_is_on_record_with_what_it_rests_on(session):
-    """Whatever is not a plain yes is an event that names rule, ground, positions and the call."""
+    """Every verdict but a plain `allow` is an event that names rule, ground, positions and the call."""
     started = session.attempts.start("pytest")
     session.gate.judge(edit(call="c1"))
     (event,) = session.events(kinds=["gate.decided"])
@@ -130,7 +130,7 @@ def test_a_verdict_is_on_record_with_what_it_rests_on(session):
 
 
 def test_a_refusal_asks_a_person_in_the_end(session):
-    """After eight identical refusals the ninth is a question, and stays one."""
+    """After eight identical refusals the ninth verdict is `ask`, and stays `ask`."""
     session.attempts.start("pytest")
     assert [session.gate.judge(edit()).decision for _ in range(10)] == ["deny"] * 8 + ["ask"] * 2
 
@@ -149,7 +149,7 @@ def test_an_override_lets_one_ground_pass(session):
 
 
 def test_there_must_be_something_to_override(session):
-    """Overriding a rule that refuses nothing is refused; so is a rule nobody knows."""
+    """Overriding a rule that refuses nothing is refused; so is an unknown rule."""
     for rule in ("session_closed", "session_paused", "unresolved_attempt", "budget_spent", "phase_not_entered"):
         with pytest.raises(Conflict):
             session.gate.override(rule, "just in case")
@@ -173,7 +173,7 @@ def test_a_decision_sees_what_others_appended(session):
     ],
 )  # fmt: skip
 def test_only_real_commands_of_onrecord_pass(session, line):
-    """A command line that does something else besides is judged like any other."""
+    """A command line that also does something else is judged like any other."""
     session.pause()
     assert session.gate.judge(run(line)).decision == DENY
 
@@ -186,14 +186,14 @@ def test_only_real_commands_of_onrecord_pass(session, line):
     ],
 )  # fmt: skip
 def test_a_text_that_looks_like_a_redirection_is_only_text(session, line):
-    """A command of onrecord passes, also with `>` inside a quoted text, and when only its messages go elsewhere."""
+    """A command of onrecord passes, also with `>` inside a quoted text, and when only its messages are redirected."""
     session.pause()
     assert session.gate.judge(run(line)).plain
 
 
 @pytest.mark.parametrize("path", ["STATE.md.py", "src/STATE.md", ".onrecord/../src/auth.py", ".onrecordx/a"])
 def test_only_real_own_files_pass(session, path):
-    """A path that merely looks like one of our files is judged like any other."""
+    """A path that only looks like one of our files is judged like any other."""
     session.pause()
     assert session.gate.judge(edit(path)).decision == DENY
 
@@ -207,7 +207,7 @@ def test_only_real_own_files_pass(session, path):
     ],
 )  # fmt: skip
 def test_tools_of_agents_are_known_by_their_names(act, tools):
-    """What a vendor's tool does is known in any case of letters, without a look at what it is given."""
+    """A vendor's tool is known by its name in upper or lower case, whatever its arguments."""
     assert {act_of(tool, has_path=False, has_command=False) for tool in tools.split()} == {act}
 
 
@@ -223,7 +223,7 @@ def test_acts_are_told_by_tool_then_by_what_is_given():
 
 
 def test_an_erased_session_refuses_nothing(session):
-    """What was erased says nothing any more."""
+    """Erased text no longer counts."""
     session.close()
     session.log.erase("privacy")
     assert session.gate.judge(edit()).plain

@@ -1,1 +1,1 @@
-"""Hooks: the process every hook of every agent calls."""
+"""Hooks: the process that every hook of every agent calls."""

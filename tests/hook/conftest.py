@@ -1,4 +1,4 @@
-"""Hooks as agents run them: a process of its own with the payload on standard input, on a store of its own."""
+"""Hooks as agents run them: a separate process with the payload on standard input, on a separate store."""
 
 import json
 import os
@@ -23,7 +23,7 @@ VENDORS = tuple(sorted(path.stem for path in PAYLOADS.glob("*.jsonl")))
 
 
 class Said(NamedTuple):
-    """What a hook answered."""
+    """The answer of a hook."""
 
     code: int
     out: str
@@ -37,7 +37,7 @@ class Said(NamedTuple):
 
     @property
     def refusal(self) -> str:
-        """Why not, if it is a refusal."""
+        """The reason, if it is a refusal."""
         said = self._json()
         decision = _found(said, "permissionDecision") or _found(said, "decision") or _found(said, "permission")
         if decision not in ("deny", "block", "ask"):
@@ -103,7 +103,7 @@ class Hooks:
         return self.claude("PostToolUse", **(said | about))
 
     def of(self, name: str, moment: str) -> tuple[str, dict[str, Any]]:
-        """The first recorded payload of a vendor at a moment, as if it came from this project."""
+        """The first recorded payload of a vendor's event, as if it came from this project."""
         for event, payload in payloads(name):
             here = payload | ({"cwd": str(self.project)} if "cwd" in payload else {})
             if vendor(name).parse_hook({"hook_event_name": event} | here, {}).moment == moment:

@@ -1,4 +1,4 @@
-"""The way into the process: a hook never loads the command line, and the options before it count."""
+"""The entry into the process: a hook never loads the command line, and the options before it count."""
 
 import json
 import subprocess
@@ -28,14 +28,14 @@ def test_the_store_may_be_named_before_the_hook(hooks, session):
 
 
 def test_other_options_before_a_hook_are_a_clear_error(hooks):
-    """A hook with options it does not take is told so by the command line, with the way to call it."""
+    """When a hook gets options that it does not accept, the command line says so, with the usage."""
     done = run(hooks, "-m", "onrecord", "--json", "hook", "claude", "PreToolUse")
     assert done.returncode == 2
     assert "--store and --project only" in done.stderr
 
 
 def test_a_hook_loads_no_command_line(hooks, session):
-    """Whatever the moment, answering a hook imports nothing of surfaces/cli."""
+    """Whatever the event, answering a hook imports nothing of surfaces/cli."""
     assert session.name
     for event in ("PreToolUse", "PostToolUse", "SessionStart", "UserPromptSubmit", "PreCompact", "Stop", "SessionEnd"):
         done = run(hooks, "-X", "importtime", "-m", "onrecord", "hook", "claude", event)

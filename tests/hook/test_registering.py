@@ -1,4 +1,4 @@
-"""Whose call it is: the environment, the conversation's id, its process; never the directory; and by itself if wanted."""
+"""Which agent a call belongs to: by environment, conversation id or process, never by directory; registered if the user wants."""
 
 import json
 import os
@@ -22,7 +22,7 @@ LINK = link_id("claude", CONVERSATION)
 
 
 def test_the_directory_alone_means_nothing(hooks):
-    """The project has one live session, and a conversation in it that nobody put on record: it is nobody's."""
+    """A conversation that is not on record belongs to no agent, even in a project with one live session."""
     session = hooks.records().create("fix-403", agent="solver", objective="Fix it")
     session.attempts.start("pytest")
     before = session.views.position
@@ -34,7 +34,7 @@ def test_the_directory_alone_means_nothing(hooks):
 
 
 def test_two_agents_in_one_directory_are_told_apart(hooks):
-    """The same vendor twice in one directory: each call counts for the agent whose conversation it is."""
+    """With the same vendor twice in one directory, each call counts for the agent of its conversation."""
     session = hooks.records().create("fix-403", agent="one")
     session.agents.locate("claude", CONVERSATION)
     other = hooks.records().get("fix-403", agent="two")
@@ -47,7 +47,7 @@ def test_two_agents_in_one_directory_are_told_apart(hooks):
 
 
 def test_the_environment_names_session_and_agent(hooks):
-    """A session by its id or name; without the agent's name, the conversation's or the vendor's counts."""
+    """The environment names a session by id or name; without an agent name, the conversation's or the vendor's counts."""
     session = hooks.records().create("fix-403", agent="human", objective="Fix it")
     for named in ("fix-403", session.id):
         assert hooks.claude("SessionStart", {"ONRECORD_SESSION": named, "ONRECORD_AGENT": "solver"}, source="startup")
@@ -83,7 +83,7 @@ def test_registering_by_itself(hooks, how, tmp_path):
 
 
 def test_a_glance_by_conversation_decides_like_the_whole_way(hooks, session):
-    """With and without a snapshot: the same agent, the same verdict; and nobody is certain to be nobody."""
+    """With and without a snapshot: the same agent, the same verdict; an unknown conversation stays unknown."""
     place = str(hooks.store)
     request = ToolRequest("solver", "edit", paths=["a.py"])
     for round_ in range(2):
@@ -115,7 +115,7 @@ def test_a_glance_by_conversation_decides_like_the_whole_way(hooks, session):
 
 
 def test_a_live_session_comes_before_one_that_ended(hooks, session):
-    """A conversation that two sessions have on record is the live one's."""
+    """A conversation that is on record in two sessions belongs to the live one."""
     with onrecord.connect(str(hooks.store), project="/elsewhere") as records:
         later = records.create("later", agent="other")
         later.agents.locate("claude", CONVERSATION)
@@ -131,7 +131,7 @@ def test_a_live_session_comes_before_one_that_ended(hooks, session):
 
 
 def test_a_shell_between_agent_and_hook_is_not_the_agent(hooks, session):
-    """Vendors run hooks through a shell; the process on record is the agent's, which outlives the hook."""
+    """Vendors run hooks through a shell; the recorded process is the agent's, which outlives the hook."""
     sent = {"session_id": CONVERSATION, "cwd": str(hooks.project), "source": "startup"}
     command = shlex.join([sys.executable, "-P", "-m", "onrecord", "hook", "codex", "SessionStart"])
     env = hooks.environment | {"ONRECORD_SESSION": "fix-403", "ONRECORD_AGENT": "coder"}
@@ -143,7 +143,7 @@ def test_a_shell_between_agent_and_hook_is_not_the_agent(hooks, session):
 
 @pytest.mark.parametrize("name", VENDORS)
 def test_a_plain_yes_loads_next_to_nothing(hooks, name):
-    """The path of every tool call does without the modules that would cost more than the decision."""
+    """A tool call does not load the modules that would cost more than the decision."""
     of = vendor(name)
     event, payload = of.sample_hook("00000000-0000-4000-8000-000000000000")
     made = hooks.records().create("fix-403", agent="solver")

@@ -1,4 +1,4 @@
-"""A hook never breaks its agent: whatever it is sent, whatever the store is in, however long things take."""
+"""A hook never breaks its agent, whatever its input, the state of the store, and the time things take."""
 
 import json
 import resource
@@ -27,7 +27,7 @@ GARBAGE = [
 
 @pytest.mark.parametrize("number", range(len(GARBAGE)))
 def test_garbage_is_answered_with_nothing(hooks, session, number):
-    """No payload makes a hook fail, say something or write anything into a session (P30)."""
+    """No payload makes a hook fail, print or write anything into a session (P30)."""
     before = session.views.position
     said = hooks.raw("claude", "PreToolUse", GARBAGE[number])
     assert said.is_empty, said
@@ -38,7 +38,7 @@ def test_garbage_is_answered_with_nothing(hooks, session, number):
     "words", [(), ("nobody", "X"), ("../port", "X"), ("claude_shaped", "X"), ("claude", "NoSuchEvent")]
 )
 def test_unknown_vendors_and_events_are_answered_with_nothing(hooks, session, words):
-    """A command line that makes no sense is no reason to stop an agent (P30)."""
+    """A malformed command line does not stop an agent (P30)."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "onrecord", "hook", *words], input=b'{"session_id": "x"}', env=hooks.environment,
         cwd=hooks.project, capture_output=True, check=False, timeout=PATIENCE,
@@ -79,7 +79,7 @@ def _empty(hooks):
 
 @pytest.mark.parametrize("spoil", [_too_new, _damaged, _missing, _directory, _unsafe, _empty])
 def test_a_store_in_trouble_is_answered_with_nothing(hooks, session, spoil):
-    """Newer, damaged, missing, no file at all, unsafe: the agent goes on, and nothing is made where nothing was (P30)."""
+    """With a store that is newer, damaged, missing, not a file or unsafe, the agent continues, and no file is created (P30)."""
     session.store.close()
     spoil(hooks)
     there = hooks.store.exists()
@@ -91,7 +91,7 @@ def test_a_store_in_trouble_is_answered_with_nothing(hooks, session, spoil):
 
 
 def test_what_went_wrong_is_noted_beside_the_store(hooks, session):
-    """The note of a failure is short, private, bounded, and no line of it acts on a terminal."""
+    """The note of a failure is short, private and bounded, and no line of it acts on a terminal."""
     session.store.close()
     _too_new(hooks)
     hooks.edit()
@@ -105,7 +105,7 @@ def test_what_went_wrong_is_noted_beside_the_store(hooks, session):
 
 
 def test_a_strict_gate_denies_when_it_fails(hooks, session):
-    """Whoever would rather stop than go on unchecked can say so."""
+    """A user who prefers to stop an unchecked agent can choose that."""
     session.store.close()
     _too_new(hooks)
     assert "the gate itself failed" in hooks.edit(env={"ONRECORD_STRICT_GATE": "1"}).refusal
@@ -113,7 +113,7 @@ def test_a_strict_gate_denies_when_it_fails(hooks, session):
 
 
 def test_a_refusal_stands_while_the_store_is_locked(hooks, session):
-    """Somebody keeps the store locked for longer than a hook may take: it answers in time, and with the refusal (P30)."""
+    """When another process keeps the store locked for too long, a hook answers in time, and with the refusal (P30)."""
     session.attempts.start("pytest")
     with closing(apsw.Connection(str(hooks.store))) as holder:
         holder.execute("BEGIN IMMEDIATE")
@@ -126,7 +126,7 @@ def test_a_refusal_stands_while_the_store_is_locked(hooks, session):
 
 
 def test_a_hook_that_is_sent_nothing_ends_by_itself(hooks, session):
-    """Standard input that is never closed holds no agent: after its deadline the hook is done, with status 0 (P30)."""
+    """Standard input that is never closed does not block an agent: at its deadline the hook ends, with status 0 (P30)."""
     with hooks.start("claude", "PreToolUse") as process:
         assert process.wait(timeout=PATIENCE) == 0
         assert process.stdout is not None
@@ -135,7 +135,7 @@ def test_a_hook_that_is_sent_nothing_ends_by_itself(hooks, session):
 
 
 def test_an_answer_nobody_reads_is_no_failure(hooks, session):
-    """The agent may be gone when the hook answers."""
+    """A hook succeeds although its agent has ended and reads no answer."""
     session.attempts.start("pytest")
     with hooks.start("claude", "PreToolUse") as process:
         assert process.stdout is not None
@@ -149,7 +149,7 @@ def test_an_answer_nobody_reads_is_no_failure(hooks, session):
 
 
 def test_hooks_at_the_same_moment_lose_nothing(hooks, session, count):
-    """Many hooks at once: each call is on record, the same call once, and the chain verifies."""
+    """With many hooks at once, each call is on record, the same call once, and the chain verifies."""
     many = count(8, 60)
     payloads = [
         json.dumps(
@@ -174,7 +174,7 @@ def test_hooks_at_the_same_moment_lose_nothing(hooks, session, count):
 
 
 def test_two_starts_at_the_same_moment_are_one(hooks, session, count):
-    """A vendor that calls the same hook from two settings files: one run, one link, and nothing went wrong."""
+    """A vendor that calls the same hook from two settings files gets one run, one link, and no error."""
     payload = {"session_id": "bbbbbbbb-0000-4000-8000-0000000000ad", "cwd": str(hooks.project), "source": "startup"}
     env = {"ONRECORD_SESSION": "fix-403", "ONRECORD_AGENT": "twin"}
     for _round in range(count(2, 20)):
@@ -192,7 +192,7 @@ def test_two_starts_at_the_same_moment_are_one(hooks, session, count):
 
 
 def test_a_full_disk_is_answered_like_any_other_trouble(hooks, session):
-    """Where nothing more can be written a refusal is still one, though it is not on record; nothing is damaged (P30)."""
+    """On a full disk a refusal is still given, though it is not on record; nothing is damaged (P30)."""
     session.attempts.start("pytest")
     full = 64 * 1024  # enough to read, and less than the schema alone takes up in the write-ahead log
 
@@ -217,7 +217,7 @@ def test_a_full_disk_is_answered_like_any_other_trouble(hooks, session):
 
 
 def test_the_agents_directory_cannot_change_the_hook(hooks, session):
-    """A project that has modules named like ours or Python's is not run by the hook."""
+    """A hook does not run modules of a project that are named like ours or Python's."""
     for name in ("json.py", "onrecord.py", "apsw.py", "sitecustomize.py"):
         (hooks.project / name).write_text("import os\nos._exit(3)\n")
     session.attempts.start("pytest")

@@ -14,7 +14,7 @@ NAMED = {"ONRECORD_SESSION": "fix-403", "ONRECORD_AGENT": "solver"}
 
 @pytest.mark.parametrize("name", VENDORS)
 def test_nothing_happens_outside_of_a_registered_session(hooks, name):
-    """A whole recorded life of an agent that is nobody's: no answer, no store, no file."""
+    """A whole recorded life of an agent that is not on record gets no answer, no store and no file."""
     seen = set()
     for event, payload in payloads(name):
         if event not in seen:
@@ -26,9 +26,9 @@ def test_nothing_happens_outside_of_a_registered_session(hooks, name):
 
 @pytest.mark.parametrize("name", VENDORS)
 def test_a_recorded_life_is_followed(hooks, name):
-    """Started in a session: the conversation is on record with where it is, and the brief arrives once, fenced.
+    """Started in a session, the conversation is on record with its location, and the brief arrives once, fenced.
 
-    Where injected text goes with the process, it arrives once per start.
+    Where injected text is lost with the process, it arrives once per start.
     """
     hooks.records().create("fix-403", objective="Fix the 403 after invite acceptance")
     of, told = vendor(name), []
@@ -54,7 +54,7 @@ def test_a_recorded_life_is_followed(hooks, name):
 
 @pytest.mark.parametrize("name", VENDORS)
 def test_the_gate_denies_while_an_attempt_runs_and_allows_after_it_settled(hooks, name):
-    """By the conversation's id alone: allowed, denied with the command that clears it, allowed again."""
+    """By the conversation's id alone, a call is allowed, then denied with the command that clears it, then allowed again."""
     event, payload = hooks.of(name, BEFORE_TOOL)
     of = vendor(name)
     call = of.parse_hook({"hook_event_name": event} | payload, {})
@@ -77,7 +77,7 @@ def test_the_gate_denies_while_an_attempt_runs_and_allows_after_it_settled(hooks
 
 @pytest.mark.parametrize("name", VENDORS)
 def test_a_start_within_its_limit(hooks, name):
-    """However much is on record, what is injected has at most as many bytes as the vendor takes."""
+    """However much is on record, the injected text has at most as many bytes as the vendor accepts."""
     session = hooks.records().create("fix-403", objective="é" * 3_000)
     for number in range(40):
         session.findings.state(f"claim {number} " + "ü" * 300, "rejected", evidence=["run-1"])
@@ -90,6 +90,6 @@ def test_a_start_within_its_limit(hooks, name):
 
 
 def test_every_vendor_is_shown_here():
-    """Payloads are the programs' own; opencode's are what our plugin sends, Cursor's come from its documents."""
+    """Payloads are the programs' own; opencode's are what our plugin sends, Cursor's come from its documentation."""
     assert set(VENDORS) == set(KNOWN)
     assert [name for name in VENDORS if not vendor(name).capabilities.verified] == ["cursor"]

@@ -1,4 +1,4 @@
-"""What stores are asked and answer, where two of them are compared."""
+"""Queries to stores and their answers, where two stores are compared."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +14,11 @@ FACTS = (
     "session.renamed",
     "x.y",
 )
-"""What may come between turns: what is only added, what moves the lifecycle, what lists show, and a kind of tomorrow."""
+"""What may come between turns: additive events, lifecycle steps, what lists show, and a kind of a newer version."""
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What came of it: the answer, or the code of the refusal."""
+    """The outcome: the answer, or the code of the refusal."""
     try:
         return call()
     except OnrecordError as refusal:

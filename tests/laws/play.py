@@ -1,6 +1,6 @@
 """Plays: random sequences of verbs, carried out on a session in memory, so that laws are tried on logs that can exist.
 
-A step that the session refuses changes nothing, and the play goes on: refusals are part of every life.
+A step that the session refuses changes nothing, and the play continues: refusals are part of every session.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from tests.laws import values
 AGENTS = ("main", "tester")
 Step = tuple[Any, ...]
 
-# What is said matters little to these laws (others try every text there is); what is done, and in which order, does.
+# The text matters little to these laws (others try every text); which verbs are called, in which order, does.
 _agents = st.sampled_from(AGENTS)
 _texts = st.sampled_from(["", "a\nb", "\x1b[31m", *values.NASTY])
 _spoken = st.sampled_from(["fine", "a\nb", *(text for text in values.NASTY if text.strip())])
@@ -93,7 +93,7 @@ quiet_steps = st.lists(st.one_of(working, working, telling), min_size=6, max_siz
 
 
 class Play:
-    """One session, the handles of its agents, and a clock that moves a second a step."""
+    """One session, the handles of its agents, and a clock that moves a second per step."""
 
     def __init__(self, *, name: str = "play", budget: dict[str, float] | None = None) -> None:
         self.clock = FakeClock()
@@ -115,7 +115,7 @@ class Play:
         return self
 
     def events(self) -> list[Event]:
-        """The log as it is read."""
+        """The log as a reader gets it."""
         return list(self.session.events())
 
     def agent(self, name: str) -> Session:
@@ -202,7 +202,7 @@ class Play:
         self.agent(agent).budget.set(**{name: amount * 1e6 for name, amount in limits.items()})
 
     def do_unknown_kind(self, agent: str, data: Any) -> None:
-        self.agent(agent).record("weather.changed", data)
+        self.agent(agent).log.record("weather.changed", data)
 
     def do_later_version(self, agent: str, data: dict[str, Any]) -> None:
         session = self.agent(agent)

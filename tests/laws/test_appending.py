@@ -10,13 +10,13 @@ from onrecord.session.handle import Session
 from tests.laws import values
 from tests.laws.play import Play, quiet_steps, steps
 
-# Which of four prepared batches to send next, any of them any number of times, in any order.
+# Which of four prepared batches to send next: each any number of times, in any order.
 deliveries = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), min_size=1, max_size=12)
 
 
 @given(deliveries, st.lists(values.json_objects, min_size=6, max_size=6))
 def test_appending_again_changes_nothing(deliveries, payloads):
-    """Drafts sent again in any grouping and order stand once each, with the receipt of the first time (B08)."""
+    """Drafts sent again in any grouping and order are there once each, with the receipt of the first time (B08)."""
     play = Play()
     drafts = [play.session.log.draft("weather.changed", data, id=f"w{n}") for n, data in enumerate(payloads)]
     receipts: dict[str, tuple[int, bytes]] = {}
@@ -52,15 +52,15 @@ def test_a_whole_log_sent_again_changes_nothing(played):
 def test_an_id_stands_for_one_event(one, other):
     """An id that is used again for other content is refused, and nothing of that append is written."""
     play = Play()
-    first = play.session.record("weather.changed", one, id="w1")
+    first = play.session.log.record("weather.changed", one, id="w1")
     if one == other and repr(one) == repr(other):
-        assert play.session.record("weather.changed", other, id="w1") == first
+        assert play.session.log.record("weather.changed", other, id="w1") == first
     else:
         fresh = play.session.log.draft("weather.changed", {}, id="w2")
         with pytest.raises(IdReused):
             play.session.log.append(fresh, play.session.log.draft("weather.changed", other, id="w1"))
     with pytest.raises(IdReused):
-        play.session.record("weather.turned", one, id="w1")
+        play.session.log.record("weather.turned", one, id="w1")
     assert play.store.head(play.session.id).position == 2
 
 
@@ -92,7 +92,7 @@ def test_positions_are_dense_and_times_and_runs_are_told(played):
 
 @given(steps)
 def test_a_refused_step_leaves_no_trace(played):
-    """Whatever a session refuses, log, head and views are as they were before it was asked (T16)."""
+    """Whatever a session refuses, log, head and views are the same as before (T16)."""
     play = Play().run(played)
     handle = Session(play.store, play.session.id, agent="tester", clock=play.clock)
     before = play.store.read(play.session.id), play.store.head(play.session.id), handle.views.dump()

@@ -1,4 +1,4 @@
-"""Appends of many threads that share one transaction are answered as if they had come one after the other."""
+"""Appends of many threads that share one transaction get the same answers as one after the other."""
 
 import itertools
 import tempfile
@@ -46,13 +46,13 @@ class Wish(NamedTuple):
     session: str
     kinds: tuple[str, ...]
     ids: tuple[int, ...]
-    """Few numbers, so that the same id is wanted again and again: some are on record before, one in an ancestor."""
+    """Few numbers, so that ids are used again: some are on record before, one in an ancestor."""
     data: int
     run: int
     lease: str
     expect: int | None
     at: int
-    """How many seconds off its clock is."""
+    """How many seconds its clock is off."""
 
 
 wishes = st.builds(
@@ -74,7 +74,7 @@ def fact(number: int, *, session: str = TRUNK, kind: str = "decision.made", **ot
 
 
 class Pair:
-    """The same in a file and in memory: a session, a fork of it, and one of its own."""
+    """The same on SQLite and in memory: a session, a fork of it, and a separate one."""
 
     def __init__(self, place: str) -> None:
         self.clock = FakeClock()
@@ -104,14 +104,14 @@ class Pair:
         return seal(kind, data, id=id, at=int((self.clock() + off) * 1e6), by="main", run=run, salt=bytes(16))
 
     def call(self, which: int, wish: Wish) -> Callable[[], Any]:
-        """One append, to be made on one of the two stores; a single short event is sealed late."""
+        """One append for either store; a single short event is sealed late."""
         store: Store = (self.file, self.memory)[which]
         data = DATA | {"text": TEXTS[wish.data]}
         makers = [
             partial(self.draft, kind, f"e{id_}", data, wish.run, wish.at)
             for kind, id_ in zip(wish.kinds, wish.ids, strict=True)
         ]
-        late = len(makers) == 1 and TEXTS[wish.data] is not LARGE  # which would queue up again, after the others
+        late = len(makers) == 1 and TEXTS[wish.data] is not LARGE  # it would queue up again, after the others
         lease = self.leases.get((which, wish.session, wish.lease))
         expect = store.head(wish.session).position + wish.expect if wish.expect is not None else None
         return lambda: store.append(
@@ -122,7 +122,7 @@ class Pair:
         )
 
     def play(self, batch: list[Wish]) -> None:
-        """All of these wait while nobody writes, in this order; then they are served, and answered as in memory."""
+        """All these appends wait in this order while no thread writes; then they run, with the answers of the store in memory."""
         self.clock.advance(LEASE_SECONDS * 0.6)
         batch = [wish for wish in batch if wish.session != NOWHERE or wish.expect is None]
         there = [self.call(1, wish) for wish in batch]
@@ -138,7 +138,7 @@ class Pair:
 
 
 def together(store: Store, calls: list[Callable[[], Any]]) -> list[Any]:
-    """What came of calls of many threads that waited in this order while nobody wrote."""
+    """The outcomes of calls by many threads that waited in this order while no thread wrote."""
     found: dict[int, Any] = {}
     threads = []
     assert isinstance(store, SQLiteStore)
@@ -174,7 +174,7 @@ def together(store: Store, calls: list[Callable[[], Any]]) -> list[Any]:
 @example([[fact(10, session=session, kind="session.renamed") for session in (TRUNK, BRANCH)]])
 @example([[fact(10, data=2), fact(11, data=2), fact(12, session=NOWHERE)]])
 def test_a_batch_is_answered_like_its_parts_in_a_row(batches):
-    """Retries, forks, lost leases, an ending, names that are taken: many in one transaction change nothing (A10, B08)."""
+    """Many retries, forks, lost leases, endings and taken names in one transaction get the same answers (A10, B08)."""
     with tempfile.TemporaryDirectory() as place:
         pair = Pair(place)
         try:
@@ -186,7 +186,7 @@ def test_a_batch_is_answered_like_its_parts_in_a_row(batches):
 
 @given(st.sampled_from(STATUSES), st.integers(1, 5), st.integers(0, 10))
 def test_what_is_quiet_moves_only_position_hash_run_and_time(status, run, at):
-    """The short way of a batch: what it takes for granted is what the fold of the head does."""
+    """The fast path of a batch relies only on what the fold of the head does."""
     head = heads.fresh(TRUNK, seal("session.opened", {"name": "n", "project": "p"}, "o", 5, "main", 1, bytes(16)))
     head = head._replace(position=3, status=status, run=3)
     for kind in QUIET[status]:
@@ -198,7 +198,7 @@ def test_what_is_quiet_moves_only_position_hash_run_and_time(status, run, at):
 
 
 def test_one_known_id_leaves_a_batch_together(tmp_path, monkeypatch):
-    """A retry among new events does not take the batch apart: all of it is looked up, and it is one transaction."""
+    """A retry among new events does not split the batch: all of it is looked up, and it is one transaction."""
     monkeypatch.setattr(Writer, "_retreat", None)
     pair = Pair(str(tmp_path))
     pair.play([fact(10), fact(2), fact(0, session=BRANCH), fact(11), fact(1, session=TWIG, kind="turn.begun")])
@@ -206,18 +206,18 @@ def test_one_known_id_leaves_a_batch_together(tmp_path, monkeypatch):
 
 
 def test_what_is_long_is_sealed_by_its_own_thread(tmp_path):
-    """Who leads gives back what would take it a while; it lands all the same, once."""
+    """A long event is sealed by its own thread, not by the batch leader; it still lands, once."""
     with onrecord.connect(str(tmp_path / "store.db"), project="/p") as records:
         session = records.open("long")
         texts = ["short", "long " * 10_000, "also short", "longer " * 10_000]
         events = together(records.store, [partial(session.decide, "Decided", why=text) for text in texts])
         assert len({event.position for event in events}) == len(texts)
-        assert [session.event(event.position).data["why"] for event in events] == texts
+        assert [session.log.event(event.position).data["why"] for event in events] == texts
         assert session.verify().ok
 
 
 def test_what_cannot_be_sealed_is_told_so_though_nothing_can_be_written(tmp_path, monkeypatch):
-    """Each hears what is wrong with its own append: the input of one, the disk of the others."""
+    """Each caller gets the error of its own append: one its invalid input, the others the disk error."""
     with onrecord.connect(str(tmp_path / "store.db"), project="/p") as records:
         session = records.open("full")
         before = session.decide("Before").position
@@ -230,7 +230,7 @@ def test_what_cannot_be_sealed_is_told_so_though_nothing_can_be_written(tmp_path
 
 @pytest.mark.parametrize(("kind", "step"), [(LateAppend, "prepare"), (Append, "stage")])
 def test_what_a_handler_raises_is_told_to_the_thread_it_interrupted(tmp_path, monkeypatch, kind, step):
-    """Who leads is interrupted while it serves another, by a handler that was refused: the other knows nothing of it."""
+    """When a handler interrupts the batch leader while it serves another thread, only the leader gets the error."""
     with onrecord.connect(str(tmp_path / "store.db"), project="/p") as records:
         session = records.open("handled")
         usual, calls = getattr(kind, step), itertools.count()

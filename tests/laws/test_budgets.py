@@ -1,4 +1,4 @@
-"""Laws of budgets: what is left only shrinks by use, the first limit that runs out is the one reported, nothing is guessed."""
+"""Laws of budgets: only use reduces what is left, the first used-up limit is reported, and nothing is guessed."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ uses = st.lists(
 
 @given(budgets, uses)
 def test_what_is_left_never_grows_by_use(budget, used):
-    """Turns, tokens, money and time only take from a budget; with a limit used up, no turn begins any more (K02, K03)."""
+    """Turns, tokens, money and time only reduce a budget; with a limit used up, no turn begins (K02, K03)."""
     play = Play(budget=budget)
     session = play.session
     left = session.views.spend.remaining(int(play.clock() * 1e6))
@@ -48,7 +48,7 @@ def test_what_is_left_never_grows_by_use(budget, used):
 
 @given(budgets, st.lists(st.sampled_from(MEASURED)))
 def test_the_first_limit_does_not_depend_on_how_it_was_written(budget, order):
-    """Which limit is reported first is the same in the process that set the budget and in one that reads it later (K03)."""
+    """The process that set the budget and one that reads it later report the same limit first (K03)."""
     shuffled = {limit: budget[limit] for limit in [*order, *budget] if limit in budget}
     play = Play()
     play.session.budget.set(**shuffled)
@@ -62,7 +62,7 @@ def test_the_first_limit_does_not_depend_on_how_it_was_written(budget, order):
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 100), st.none() | st.floats(0, 5)), max_size=12))
 def test_unknown_costs_are_counted_and_never_guessed(used):
-    """Usage adds up per model and per run; a cost that was not told is counted as unknown, not as nothing (K02)."""
+    """Usage adds up per model and per run; a cost that was not reported counts as unknown, not as zero (K02)."""
     play = Play()
     for model, tokens, cost in used:
         play.session.budget.record_usage(model, output_tokens=tokens, cost=cost)
@@ -79,7 +79,7 @@ def test_unknown_costs_are_counted_and_never_guessed(used):
 
 @given(st.integers(1, 100), st.lists(st.integers(1, 60), max_size=6))
 def test_slices_never_give_away_more_than_there_is(total, slices):
-    """Child sessions get slices of what is left, never more; what was given away is not spent twice (K01)."""
+    """Child sessions get slices of what is left, never more; an assigned slice is not spent twice (K01)."""
     play = Play(budget={"tokens": total})
     given_away = 0
     for number, amount in enumerate(slices):
@@ -96,7 +96,7 @@ def test_slices_never_give_away_more_than_there_is(total, slices):
 
 @given(quiet_steps)
 def test_a_pause_costs_no_time(played):
-    """Time in a pause is not wall-clock of the budget (A13)."""
+    """Time in a pause does not count as wall-clock time of the budget (A13)."""
     play = Play().run(played)
     play.session.pause("rate limit")
     before = play.session.views.spend.used(int(play.clock() * 1e6))

@@ -1,4 +1,4 @@
-"""Laws of bundles: a session moves whole or not at all. What was changed on the way is refused, and nothing is written."""
+"""Laws of bundles: a session moves whole or not at all. A bundle changed on the way is refused, and nothing is written."""
 
 import io
 import json
@@ -50,7 +50,7 @@ def refused(data: bytes) -> None:
 
 @given(steps)
 def test_a_bundle_is_the_session(played):
-    """A session that was moved has the same events, hashes, payloads and erasures, and nothing besides (A19)."""
+    """A session that was moved has the same events, hashes, payloads and erasures, and nothing else (A19)."""
     play = Play().run(played)
     here = play.store.read(play.session.id)
     there, moved = take_in(packed(play.session))
@@ -63,7 +63,7 @@ def test_a_bundle_is_the_session(played):
 
 @given(steps)
 def test_a_bundle_of_a_bundle_is_the_same(played):
-    """Exporting what was imported gives the same lines (A19)."""
+    """Exporting an imported session gives the same lines (A19)."""
     play = Play().run(played)
     first = list(bundle.lines_of(play.session))
     _there, moved = take_in(packed(play.session))
@@ -80,7 +80,7 @@ def test_a_changed_byte_is_refused(played, where, mask):
 
 
 def test_every_byte_of_a_small_bundle_is_covered(count):
-    """There is no byte of a bundle that can be changed unnoticed (A19)."""
+    """No byte of a bundle can be changed unnoticed (A19)."""
     data = packed(Play().run([("record_turn", "main", [{"role": "user", "content": "hi"}])]).session).encode()
     for where in range(0, len(data), count(3, 1)):
         for mask in (1, 0x20):
@@ -104,7 +104,7 @@ def test_a_changed_line_is_refused(played, one, other, how):
 
 @given(steps, positions)
 def test_a_cut_bundle_is_refused(played, where):
-    """A bundle that was cut off anywhere is noticed; only the very last line break may be missing (T09)."""
+    """A bundle that was cut off anywhere is noticed; only the last line break may be missing (T09)."""
     data = packed(Play().run(played).session).encode()
     refused(data[: where % (len(data) - 1)])
     assert take_in(data[:-1])[1].verify().ok
@@ -116,11 +116,11 @@ def test_a_cut_bundle_is_refused(played, where):
 @example(b'{"format":"onrecord-bundle","version":1}\n{"end":true}\n')
 @example(b'{"format":"onrecord-bundle","version":2}\n')
 def test_anything_else_is_no_bundle(data):
-    """A file that is no bundle is refused as one, whatever is in it."""
+    """A file that is not a bundle is refused as one, whatever its content."""
     refused(data)
 
 
-# What somebody writes who can make a chain of his own: every hash is right, and what it says makes no sense.
+# What a forger with a chain of his own writes: every hash is right, and the content makes no sense.
 @given(
     st.sampled_from(
         ["session.opened", "item.added", "turn.recorded", "objective.set", "payload.erased", "session.renamed"]
@@ -131,7 +131,7 @@ def test_anything_else_is_no_bundle(data):
     ),
 )
 def test_a_forged_chain_cannot_break_the_store(kind, data, field):
-    """A bundle whose chain is right but whose content is nonsense is refused, or is a session that can be read."""
+    """A bundle with a correct chain and nonsense content is refused, or is a session that can be read."""
     lines = forged(kind, data, field)
     there = elsewhere()
     try:
@@ -177,7 +177,7 @@ def forged(kind: str, data: Any, field: tuple[str, Any] | None) -> list[str]:
 
 @given(steps, steps)
 def test_what_went_on_can_be_brought_back(played, later):
-    """A session that moved, went on there and comes back extends what is here, and nothing is merged silently (A19)."""
+    """A session that moved, continued there and comes back extends the one here, and nothing is merged silently (A19)."""
     play = Play().run(played)
     there, moved = take_in(packed(play.session))
     away = Play.__new__(Play)
@@ -202,7 +202,7 @@ def test_what_went_on_can_be_brought_back(played, later):
 
 @given(steps)
 def test_what_is_here_already_is_not_taken_twice(played):
-    """Importing a session that is here, or one whose name is taken, is refused and changes nothing (A19)."""
+    """Importing an existing session, or one with a taken name, is refused and changes nothing (A19)."""
     play = Play().run(played)
     data = packed(play.session)
     before = play.store.read(play.session.id), play.store.heads()
@@ -221,7 +221,7 @@ def test_what_is_here_already_is_not_taken_twice(played):
 
 @given(steps, steps)
 def test_two_that_went_apart_are_not_joined(played, later):
-    """A session that went on differently in both places is refused, and nothing is changed (A19)."""
+    """A session that continued differently in both stores is refused, and nothing is changed (A19)."""
     play = Play().run(played)
     there, moved = take_in(packed(play.session))
     assume(play.store.head(play.session.id).status != "erased")

@@ -1,4 +1,4 @@
-"""Laws of the codec: what goes in comes out, one value has one form, and what cannot be kept is refused."""
+"""Laws of the codec: decoding returns what was encoded, one value has one form, and what cannot be stored is refused."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def kept(data: Any, kind: str = "weather.changed", v: int = 1) -> Record:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal in value and in type: 1, 1.0 and True are three things."""
+    """Equal in value and in type: 1, 1.0 and True are three values."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
@@ -53,7 +53,7 @@ def test_every_json_value_survives(value):
 
 @given(values.json_values)
 def test_an_event_says_what_was_sealed(value):
-    """An event that is read says exactly what its draft said, to whoever appended it and to whoever reads it (B07)."""
+    """An event has exactly the content of its draft, for the process that appended it and for every reader (B07)."""
     draft = sealed({"value": value})
     record = Record(SESSION, 1, *draft[:7], *draft[7:10], bytes(32))
     assert same(codec.open_record(record).data, {"value": value})
@@ -76,7 +76,7 @@ def test_the_canonical_form_knows_no_order(value, shuffle):
 
 @given(values.json_values)
 def test_the_canonical_form_is_stable(value):
-    """Encoding what was decoded gives the same bytes, so a commitment can be derived again from what comes out."""
+    """Encoding a decoded value gives the same bytes, so a commitment can be computed again from what the store returns."""
     once = codec.encode_payload(value)
     assert codec.encode_payload(json.loads(once)) == once
 
@@ -105,7 +105,7 @@ near_items = st.one_of(
 @example({"role": "assistant", "content": "", "tool_calls": [{"name": "n", "id": "c", "arguments": {1: 2}}]})
 @example({"role": "assistant", "content": "", "tool_calls": [{"name": "n", "id": "c", "arguments": 1}] * 2})
 def test_a_plain_item_is_in_canonical_form(item):
-    """The short way for plain items says what the long way says, in the same order and in a copy of its own (B07, B12)."""
+    """The fast path for plain items gives the result of the general path, in the same order and in a copy of its own (B07, B12)."""
     made = plain_item(item)
     if made is None:
         return
@@ -125,12 +125,12 @@ def arguments_of(call: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("format", ["openai", "anthropic", "unknown"])
 def test_a_message_in_a_partners_words_is_not_plain(format):
-    """What a partner said is kept word for word beside its neutral form: the short way is not for it."""
+    """A partner's words are kept verbatim next to their neutral form: the fast path does not apply to them."""
     assert plain_item({"role": "user", "content": "hi"}, format) is None
 
 
 def test_arguments_may_be_nested_as_deep_as_anything():
-    """The short way refuses nothing: what it does not take goes the long way, up to the same limit."""
+    """The fast path refuses nothing: what it does not accept takes the general path, up to the same limit."""
     for depth in range(codec.NESTING_LIMIT - 8, codec.NESTING_LIMIT + 2):
         call = {"id": "c1", "name": "bash", "arguments": nested(depth)}
         turn = [{"role": "assistant", "content": "", "tool_calls": [call]}]
@@ -157,15 +157,15 @@ class Level(IntEnum):
      ({"b": (), "a": {Colour.RED: Level.HIGH}}, {"a": {"red": 3}, "b": []})],
 )  # fmt: skip
 def test_near_json_becomes_json_at_once(given_as, read_as):
-    """Tuples and enums are recorded as what JSON makes of them, and every handle sees that from the start."""
+    """Tuples and enums are recorded as their JSON values, and every handle sees those from the start."""
     play = Play()
-    said = play.session.record("weather.changed", {"value": given_as})
+    said = play.session.log.record("weather.changed", {"value": given_as})
     assert same(said.data, {"value": read_as})
-    assert same(play.session.event(said.position).data, {"value": read_as})
+    assert same(play.session.log.event(said.position).data, {"value": read_as})
 
 
 def test_what_was_recorded_cannot_be_changed_through_the_callers_objects():
-    """A caller that goes on changing the objects it recorded changes neither log nor views (B12)."""
+    """A caller that later changes the objects it recorded changes neither log nor views (B12)."""
     play = Play()
     value: dict[str, Any] = {"list": [1]}
     event = play.session.facts.set_scratch("key", value)
@@ -197,11 +197,11 @@ def nested(depth: int) -> Any:
 @pytest.mark.parametrize("value", [*UNRECORDABLE, nested(5_000)], ids=lambda value: repr(type(value).__name__))
 @pytest.mark.parametrize("wrap", [lambda v: v, lambda v: {"a": [1, {"b": v}]}], ids=["bare", "inside"])
 def test_what_is_no_json_is_refused(value, wrap):
-    """What cannot be written as JSON is refused as InvalidInput, wherever it hides, and nothing is changed."""
+    """What cannot be written as JSON is refused as InvalidInput, however deep it is, and nothing is changed."""
     play = Play()
     before = play.store.head(play.session.id)
     with pytest.raises(InvalidInput):
-        play.session.record("weather.changed", {"value": wrap(value)})
+        play.session.log.record("weather.changed", {"value": wrap(value)})
     with pytest.raises(InvalidInput):
         play.session.facts.set_scratch("key", wrap(value))
     with pytest.raises(InvalidInput):
@@ -213,16 +213,16 @@ def test_what_is_no_json_is_refused(value, wrap):
 @example(900)
 @example(990)
 def test_what_was_acknowledged_can_be_read_from_any_depth(depth):
-    """A payload is refused when it is too deep, or can be read again from however deep a stack (B08)."""
+    """A payload is refused when it is too deep, or it can be read again at any stack depth (B08)."""
     play = Play()
     try:
-        event = play.session.record("weather.changed", {"value": nested(depth)})
+        event = play.session.log.record("weather.changed", {"value": nested(depth)})
     except InvalidInput:
         assert play.store.head(play.session.id).position == 1
         return
 
     def read_below(frames: int) -> Event:
-        return read_below(frames - 1) if frames else play.session.event(event.position)
+        return read_below(frames - 1) if frames else play.session.log.event(event.position)
 
     assert read_below(300).data == {"value": nested(depth)}
 
@@ -260,7 +260,7 @@ def test_no_two_headers_read_alike(names, cut):
 
 @given(st.integers(1, 4), values.json_objects)
 def test_upcasters_chain(version, data):
-    """An old payload is lifted step by step to the present version on reading; what is kept stays as it is (B15)."""
+    """Reading lifts an old payload step by step to the current version; the stored payload stays as it is (B15)."""
     lifts = {
         ("weather.changed", step): lambda old, step=step: {**old, "path": [*old.get("path", []), step]}
         for step in (1, 2, 3)
@@ -305,5 +305,5 @@ def test_ids_and_kinds_are_short_and_printable(field, value):
     play = Play()
     arguments: dict[str, Any] = {"kind": "weather.changed", "id": "w1"} | {field: value}
     with pytest.raises(InvalidInput):
-        play.session.record(data={}, **arguments)
+        play.session.log.record(data={}, **arguments)
     assert play.store.head(play.session.id).position == 1

@@ -1,4 +1,4 @@
-"""Laws of copies: whatever a log tells, its copy tells the same, all at once or bit by bit, forwards and back."""
+"""Laws of copies: a copy has the content of its log, copied all at once or bit by bit, forwards and back."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ def carry(play: Play, target: MemoryStore) -> None:
 @example([("erase", 1)], [("rename", "one")], 1)
 @example([], [("rename", "one"), ("erase", 2)], 1)
 def test_a_copy_is_the_session(first, then, page):
-    """Copied in the middle and again in the end, in pages of any size, a store has the same records and heads (A19)."""
+    """Copied in the middle and again at the end, in pages of any size, a store has the same records and heads (A19)."""
     kept, copying.COPY_PAGE = copying.COPY_PAGE, page
     try:
         play, target = Play(), MemoryStore()

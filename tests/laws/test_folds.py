@@ -42,7 +42,7 @@ def parts(events: list[Event], cuts: list[int]) -> list[list[Event]]:
 
 
 def start(play: Play) -> Whole:
-    """The fold after the first event, from which the rest goes on."""
+    """The fold after the first event, from which the rest continues."""
     return fold_whole(play.store.head(play.session.id), play.store.read(play.session.id, upto=1))
 
 
@@ -75,7 +75,7 @@ def test_folding_in_parts_is_folding_the_whole(played, cuts):
 @example(ERASED, [3])
 @example(TWO_TAILS, [2, 5])
 def test_a_snapshot_never_changes_meaning(played, cuts):
-    """Putting the views away and taking them up again, at any point and any number of times, changes nothing (B07)."""
+    """Saving the views and loading them again, at any point and any number of times, changes nothing (B07)."""
     play = Play().run(played)
     events = play.events()[1:]
     resumed = start(play)
@@ -90,7 +90,7 @@ def test_a_snapshot_never_changes_meaning(played, cuts):
 @example(ERASED)
 @example(TWO_TAILS)
 def test_views_at_hand_are_the_fold_of_the_log(played):
-    """What a working handle holds in memory is what a new process folds from the store, no more and no less (B07)."""
+    """The views of a working handle are exactly what a new process folds from the store (B07)."""
     play = Play().run(played)
     fresh = Session(play.store, play.session.id)
     for handle in (play.session, *play.handles.values()):
@@ -121,21 +121,25 @@ def test_a_view_needs_no_transcript_bodies(played):
         ("decide", "main", "x"),
     ]
 )
+@example([("begin", "main"), ("set_budget", "tester", {"tokens": 1})])
 @example([("record_turn", "main", SAID), ("set_budget", "main", {"steps": 1.0}), ("record_turn", "main", SAID)])
 def test_a_handle_knows_where_its_lane_ends(played):
-    """What a handle follows by itself, so that a turn need not ask the views, is what the views would say."""
+    """What a handle tracks about its lane, so that a turn need not read the views, is what the views say."""
     play = Play().run(played)
     for agent, handle in play.handles.items():
-        end, fresh = handle.lane_end, Session(play.store, play.session.id, agent=agent).views
-        if end.known and not handle.behind:
+        end, fresh = handle._lane_end, Session(play.store, play.session.id, agent=agent).views
+        if end.known and not handle._behind:
             lane = fresh.lanes.lane(agent)
             assert (end.open, end.last_commit, end.turns) == (bool(lane["open"]), lane["last_commit"], lane["turns"])
-            assert not fresh.spend.budget
+            if (
+                handle._whole.position == fresh.position
+            ):  # a budget that another handle set is read with the next append
+                assert not fresh.spend.budget
 
 
 @given(steps)
 def test_steps_of_an_active_session_only_move_its_head(played):
-    """What stores leave out of the head's row can be told from the last event: position, hash and time, nothing else."""
+    """What stores leave out of the head's row follows from the last event: position, hash and time, nothing else."""
     play = Play().run(played)
     head = play.store.head(play.session.id)
     before = head._replace(status=heads.ACTIVE)
@@ -150,7 +154,7 @@ def test_steps_of_an_active_session_only_move_its_head(played):
 @example(ERASED)
 @example(TWO_TAILS)
 def test_the_head_is_a_fold(played):
-    """The head that the store carries forward is the one that folding the log gives, erased events included."""
+    """The head that the store carries forward is the fold of the log, erased events included."""
     play = Play().run(played)
     assert Session(play.store, play.session.id).head == play.store.head(play.session.id)
 
@@ -178,7 +182,7 @@ def test_lanes_and_transcript_tell_the_same_story(played):
 
 @given(steps, st.integers(1, 60))
 def test_any_moment_is_the_fold_up_to_it(played, position):
-    """The session at a position is what folding the log up to it gives, whatever was appended later (B09)."""
+    """The session at a position is the fold of the log up to it, whatever was appended later (B09)."""
     play = Play().run(played)
     position = min(position, play.store.head(play.session.id).position)
     past = play.session.at(position)

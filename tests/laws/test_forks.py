@@ -1,4 +1,4 @@
-"""Laws of forks: a fork shares its history up to a position, goes its own way from there, and both verify."""
+"""Laws of forks: a fork shares its history up to a position, continues separately from there, and both verify."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ places = st.integers(0, 10**6)
 
 
 def go_on(play: Play, session: Session, later: list[Step]) -> Play:
-    """The same world, with another session in it to go on with."""
+    """The same world, with another session in it to continue with."""
     other = Play.__new__(Play)
     other.__dict__.update(play.__dict__ | {"session": session, "handles": {}, "turns": {}})
     return other.run(later)
@@ -23,7 +23,7 @@ def go_on(play: Play, session: Session, later: list[Step]) -> Play:
 
 @given(steps, places, steps, steps)
 def test_a_fork_shares_its_history_and_goes_its_own_way(played, where, here, there):
-    """A fork at any position has that history, event for event, and what comes later in one is not in the other."""
+    """A fork at any position has that history, event for event, and later events of one are not in the other."""
     play = Play().run(played)
     before = play.store.read(play.session.id)
     at = where % len(before) + 1
@@ -45,7 +45,7 @@ def test_a_fork_shares_its_history_and_goes_its_own_way(played, where, here, the
 
 @given(quiet_steps, places)
 def test_a_fork_means_what_the_session_meant_then(played, where):
-    """The transcript, facts and findings of a fork are those of the session at that position; its bill is its own (B09)."""
+    """The transcript, facts and findings of a fork are those of the session at that position; its usage is its own (B09)."""
     play = Play().run(played)
     at = where % play.store.head(play.session.id).position + 1
     past, fork = play.session.at(at), play.session.fork("fork", at)
@@ -78,7 +78,7 @@ def test_forks_of_forks_verify(wheres, played):
 
 @given(quiet_steps, places, st.sets(st.integers(1, 40), min_size=1))
 def test_erasing_what_a_fork_inherited_breaks_neither(played, where, chosen):
-    """Erasing payloads of a session that was forked leaves both verifying, and says so in both (K08)."""
+    """Erasing payloads of a forked session leaves both verifying, and the erasure is reported in both (K08)."""
     play = Play().run(played)
     at = where % play.store.head(play.session.id).position + 1
     fork = play.session.fork("fork", at)
@@ -96,7 +96,7 @@ def test_erasing_what_a_fork_inherited_breaks_neither(played, where, chosen):
 
 @given(quiet_steps, places, quiet_steps)
 def test_a_fork_moves_with_its_history(played, where, later):
-    """The bundle of a fork carries its ancestors; where they are known already, they must be the very same (A19)."""
+    """The bundle of a fork contains its ancestors; where they are known already, they must be the very same (A19)."""
     play = Play().run(played)
     fork = play.session.fork("fork", where % play.store.head(play.session.id).position + 1)
     go_on(play, fork, later)
@@ -115,7 +115,7 @@ def test_a_fork_moves_with_its_history(played, where, later):
 
 @pytest.mark.parametrize("at", [0, -1, 2, 10**9])
 def test_a_fork_needs_a_position_that_is_there(at):
-    """A fork at a position that does not exist is refused, and no session is made."""
+    """A fork at a position that does not exist is refused, and no session is created."""
     play = Play()
     with pytest.raises(EventNotFound):
         play.session.fork("fork", at)

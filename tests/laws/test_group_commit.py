@@ -1,6 +1,6 @@
-"""Group commit: whatever interrupts a batch leader, wherever, every other thread gets its answer and can go on.
+"""Group commit: whatever interrupts a batch leader, wherever, every other thread gets its answer and can continue.
 
-CPython runs the handlers of signals after a call, at the start of a function and at the end of a loop's round. These
+CPython runs signal handlers after a call, at the start of a function and at the end of a loop iteration. These
 tests raise at every such point of `stores/group_commit.py`, once and twice in a row.
 """
 
@@ -19,11 +19,11 @@ from onrecord.stores import group_commit
 from onrecord.stores.group_commit import BATCH_BYTES, BATCH_WRITES, GroupCommit, Pending
 
 SECONDS = 10.0
-"""How long a thread may take that nothing should hold up."""
+"""How long a thread may take that nothing should block."""
 
 
 class Interrupt(BaseException):
-    """What the handler of a signal raises."""
+    """What the signal handler raises."""
 
 
 class Write(Pending):
@@ -41,7 +41,7 @@ class Write(Pending):
 
 
 class Commits:
-    """Writes batches, and keeps who went with whom."""
+    """Writes batches, and keeps which writes shared one."""
 
     def __init__(self, group: type[GroupCommit[Write]] = GroupCommit) -> None:
         self.batches: list[list[str]] = []
@@ -66,7 +66,7 @@ class Commits:
 
 
 class Caller:
-    """A thread that runs one write, and what came of it."""
+    """A thread that runs one write, and its outcome."""
 
     def __init__(self, commits: Commits, write: Write, before: Callable[[], Any] = lambda: None) -> None:
         self.write = write
@@ -77,7 +77,7 @@ class Caller:
         self.thread = Thread(target=self._call, daemon=True)
         self.thread.start()
         while self.thread.is_alive() and len(commits.group._queue) == waiting:
-            pass  # it stands in the queue before the next one comes
+            pass  # it is in the queue before the next one comes
 
     def _call(self) -> None:
         self._before()
@@ -94,7 +94,7 @@ class Caller:
 
 
 class Interrupter:
-    """Raises at the points where CPython looks for signals, counted over one thread's way through the module."""
+    """Raises at the points where CPython checks for signals, counted over one thread's way through the module."""
 
     CHECKED = ("CALL", "JUMP_BACKWARD", "RESUME")
 
@@ -122,12 +122,12 @@ class Interrupter:
             last, self._last[frame] = self._last.get(frame, ""), self._names[code].get(frame.f_lasti, "")
             if last.startswith(self.CHECKED) and next(self._count) in self._points:
                 self.raised += 1
-                raise Interrupt  # which also ends the watch: `Watched` begins it again
+                raise Interrupt  # this also ends the watch: `Watched` begins it again
         return self._watch
 
 
 class Watched(GroupCommit[Write]):
-    """Goes on being watched where it recovers from an interrupt."""
+    """Keeps watching the thread where it recovers from an interrupt."""
 
     interrupter = Interrupter()
 
@@ -143,7 +143,7 @@ def commits() -> Commits:
 
 
 def play(points: tuple[int, ...], *, in_commit: bool = False) -> tuple[Interrupter, list[str]]:
-    """Interrupt the first of five writes at these points, or first in its commit; what is wrong afterwards."""
+    """Interrupt the first of five writes at these points, or first in its commit; return what is wrong afterwards."""
     interrupter = Watched.interrupter = Interrupter(*points)
     commits = Commits(Watched)
     if in_commit:
@@ -172,7 +172,7 @@ def play(points: tuple[int, ...], *, in_commit: bool = False) -> tuple[Interrupt
 
 @pytest.mark.timeout(300)
 def test_a_leader_may_be_interrupted_anywhere():
-    """One interrupt at any point: the victim hears of it, everyone else is answered, and the lead is free again."""
+    """After one interrupt at any point the victim gets it, every other thread gets its answer, and the next batch can start."""
     wrong = {}
     for point in itertools.count():
         interrupter, found = play((point,))
@@ -199,7 +199,7 @@ def test_a_second_interrupt_may_hit_the_recovery_from_the_first():
 
 
 class Slow:
-    """A lock that gives others plenty of time once it is released, and whose waiting can be interrupted."""
+    """A lock that gives others plenty of time once it is released, and can be interrupted while waiting."""
 
     raising: ClassVar[set[int]] = set()
 
@@ -219,7 +219,7 @@ class Slow:
 
 
 def test_a_write_that_waits_may_be_interrupted(commits, monkeypatch):
-    """A handler that raises in the middle of waiting ends that write alone; the others are served."""
+    """A handler that raises during a wait ends that write alone; the others get their answers."""
     monkeypatch.setattr(group_commit, "Lock", Slow)
     assert commits.group.pause(SECONDS)
     first = Caller(commits, Write("first"))
@@ -235,7 +235,7 @@ def test_a_write_that_waits_may_be_interrupted(commits, monkeypatch):
 
 
 def test_the_next_leader_leads_before_it_wakes_up(commits, monkeypatch):
-    """However quickly a thread wakes up that is to lead, it finds that it does."""
+    """However quickly the next leader wakes up, it sees that it leads."""
     monkeypatch.setattr(group_commit, "Lock", Slow)
     assert commits.group.pause(SECONDS)
     callers = [Caller(commits, Write(name, alone=True)) for name in ("one", "two", "three")]
@@ -247,7 +247,7 @@ def test_the_next_leader_leads_before_it_wakes_up(commits, monkeypatch):
 
 
 class Spied(GroupCommit[Write]):
-    """Keeps what was so when the lead changed hands."""
+    """Keeps the state at the moment when the lead changed hands."""
 
     def __init__(self, *options: Any) -> None:
         self.freed_under_lock: list[bool] = []
@@ -265,7 +265,7 @@ class Spied(GroupCommit[Write]):
 
 
 def test_the_lead_is_given_up_under_the_lock_of_the_queue():
-    """Between the look into the queue and giving up the lead nobody can queue up, and then wait for ever."""
+    """Between the check of the queue and the release of the lead no thread can queue up and then wait for ever."""
     commits = Commits(Spied)
     assert commits.group.run(Write("one")) == "one"
     assert commits.group.run(Write("two")) == "two"
@@ -274,7 +274,7 @@ def test_the_lead_is_given_up_under_the_lock_of_the_queue():
 
 
 class Heir(Write):
-    """Keeps who led when its waiter was taken away."""
+    """Keeps the leader at the moment when its waiter was removed."""
 
     led_by = 0
     group: Any = None
@@ -291,7 +291,7 @@ class Heir(Write):
 
 
 def test_an_heir_without_a_waiter_already_leads(commits):
-    """Who is interrupted while it is made the leader, and finds no waiter any more, sees that it leads."""
+    """A thread that is interrupted while it becomes leader, and finds its waiter removed, sees that it leads."""
     heir = Heir("heir", alone=True)
     heir.group = commits.group
     assert commits.group.pause(SECONDS)
@@ -318,7 +318,7 @@ def test_a_handler_that_writes_while_its_thread_writes_is_refused(commits):
 
 
 def test_who_can_share_a_transaction_does(commits):
-    """In order, up to so many and so much; what must be alone is, and nobody overtakes anybody."""
+    """A batch takes writes in order, up to a number and a size; an exclusive write is alone, and none overtakes another."""
     assert commits.group.pause(SECONDS)
     large = BATCH_BYTES // 2
     wanted = [
@@ -334,7 +334,7 @@ def test_who_can_share_a_transaction_does(commits):
 
 
 def test_a_pause_that_takes_too_long_is_given_up(commits):
-    """While another thread leads, a pause waits for so long and no longer, and leaves nothing behind."""
+    """While another thread leads, a pause waits up to its limit and no longer, and leaves nothing behind."""
     assert commits.group.pause(SECONDS)
     found: list[bool] = []
     thread = Thread(target=lambda: found.append(commits.group.pause(0.01)))
@@ -346,7 +346,7 @@ def test_a_pause_that_takes_too_long_is_given_up(commits):
 
 
 class Turnstile:
-    """The lock of a queue; before it lets one thread in, something else happens."""
+    """The lock of a queue; before it admits one thread, something else happens."""
 
     def __init__(self, lock: Any, before: Callable[[], None]) -> None:
         self._lock = lock
@@ -364,7 +364,7 @@ class Turnstile:
 
 
 def test_the_last_leader_may_leave_while_another_write_queues_up(commits):
-    """A thread that sees a leader, and is about to queue up when that one leaves, leads."""
+    """A thread that sees a leader, and is about to queue up when that leader leaves, leads."""
     group = commits.group
     assert group.pause(SECONDS)
     usual, left = group._mutex, Lock()

@@ -47,7 +47,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.told: list[tuple[str, str]] = [("opened", "")]
 
     def attempt(self, legal: bool, refusals: tuple[type[OnrecordError], ...], call: Callable[[], Any]) -> bool:
-        """Do it if the model says so; otherwise see it refused in the right way, with nothing changed."""
+        """Do it if the model allows it; if not, check that it is refused in the right way, with nothing changed."""
         self.clock.advance(60)
         before = self.store.read(self.human.id), self.store.head(self.human.id)
         refusal: OnrecordError | None = None
@@ -119,7 +119,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule()
     def open_again(self):
-        """A closed, archived or erased session is never silently made anew (T24)."""
+        """A closed, archived or erased session is never silently created again (T24)."""
         legal = self.status in LIVE
 
         def call() -> None:
@@ -157,7 +157,7 @@ def heads_word(verb: str) -> str:
 
 
 def test_every_status_is_in_the_model():
-    """The machine below knows every state a session can be in (A11)."""
+    """The machine above knows every state a session can be in (A11)."""
     assert set(heads.STATUSES) == LIVE | {"closed", "archived", "erased"}
 
 

@@ -21,7 +21,7 @@ SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def hostile(number: int) -> list[str]:
-    """Names as an attacker would put them together, the same in every run."""
+    """Names as an attacker would compose them, the same in every run."""
     draw = random.Random(17)
     return ["".join(draw.choices(PIECES, k=draw.randint(1, 5))) for _ in range(number)]
 
@@ -34,7 +34,7 @@ def legal(name: str) -> bool:
 
 
 def test_no_hostile_name_leaves_its_directory(count):
-    """Of very many hostile names, those that are legal are plain file names inside any directory (T08)."""
+    """Of very many hostile names, the legal ones are plain file names inside any directory (T08)."""
     found = 0
     for name in hostile(count(20_000, 100_000)):
         if not legal(name):
@@ -50,7 +50,7 @@ def test_no_hostile_name_leaves_its_directory(count):
 
 @given(st.text(max_size=70))
 def test_a_legal_name_is_plain(name):
-    """A legal name has 1 to 64 plain characters and begins with a letter or digit; anything else is InvalidName."""
+    """A legal name has 1 to 64 plain characters and begins with a letter or digit; any other is InvalidName."""
     if legal(name):
         assert SAFE.fullmatch(name)
         assert len(name) <= NAME_LIMIT
@@ -83,14 +83,14 @@ def test_every_verb_that_takes_a_name_checks_it(name):
 
 @given(st.integers(0, 2**48 - 1), st.binary(min_size=10, max_size=10), st.integers(0, 2**48 - 1))
 def test_ids_sort_by_time(moment, noise, later):
-    """Ids are 26 plain characters that sort by the time they were made (A07)."""
+    """Ids are 26 plain characters that sort by creation time (A07)."""
     one, other = make_ulid(moment, noise), make_ulid(later, noise)
     assert is_ulid(one)
     assert (one < other) == (moment < later)
 
 
 def test_a_name_is_never_mistaken_for_an_id():
-    """What has the form of an id is not accepted as a name, so that a name always finds its own session (A21)."""
+    """A name in the form of an id is refused, so that a name always finds its own session (A21)."""
     play = Play()
     lookalike = "abcdefghjkmnpqrstvwxyz0123"
     assert is_ulid(lookalike.upper())

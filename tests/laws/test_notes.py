@@ -11,7 +11,7 @@ from onrecord.views.render import clip, one_line, visible
 from tests.laws import values
 from tests.laws.play import Play, steps
 
-TALL = "\U00013000" * 4_000  # four bytes a letter
+TALL = "\U00013000" * 4_000  # four bytes per letter
 BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 any_text = st.text(max_size=60) | values.hostile_texts
 
@@ -24,21 +24,21 @@ findings = st.lists(
 
 
 def acts(letter: str) -> bool:
-    """Whether a terminal would do something with it, or a reader would not see it."""
+    """Whether a terminal would act on it, or a reader would not see it."""
     return letter in BIDI or unicodedata.category(letter) in {"Cc", "Cs", "Zl", "Zp"}
 
 
 @given(any_text, st.booleans())
 @example("\x1b]0;title\x07\u202egnp.exe\u2028\x9b31m\ud800\U000e0001", False)
 def test_visible_text_cannot_act(text, lines):
-    """Whatever an agent writes, what is shown has no control, bidi or half characters; line breaks only where asked for."""
+    """Whatever an agent writes, shown text has no control, bidi or half characters; line breaks only where they are allowed."""
     allowed = {"\n"} if lines else set()
     assert not [letter for letter in visible(text, lines=lines) if acts(letter) and letter not in allowed]
 
 
 @given(any_text)
 def test_plain_words_are_shown_as_they_are(text):
-    """What is printable stays what it is, so that showing text does not change what it says."""
+    """Printable text is shown unchanged."""
     printable = "".join(filter(str.isprintable, text))
     assert visible(printable) == printable
 
@@ -53,7 +53,7 @@ def test_one_line_is_one_line(text, width):
 
 @given(values.hostile_texts, st.integers(3, 200))
 def test_a_cut_text_is_whole_characters_within_its_size(text, size):
-    """Cutting never leaves half a character, keeps within the size in bytes, and marks that something was cut."""
+    """Cutting never leaves half a character, keeps within the size in bytes, and marks the cut."""
     short = clip(text, size)
     assert len(short.encode()) <= size
     assert short == text or (short.endswith("…") and text.startswith(short[:-1]))
@@ -74,13 +74,13 @@ def test_a_cut_text_is_whole_characters_within_its_size(text, size):
     [TALL] * 12,
 )
 def test_the_brief_fits_and_is_complete(objective, action, command, stated, decisions):
-    """At most 2,048 bytes, with objective, next action and the newest rejected finding, however hostile the texts (C13)."""
+    """The brief has at most 2,048 bytes, with objective, next action and the newest rejected finding, however hostile (C13)."""
     play = Play()
     session = play.session
     session.facts.set_objective(objective)
     session.facts.set_next_action(action, command=command)
     for number, (claim, label) in enumerate(stated):
-        # One question has one story, so the claims must differ.
+        # One question is one finding, so the claims must differ.
         session.findings.state(f"{number} {claim}"[:4_000], label, evidence=["run-2026-05-18-a"])
     for decision in decisions:
         session.decide(decision, why=decision)
@@ -125,5 +125,5 @@ def test_the_note_says_only_what_the_record_says(played):
     assert groups.pop("Decisions", 0) == len(whole.facts.decisions)
     for title in ("Not settled (provisional turns and unknown effects)", "Working on", "Pointers"):
         groups.pop(title, 0)
-    groups.pop("What happened (nobody wrote a note; this is from the events)", 0)
+    groups.pop("What happened (no note was written; this is from the events)", 0)
     assert not groups

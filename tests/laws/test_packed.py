@@ -1,4 +1,4 @@
-"""Packed numbers: every bit comes back, and the text is what the format says on every machine."""
+"""Packed numbers: every bit comes back, and the text follows the format on every machine."""
 
 from array import array
 from base64 import b64encode
@@ -18,7 +18,7 @@ floats = st.lists(st.floats(width=32))
 
 @given(integers)
 def test_integers_come_back(values):
-    """Any 32-bit integers come back, and the text is little-endian base64 behind its mark."""
+    """Any 32-bit integers come back, and the text is little-endian base64 after its mark."""
     text = pack_integers(values)
     assert unpack_integers(text).tolist() == values
     assert text == "i32le:" + b64encode(pack(f"<{len(values)}i", *values)).decode()
@@ -36,12 +36,12 @@ def test_floats_come_back_bit_for_bit(values):
 
 @given(st.one_of(st.text(), st.integers(), st.none(), st.builds("i32le:{}".format, st.text(min_size=1, max_size=3))))
 def test_anything_else_is_told_as_damage(text):
-    """What is no packed text, or was cut, is an error and never other numbers."""
+    """A text that is not packed, or was cut, is an error and never other numbers."""
     with pytest.raises(DamagedLog):
         unpack_integers(text)
 
 
 @given(integers)
 def test_search_does_not_look_into_numbers(values):
-    """The words of an event have no packed numbers among them."""
+    """The searchable words of an event have no packed numbers among them."""
     assert text_of({"ids": pack_integers(values), "finish": "stop"}) == "stop"

@@ -1,4 +1,4 @@
-"""Two SQLite stores on one file, used in turn, answer as the store in memory does: whatever an append remembers."""
+"""Two SQLite stores on one file, used in turn, answer as the store in memory does, whatever an append remembers."""
 
 import tempfile
 from typing import Any
@@ -21,7 +21,7 @@ from tests.laws.answers import FACTS, outcome
 SESSION = "01J0000000000000000000TEST"
 AGENTS = ("main", "other")
 LEASE_SECONDS = 0.1
-# Nothing, less and more than what moves the place in lists; more than half the time of a lease; and the clock set back.
+# Nothing; less and more than what changes the order of lists; more than half the time of a lease; and the clock set back.
 PAUSES = (0.0, 0.001, 0.05, 0.2, 1.5, -0.3)
 TURNS = ("turn.begun", "item.added", "turn.committed", "turn.aborted", "turn.recorded", "effect.finished")
 DATA: dict[str, Any] = {
@@ -52,12 +52,12 @@ moves = st.lists(
 
 
 def lanes(leases: list[Lease]) -> dict[str, Lease]:
-    """The same in any order; how long each holds is the store's to say: one that is in use needs no more time at once."""
+    """The same in any order; the store decides how long each is held: a lease in use is not extended at once."""
     return {lease.lane: lease._replace(until=0) for lease in leases}
 
 
 class Pair:
-    """The same things done to two stores on one file and to one in memory."""
+    """The same operations on two stores on one file and on one in memory."""
 
     def __init__(self, place: str) -> None:
         self.clock = FakeClock()
@@ -77,7 +77,7 @@ class Pair:
         return self.drafts[-1]
 
     def move(self, which: int, agent: str, what: str, pause: float) -> None:
-        """Do one thing to both, and see that both answer alike."""
+        """Do one operation on both, and check that both answer alike."""
         store, model, mine = self.stores[which], self.model, (which, agent)
         self.clock.now += pause
         if what == "take":
@@ -111,7 +111,7 @@ class Pair:
             assert held.until - self.clock() * 1e6 >= LEASE_SECONDS * 1e6 / 2 - 1, "a lane in use would be lost"
 
     def check(self) -> None:
-        """Both hold the same, whoever is asked."""
+        """Both have the same content, whichever store answers."""
         for store in self.stores:
             assert store.read(SESSION) == self.model.read(SESSION)
             assert store.head(SESSION) == self.model.head(SESSION)

@@ -1,4 +1,4 @@
-"""Laws of what a model is handed: always well formed, in every dialect, within its budget, and a partner's words verbatim."""
+"""Laws of the input of a model: always well formed, in every dialect, within its budget, and a partner's words verbatim."""
 
 import json
 from itertools import pairwise, takewhile
@@ -82,7 +82,7 @@ def blocks(message: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 @given(conversations)
 def test_anthropic_messages_are_well_formed(items):
-    """For Anthropic all results of a message's calls stand in the very next message, which is the user's."""
+    """For Anthropic all results of a message's calls are in the very next message, which is the user's."""
     messages = to_messages(items, "anthropic")
     for index, message in enumerate(messages):
         made = [part["id"] for part in blocks(message, "tool_use")]
@@ -94,7 +94,7 @@ def test_anthropic_messages_are_well_formed(items):
             assert not blocks(message, "tool_result")
 
 
-# Conversations as partners give them: each call answered, with fields of their own that we know nothing about.
+# Conversations as partners send them: each call answered, with extra fields that we do not know.
 _extra = st.dictionaries(
     st.sampled_from(["name", "refusal", "annotations", "cache_control"]), values.json_values, max_size=2
 )
@@ -157,7 +157,7 @@ def anthropic_exchanges(draw: Any) -> list[dict[str, Any]]:
     ("format", "exchanges"), [("openai", openai_exchanges()), ("anthropic", anthropic_exchanges())]
 )
 def test_what_a_partner_gave_goes_back_word_for_word(format, exchanges):
-    """A partner's messages, recorded in any split into turns, come back in its dialect exactly as they were given."""
+    """A partner's messages, recorded in any split into turns, come back in its dialect exactly as they were."""
 
     @given(exchanges, st.sets(st.integers(1, 20)), st.booleans())
     def law(messages: list[dict[str, Any]], cuts: set[int], told: bool) -> None:
@@ -174,7 +174,7 @@ def test_what_a_partner_gave_goes_back_word_for_word(format, exchanges):
 
 @given(anthropic_exchanges())
 def test_a_conversation_can_change_its_partner(messages):
-    """What one partner said can be handed to the other one, well formed, with every call and every text (H31)."""
+    """One partner's messages can be handed to the other, well formed, with every call and every text (H31)."""
     items = [item for message in messages for item in to_items(message, "anthropic")]
     spoken = to_messages(items, "openai")
     calls = [call["id"] for message in spoken for call in message.get("tool_calls") or ()]
@@ -183,7 +183,7 @@ def test_a_conversation_can_change_its_partner(messages):
 
 
 def said(messages: list[dict[str, Any]]) -> str:
-    """All that is said in text, without the line breaks that join its parts."""
+    """All text, without the line breaks that join its parts."""
     texts = [message["content"] for message in messages if isinstance(message["content"], str)]
     texts += [part["text"] for message in messages for part in blocks(message, "text")]
     return "".join(sorted("".join(texts).replace("\n", "")))
@@ -191,7 +191,7 @@ def said(messages: list[dict[str, Any]]) -> str:
 
 @given(anthropic_exchanges(), st.data())
 def test_a_torn_exchange_is_still_well_formed(messages, data):
-    """What is left of an exchange after a call or a message was lost is well formed; nothing is said twice or dropped."""
+    """The rest of an exchange after a lost call or message is well formed; nothing is repeated or dropped."""
     lost = data.draw(st.integers(0, len(messages) - 1))
     rest = messages[:lost] + messages[lost + 1 :]
     calling = [index for index, message in enumerate(rest) if blocks(message, "tool_use")]
@@ -210,7 +210,7 @@ def test_a_torn_exchange_is_still_well_formed(messages, data):
 
 @given(quiet_steps, st.integers(1, 3_000), st.sampled_from([count_tokens, len, lambda text: len(text.split()) + 1]))
 def test_a_context_keeps_to_its_budget(played, tokens, count):
-    """A context counts no more tokens than were allowed, or says that not even the brief fits (C12, C13)."""
+    """A context has no more tokens than allowed, or the error says that not even the brief fits (C12, C13)."""
     play = Play().run(played)
     for agent in AGENTS:
         handle = play.handles.get(agent, play.session)
@@ -230,7 +230,7 @@ def test_a_context_keeps_to_its_budget(played, tokens, count):
 
 @given(quiet_steps, st.integers(200, 4_000))
 def test_a_context_is_the_end_of_what_was_committed(played, tokens):
-    """The items of a context are the last committed ones, unbroken, and it says how many turns are not in it (C12, J14)."""
+    """The items of a context are the last committed ones, unbroken, and it says how many turns are missing (C12, J14)."""
     play = Play().run(played)
     for agent in set(AGENTS) & set(play.handles):
         handle = play.handles[agent]
@@ -248,7 +248,7 @@ def test_a_context_is_the_end_of_what_was_committed(played, tokens):
 
 @given(values.hostile_texts, values.hostile_texts)
 def test_text_from_the_record_cannot_leave_its_place(objective, summary):
-    """In the message to a model, text from the record cannot close the element it stands in or open another (T17)."""
+    """In the message to a model, text from the record cannot close its element or open another (T17)."""
     assume(objective.strip() and summary.strip())
     play = Play()
     play.session.facts.set_objective(objective)

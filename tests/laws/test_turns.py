@@ -1,7 +1,7 @@
 """Turns as a machine, with a crash at every step: lanes of committed turns and a provisional tail, against an obvious model.
 
-The model of a lane is what the words say: a list of committed turns, a tail of turns that no commit stands for yet, and
-perhaps an open one. A crash drops the handle; whoever opens the lane next takes over.
+The model of a lane is the definition: a list of committed turns, a tail of turns that no commit has superseded yet, and
+perhaps an open one. A crash drops the handle; the next process that opens the lane takes over.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ agents = st.sampled_from(AGENTS)
 
 
 class Model:
-    """One lane as the words say it."""
+    """One lane as it is defined."""
 
     def __init__(self) -> None:
         self.committed: list[dict[str, Any]] = []
@@ -164,7 +164,7 @@ class Turns(RuleBasedStateMachine):
 
     @rule(agent=agents, base=st.integers(1, 200))
     def build_on_nothing(self, agent, base):
-        """A turn on a base that is no committed position of its lane is refused, whatever rollback allows (T16)."""
+        """A turn on a base that is not a committed position of its lane is refused, whatever rollback allows (T16)."""
         lane = self.lanes[agent]
         known = {turn["position"] for turn in lane.committed} | {turn["base"] for turn in lane.committed} | {lane.last}
         if lane.open is None and base not in known:
@@ -175,7 +175,7 @@ class Turns(RuleBasedStateMachine):
 
     @rule(agent=agents, items=values.turns, crash=st.booleans())
     def lose_the_reply(self, agent, items, crash):
-        """The same request on the same base, after its commit: the committed answer, and nothing is written (J05)."""
+        """The same request on the same base, after its commit, gets the committed answer, and nothing is written (J05)."""
         lane = self.lanes[agent]
         if lane.open is not None:
             return
@@ -197,11 +197,11 @@ class Turns(RuleBasedStateMachine):
                 again.user("more")
         assert self.log() == before
 
-    # What happens to it
+    # What happens to the agent
 
     @rule(agent=agents)
     def crash(self, agent):
-        """The process is gone; the next one finds the checkpoint and the provisional turn (J12)."""
+        """After the process died, the next one finds the base and the provisional turn (J12)."""
         self.zombies.append((self.handles[agent], self.turns.pop(agent, None)))
         self.take(agent)
         self.lanes[agent].end("interrupted")
@@ -216,7 +216,7 @@ class Turns(RuleBasedStateMachine):
     @precondition(lambda self: self.zombies)
     @rule(data=st.data())
     def wake_a_zombie(self, data):
-        """A process that lost its lane writes nothing to it any more."""
+        """A process that lost its lane writes nothing to it."""
         session, turn = data.draw(st.sampled_from(self.zombies))
         before = self.log()
         with pytest.raises((LeaseLost, TurnConflict)):
@@ -228,7 +228,7 @@ class Turns(RuleBasedStateMachine):
             session.turn()
         assert self.log() == before
 
-    # What must hold after each step, read by a process that knows nothing but the store
+    # What must hold after each step, read by a process that knows only the store
 
     @invariant()
     def tells_what_the_model_tells(self):
@@ -249,13 +249,13 @@ class Turns(RuleBasedStateMachine):
             assert (counted["committed"], counted["last_commit"]) == (len(lane.committed), lane.last)
             assert [turn["how"] for turn in counted["provisional"]] == [turn["status"] for turn in lane.tail]
             assert (counted["open"] is not None) == (lane.open is not None)
-            # What was aborted is not what the next model call sees.
+            # The next model call does not see what was aborted.
             seen = Session(self.store, self.id, agent=agent).context(10**9).items
             assert seen == well_formed(item for turn in lane.committed for item in turn["items"])
 
     @invariant()
     def forgets_nothing(self):
-        """All that was ever said is in the log, and all that was ever used is counted (J16, J17)."""
+        """The log has all items ever recorded, and all usage is counted (J16, J17)."""
         session = Session(self.store, self.id)
         logged = [
             item

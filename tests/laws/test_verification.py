@@ -1,4 +1,4 @@
-"""Laws of verification: every edit, drop, swap, duplicate and cut is found, and what was erased is told from what was damaged."""
+"""Laws of verification: every edit, drop, swap, duplicate and cut is found, and erased differs from damaged."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +18,7 @@ from tests.laws.play import Play, quiet_steps, steps
 
 
 def kept(play: Play) -> list[Record]:
-    """The very list in which the store keeps a session, for those who want to tamper with it."""
+    """The very list in which the store keeps a session, for tests that tamper with it."""
     store: MemoryStore = play.store
     return store._own[play.session.id]
 
@@ -66,7 +66,7 @@ def test_every_edit_is_found(field, played, where):
 
 @given(quiet_steps, st.integers(0, 200))
 def test_a_payload_that_is_gone_without_an_event_is_damage(played, where):
-    """A payload that is missing although no event on the chain says that it was erased is reported as missing."""
+    """A payload that is missing without an event of its erasure is reported as missing."""
     play = Play().run(played)
     records = kept(play)
     index = where % len(records)
@@ -103,9 +103,9 @@ def test_every_change_of_order_is_found(played, one, other, how):
 @given(quiet_steps, quiet_steps, st.integers(0, 200))
 @example([("decide", "main", "one")], [("decide", "main", "two")], 1)
 def test_a_rolled_back_store_is_found_by_a_checkpoint(played, later, where):
-    """A checkpoint kept outside finds that the whole store was cut back, or cut back and written anew."""
+    """A checkpoint kept outside shows that the whole store was cut back, or cut back and written again."""
     play = Play().run(played)
-    checkpoint = play.session.checkpoint()
+    checkpoint = play.session.log.checkpoint()
     assert play.session.verify(checkpoint).ok
     play.run(later)
     assert play.session.verify(checkpoint).ok
@@ -148,20 +148,20 @@ def test_erasing_never_breaks_verification(played, chosen, everything):
 
 
 def test_what_records_an_erasure_cannot_be_erased():
-    """The event that says what was erased, and why, stays: without it the log would look damaged (K08)."""
+    """The event of an erasure, with its reason, remains: without it the log would look damaged (K08)."""
     play = Play()
     play.session.decide("a secret")
     event = play.session.log.erase("on request", positions=[2])
     with pytest.raises(OnrecordError):
         play.session.log.erase("hide the tracks", positions=[event.position])
     play.session.log.erase("everything")
-    assert play.session.event(event.position).data["reason"] == "on request"
+    assert play.session.log.event(event.position).data["reason"] == "on request"
     assert play.session.verify().ok
 
 
 @given(quiet_steps, st.sets(st.integers(1, 60), min_size=1))
 def test_erased_and_damaged_are_told_apart(played, chosen):
-    """After an erasure, a payload that is lost beside it is still reported, and the erased ones are not."""
+    """After an erasure, another lost payload is still reported, and the erased ones are not."""
     play = Play().run(played)
     head = play.store.head(play.session.id)
     there = sorted(position for position in chosen if position <= head.position)

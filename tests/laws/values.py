@@ -1,10 +1,10 @@
-"""What the laws are tried on: JSON values, texts people and machines write, items, names."""
+"""The values that the laws are tried on: JSON values, texts of people and machines, items, names."""
 
 from typing import Any
 
 from hypothesis import strategies as st
 
-# Any text that can be written down: everything but halves of characters.
+# Any text that can be encoded: everything but lone surrogates.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 # What an attacker, a terminal or a careless tool writes: controls, bidi, markup, our own markers, emoji, long runs.

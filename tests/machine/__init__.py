@@ -1,1 +1,1 @@
-"""What every room takes from the machine: whole files, ended processes, moved output."""
+"""The services of the machine: complete files, ended processes, copied output."""

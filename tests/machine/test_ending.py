@@ -1,4 +1,4 @@
-"""Ending processes: asked first, killed only if they stay."""
+"""Ending processes: a request first, a kill only if they stay."""
 
 import signal
 import subprocess
@@ -25,21 +25,21 @@ def spawn(code, *words):
 
 
 def test_a_willing_child_ends_by_the_signal():
-    """Who ends when asked is not killed."""
+    """A process that ends on request is not killed."""
     child, _line = spawn(WILLING)
     with child:
         assert end_child(child, grace=20) == -signal.SIGTERM
 
 
 def test_a_stubborn_child_is_killed():
-    """Who ignores the request is killed when the time is up."""
+    """A process that ignores the request is killed at the deadline."""
     child, _line = spawn(STUBBORN)
     with child:
         assert end_child(child, grace=0.1) == -signal.SIGKILL
 
 
 def test_a_group_ends_with_its_stubborn_members():
-    """Nothing of a process group stays, whatever its leader did with the request."""
+    """No process of a group remains, whatever its leader did with the request."""
     child, line = spawn(PARENT, STUBBORN)
     with child:
         end_group(child.pid, lambda: False, grace=0.1)
@@ -51,7 +51,7 @@ def test_a_group_ends_with_its_stubborn_members():
 
 
 def test_what_had_to_be_killed_is_said():
-    """Heads that end by themselves are not in the answer; a descendant that stayed is, and is gone."""
+    """Heads that ended on request are not in the answer; a descendant that stayed is, and is killed."""
     child, line = spawn(PARENT, STUBBORN)
     stubborn = int(line)
     with child:
@@ -61,7 +61,7 @@ def test_what_had_to_be_killed_is_said():
 
 
 def test_a_number_that_was_used_again_is_left_alone(monkeypatch):
-    """A process is killed only while it is the one that was seen: numbers are used again."""
+    """A process is killed only while it is the one that was seen: process ids are used again."""
     from onrecord.machine import ending
 
     child, _line = spawn(STUBBORN)

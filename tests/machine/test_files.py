@@ -9,7 +9,7 @@ from onrecord.machine.files import write_file
 
 
 def test_a_file_is_replaced_whole(tmp_path):
-    """The new content takes the place of the old one, and nothing else is left in the directory."""
+    """The new content replaces the old one, and nothing else is left in the directory."""
     path = tmp_path / "a.txt"
     path.write_bytes(b"old")
     write_file(path, [b"new ", b"content"])
@@ -18,7 +18,7 @@ def test_a_file_is_replaced_whole(tmp_path):
 
 
 def test_a_failure_leaves_the_old_file(tmp_path):
-    """When the content cannot be produced, the old file is untouched and no temporary file stays."""
+    """When the content cannot be produced, the old file is unchanged and no temporary file remains."""
     path = tmp_path / "a.txt"
     path.write_bytes(b"old")
 
@@ -71,7 +71,7 @@ def test_modes_are_private_unless_said(tmp_path):
 
 
 def test_a_left_over_of_a_killed_process_is_no_obstacle(tmp_path):
-    """A temporary file of a process that had our number is replaced, also when it is a link to something else."""
+    """A temporary file of an earlier process with our process id is replaced, even if it is a link to another file."""
     path = tmp_path / "a.txt"
     victim = tmp_path / "victim"
     victim.write_bytes(b"mine")

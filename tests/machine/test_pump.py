@@ -1,4 +1,4 @@
-"""A child's output is taken completely, passed on in order, and no reader can hold it up for ever."""
+"""A child's output is read completely and passed on in order, and no reader can block it for ever."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from onrecord.machine.pump import SHOWN_AHEAD, Pump
 
 
 def pumped(code, *, show=False, target=1, stdin=None, limit=None):
-    """What a child printed, by our descriptor; and the pump, after it moved until nothing moved."""
+    """What a child printed, by our descriptor; and the pump, after all output was copied."""
     child = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
@@ -40,13 +40,13 @@ def test_both_outputs_are_taken_whole():
 
 
 def test_a_child_is_fed_its_input():
-    """More input than a pipe holds arrives whole, and then its end."""
+    """Input larger than a pipe arrives complete, followed by its end."""
     taken, _pump = pumped("import sys; sys.stdout.write(str(len(sys.stdin.read())))", stdin=b"x" * 500_000)
     assert taken[1] == b"500000"
 
 
 def test_output_is_passed_on_in_order():
-    """What is shown is what was printed."""
+    """The shown output is the printed output."""
     read, write = os.pipe()
     taken, pump = pumped("print('a\\n' * 1000, end='')", show=True, target=write)
     for descriptor, part in pump.unshown:
@@ -57,7 +57,7 @@ def test_output_is_passed_on_in_order():
 
 
 def test_a_reader_that_does_not_read_bounds_the_memory():
-    """When nobody reads, a child that prints without end waits: only so much is ahead of the reader."""
+    """When the reader does not read, a child that prints without end waits: only so much is ahead of the reader."""
     read, write = os.pipe()
     try:
         _taken, pump = pumped("while True: print('x' * 1000)", show=True, target=write, limit=8 * SHOWN_AHEAD)
@@ -69,7 +69,7 @@ def test_a_reader_that_does_not_read_bounds_the_memory():
 
 
 def test_a_reader_that_is_gone_does_not_end_the_child():
-    """When the reader is gone the child continues, and its output is still taken."""
+    """When the reader is gone the child continues, and its output is still read."""
     read, write = os.pipe()
     os.close(read)
     taken, pump = pumped("print('x' * 200000)", show=True, target=write)

@@ -1,4 +1,4 @@
-"""Sessions whose notes are looked at, in memory, on a clock that is turned by hand."""
+"""Sessions for the tests of notes, in memory, on a clock that the test moves."""
 
 from tests.phases.conftest import clock, records, session
 

@@ -1,4 +1,4 @@
-"""The check of a note: what a fresh agent would miss is named, and a summary alone does not close a session."""
+"""The check of a note: it names what a fresh agent would miss, and a summary alone does not close a session."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def essential(session):
 
 @pytest.fixture
 def bug(records):
-    """A session whose note a fresh agent can continue from."""
+    """A session with a note from which a fresh agent can continue."""
     session = records.create("bug", agent="main", objective="Fix the intermittent 403 after an invite")
     session.facts.set_reproduction("pytest -k invite", rate="3/10")
     session.evidence.record("run", id="run-a", captured=True)
@@ -24,13 +24,13 @@ def bug(records):
 
 
 def test_a_complete_note_is_graded_complete(bug):
-    """Objective, reproduction with rate, verified, rejected, next command: nothing is missing (H46, H47)."""
+    """With objective, reproduction and rate, verified, rejected and next command, nothing is missing (H46, H47)."""
     assert check(bug.views) == ("complete", [])
     assert obstacles(bug.views) == []
 
 
 def test_an_empty_note_lacks_everything(records):
-    """Every field that is missing is named, with the command that fills it."""
+    """Every missing field is named, with the command that fills it."""
     plain = records.create("plain", agent="main")
     grade, gaps = check(plain.views)
     assert grade == "insufficient"
@@ -49,7 +49,7 @@ def test_a_vague_next_action_is_no_next_action(bug, text):
 
 
 def test_minor_gaps_leave_it_usable(bug):
-    """A vague objective, a missing rate, or evidence that nobody captured make a note usable, not complete."""
+    """A vague objective, a missing rate, or evidence that was not captured make a note usable, not complete."""
     bug.facts.set_objective("403")
     bug.facts.set_reproduction("pytest -k invite")
     bug.evidence.record("log", id="log-b")
@@ -65,13 +65,13 @@ def test_minor_gaps_leave_it_usable(bug):
 
 
 def test_an_unresolved_attempt_is_a_gap(bug):
-    """Whoever leaves a run unsettled leaves a question."""
+    """An unsettled attempt is a gap in the note."""
     bug.attempts.start("pytest")
     assert essential(bug) == ["attempt"]
 
 
 def test_nothing_can_be_said_on_purpose(bug, records):
-    """That nothing was rejected is a statement, with a reason; then it is no gap."""
+    """That nothing was rejected is a statement, with a reason; then it is not a gap."""
     other = records.create("other", agent="main", objective="Find out why it is slow")
     other.findings.state("It is slow", "open")
     other.facts.set_next_action("Profile the start", command="python -X importtime")
@@ -90,7 +90,7 @@ def test_plain_use_of_the_log_owes_no_note(records):
 
 
 def test_a_profile_counts_by_its_checkpoints(records):
-    """With a profile a finished phase stands for the reproduction; when every phase is done no next action is needed."""
+    """With a profile a finished phase replaces the reproduction; when every phase is done no next action is needed."""
     work = records.create("work", agent="main", objective="Does regularisation help on small data")
     work.phases.choose_profile(load_profile("research"))
     work.facts.set_next_action("Write the specification first")
@@ -107,18 +107,18 @@ def test_a_profile_counts_by_its_checkpoints(records):
 
 
 def test_closing_from_python_checks_the_note_only_with_a_profile_or_when_asked(records):
-    """`session.close()` is the caller's word, unless a profile or `note_owed` asks for a note; `anyway` closes always."""
+    """`session.close()` closes, unless a profile or `note_owed` asks for a note; `anyway` always closes."""
     work = records.create("work", agent="main")
     work.findings.state("Something", "open")
     assert obstacles(work.views)
-    with pytest.raises(Conflict, match="only a summary"):
+    with pytest.raises(Conflict, match="its note lacks"):
         work.close("the process ends", note_owed=True)
     assert work.status == "open"
     work.close("the process ends")
     assert work.status == "closed"
     research = records.create("research", agent="main")
     research.phases.choose_profile(load_profile("research"))
-    with pytest.raises(Conflict, match="only a summary"):
+    with pytest.raises(Conflict, match="its note lacks"):
         research.close("the process ends")
     assert research.status == "open"
     research.close("the process ends", anyway="the machine is taken away")

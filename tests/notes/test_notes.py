@@ -1,4 +1,4 @@
-"""The note: complete, short, current; and a brief that stands alone."""
+"""The note: complete, short, current; and a brief that is complete without it."""
 
 import json
 from typing import Any
@@ -48,7 +48,7 @@ def test_a_full_session_still_has_a_brief_that_stands_alone(objective, action, s
             break
         session.attempts.settle(None, outcome, error=command if outcome == "failed" else None)
     if stale:
-        session.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
+        session.log.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
     text = brief(session.views)
     assert len(text.encode()) <= BRIEF_LIMIT
     lines = text.split("\n")
@@ -74,7 +74,7 @@ def told(session) -> Any:
 
 
 def test_captured_and_asserted_evidence_are_told_apart(session):
-    """What onrecord captured carries a mark; what somebody asserts does not, in every rendering (H18)."""
+    """Captured evidence has a mark, asserted evidence does not, in every rendering (H18)."""
     text = told(session)
     for shown in (text, session.brief(), pull_request(session.views)):
         assert "[run-a✓]" in shown
@@ -84,7 +84,7 @@ def test_captured_and_asserted_evidence_are_told_apart(session):
 
 
 def test_the_active_hypothesis_is_what_is_worked_on(session):
-    """Note and brief name the hypothesis that is being worked on, as long as it is open, and no other."""
+    """Note and brief name the current hypothesis, as long as it is open, and no other."""
     session.findings.state("The cache is stale", "open")
     session.findings.state("The row is written late", "open", hypothesis=True)
     assert "\n## Working on\n\n- f2: The row is written late\n" in session.note()
@@ -96,22 +96,22 @@ def test_the_active_hypothesis_is_what_is_worked_on(session):
 
 
 def test_a_stale_finding_says_how_much_changed(session):
-    """Code under a finding changed: it is stale, with the number of files; a revert makes it verified again (H14, H28)."""
+    """When code under a finding changes, it is stale, with the number of files; a revert makes it verified again (H14, H28)."""
     told(session)
-    session.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
+    session.log.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
     assert "f2: The row is written late (was verified; 1 file changed since) [log-b]" in session.note()
     assert "## Verified" not in session.note()
     assert "Stale (check again" in session.brief()
-    session.record("code.changed", {"anchors": {"src/auth.py": "aaaa"}})
+    session.log.record("code.changed", {"anchors": {"src/auth.py": "aaaa"}})
     assert "## Verified" in session.note()
     assert "Stale" not in session.note()
 
 
 def test_who_judges_anew_has_looked_at_the_code(session):
-    """Judged again on the code as it is now, a finding is not stale; another one that rests on the old code is (H28)."""
+    """A finding that is judged again on the current code is not stale; another one on the old code is (H28)."""
     told(session)
     session.findings.state("The cache is cold", "verified", evidence=["log-b"], anchors=[ANCHOR])
-    session.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
+    session.log.record("code.changed", {"anchors": {"src/auth.py": "bbbb"}})
     session.findings.relabel("f2", "verified", evidence=["run-a"], anchors=[ANCHOR | {"fingerprint": "cccc"}])
     findings = session.views.findings
     assert [one["id"] for one in findings.labelled("verified")] == ["f2"]
@@ -129,7 +129,7 @@ def test_a_verified_cause_is_no_fix(session):
 
 
 def test_a_note_is_assembled_when_nobody_wrote_one(records):
-    """Without a word from the agent the note tells what ran, what failed, which files changed and the last turn."""
+    """Even if the agent wrote nothing, the note has what ran, what failed, which files changed and the last turn."""
     plain = records.open("plain", agent="main")
     plain.record_turn(
         [{"role": "user", "content": "Why the 403?"}, {"role": "assistant", "content": "Looking at auth."}]
@@ -139,7 +139,7 @@ def test_a_note_is_assembled_when_nobody_wrote_one(records):
     plain.attempts.start("pytest -k other")
     text = plain.note()
     for part in (
-        "What happened (nobody wrote a note", "attempt 1 failed: pytest -k invite; error: AssertionError: 403",
+        "What happened (no note was written", "attempt 1 failed: pytest -k invite; error: AssertionError: 403",
         "files changed: src/auth.py", "last turn of main: assistant: Looking at auth.", "1 committed turns",
         "attempt 2 running; unresolved, settle it first: pytest -k other",
     ):  # fmt: skip
@@ -149,14 +149,14 @@ def test_a_note_is_assembled_when_nobody_wrote_one(records):
 
 
 def test_a_lost_attempt_is_told_as_lost(session):
-    """An attempt whose process is gone is lost in the brief, never running and never succeeded."""
+    """An attempt with a dead process is lost in the brief, never running and never succeeded."""
     session.attempts.start("python train.py", process={"pid": 1})
     assert "attempt 1 lost; unresolved" in brief(session.views, lambda _process: True)
     assert "attempt 1 running; unresolved" in brief(session.views, never_gone)
 
 
 def test_other_renderings_are_inert(session):
-    """A pull request body or comment mentions nobody and opens no tag, whatever an agent claimed."""
+    """A pull request body or comment mentions no user and opens no tag, whatever an agent claimed."""
     told(session)
     session.findings.state("@everyone <img src=x> <!-- hidden", "open")
     for text in (pull_request(session.views), issue_comment(session.views)):
@@ -204,7 +204,7 @@ def test_the_task_file_has_what_was_decided_reached_listed_and_tried(session):
 
 
 def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
-    """Reused, already rejected, new since, unresolved; phases, attempts, tokens and time that are saved (H44, G13)."""
+    """The report has reused, rejected, new and unresolved; phases, attempts, tokens and time that are saved (H44, G13)."""
     told(session)
     session.phases.enter("Plan")
     session.phases.write_section("Design", "simple")
@@ -226,16 +226,16 @@ def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
     }  # fmt: skip
     text = text_of(found)
     for part in (
-        "Reused (verified):\n- f2: The row", "Already rejected (not tried again):\n- f1: The middleware",
-        f"New since position {before.position}:\n- finding f3: - -> open", "Unresolved (first):\n- attempt 2 is running",
+        "Verified (reuse it):\n- f2: The row", "Rejected (do not retry):\n- f1: The middleware",
+        f"New since position {before.position}:\n- finding f3: - -> open", "Unresolved (settle first):\n- attempt 2 is running",
     ):  # fmt: skip
         assert part in text
-    assert "Go on with: phase Do: Read the commit order $ pytest -k commit" in text
-    assert "1 phases (Plan), 1 attempts (1 failed, 4.5 s); saved: 1,200 tokens, 90 s" in text
+    assert "Continue with: phase Do: Read the commit order $ pytest -k commit" in text
+    assert "Already done: 1 phase (Plan), 1 attempt (1 failed, 4.5 s); saved: 1,200 tokens, 90 s" in text
 
 
 def test_no_template_can_lose_the_instructions():
-    """The block is in a prompt exactly once: added where it is missing, renewed where it stands (E15, E16)."""
+    """The block is in a prompt exactly once: added where it is missing, updated where it exists (E15, E16)."""
     block = instructions("research")
     assert len(block) < 2_048
     bare = instructions("research", into="A prompt of another domain")
@@ -255,13 +255,13 @@ def test_a_note_made_of_events_has_no_forged_line(spoken):
     lines = note(session.views, session.transcript().committed[-1]).split("\n")
     assert turn.position > 0
     assert [line for line in lines if line.startswith("## ")] == [
-        "## What happened (nobody wrote a note; this is from the events)"
+        "## What happened (no note was written; this is from the events)"
     ]
     assert sum(line.startswith("- ") for line in lines) == 1 + min(len(spoken), 4)
 
 
 def test_a_template_of_any_domain_cannot_lose_the_instructions():
-    """The block is a Jinja2 variable and macro; an override that forgot it gets it back, and none has it twice (E15, E16)."""
+    """The block is a Jinja2 variable and macro; a template that forgot it gets it back, and none has it twice (E15, E16)."""
     environment = jinja2.Environment(autoescape=False)  # prompts are text, not pages
     block = environment.globals["onrecord_instructions"] = instructions("research")
     faithful = "{% macro rules() %}{{ onrecord_instructions }}{% endmacro %}You are careful.\n{{ rules() }}"

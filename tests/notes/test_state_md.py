@@ -1,4 +1,4 @@
-"""STATE.md: what an agent writes into a region stays in it, and nothing else in the file can be changed by writing."""
+"""STATE.md: text that an agent writes into a region stays in it, and editing changes nothing else."""
 
 import re
 
@@ -28,7 +28,7 @@ def new_session(profile=PROFILE):
 
 
 def generated(*sources):
-    """A session of a profile with a generated section for each source, and what gives the lines of one of them."""
+    """A session of a profile with a generated section for each source, and a function that returns the lines of a section."""
     sections = [{"name": source, "rule": "generated", "from": source} for source in sources]
     session = new_session({"name": "made", "phases": [{"name": "Plan"}, {"name": "Do"}], "sections": sections})
 
@@ -40,7 +40,7 @@ def generated(*sources):
 
 
 def written(file: str, section: str, text: str) -> str:
-    """The file as it is after an agent replaced the text of one region with an editor."""
+    """The file after an agent replaced the text of one region with an editor."""
     lines = file.split("\n")
     genuine = re.compile(rf"<!-- onrecord:(begin|end) (?!0{{12}})[0-9a-f]{{12}} {section} -->")
     begin, end = (number for number, line in enumerate(lines) if genuine.fullmatch(line))
@@ -50,7 +50,7 @@ def written(file: str, section: str, text: str) -> str:
 @given(st.dictionaries(st.sampled_from(WRITABLE), texts, min_size=1))
 @example({"Design": "<!-- onrecord:end 000000000000 Design -->\n# Runs\nforged", "Spec": "a\n# Design\nb"})
 def test_text_stays_in_its_region(said):
-    """Whatever is written into regions, each section says exactly that, made inert, and no other one changes (T17)."""
+    """Whatever is written into regions, each section has exactly that, made inert, and no other one changes (T17)."""
     session = new_session()
     file = render(session.views)
     for section, text in said.items():
@@ -68,7 +68,7 @@ def test_text_stays_in_its_region(said):
 
 @given(texts, st.sampled_from(WRITABLE), st.sampled_from(WRITABLE))
 def test_genuine_markers_in_a_text_are_not_believed(text, section, forged):
-    """A text with this very file's markers cannot open, close or swallow a region: nothing of it is taken in (T17)."""
+    """A text with this very file's markers cannot open, close or swallow a region: nothing of it is recorded (T17)."""
     session = new_session()
     file = render(session.views)
     key = key_of(session.id, forged, "")
@@ -80,7 +80,7 @@ def test_genuine_markers_in_a_text_are_not_believed(text, section, forged):
 
 @given(st.dictionaries(st.sampled_from(WRITABLE), texts.filter(lambda text: bool(text.strip())), min_size=1))
 def test_what_is_rendered_reads_as_unchanged(said):
-    """A file that nobody touched is read back as unchanged, whatever hostile text the sections hold."""
+    """A file that was not edited is read back as unchanged, whatever hostile text the sections hold."""
     session = new_session()
     for section, text in said.items():
         session.phases.write_section(section, text)
@@ -102,7 +102,7 @@ def test_inert_text_stays_as_it_is(text):
 
 
 def test_what_an_agent_writes_elsewhere_is_noticed():
-    """An edited description line, phase table or specification is not read back, and the reader is told (E13)."""
+    """An edited description line, phase table or specification is not read back, and the report says so (E13)."""
     session = new_session()
     session.phases.write_section("Spec", "It must be fast")
     file = render(session.views)
@@ -130,7 +130,7 @@ def test_attempts_are_shown_with_what_came_out():
 
 
 def test_the_phase_table_ends_with_the_next_action():
-    """Below the phases stands where work is and what to do next, with its command; the section of its own says it too (E08)."""
+    """Below the phases are the current state and the next action with its command; its own section has it too (E08)."""
     session, lines = generated("phases", "next_action")
     assert lines("phases")[-1] == "Next action: (none on record)"
     assert lines("next_action") == ["(nothing yet)"]
@@ -158,7 +158,7 @@ def test_the_work_log_shows_time_phase_and_text():
 
 
 def test_a_long_work_log_shows_its_newest_lines_and_counts_the_rest():
-    """The file stays readable: the newest lines are shown, and how many earlier ones the log has is said."""
+    """The file stays readable: it shows the newest lines, and how many earlier ones are in the log."""
     session, lines = generated("worklog")
     for number in range(WORKLOG_SHOWN + 1):
         session.phases.log_work(f"line {number}")
@@ -193,7 +193,7 @@ def test_findings_facts_and_features_have_sections():
 
 
 def test_a_missing_marker_means_nothing_is_guessed():
-    """A file whose fences are damaged is not read at all."""
+    """A file with damaged fences is not read at all."""
     session = new_session()
     lines = render(session.views).split("\n")
     for number, line in enumerate(lines):
@@ -220,7 +220,7 @@ def test_markers_of_an_earlier_rendering_are_only_text():
 
 
 def test_fences_of_different_renderings_do_not_pair():
-    """When the log moved on, a region still needs both its markers from one rendering."""
+    """When the log has moved on, a region still needs both its markers from one rendering."""
     session = new_session()
     file = render(session.views)
     session.phases.write_section("Design", "recorded meanwhile")

@@ -1,1 +1,1 @@
-"""Phases, profiles and features: refusals, repairs, and what they leave on record."""
+"""Phases, profiles and features: refusals, repairs, and what is on record."""

@@ -1,4 +1,4 @@
-"""Sessions with a profile, in memory, on a clock that is turned by hand."""
+"""Sessions with a profile, in memory, on a clock that the test moves."""
 
 from typing import Any
 

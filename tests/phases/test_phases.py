@@ -25,7 +25,7 @@ def test_the_start_line_is_the_first_thing_on_record(session):
 
 
 def test_phases_go_in_order(session):
-    """A phase cannot be entered before the one before it is done, and not again when it is done (D04, D05, D08)."""
+    """A phase cannot be entered before the previous one is done, and not again when it is done (D04, D05, D08)."""
     with pytest.raises(Conflict, match="phase 'Plan' is not finished: Design is missing"):
         session.phases.enter("Do")
     finish(session, "Plan")
@@ -38,7 +38,7 @@ def test_phases_go_in_order(session):
 
 
 def test_a_phase_needs_its_checkpoint_and_a_work_log_line_is_none(session):
-    """Without the sections of its checkpoint a phase stays open, whatever the work log says (D06, D07)."""
+    """Without its required sections a phase stays open, whatever the work log says (D06, D07)."""
     session.phases.enter("Plan")
     session.phases.log_work("Design: as simple as possible")
     with pytest.raises(Conflict, match="phase 'Plan' still needs Design"):
@@ -61,7 +61,7 @@ def test_a_work_log_line_has_the_phase_it_was_written_in(session):
 
 
 def test_a_generated_section_can_be_required(session):
-    """A generated section is filled by what happened: without an attempt the phase that needs attempts stays open."""
+    """Events fill a generated section: without an attempt the phase that needs attempts stays open."""
     finish(session, "Plan")
     session.phases.enter("Do")
     assert lacking(session.views, "Do") == ["Runs"]
@@ -81,7 +81,7 @@ def test_a_phase_waits_for_its_attempt(session):
 
 
 def test_a_forgotten_phase_is_repaired_on_record(session):
-    """--retroactive finishes a phase that was never entered, still with its checkpoint, in order, and says so (D08)."""
+    """--retroactive finishes a phase that was never entered, still with its required sections, in order, and says so (D08)."""
     with pytest.raises(Conflict, match="was not entered"):
         session.phases.finish("Plan")
     with pytest.raises(Conflict, match="needs Design"):
@@ -95,7 +95,7 @@ def test_a_forgotten_phase_is_repaired_on_record(session):
 
 
 def test_phases_are_named_by_name_or_number(session):
-    """A phase may be named in any case or by its number; an unknown one is answered with those there are."""
+    """A phase may be named in any case or by its number; the error for an unknown one lists those that exist."""
     session.phases.enter("plan")
     session.phases.write_section("design", "x")
     session.phases.finish("0")
@@ -124,7 +124,7 @@ def test_a_specification_only_grows(session):
 
 
 def test_a_generated_section_cannot_be_written(session):
-    """What follows from the log is not written by anybody (E08)."""
+    """A section that follows from the log cannot be written (E08)."""
     with pytest.raises(Conflict, match="generated from the log"):
         session.phases.write_section("Runs", "attempt 1 SUCCEEDED")
     with pytest.raises(NotFound, match="has no section"):
@@ -141,7 +141,7 @@ def test_sections_have_a_limit_also_when_they_grow(session):
 
 
 def test_closing_says_what_is_pending(session):
-    """Not with only a summary; and the last line of the work log is honest: what is pending, or nothing (D10, H43)."""
+    """A session does not end with only a summary; the last line of its work log says what is pending, or nothing (D10, H43)."""
     finish(session, "Plan")
     with pytest.raises(Conflict, match="cannot be closed yet; its note lacks"):
         session.close("later")
@@ -157,7 +157,7 @@ def test_closing_says_what_is_pending(session):
 
 
 def test_going_on_says_where_and_what_is_skipped(session):
-    """The line that says work goes on names the first phase that is not done, and those that are (D04, G13)."""
+    """The line of a resume names the first unfinished phase, and the finished ones (D04, G13)."""
     finish(session, "Plan")
     line = session.phases.log_start().data
     assert line["text"] == "Session continued at phase 1 Do; phases skipped because they are done: Plan"
@@ -165,7 +165,7 @@ def test_going_on_says_where_and_what_is_skipped(session):
 
 
 def test_all_in_one_go_or_over_many_handles(records, session):
-    """Another handle, as another process would have, goes on exactly where the first one stopped (D12)."""
+    """Another handle, as of another process, continues exactly where the first one stopped (D12)."""
     finish(session, "Plan")
     other = records.get("work", agent="second")
     assert other.views.phases.current() == "Do"
@@ -190,7 +190,7 @@ def test_a_feature_passes_with_evidence_that_is_on_record(building):
 
 
 def test_what_passed_is_tried_again_before_anything_else_passes(building):
-    """After work went on, another feature passes only once those that passed before were tried again."""
+    """After a resume, another feature passes only when those that passed before were tried again."""
     building.phases.judge_feature("login", passes=True, evidence=["run-1"])
     building.pause()
     building.resume()

@@ -1,4 +1,4 @@
-"""A profile is data: what is wrong with it is said at the place where it is wrong."""
+"""A profile is data: a mistake in it is reported with its place."""
 
 import copy
 import re
@@ -13,7 +13,7 @@ from tests.phases.conftest import SMALL
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
-    """SMALL with one place changed; a place is written like `phases.0.name`."""
+    """SMALL with one entry changed; the path is written like `phases.0.name`."""
     made = copy.deepcopy(SMALL)
     *way, last = path.split(".")
     place: Any = made
@@ -51,13 +51,13 @@ def changed(path: str, value: object) -> dict[str, Any]:
     ],
 )
 def test_a_wrong_profile_is_refused_where_it_is_wrong(path, value, complaint):
-    """Every mistake in a profile is an error that names the place and what is allowed."""
+    """Every mistake in a profile is an error that names the path and the valid values."""
     with pytest.raises(InvalidInput, match=re.escape(complaint)):
         check(changed(path, value))
 
 
 def test_what_a_profile_leaves_out_is_filled_in():
-    """Phases are numbered from 0 in their order; a section is free unless it says otherwise."""
+    """Phases are numbered from 0 in their order; a section is free unless the profile says more."""
     profile = check(SMALL)
     assert [phase["number"] for phase in profile["phases"]] == [0, 1, 2]
     assert [section["rule"] for section in profile["sections"]] == ["append", "free", "generated"]
@@ -84,7 +84,7 @@ def test_the_shipped_profiles_are_complete():
 
 
 def test_users_add_their_own_profiles(tmp_path, monkeypatch):
-    """A TOML file in the config directory is chosen by name, any other by its path; a broken one says so."""
+    """A TOML file in the config directory is chosen by name, any other by its path; a broken one is an error."""
     monkeypatch.setenv("ONRECORD_CONFIG", str(tmp_path / "config.toml"))
     (tmp_path / "profiles").mkdir()
     text = 'name = "mine"\n[[phases]]\nname = "One"\n[[sections]]\nname = "S"\n'
@@ -103,7 +103,7 @@ def test_users_add_their_own_profiles(tmp_path, monkeypatch):
 
 
 def test_a_session_keeps_its_kind_of_work(session):
-    """Another profile is refused; the same one with the phases that were entered may be renewed."""
+    """Another profile is refused; the same one may be updated if it has the phases that were entered."""
     with pytest.raises(Conflict, match="already has the profile 'small'"):
         session.phases.choose_profile(changed("name", "other"))
     session.phases.enter("Plan")
@@ -115,7 +115,7 @@ def test_a_session_keeps_its_kind_of_work(session):
 
 
 def test_an_unchecked_profile_cannot_be_put_on_record(records):
-    """The verb checks what it is given: nothing malformed becomes part of a log."""
+    """The verb checks its argument: nothing malformed becomes part of a log."""
     plain = records.create("plain", agent="main")
     with pytest.raises(InvalidInput):
         plain.phases.choose_profile({"name": "x", "phases": [{"name": "A"}]})

@@ -123,7 +123,7 @@ def test_none_of_sixteen_writers_starves(
     url: str, nursery: Nursery, count: Callable[[int, int], int], record_property: Callable[[str, object], None]
 ):
     """16 processes write at once: no error, and each gets at least a tenth of the mean (P22)."""
-    done, errors, longest = race(nursery, url, count(3, 30), gate=True)
+    done, errors, longest = race(nursery, url, count(3, 30), write_lock=True)
     record_property("turns", sum(done))
     record_property("fairness", round(fairness(done), 4))
     record_property("longest wait in seconds, reported and not judged", longest)

@@ -1,1 +1,1 @@
-"""Behaviour of the Python API, line by line of the checklist, on every store."""
+"""Behaviour of the Python API, promise by promise, on every store."""

@@ -1,4 +1,4 @@
-"""Real processes that work in a session until they are told, stopped or killed."""
+"""Real processes that work in a session until they get an order, or are suspended or killed."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ def listen():
 
 
 class Child:
-    """A Python process that runs a few lines on a store: what it says can be read, and it can be told to go on."""
+    """A Python process that runs a few lines on a store: a test can read its output and order it to continue."""
 
     def __init__(self, url: str, code: str) -> None:
         environment = {**os.environ, "PYTHONWARNINGS": "error", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -46,7 +46,7 @@ class Child:
         return self.process.pid
 
     def hear(self) -> str:
-        """The next line it says; what it died of if it says nothing."""
+        """The next line it prints; its error if it ends without one."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline().strip()
         if not line:

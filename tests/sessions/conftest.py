@@ -38,14 +38,14 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def timed(kind: str, request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock):
-    """The sessions of an empty store whose time is turned by hand, its leases included."""
+    """The sessions of an empty store on a clock that the test moves, its leases included."""
     with SessionStore(timed_store(kind, request, tmp_path, clock), project=PROJECT, clock=clock) as found:
         yield found
 
 
 @pytest.fixture
 def again(kind: str, records: SessionStore, url: str):
-    """The same store as another process would open it; in memory there is only the one."""
+    """The same store as another process would open it; in memory there is only one."""
     if kind == "memory":
         yield records
         return

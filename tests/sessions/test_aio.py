@@ -1,4 +1,4 @@
-"""The same verbs, awaited: many at once, cancelled in any moment, and nobody has to guess whether an append landed."""
+"""The same verbs, awaited: many at once, cancelled at any moment, and the caller always knows whether an append landed."""
 
 import asyncio
 import inspect
@@ -46,7 +46,7 @@ CHAPTERS = [
     ids=lambda it: it.__name__,
 )
 def test_every_verb_can_be_awaited(sync, awaited):
-    """The awaited form has every verb and every property of the synchronous one, under the same name."""
+    """The async form has every verb and every property of the synchronous one, under the same name."""
     names = {name for name in dir(sync) if not name.startswith("_")}
     missing = {name for name in names if not hasattr(awaited, name)}
     assert missing == set()
@@ -56,7 +56,7 @@ def test_every_verb_can_be_awaited(sync, awaited):
 
 
 def test_a_session_is_worked_in_by_coroutines(store):
-    """Open, turn, facts, note, close: as in the synchronous form, each step durable when it was awaited (A02, A14)."""
+    """Open, turn, facts, note, close: as in the synchronous form, each step is durable once it was awaited (A02, A14)."""
 
     async def work():
         session = await store.open("work", objective="find it")
@@ -85,7 +85,7 @@ def test_a_session_is_worked_in_by_coroutines(store):
 
 
 def test_fifty_coroutines_share_a_session(store, records):
-    """Fifty coroutines of one process append at once: every event is there, dense, and the views are right (B08)."""
+    """Fifty coroutines of one process append at once: every event is there, without gaps, and the views are right (B08)."""
 
     async def work():
         session = await store.open("work")
@@ -112,7 +112,7 @@ def test_fifty_coroutines_share_a_session(store, records):
 
 
 def test_effects_that_use_the_session_do_not_wait_for_each_other(store):
-    """More coroutines than there are threads, each in an effect that itself appends: none waits for ever."""
+    """More coroutines than threads, each in an effect that appends: none waits for ever."""
 
     async def work():
         session = await store.open("work")
@@ -131,7 +131,7 @@ def test_effects_that_use_the_session_do_not_wait_for_each_other(store):
 
 
 def slowed(records: SessionStore, monkeypatch: pytest.MonkeyPatch, *, fails: bool) -> tuple[Flag, Flag]:
-    """Appends wait until they are let go, then land or fail."""
+    """Appends wait until they are released, then land or fail."""
     begun, go = Flag(), Flag()
     append = records.store.append
 
@@ -149,7 +149,7 @@ def slowed(records: SessionStore, monkeypatch: pytest.MonkeyPatch, *, fails: boo
 @pytest.mark.parametrize("fails", [False, True], ids=["it landed", "it failed"])
 @pytest.mark.parametrize("insist", [1, 3])
 def test_a_cancelled_append_tells_whether_it_landed(records, store, monkeypatch, *, fails, insist):
-    """A coroutine that is cancelled, even several times, learns how its append ended before it ends itself (B08)."""
+    """A coroutine that is cancelled, even several times, learns the outcome of its append before it ends (B08)."""
 
     async def work():
         session = await store.open("work")
@@ -178,7 +178,7 @@ def test_a_cancelled_append_tells_whether_it_landed(records, store, monkeypatch,
 
 
 def test_a_timeout_is_still_a_timeout(records, store, monkeypatch):
-    """The timeouts of asyncio work as they do: the caller sees TimeoutError, and the append is finished behind it."""
+    """The timeouts of asyncio work as usual: the caller sees TimeoutError, and the append is finished in the background."""
 
     async def work():
         session = await store.open("work")
@@ -194,7 +194,7 @@ def test_a_timeout_is_still_a_timeout(records, store, monkeypatch):
 
 
 def test_a_cancelled_effect_is_finished_and_recorded(store):
-    """An effect that has begun is finished and put on record even if whoever waited for it is cancelled."""
+    """An effect that has begun is finished and recorded even if the coroutine that waited for it is cancelled."""
 
     async def work():
         session = await store.open("work")
@@ -225,7 +225,7 @@ def test_a_cancelled_effect_is_finished_and_recorded(store):
 
 
 def test_once_is_once_for_coroutines(store):
-    """An effect runs once; what fails may be tried again; coroutines that ask at the same moment do not both run it."""
+    """An effect runs once; a failed one may be tried again; of coroutines that ask at the same moment only one runs it."""
 
     async def work():
         session = await store.open("work")
@@ -254,7 +254,7 @@ def test_once_is_once_for_coroutines(store):
 
 @pytest.mark.parametrize("problem", [ValueError("no such tool"), asyncio.CancelledError()], ids=["error", "cancelled"])
 def test_an_exception_aborts_an_awaited_turn(store, records, problem):
-    """An error or a cancellation inside a turn aborts it, with its reason and what had arrived (G07)."""
+    """An error or a cancellation inside a turn aborts it, with the reason and the items that had arrived (G07)."""
 
     async def work():
         session = await store.open("work")
@@ -289,13 +289,13 @@ def test_a_turn_that_is_not_entered_begins_nothing(store):
 
 
 def test_other_cancellations_have_no_outcome():
-    """What is cancelled outside of a call of ours tells nothing about one."""
+    """A cancellation outside our calls says nothing about an append."""
     assert aio.outcome_of(asyncio.CancelledError()) is None
     assert aio.outcome_of(asyncio.CancelledError("stop")) is None
 
 
 def test_waiting_does_not_block_the_loop(records, store, monkeypatch):
-    """While a store persists, other coroutines go on (B08)."""
+    """While a store persists, other coroutines keep running (B08)."""
 
     async def work():
         session = await store.open("work")

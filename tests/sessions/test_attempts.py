@@ -23,7 +23,7 @@ def failed(session, command, error, *, code=CODE, fix=None):
 
 
 def test_an_attempt_is_on_record_before_it_runs_and_is_settled_once(session, again):
-    """RUNNING with the exact command, then the outcome; a settled attempt never changes (F01, F02, F06)."""
+    """An attempt is RUNNING with the exact command, then has its outcome; a settled attempt never changes (F01, F02, F06)."""
     session.attempts.start(["python", "train.py", "--name", "a b"], cwd="sub", revision=CODE)
     seen = Session(again.store, session.id).views.attempts.attempts["1"]
     assert (seen["status"], seen["command"], seen["cwd"]) == (RUNNING, "python train.py --name 'a b'", "sub")
@@ -48,7 +48,7 @@ def test_an_attempt_whose_outcome_was_erased_can_be_settled_again(session):
 
 
 def test_no_second_attempt_of_an_agent_while_one_is_unresolved(records):
-    """An agent settles before it starts again; another agent is free; numbers go on over restarts (F09, F12)."""
+    """An agent settles before it starts again; another agent is free; numbers continue across restarts (F09, F12)."""
     session = records.open("work", agent="one")
     session.attempts.start("make")
     with pytest.raises(Conflict, match="has no outcome yet"):
@@ -60,7 +60,7 @@ def test_no_second_attempt_of_an_agent_while_one_is_unresolved(records):
 
 
 def test_outcomes_say_what_they_must(session):
-    """A failure has its error, an abandoned one its reason, a success no number that is none (F04)."""
+    """A failure needs its error, an abandoned attempt its reason, a success only finite metrics (F04)."""
     session.attempts.start("make")
     for outcome, about in (
         ("failed", {}),
@@ -90,7 +90,7 @@ def test_a_correction_adds_and_overwrites_nothing(session):
 
 
 def test_with_attempt_records_success_failure_and_bad_numbers(session):
-    """`with session.attempts.record(...)` succeeds, fails with the exception as its error, or fails for a number that is none."""
+    """`with session.attempts.record(...)` succeeds, fails with the exception as its error, or fails for a metric that is not finite."""
     with session.attempts.record("train 1") as attempt:
         attempt.metric("loss", 0.5)
         attempt.output("model.pt")
@@ -108,7 +108,7 @@ def test_with_attempt_records_success_failure_and_bad_numbers(session):
 
 
 def test_lost_is_deduced_and_reversible(session):
-    """An attempt whose processes are gone is lost and refuses the next; found alive, it runs again (F13, T01)."""
+    """An attempt with dead processes is lost and blocks the next; if a process is alive after all, it is running again (F13, T01)."""
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         session.attempts.start("train", process=machine.identity_of(sleeper.pid))
@@ -129,7 +129,7 @@ def test_lost_is_deduced_and_reversible(session):
 
 
 def test_a_command_that_outlives_its_keeper_still_runs(session):
-    """As long as the command or the onrecord that started it is there, nothing is lost; the orphan is told (T01)."""
+    """As long as the command or its onrecord lives, an attempt is not lost; an orphan is reported (T01)."""
     dead = machine.identity() | {"pid": 2**22 + 1, "started": "0"}
     session.attempts.start("train", process=machine.identity(), keeper=dead)
     attempt = session.views.attempts.get(1)
@@ -140,13 +140,13 @@ def test_a_command_that_outlives_its_keeper_still_runs(session):
 
 
 def test_an_attempt_nobody_watches_is_never_lost(session):
-    """Without a process on record an attempt waits until somebody settles it."""
+    """Without a recorded process an attempt waits until it is settled."""
     session.attempts.start("by hand")
     assert status_of(session.views.attempts.get(1), lambda _process: True) == RUNNING
 
 
 def test_the_same_command_on_the_same_code_is_foreseen(session):
-    """A failure is told before the same command runs on the same code, not on other code (F14)."""
+    """A failure is reported before the same command runs on the same code, not on other code (F14)."""
     failed(session, "make test", "boom")
     assert session.attempts.foresee(["make", "test"], CODE)["number"] == 1
     assert session.attempts.foresee("make lint", CODE) is None
@@ -157,14 +157,14 @@ def test_the_same_command_on_the_same_code_is_foreseen(session):
 
 
 def test_what_a_run_wrote_itself_is_not_other_code(session):
-    """Files that the failed run left behind do not make its repetition a new thing (F14)."""
+    """Files that the failed run left behind do not make its repetition a different command (F14)."""
     session.attempts.start("make", revision=CODE)
     session.attempts.settle(1, "failed", error="boom", code_after="abc/left-behind")
     assert session.attempts.foresee("make", CODE | {"dirty": "left-behind"})["number"] == 1
 
 
 def test_an_error_that_failed_on_this_code_is_foreseen_for_its_other_commands(session):
-    """A command that died of an error before is warned when this code has met that error, in whatever command (F14)."""
+    """A command that failed before gets a warning when any command met that error on this code (F14)."""
     failed(session, "train --big", "CUDA out of memory: 512 MiB at 0x7f01", code={"revision": "old", "dirty": None})
     assert session.attempts.foresee("train --big", CODE) is None
     failed(session, "train --small", "CUDA out of memory: 64 MiB at 0x7faa", fix="smaller batch")
@@ -222,7 +222,7 @@ def race(target, arguments):
 
 
 def test_of_two_settlers_at_once_one_wins(tmp_path):
-    """Two processes settle the same attempt in the same moment: one outcome is on record, the other is refused."""
+    """When two processes settle the same attempt at the same moment, one outcome is on record, and the other is refused."""
     url = f"sqlite:///{tmp_path}/race.db"
     with onrecord.connect(url, project="/project") as records:
         session = records.open("race", agent="one")
@@ -236,7 +236,7 @@ def test_of_two_settlers_at_once_one_wins(tmp_path):
 
 
 def test_of_two_starters_of_one_agent_one_wins(tmp_path):
-    """Two processes of one agent start at once: one attempt is RUNNING, the other is told (F09)."""
+    """When two processes of one agent start at once, one attempt is RUNNING, and the other is refused (F09)."""
     url = f"sqlite:///{tmp_path}/race.db"
     with onrecord.connect(url, project="/project") as records:
         session = records.open("race")

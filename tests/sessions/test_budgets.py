@@ -1,4 +1,4 @@
-"""Budgets: the first limit that runs out stops the work with a reason; unknown costs are said to be unknown; loops are seen."""
+"""Budgets: the first used-up limit stops the work with a reason; unknown costs are reported as unknown; loops are detected."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ STOPS = pytest.mark.parametrize(
 @STOPS
 @pytest.mark.parametrize("way", ["turn", "record_turn"])
 def test_the_first_limit_stops_the_work(timed, clock, *, limits, use, limit, way):
-    """At a turn's beginning the first limit that ran out pauses the session with a reason; nothing is half done (K01, K03, G02)."""
+    """When a turn begins, the first used-up limit pauses the session with a reason; nothing is half done (K01, K03, G02)."""
     session = timed.open("work", budget=limits)
     use(session, clock)
     with pytest.raises(BudgetExhausted) as stop:
@@ -53,7 +53,7 @@ def test_the_first_limit_stops_the_work(timed, clock, *, limits, use, limit, way
 
 
 def test_a_stopped_session_holds_no_process_and_stays_stopped(records):
-    """After the stop any process can look, raise the budget and go on; until then no turn begins (A13, K03)."""
+    """After the stop any process can read, raise the budget and continue; until then no turn begins (A13, K03)."""
     session = records.open("work", budget={"steps": 1})
     session.record_turn(HELLO)
     with pytest.raises(BudgetExhausted):
@@ -88,7 +88,7 @@ def test_a_resumed_session_without_more_budget_stops_again(records):
 
 
 def test_unknown_cost_is_unknown(records):
-    """A cost nobody told is counted as unknown and never guessed; known ones add up (K02)."""
+    """A cost that was not reported is counted as unknown and never guessed; known costs add up (K02)."""
     session = records.open("work", budget={"spend": 1})
     session.budget.record_usage("small", input_tokens=10, cost=0.25)
     session.budget.record_usage("large", input_tokens=10)
@@ -99,7 +99,7 @@ def test_unknown_cost_is_unknown(records):
 
 
 def test_usage_is_billed_per_model_and_run(records):
-    """What was used is told apart by model and by run, aborted turns included (A10, K02)."""
+    """Usage is kept apart by model and by run, aborted turns included (A10, K02)."""
     for number in range(2):
         with records.open("work") as session:
             turn = session.turn()
@@ -118,7 +118,7 @@ def test_usage_is_billed_per_model_and_run(records):
      {"input_tokens": 10**16}],
 )  # fmt: skip
 def test_usage_is_a_number(session, usage):
-    """Usage that is no sensible number is refused, alone and with a turn, and nothing is recorded (K02)."""
+    """Usage that is not a sensible number is refused, alone and with a turn, and nothing is recorded (K02)."""
     before = session.head
     with pytest.raises(InvalidInput):
         session.budget.record_usage("m", **usage)
@@ -128,7 +128,7 @@ def test_usage_is_a_number(session, usage):
 
 
 def test_a_child_inherits_a_slice(records):
-    """A child session gets part of what is left, which its parent cannot spend or give away again (K01)."""
+    """A child session gets part of what is left, which its parent cannot spend or assign again (K01)."""
     parent = records.open("work", budget={"tokens": 100, "steps": 10})
     parent.budget.record_usage("m", input_tokens=30)
     child = records.child(parent, "part", budget={"tokens": 50}, agent="helper")
@@ -147,7 +147,7 @@ def test_a_child_inherits_a_slice(records):
 
 @pytest.mark.parametrize("name", ["taken", "../up", "x" * 65])
 def test_a_child_that_cannot_be_made_costs_nothing(records, name):
-    """When the child's name is taken or illegal, no part of the parent's budget is given away (K01)."""
+    """When the child's name is taken or illegal, no part of the parent's budget is assigned (K01)."""
     parent = records.open("work", budget={"tokens": 100})
     records.create("taken")
     with pytest.raises((NameTaken, InvalidInput)):
@@ -165,7 +165,7 @@ def call(number: int, name: str = "bash", **arguments: object) -> list[dict[str,
 
 
 def play(records: SessionStore, turns: list[list[dict[str, Any]]]) -> int:
-    """How many of the turns were done before no progress was seen; -1 for all of them."""
+    """After how many of the turns the lack of progress was detected; -1 for never."""
     session = records.open("work", budget={"repeats": 3})
     for number, turn in enumerate(turns):
         try:
@@ -184,7 +184,7 @@ def test_the_same_call_over_and_over_is_no_progress(records):
 
 
 def test_going_back_and_forth_is_no_progress(records):
-    """An oscillation between calls is seen as well (K03)."""
+    """An oscillation between calls is detected too (K03)."""
     assert play(records, [call(number, cmd=f"step {number % 2}") for number in range(10)]) == 6
 
 
@@ -203,7 +203,7 @@ def test_a_change_is_progress(records, change):
 
 
 def test_a_budget_has_limits_that_exist(session):
-    """A budget limits what can be measured, with amounts above zero; it replaces the one before (K01)."""
+    """A budget limits what can be measured, with amounts above zero; it replaces the previous one (K01)."""
     for limits in ({"patience": 3}, {"steps": -1}, {"tokens": "many"}, {"spend": float("nan")}):
         with pytest.raises(InvalidInput):
             session.budget.set(**limits)

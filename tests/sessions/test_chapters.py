@@ -1,4 +1,4 @@
-"""The chapters of a session: what each reads back, and the verbs that stand in for a reach through the store."""
+"""The chapters of a session: what each reads back, and the verbs that replace direct access to the store."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_a_chapter_reads_back_what_it_recorded(session):
 
 
 def test_what_a_chapter_returns_is_a_copy_where_it_counts(session):
-    """Changing the lane or the usage that was read changes nothing on record."""
+    """Changing the returned lane or usage changes nothing on record."""
     session.record_turn(HELLO, usage={"model": "m", "input_tokens": 3})
     session.agents.lane()["commits"].clear()
     session.budget.spent()["input_tokens"] = 99
@@ -45,7 +45,7 @@ def test_what_a_chapter_returns_is_a_copy_where_it_counts(session):
 
 
 def test_the_log_is_read_from_its_end_and_by_headers(session):
-    """`log.newest` goes backwards over any number of pages, `log.headers` forward without payloads; both by kind."""
+    """`log.newest` reads backwards over any number of pages, `log.headers` forward without payloads; both filter by kind."""
     for number in range(7):
         session.decide(f"decision {number}", id=f"d{number}")
     backwards = [event.position for event in session.log.newest(page=3)]
@@ -64,7 +64,7 @@ def test_the_log_is_read_from_its_end_and_by_headers(session):
 
 
 def test_several_events_in_one_append(session):
-    """Drafts are appended together or not at all, and stand one after the other."""
+    """Drafts are appended together or not at all, next to each other."""
     drafts = [session.log.draft("worklog.written", {"text": text}) for text in ("first", "second")]
     events = session.log.append(*drafts)
     assert events[1].position == events[0].position + 1
@@ -91,7 +91,7 @@ def test_a_silent_holder_renews_its_lease(timed, clock):
 
 
 def test_a_store_answers_by_name_by_link_and_by_lease(records):
-    """Exactly this name, this vendor conversation, these leases: asked of the store, without opening a session."""
+    """An exact name, a vendor conversation and leases are looked up in the store, without opening a session."""
     session = records.open("work")
     session.agents.locate("claude", "c-1")
     assert records.named("work").session == session.id

@@ -1,4 +1,4 @@
-"""Compaction and context: a summary stands for the transcript, facts stay what they are, and a failure harms nothing."""
+"""Compaction and context: a summary replaces the transcript, facts are unchanged, and a failure does no harm."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def contents(items):
 
 
 def test_a_summary_stands_for_the_transcript(session):
-    """Compaction is an event that says what it covers; the transcript itself stays readable (C01, C04, C06)."""
+    """Compaction is an event that says what it covers; the transcript remains readable (C01, C04, C06)."""
     seen = []
 
     def summarise(items):
@@ -41,7 +41,7 @@ def test_a_summary_stands_for_the_transcript(session):
 
 
 def test_facts_survive_compaction_unchanged(session):
-    """The durable tier is byte for byte what it was (C03, C07)."""
+    """The durable tier is byte for byte the same (C03, C07)."""
     before = session.views.facts.dump(), session.views.findings.dump()
     session.compact("a lossy summary")
     assert (session.views.facts.dump(), session.views.findings.dump()) == before
@@ -50,7 +50,7 @@ def test_facts_survive_compaction_unchanged(session):
 
 
 def test_a_summary_that_does_not_fit_is_left_out(session):
-    """Where record and summary together are too long for the budget, the record is kept and the summary is not (C12)."""
+    """Where record and summary together exceed the budget, the record is kept and the summary is not (C12)."""
     session.compact("many words " * 2_000)
     assert session.context(40_000).summary
     context = session.context(600)
@@ -60,7 +60,7 @@ def test_a_summary_that_does_not_fit_is_left_out(session):
 
 
 def test_what_comes_later_is_shown_beside_the_summary(session):
-    """Brief, summary, then the turns after it; a later summary takes the place of the earlier one (C12)."""
+    """A context has the brief, the summary and the turns after it; a later summary replaces the earlier one (C12)."""
     session.compact("the first five")
     session.record_turn([{"role": "user", "content": "question 5"}])
     context = session.context(4_000)
@@ -74,7 +74,7 @@ def test_what_comes_later_is_shown_beside_the_summary(session):
 
 
 def test_a_part_can_be_compacted(session):
-    """Compaction up to a position covers the turns that ended by then, and leaves the rest as it is (C01)."""
+    """Compaction up to a position covers the turns that ended before it, and no others (C01)."""
     upto = session.transcript().committed[1].ended
     coverage = session.compact("two turns", upto=upto)
     assert (coverage.upto, coverage.turns, coverage.facts) == (upto, 2, 0)
@@ -83,7 +83,7 @@ def test_a_part_can_be_compacted(session):
 
 @pytest.mark.parametrize("summary", ["", "  \n", None, 42, "x" * 70_000, "half \ud800"])
 def test_what_is_no_summary_is_refused(session, summary):
-    """A summary that says nothing, is too long or is no text fails as a compaction, and nothing is changed (T15)."""
+    """A summary that is empty, too long or not a text fails as a compaction, and nothing is changed (T15)."""
     before = session.head
     with pytest.raises(CompactionFailed):
         session.compact(lambda _items: summary)
@@ -91,7 +91,7 @@ def test_what_is_no_summary_is_refused(session, summary):
 
 
 def test_a_failing_summariser_is_reported_as_itself(session):
-    """When the summariser fails, that is what is reported; transcript and facts are intact and work goes on (T15, C06)."""
+    """When the summariser fails, its error is reported; transcript and facts are intact and work continues (T15, C06)."""
     before, facts = session.head, session.views.facts.dump()
 
     def summarise(_items):
@@ -107,7 +107,7 @@ def test_a_failing_summariser_is_reported_as_itself(session):
 
 
 def test_a_refusal_inside_a_summariser_stays_what_it_is(session):
-    """An error of ours raised while summing up (a budget, a lease) is not renamed (T15)."""
+    """One of our errors raised while summarising (a budget, a lease) keeps its type (T15)."""
 
     def summarise(_items):
         raise BudgetExhausted("no tokens left", limit="tokens")
@@ -117,7 +117,7 @@ def test_a_refusal_inside_a_summariser_stays_what_it_is(session):
 
 
 def test_facts_can_be_extracted_in_the_same_step(session):
-    """What is worth keeping is recorded as decisions together with the summary, all or nothing (C05, C06)."""
+    """Facts worth keeping are recorded as decisions together with the summary, all or none (C05, C06)."""
     position = session.head.position
     coverage = session.compact("sum", extract=lambda _items: ["keep the retry", "drop the cache"])
     assert coverage.extracted == 2
@@ -129,7 +129,7 @@ def test_facts_can_be_extracted_in_the_same_step(session):
 
 @pytest.mark.parametrize("extracted", [[""], [5], ["x" * 5_000], [None], ["fine", {"text": "no"}], ["half \ud800"], 7])
 def test_what_is_no_fact_is_not_extracted(session, extracted):
-    """An extraction that gives something else than short texts fails as a compaction, and nothing is recorded (T15)."""
+    """An extraction that returns anything but short texts fails as a compaction, and nothing is recorded (T15)."""
     before = session.head
     with pytest.raises(CompactionFailed):
         session.compact("sum", extract=lambda _items: extracted)
@@ -155,7 +155,7 @@ def test_unanswered_calls_are_reported(records):
 
 
 def test_the_next_summary_is_made_from_the_last_one_and_what_came_after(session):
-    """A long session is not summed up from its beginning each time, and nothing drops out between two summaries (C04)."""
+    """A long session is not summarised from its beginning each time, and nothing is lost between two summaries (C04)."""
     session.compact("the first five")
     session.record_turn([{"role": "user", "content": "question 5"}])
     seen: list[str] = []
@@ -175,7 +175,7 @@ def test_the_next_summary_is_made_from_the_last_one_and_what_came_after(session)
 
 
 def test_a_better_summary_of_the_same_is_made_from_the_turns(session):
-    """Where nothing came after the last summary, or less is to be covered, the turns themselves are summed up (C04)."""
+    """Where nothing follows the last summary, or a shorter range is requested, the turns themselves are summarised (C04)."""
     seen: list[str] = []
 
     def summarise(items):
@@ -190,7 +190,7 @@ def test_a_better_summary_of_the_same_is_made_from_the_turns(session):
 
 
 def test_an_erased_summary_is_not_built_upon(session):
-    """What was erased is gone from later summaries too: they are made from the turns again (K09)."""
+    """Erased text is gone from later summaries too: they are made from the turns again (K09)."""
     coverage = session.compact("a secret")
     session.log.erase("secret", positions=[coverage.event.position])
     session.record_turn([{"role": "user", "content": "question 5"}])
@@ -200,7 +200,7 @@ def test_an_erased_summary_is_not_built_upon(session):
 
 
 def test_a_summary_of_what_was_rolled_back_is_not_shown(session):
-    """When a retry discards turns that a summary covers, the summary is not shown any more (J13, J14)."""
+    """When a retry discards turns that a summary covers, the summary is no longer shown (J13, J14)."""
     base = session.transcript().committed[3].ended
     session.compact("all five, the fifth was wrong")
     assert session.context(4_000).summary
@@ -214,7 +214,7 @@ def test_a_summary_of_what_was_rolled_back_is_not_shown(session):
 
 
 def test_a_summary_of_what_stayed_is_still_shown(session):
-    """A retry that discards only what came after the summary leaves the summary in its place (J13)."""
+    """A retry that discards only turns after the summary keeps the summary (J13)."""
     upto = session.transcript().committed[2].ended
     session.compact("the first three", upto=upto)
     with session.turn(base=upto, rollback=2) as turn:
@@ -225,7 +225,7 @@ def test_a_summary_of_what_stayed_is_still_shown(session):
 
 
 def test_an_erased_summary_gives_way_to_the_turns(session):
-    """When a summary was erased, the turns it stood for are shown again as far as they fit (K09)."""
+    """When a summary was erased, the turns it replaced are shown again as far as they fit (K09)."""
     coverage = session.compact("a secret")
     session.log.erase("secret", positions=[coverage.event.position])
     context = session.context(4_000)
@@ -243,7 +243,7 @@ def test_each_agent_has_its_own_summary(records, session):
 
 
 def test_a_context_takes_the_newest_that_fit(session):
-    """Of a long transcript the newest turns are taken, whole groups of call and result, within the budget (C12)."""
+    """From a long transcript the newest turns are taken, whole groups of call and result, within the budget (C12)."""
     for number in range(50):
         call = {"id": f"c{number}", "name": "bash", "arguments": {"cmd": "x" * 50}}
         session.record_turn([
@@ -260,7 +260,7 @@ def test_a_context_takes_the_newest_that_fit(session):
 
 
 def test_calls_and_results_in_different_turns_stay_together(records):
-    """Where every model call is a turn of its own, a result is still not parted from the call it answers (C12)."""
+    """Where every model call is a separate turn, a result still stays with the call it answers (C12)."""
     session = records.open("work")
     for number in range(20):
         call = {"id": f"c{number}", "name": "bash", "arguments": {"cmd": "x" * 100}}
@@ -274,7 +274,7 @@ def test_calls_and_results_in_different_turns_stay_together(records):
 
 
 def test_any_counter_can_be_used(session):
-    """The budget is counted by the caller's own tokenizer (C12)."""
+    """The caller's own tokenizer counts the budget (C12)."""
     seen = []
 
     def count(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Copying a session from store to store: whole or what is new, both ways, and nothing is merged silently."""
+"""Copying a session from store to store: all or what is new, both ways, and nothing is merged silently."""
 
 from collections.abc import Iterator
 from operator import attrgetter
@@ -44,7 +44,7 @@ def states(copied):
 
 
 def test_a_session_is_copied_to_the_last_bit(session, records, team, small_pages):
-    """The copy has every event, hash, fact and word of the session, verifies, and can be worked in (A19)."""
+    """The copy has every event, hash, fact and word of the session, verifies, and work can continue in it (A19)."""
     session.record_turn([{"role": "user", "content": "plover\u2028✓"}])
     for number in range(8):
         session.decide(f"decision {number}")
@@ -63,7 +63,7 @@ def test_a_session_is_copied_to_the_last_bit(session, records, team, small_pages
 
 
 def test_copying_again_changes_nothing(session, records, team):
-    """The same copy again finds everything there and writes nothing (A19)."""
+    """The same copy again finds nothing new and writes nothing (A19)."""
     records.copy("fix-invite-403", team)
     before = team.store.head(session.id)
     assert states(records.copy("fix-invite-403", team)) == [("fix-invite-403", "already_there", 0)]
@@ -86,7 +86,7 @@ def test_what_grew_on_one_side_extends_the_other_both_ways(session, records, tea
 
 
 def test_what_went_on_in_both_places_is_refused(session, records, team):
-    """A log with different events is refused with the position where they differ; nothing is changed (A19)."""
+    """A log with different events is refused with the position of the first difference; nothing is changed (A19)."""
     session.leave()
     records.copy(session.id, team)
     parted = session.head.position
@@ -119,7 +119,7 @@ def test_a_taken_name_is_refused_and_another_name_helps(session, records, team):
 
 
 def test_project_and_later_names(session, records, team):
-    """A copy may be kept in another project; a name given later follows, one that was given there stays."""
+    """A copy may be kept in another project; a later name is copied too, and a name given there stays."""
     records.copy(session.id, team, into="/team")
     assert team.find("fix-invite-403").project == "/team"
     session.rename("renamed")
@@ -129,7 +129,7 @@ def test_project_and_later_names(session, records, team):
 
 
 def test_a_fork_brings_its_ancestors(session, records, team, small_pages):
-    """A fork of a fork is copied with those it was forked from, each once and under its own name (A19)."""
+    """A fork of a fork is copied with its ancestors, each once and under its own name (A19)."""
     for number in range(4):
         session.decide(f"before {number}")
     child = session.fork("child")
@@ -149,7 +149,7 @@ def test_a_fork_brings_its_ancestors(session, records, team, small_pages):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_what_was_erased_is_erased_there_too(session, records, team, when, small_pages):
-    """An erasure arrives as an erasure: the words go there as well, and both logs stay the same, forks included (K08)."""
+    """An erasure arrives as an erasure: the text is erased there as well, and both logs stay the same, forks included (K08)."""
     secret = session.record_turn([{"role": "user", "content": "plover"}])
     fork = session.fork("fork")
     fork.decide("in the fork")
@@ -176,7 +176,7 @@ def test_what_was_erased_is_erased_there_too(session, records, team, when, small
 
 
 def test_a_hold_there_keeps_an_erasure_out(session, records, team):
-    """What a held fork there still needs is not erased by a copy; the copy is refused and nothing is changed (K08)."""
+    """A copy does not erase what a held fork there still needs; the copy is refused and nothing is changed (K08)."""
     secret = session.record_turn([{"role": "user", "content": "plover"}])
     records.copy(session.id, team)
     team.get(session.id).fork("needed").log.hold("an incident")
@@ -191,7 +191,7 @@ def test_a_hold_there_keeps_an_erasure_out(session, records, team):
 
 @pytest.mark.parametrize("status", ["paused", "closed", "archived", "erased"])
 def test_a_session_arrives_as_it_stands(session, records, team, status, small_pages):
-    """Whatever its state is, it is in that state where it arrives, whole or extended (A11)."""
+    """A session arrives in the state it has, complete or extended (A11)."""
     steps = {
         "paused": ["pause"],
         "closed": ["close"],
@@ -211,7 +211,7 @@ def test_a_session_arrives_as_it_stands(session, records, team, status, small_pa
 
 
 class Tampered(MemoryStore):
-    """Wrong on purpose: gives out one record changed."""
+    """Wrong on purpose: returns one record changed."""
 
     def __init__(self, whole: MemoryStore, position: int, change: dict[str, Any]) -> None:
         self.__dict__ = whole.__dict__
@@ -249,7 +249,7 @@ def test_a_tampered_source_is_refused(change, when, team, small_pages):
 
 
 def test_a_source_that_makes_no_sense_is_refused(team):
-    """A chain that verifies but tells of what no session can do is refused: items that are none, work after the end (B12)."""
+    """A chain that verifies but has impossible content is refused: malformed items, work after the end (B12)."""
     for kind, data in (("turn.recorded", {"items": [7]}), ("session.archived", {})):
         memory = MemoryStore()
         session = SessionStore(memory, project="/project").create("work")
@@ -263,7 +263,7 @@ def test_a_source_that_makes_no_sense_is_refused(team):
 
 
 def _rewrite(memory: MemoryStore, session: str, record: Record) -> None:
-    """What a forger does who knows the format: a record that no verb wrote, with a hash that fits."""
+    """What a forger who knows the format does: a record that no verb wrote, with a hash that fits."""
     (first,) = memory.read(session, upto=1)
     forged = record._replace(hash=link_record(first.hash, record))
     memory._own[session] = [first, forged]
@@ -271,7 +271,7 @@ def _rewrite(memory: MemoryStore, session: str, record: Record) -> None:
 
 
 def test_a_copy_that_others_write_to_meanwhile_is_refused(session, records, team, small_pages, monkeypatch):
-    """When the target goes on by itself during the copy, the copy ends with an error and both logs verify (A19)."""
+    """When the target continues on its own during the copy, the copy ends with an error and both logs verify (A19)."""
     for number in range(10):
         session.decide(f"decision {number}")
     install = team.store.install

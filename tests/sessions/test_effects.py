@@ -1,4 +1,4 @@
-"""Effects: a side effect happens once, ever; what is not known to have happened is said to be unknown."""
+"""Effects: a side effect happens once, ever; one with an unknown outcome is reported as unknown."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -24,7 +24,7 @@ class Bank:
 
 
 def test_once_is_once_ever(session, records):
-    """The first call runs, every later one, in this handle or another, returns the recorded result."""
+    """The first call runs; every later one, in this handle or another, returns the recorded result."""
     bank = Bank({"paid": 42, "list": (1, 2)})
     first = session.once("charge-card-17", bank.charge)
     assert first == {"paid": 42, "list": [1, 2]}
@@ -39,7 +39,7 @@ def test_once_is_once_ever(session, records):
 
 
 def test_what_fails_may_be_tried_again(session):
-    """A failure is recorded with its text and raised; the next call tries again; the first success is the last call."""
+    """A failure is recorded with its text and raised; the next call tries again; a success is never repeated."""
     bank = Bank(OSError("no route to b\udcffnk"), ValueError("card refused"), "ok")
     for problem in (OSError, ValueError):
         with pytest.raises(problem):
@@ -54,7 +54,7 @@ def test_what_fails_may_be_tried_again(session):
 
 @pytest.mark.parametrize("struck", [KeyboardInterrupt(), SystemExit(1)])
 def test_what_was_cut_off_is_unknown(session, struck):
-    """An effect that was broken off half-way (Ctrl-C, exit) may have happened: it stays unknown and is not run again."""
+    """An interrupted effect (Ctrl-C, exit) may have happened: it stays unknown and is not run again."""
     bank = Bank(struck)
     with pytest.raises(type(struck)):
         session.once("charge", bank.charge)
@@ -66,7 +66,7 @@ def test_what_was_cut_off_is_unknown(session, struck):
 
 
 def test_a_result_that_is_no_json_is_not_a_failure(session):
-    """An effect whose result cannot be recorded has happened all the same: it is not run again, and says why."""
+    """An effect with a result that cannot be recorded has still happened: it is not run again, and the error says why."""
     bank = Bank(object())
     for _ in range(2):
         with pytest.raises(InvalidInput):
@@ -76,7 +76,7 @@ def test_a_result_that_is_no_json_is_not_a_failure(session):
 
 
 def test_the_ledger_is_kept_step_by_step(session):
-    """Started before the effect and finished after it, each durable; both ways of ending are told (T01)."""
+    """An effect is recorded before and after it runs, each durably; success and failure are reported (T01)."""
     started = session.effects.start("mail-1", "send_mail", {"to": "ada"})
     assert started.data == {"key": "mail-1", "name": "send_mail", "arguments": {"to": "ada"}}
     assert set(session.views.effects.unfinished) == {"mail-1"}
@@ -97,7 +97,7 @@ def test_the_ledger_is_kept_step_by_step(session):
 
 @pytest.mark.parametrize("ending", ["leave", "pause", "takeover"])
 def test_what_a_run_left_unfinished_is_unknown_afterwards(records, ending):
-    """An effect that was under way when its agent left, paused or lost its lane is reported, not dropped (T01)."""
+    """An effect that was running when its agent left, paused or lost its lane is reported, not dropped (T01)."""
     session = records.open("work")
     session.effects.start("deploy")
     {"leave": session.leave, "pause": session.pause, "takeover": lambda: records.open("work", takeover=True)}[ending]()
@@ -110,7 +110,7 @@ def test_what_a_run_left_unfinished_is_unknown_afterwards(records, ending):
 
 @pytest.mark.parametrize("threads", [2, 16])
 def test_threads_that_want_the_same_run_it_once(session, threads):
-    """However many threads ask for an effect at the same moment, one runs it; the others get its result or are told."""
+    """However many threads ask for an effect at the same moment, one runs it; the others get its result or an error."""
     bank, start = Bank(), Barrier(threads)
 
     def ask(_number: int) -> object:
@@ -128,7 +128,7 @@ def test_threads_that_want_the_same_run_it_once(session, threads):
 
 
 def test_agents_that_want_the_same_run_it_once(records):
-    """Two agents of one session share its effects: what one has started the other does not start."""
+    """Two agents of one session share its effects: neither starts an effect that the other has started."""
     main, tester = records.open("work"), records.open("work", agent="tester")
     bank = Bank()
 
@@ -143,7 +143,7 @@ def test_agents_that_want_the_same_run_it_once(records):
 
 
 def test_an_erased_result_is_not_a_reason_to_run_again(session):
-    """When the outcome was erased, the effect counts as done, and asking for its result says that it is gone (K09)."""
+    """When the outcome was erased, the effect counts as done, and asking for its result says that it is erased (K09)."""
     bank = Bank()
     session.once("charge", bank.charge)
     session.log.erase(
@@ -157,7 +157,7 @@ def test_an_erased_result_is_not_a_reason_to_run_again(session):
 
 @pytest.mark.parametrize("key", ["", "x" * 129, "a\nb", None, 7, "\ud800"])
 def test_keys_are_short_and_printable(session, key):
-    """A key names an effect for ever: it is short and printable, and anything else is refused before anything runs."""
+    """A key names an effect for ever: it is short and printable; any other key is refused before anything runs."""
     bank, before = Bank(), session.head
     for call in (
         lambda: session.once(key, bank.charge),

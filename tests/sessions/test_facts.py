@@ -27,17 +27,17 @@ def test_a_decision_knows_who_when_why_and_where_from(session):
 
 @pytest.mark.parametrize("payload", [["text"], "text", 5])
 def test_a_payload_is_an_object(session, payload):
-    """What is recorded is a JSON object; anything else is refused with its type, and nothing is recorded."""
+    """A recorded value is a JSON object; anything else is refused with its type, and nothing is recorded."""
     before = session.head
     with pytest.raises(
         InvalidInput, match=f"the payload of worklog.written is a JSON object, not {type(payload).__name__}"
     ):
-        session.record("worklog.written", payload)
+        session.log.record("worklog.written", payload)
     assert session.refresh().head == before
 
 
 def test_an_id_makes_a_fact_repeatable(session):
-    """A fact with an id of the caller's is on record once, and a retry is answered with the very same event (B08)."""
+    """A fact with the caller's id is on record once, and a retry gets the very same event (B08)."""
     first = session.decide("use WAL", id="decision-1")
     assert session.decide("use WAL", id="decision-1") == first
     assert len(session.views.facts.decisions) == 1
@@ -59,7 +59,7 @@ def test_findings_keep_their_history(session):
 
 
 def test_verified_and_rejected_need_evidence(session):
-    """Nobody can call something verified or rejected without something that can be looked at (H16)."""
+    """A label `verified` or `rejected` needs evidence that can be inspected (H16)."""
     before = session.head
     for label in ("verified", "rejected"):
         with pytest.raises(InvalidInput):
@@ -75,7 +75,7 @@ def test_verified_and_rejected_need_evidence(session):
 
 
 def test_a_relabelling_names_a_finding_that_is_there(session):
-    """Relabelling what was never stated is refused, and nothing is recorded (H27)."""
+    """Relabelling a finding that was never stated is refused, and nothing is recorded (H27)."""
     session.findings.state("something")
     before = session.head
     for unknown in ("f2", "f0", "", "F1", None):
@@ -91,7 +91,7 @@ def test_a_relabelling_names_a_finding_that_is_there(session):
 )  # fmt: skip
 @pytest.mark.parametrize("text", ["", "   \n", "x" * 4_001, None, 5, "\ud800"])
 def test_facts_say_something_and_are_short(session, verb, text):
-    """A fact is a text that says something and is small; anything else is refused and changes nothing (C02)."""
+    """A fact is a short text that is not empty; anything else is refused and changes nothing (C02)."""
     before = session.head
     with pytest.raises(InvalidInput):
         attrgetter(verb)(session)(text)
@@ -136,14 +136,14 @@ def test_the_brief_stands_alone(session):
 
 
 def test_the_note_shows_the_reproduction_with_its_rate(session):
-    """How the problem is seen, and how often (H02, H03)."""
+    """A reproduction has its steps and its rate (H02, H03)."""
     session.facts.set_reproduction("invite a user, accept, log in", rate="3/10", scenario="first login")
     assert "invite a user, accept, log in (rate 3/10)" in session.note()
     assert session.views.facts.reproduction["scenario"] == "first login"
 
 
 def test_anyone_may_add_facts_at_any_time(records):
-    """Facts are additive: they need no lane, from any handle, while somebody else works (B14)."""
+    """Facts are additive: any handle can add them without a lane while another agent works (B14)."""
     working, human = records.open("work"), records.get("work")
     turn = working.turn()
     human.decide("a word from outside")
@@ -160,26 +160,26 @@ def test_anyone_may_add_facts_at_any_time(records):
      "turn.recorded", "effect.started", "effect.finished", "payload.erased", "transcript.compacted"],
 )  # fmt: skip
 def test_steps_of_verbs_are_not_recorded_by_hand(session, reserved):
-    """What only means something as a step of a verb cannot be slipped in past the verb's checks (A12)."""
+    """An event that only a verb may write cannot be added past the verb's checks (A12)."""
     before = session.head
     with pytest.raises(InvalidInput):
-        session.record(reserved, {"name": "x", "project": "y", "items": [], "ranges": []})
+        session.log.record(reserved, {"name": "x", "project": "y", "items": [], "ranges": []})
     assert session.refresh().head == before
 
 
 def test_other_kinds_can_be_recorded(session):
-    """A kind that has no verb here is recorded as it is, known or not, and its payload has a form if it is known (B03)."""
-    event = session.record("evidence.recorded", {"id": "INV-403-2026-05-18-A", "path": "trace.json"})
+    """A kind without a verb is recorded as it is, known or not; the payload of a known kind is checked (B03)."""
+    event = session.log.record("evidence.recorded", {"id": "INV-403-2026-05-18-A", "path": "trace.json"})
     assert session.views.findings.evidence["INV-403-2026-05-18-A"]["position"] == event.position
-    session.record("weather.changed", ["to", "rain"])
+    session.log.record("weather.changed", ["to", "rain"])
     assert next(session.events(kinds=["weather.changed"])).data == ["to", "rain"]
     for kind, data in (("evidence.recorded", {}), ("evidence.recorded", []), ("decision.made", {"why": "x"})):
         with pytest.raises(InvalidInput):
-            session.record(kind, data)
+            session.log.record(kind, data)
 
 
 def test_search_finds_transcript_and_facts(records):
-    """Words of transcript and facts are found, all of them, the last as a beginning, with session and place (H39)."""
+    """A search finds words of transcript and facts: all of them, the last as a prefix, with session and position (H39)."""
     session = records.open("work", objective="membership row missing")
     session.record_turn([{"role": "user", "content": "The membership row is written after the redirect."}])
     session.decide("write the membership row first")
@@ -198,7 +198,7 @@ def test_search_finds_transcript_and_facts(records):
 
 
 def test_search_keeps_to_its_project(records):
-    """A search looks into one project unless it is asked to look everywhere (A24)."""
+    """A search covers one project unless the caller asks for all (A24)."""
     SessionStore(records.store, project="/elsewhere").create("there").decide("canary")
     assert records.search("canary") == []
     assert len(records.search("canary", project="")) == 1

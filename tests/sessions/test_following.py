@@ -14,7 +14,7 @@ from onrecord.session.following import Follower
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Look again soon."""
+    """Poll again soon."""
     monkeypatch.setattr(following, "POLL_SECONDS", 0.001)
 
 
@@ -29,7 +29,7 @@ def writing(session, count):
 
 
 def test_a_follower_sees_every_event_once(session, again):
-    """What is there and what comes while four threads write: each event once, in order, without a gap (B07)."""
+    """A follower sees existing events and those of four writing threads: each once, in order, without a gap (B07)."""
     end = session.head.position + 100
     threads = [writing(again.get(session.id), 25) for _ in range(4)]
     seen = [event.position for event in session.follow(upto=end)]
@@ -39,7 +39,7 @@ def test_a_follower_sees_every_event_once(session, again):
 
 
 def test_kinds_and_places(session):
-    """Only the kinds that were asked for, only after the place that was asked for; what passes by is not waited for."""
+    """A follower sees only the requested kinds after the requested position; other events only move its cursor."""
     start = session.head.position
     for number in range(3):
         session.decide(f"decision {number}")
@@ -56,7 +56,7 @@ def test_kinds_and_places(session):
 
 
 def test_an_older_head_takes_nothing_back(session, monkeypatch):
-    """A follower whose store shows an older head for a moment, as a replica may, gives nothing out twice."""
+    """A follower of a store that shows an older head for a moment, as a replica may, returns nothing twice."""
     follower = Follower(session, 0, None, None)
     before = session.store.head(session.id)
     session.decide("one more")
@@ -70,7 +70,7 @@ def test_an_older_head_takes_nothing_back(session, monkeypatch):
 
 
 def test_a_follower_is_woken_by_a_store_that_can(session, again, monkeypatch):
-    """A store that can wake its followers is asked to wait; a wake-up for nothing and one that is missed change nothing."""
+    """A store that can wake its followers is asked to wait; a false wake-up and a missed one change nothing."""
     woken = []
 
     @contextmanager
@@ -89,7 +89,7 @@ def test_a_follower_is_woken_by_a_store_that_can(session, again, monkeypatch):
 
 
 def test_coroutines_follow_too(session, records, again, monkeypatch):
-    """The awaited form sees every event once, several followers share the loop, and one that is cancelled ends (B08)."""
+    """The async form sees every event once, several followers share the loop, and one that is cancelled ends (B08)."""
     monkeypatch.setattr(own, "POLL_SECONDS", 0.001)
 
     async def work():

@@ -1,4 +1,4 @@
-"""Pausing, resuming, closing, archiving, renaming, holding, erasing: each with its reason, each only where it makes sense."""
+"""Pausing, resuming, closing, archiving, renaming, holding, erasing: each with its reason, each only where it is legal."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_every_step_is_told_with_time_actor_and_reason(timed, clock):
 
 
 def test_a_pause_holds_no_process(records):
-    """A paused session gives its lane back, so that any process can go on; its agent is not here any more (A13)."""
+    """A paused session releases its lane, so that any process can resume it; its agent has left (A13)."""
     session = records.open("work")
     turn = session.turn()
     turn.user("in the middle")
@@ -63,7 +63,7 @@ def test_a_pause_holds_no_process(records):
 
 
 def test_turns_wait_in_a_pause_and_facts_do_not(records):
-    """In a pause no turn and no effect begins, and none of these refusals leaves a trace; facts can be added (A12)."""
+    """In a pause no turn and no effect begins, and these refusals leave no event; facts can be added (A12)."""
     records.open("work").pause("wait")
     session = records.get("work", agent="main")
     before = session.head
@@ -84,7 +84,7 @@ def test_turns_wait_in_a_pause_and_facts_do_not(records):
 
 
 def test_a_pause_by_another_hand_ends_in_order(records):
-    """When somebody pauses a session during a turn, the turn waits, and its agent can still close the session (A12)."""
+    """When another process pauses a session during a turn, the turn waits, and its agent can still close the session (A12)."""
     agent, human = records.open("work"), records.get("work")
     turn = agent.turn()
     turn.user("working")
@@ -100,7 +100,7 @@ def test_a_pause_by_another_hand_ends_in_order(records):
 
 
 def test_a_turn_that_a_pause_stopped_is_given_up_in_order(records):
-    """An agent that is stopped by a pause inside its block leaves it, and begins anew when work goes on (A12)."""
+    """An agent that a pause stops inside its block leaves it, and starts again after the resume (A12)."""
     agent, human = records.open("work"), records.get("work")
 
     def work() -> None:
@@ -121,7 +121,7 @@ def test_a_turn_that_a_pause_stopped_is_given_up_in_order(records):
 
 @pytest.mark.parametrize("ending", ["close", "archive", "erase"])
 def test_an_ended_session_is_not_made_anew(records, ending):
-    """A closed, archived or erased session keeps its name and id; opening it is refused, not a new beginning (T24, A15)."""
+    """A closed, archived or erased session keeps its name and id; opening it is refused and does not create a new one (T24, A15)."""
     session = records.open("work", objective="find it")
     session.record_turn(HELLO)
     session.close("done")
@@ -164,7 +164,7 @@ def test_an_ended_session_can_be_read(records):
      ("archived", "close"), ("archived", "pause"), ("archived", "resume")],
 )  # fmt: skip
 def test_an_illegal_step_is_refused(records, start, verb):
-    """A step that the lifecycle does not allow is refused with what would be allowed, and changes nothing (A12)."""
+    """A transition that the lifecycle does not allow is refused with the legal ones, and changes nothing (A12)."""
     session = records.create("work")
     if start == "paused":
         session.pause()
@@ -222,7 +222,7 @@ def test_a_hold_protects_until_it_is_released(records):
 
 
 def test_erasing_a_position_takes_its_words_everywhere(records):
-    """What was erased is gone from events, transcript, facts, search, lists, snapshots and every handle at work (K08)."""
+    """Erased text is gone from events, transcript, facts, search, lists, snapshots and every open handle (K08)."""
     session = records.open("work", objective="the canary is plover")
     session.record_turn([{"role": "user", "content": "canary plover"}])
     decided = session.decide("canary plover must go")
@@ -251,7 +251,7 @@ def test_erasing_a_position_takes_its_words_everywhere(records):
 
 
 def test_erasing_everything_leaves_the_proof(records):
-    """Of an erased session only headers, hashes, its name and the erasure itself stay, and they verify (K08, T24)."""
+    """Of an erased session only headers, hashes, its name and the erasure itself remain, and they verify (K08, T24)."""
     session = records.open("work", objective="secret plover", metadata={"who": "plover"})
     session.record_turn([{"role": "user", "content": "plover"}])
     session.close("plover")

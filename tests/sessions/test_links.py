@@ -1,4 +1,4 @@
-"""Agents and their vendor conversations: ids rotate, the chain stays."""
+"""Agents and their vendor conversations: ids rotate, the chain remains."""
 
 import pytest
 
@@ -14,14 +14,14 @@ def session():
 
 
 def test_a_conversation_is_on_record_and_found_without_its_session(session):
-    """The first word on a conversation has an id that every store can look up."""
+    """The first event of a conversation has an id that every store can look up."""
     session.agents.locate("claude", "c-1", reason="startup", cwd="/a")
     assert session.store.linked(link_id("claude", "c-1")) == [session.id]
     assert session.store.linked(link_id("codex", "c-1")) == []
 
 
 def test_what_is_said_twice_is_recorded_once(session):
-    """A repeated hook changes nothing; something new about the same conversation is another event."""
+    """A repeated hook changes nothing; a new detail of the same conversation is another event."""
     session.agents.locate("claude", "c-1", reason="startup", cwd="/a", revision="r1")
     position = session.head.position
     assert session.agents.locate("claude", "c-1", cwd="/a", branch=None) is None
@@ -33,7 +33,7 @@ def test_what_is_said_twice_is_recorded_once(session):
 
 
 def test_a_rotated_id_makes_a_chain(session):
-    """The newest conversation is the present one, and going back to an older one makes it the present one again."""
+    """The newest conversation is the current one, and returning to an older one makes it current again."""
     session.agents.locate("claude", "c-1", reason="startup")
     session.agents.locate("claude", "c-2", reason="cleared")
     links = session.views.roster.agents["coder"]["links"]
@@ -43,7 +43,7 @@ def test_a_rotated_id_makes_a_chain(session):
 
 
 def test_the_vendor_of_an_agent_is_kept(session):
-    """A run that says whose agent it is sets the vendor; a later run that does not say it leaves it; a link renews it."""
+    """A run that names its vendor sets it; a later run without one keeps it; a link updates it."""
     session.agents.record_start({"pid": 1}, vendor="claude")
     assert session.views.roster.agents["coder"]["vendor"] == "claude"
     session.agents.record_end()
@@ -66,7 +66,7 @@ def test_a_conversation_has_one_agent(session):
     ("vendor", "id_"), [("", "a"), ("a/b", "a"), ("claude", ""), ("claude", "x" * 300), ("claude", "a\nb")]
 )
 def test_a_hostile_id_is_refused(session, vendor, id_):
-    """What is no id of a conversation changes nothing."""
+    """A malformed conversation id changes nothing."""
     before = session.head
     with pytest.raises(InvalidInput):
         session.agents.locate(vendor, id_)
@@ -76,7 +76,7 @@ def test_a_hostile_id_is_refused(session, vendor, id_):
 
 
 def test_an_interruption_is_kept_with_its_reset(session):
-    """Why work stopped and when the limit ends can be read back."""
+    """The reason of a stop and the end of the limit can be read back."""
     session.agents.record_interruption("usage_window", "limit reached", resets_at=1_800_000_000.0)
     found = session.views.lifecycle.interruption
     assert (found["cause"], found["resets_at"], found["agent"]) == ("usage_window", 1_800_000_000.0, "coder")

@@ -20,7 +20,7 @@ def session(records):
 
 
 def test_the_past_is_as_it_was(session):
-    """The session at a position has the status, transcript, note and brief of then, whatever came later (A09, B09)."""
+    """The session at a position has the status, transcript, note and brief of that moment, whatever came later (A09, B09)."""
     position = session.head.position
     note, brief = session.note(), session.brief()
     session.record_turn([{"role": "user", "content": "later"}])
@@ -37,7 +37,7 @@ def test_the_past_is_as_it_was(session):
 
 
 def test_a_turn_that_ran_then_is_seen_running(session):
-    """In the middle of a turn the past shows it running, with the items of then (B09)."""
+    """At a position in the middle of a turn, the turn is running, with the items it had then (B09)."""
     turn = session.turn()
     turn.user("one")
     middle = session.head.position
@@ -49,7 +49,7 @@ def test_a_turn_that_ran_then_is_seen_running(session):
 
 
 def test_a_diff_tells_what_changed_in_meaning(session):
-    """From one position to another: facts, findings, turns, status, usage; not a list of events (H40)."""
+    """A diff of two positions has facts, findings, turns, status and usage; it is not a list of events (H40)."""
     before = session.head.position
     session.facts.set_next_action("rerun")
     session.findings.relabel("f1", "rejected", evidence=["run-1"])
@@ -90,7 +90,7 @@ def test_a_diff_sees_a_turn_that_was_open_at_its_beginning(session):
 
 
 def test_a_diff_sees_what_a_retry_discarded(session):
-    """Turns that were rolled back between the positions are told (J13)."""
+    """A diff reports turns that were rolled back between the positions (J13)."""
     base = session.agents.lane()["last_commit"]
     session.record_turn([{"role": "user", "content": "wrong"}])
     before = session.head.position
@@ -102,7 +102,7 @@ def test_a_diff_sees_what_a_retry_discarded(session):
 
 
 def test_a_fork_goes_its_own_way(session, records):
-    """A fork at a position shares the history up to it, copies nothing, and neither sees what the other does then."""
+    """A fork at a position shares the history up to it, copies nothing, and neither sees later events of the other."""
     middle = session.head.position
     session.record_turn([{"role": "user", "content": "only here"}])
     fork = session.fork("try-b", at=middle, agent="main")
@@ -121,7 +121,7 @@ def test_a_fork_goes_its_own_way(session, records):
 
 
 def test_a_fork_of_an_ended_session_is_open(session):
-    """What was closed can be gone on with in a fork (A15)."""
+    """A closed session can be continued in a fork (A15)."""
     session.close("fixed, we thought")
     fork = session.fork("again")
     assert fork.status == "open"
@@ -131,7 +131,7 @@ def test_a_fork_of_an_ended_session_is_open(session):
 
 
 def test_a_fork_in_the_middle_of_a_turn_has_it_as_interrupted(session):
-    """The turn that ran where the fork begins is not committed there by anything that happens in the parent (J12)."""
+    """A turn that was running where the fork begins is not committed there by later events of the parent (J12)."""
     turn = session.turn()
     turn.user("half")
     fork = session.fork("half-way")
@@ -143,7 +143,7 @@ def test_a_fork_in_the_middle_of_a_turn_has_it_as_interrupted(session):
 
 def test_verification_tells_where_and_why(records, session):
     """An untouched log verifies, with position and hash to compare with a checkpoint kept elsewhere (B13)."""
-    checkpoint = session.checkpoint()
+    checkpoint = session.log.checkpoint()
     report = session.verify(checkpoint)
     assert report.ok
     assert (report.position, report.hash.hex()) == (checkpoint["position"], checkpoint["hash"])
@@ -155,7 +155,7 @@ def test_verification_tells_where_and_why(records, session):
 
 
 def test_a_damaged_payload_is_told(records, session, kind):
-    """What comes out of a store and is not what went in is reported with its position (B13)."""
+    """When a store returns something else than was stored, verification reports the position (B13)."""
     if kind == "memory":
         own = records.store._own[session.id]
         own[2] = own[2]._replace(payload=b'{"items":[]}')
@@ -163,7 +163,7 @@ def test_a_damaged_payload_is_told(records, session, kind):
 
 
 def worker(session) -> None:
-    """An agent's code: asks a tool once, decides by what it said."""
+    """An agent's code: calls a tool once, decides by its answer."""
     with session.turn() as turn:
         turn.user("what is the weather?")
         weather = session.once("weather", lambda: {"sky": "grey"})
@@ -177,7 +177,7 @@ def scratch():
 
 
 def test_the_same_code_replays_the_same(records, scratch):
-    """Replayed against its own record, the same code does exactly the same, and nothing outside happens again (A09)."""
+    """Replayed against its own record, the same code does exactly the same, and no side effect happens again (A09)."""
     session = records.open("work")
     worker(session)
     session.budget.record_usage("m", input_tokens=5)
@@ -206,7 +206,7 @@ def test_other_code_diverges_where_it_differs(records, scratch):
     position, recorded, replayed = replay.divergence
     assert (recorded or {})["data"]["item"]["content"] == "It is grey."
     assert (replayed or {})["data"]["item"]["content"] == "Grey, I think."
-    assert session.event(position).kind == "item.added"
+    assert session.log.event(position).kind == "item.added"
 
 
 def test_an_effect_that_was_not_recorded_is_not_run(records, scratch):
@@ -228,7 +228,7 @@ def test_an_effect_that_was_not_recorded_is_not_run(records, scratch):
 
 
 def test_code_that_fails_in_a_replay_is_a_result(records, scratch):
-    """What the replayed code raises is reported, with how far it had come (A09)."""
+    """An exception of the replayed code is reported, with the progress it had made (A09)."""
     session = records.open("work")
     worker(session)
 
@@ -243,7 +243,7 @@ def test_code_that_fails_in_a_replay_is_a_result(records, scratch):
 
 
 def test_failures_are_replayed_too(records, scratch):
-    """An effect that failed when it was recorded fails in the replay, and its later success is its later success (A09)."""
+    """An effect that failed when it was recorded fails in the replay, and its later success succeeds there too (A09)."""
     session = records.open("work")
     answers = [OSError("no route"), "sent"]
 

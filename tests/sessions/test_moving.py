@@ -1,4 +1,4 @@
-"""Moving a session: out into one file, in on another machine, back again; nothing is merged silently."""
+"""Moving a session: out into one file, into another machine, back again; nothing is merged silently."""
 
 import json
 from operator import attrgetter
@@ -27,7 +27,7 @@ def filed(session, path):
 
 
 def test_a_session_is_taken_up_on_another_machine(session, elsewhere, tmp_path):
-    """Exported to a file and imported elsewhere, it goes on there: same id, history, facts, and a new run (A19)."""
+    """Exported to a file and imported on another machine, a session continues: same id, history, facts, and a new run (A19)."""
     session.record_turn([{"role": "user", "content": "line one\u2028line two\x85\r\n✓"}])
     session.decide("it is the cookie")
     session.leave()
@@ -45,7 +45,7 @@ def test_a_session_is_taken_up_on_another_machine(session, elsewhere, tmp_path):
 
 
 def test_it_comes_back_with_what_was_added(session, elsewhere, records):
-    """What went on elsewhere extends what is here; what went on in both places is refused (A19)."""
+    """A bundle that continued elsewhere extends the session here; if both continued, it is refused (A19)."""
     session.leave()
     moved = bundle.take_in(elsewhere, bundle.lines_of(session))
     with elsewhere.open(moved.name) as there:
@@ -66,7 +66,7 @@ def test_it_comes_back_with_what_was_added(session, elsewhere, records):
 
 
 def test_nothing_is_overwritten(session, elsewhere, records):
-    """A session that is here, a name that is taken and a name that is illegal are refused; another name helps (A19)."""
+    """An existing session, a taken name and an illegal name are refused; another name is accepted (A19)."""
     data = list(bundle.lines_of(session))
     with pytest.raises(Conflict, match="is already in this store"):
         bundle.take_in(records, data)
@@ -83,7 +83,7 @@ def test_nothing_is_overwritten(session, elsewhere, records):
 
 
 def test_an_erased_session_is_not_brought_back(session, records):
-    """A bundle of before does not bring back what was erased here (T24)."""
+    """An older bundle does not bring back what was erased here (T24)."""
     session.record_turn([{"role": "user", "content": "plover"}])
     session.close()
     data = list(bundle.lines_of(session))
@@ -95,7 +95,7 @@ def test_an_erased_session_is_not_brought_back(session, records):
 
 
 def test_an_erasure_elsewhere_is_made_here_too(session, elsewhere, records):
-    """When what comes back tells of an erasure, the words go here as well, and the log says so (K08)."""
+    """When a returning bundle has an erasure, the text is erased here as well, and the log says so (K08)."""
     secret = session.record_turn([{"role": "user", "content": "plover"}])
     session.leave()
     moved = bundle.take_in(elsewhere, bundle.lines_of(session))
@@ -120,7 +120,7 @@ def test_a_bundle_without_erased_words(session, elsewhere):
 
 @pytest.mark.parametrize("status", ["paused", "closed", "archived", "erased"])
 def test_a_session_arrives_as_it_left(session, elsewhere, status):
-    """Whatever its state was, it is in that state where it arrives (A11)."""
+    """A session arrives in the state it had (A11)."""
     steps = {
         "paused": ["pause"],
         "closed": ["close"],
@@ -134,7 +134,7 @@ def test_a_session_arrives_as_it_left(session, elsewhere, status):
 
 
 def test_a_fork_brings_its_ancestors(session, elsewhere):
-    """A fork can be moved by itself: the history it shares comes along, once (A19)."""
+    """A fork can be moved alone: the history it shares is included, once (A19)."""
     session.record_turn(HELLO)
     fork, twin = session.fork("fork"), session.fork("twin")
     fork.record_turn([{"role": "user", "content": "in the fork"}])
@@ -147,7 +147,7 @@ def test_a_fork_brings_its_ancestors(session, elsewhere):
 
 def test_events_from_a_newer_version_pass_through(session, elsewhere):
     """Kinds and versions this code does not know are kept, moved and read untouched (B15)."""
-    session.record("mood.sensed", {"mood": ["curious", None, 1.5]})
+    session.log.record("mood.sensed", {"mood": ["curious", None, 1.5]})
     session.log.append(session.log.draft("decision.made", {"text": "new shape", "options": {"a": 1}})._replace(v=7))
     moved = bundle.take_in(elsewhere, bundle.lines_of(session))
     mood, decided = list(moved.events())[-2:]
@@ -158,7 +158,7 @@ def test_events_from_a_newer_version_pass_through(session, elsewhere):
 
 
 def test_a_bundle_of_a_newer_version_is_refused(session, elsewhere):
-    """A bundle that a newer onrecord made is refused with the word to upgrade (B15)."""
+    """A bundle of a newer onrecord is refused with the advice to upgrade (B15)."""
     first, *rest = bundle.lines_of(session)
     newer = json.dumps(json.loads(first) | {"version": 2}) + "\n"
     with pytest.raises(DamagedBundle) as refusal:
@@ -168,7 +168,7 @@ def test_a_bundle_of_a_newer_version_is_refused(session, elsewhere):
 
 
 def test_a_long_session_moves_whole(records, elsewhere):
-    """More events than one page holds (A19)."""
+    """A bundle may have more events than one page (A19)."""
     session = records.open("long")
     for number in range(600):
         session.decide(f"decision {number}")

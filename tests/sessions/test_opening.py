@@ -1,4 +1,4 @@
-"""Opening: one name, one id, one holder; whoever comes second is told, and nothing is made twice."""
+"""Opening: one name, one id, one lease holder; a second opener is refused, and nothing is created twice."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 
 def test_a_new_session_has_its_whole_record(records):
-    """History, scratch values, metadata and budget are there from the first moment, under a stable id (A01-A06)."""
+    """History, scratch values, metadata and budget exist from the first moment, under a stable id (A01-A06)."""
     session = records.open("work", objective="find it", metadata={"ticket": 403}, budget={"steps": 5})
     session.facts.set_scratch("seed", 17)
     views = session.views
@@ -35,7 +35,7 @@ def test_a_new_session_has_its_whole_record(records):
 
 
 def test_a_session_outlives_its_process(records, again):
-    """Opened again by name, it is the same session, as its last holder left it (A08, A17, A18, A20, B04)."""
+    """Opened again by name, it is the same session, as its last lease holder left it (A08, A17, A18, A20, B04)."""
     with records.open("work", objective="find it") as session:
         session.record_turn(HELLO)
         session.facts.set_scratch("step", 3)
@@ -60,7 +60,7 @@ def test_each_run_is_told_apart(records):
 
 
 def test_two_openers_are_told(records, again):
-    """The second opener of a lane learns who holds it, since when, until when and how to take it; nothing moves (B14, T10)."""
+    """The second opener of a lane learns the lease holder, since when, until when and how to take over; nothing changes (B14, T10)."""
     before = datetime.now(UTC)
     session = records.open("work")
     position = session.head.position
@@ -79,7 +79,7 @@ def test_two_openers_are_told(records, again):
 
 
 def test_other_lanes_are_free(records):
-    """One name covers many agents, each with a lane of its own, at the same time (A23)."""
+    """One name covers many agents, each with its own lane, at the same time (A23)."""
     main, tester = records.open("work"), records.open("work", agent="tester")
     assert main.id == tester.id
     main.record_turn(HELLO)
@@ -90,7 +90,7 @@ def test_other_lanes_are_free(records):
 
 
 def test_whoever_takes_over_shuts_the_other_out(records):
-    """After a takeover the old holder's turns are refused, whatever it does; its facts are still welcome (B14)."""
+    """After a takeover all turns of the old lease holder are refused; its facts are still accepted (B14)."""
     old = records.open("work")
     turn = old.turn()
     turn.user("I was here first")
@@ -125,7 +125,7 @@ def test_a_silent_holder_loses_its_lane_after_its_time(timed, clock):
 
 
 def test_leaving_gives_the_lane_back(records):
-    """An agent that leaves in order frees its lane at once; leaving twice is nothing (A18)."""
+    """An agent that leaves in order frees its lane at once; leaving twice does nothing more (A18)."""
     session = records.open("work")
     session.leave()
     session.leave()
@@ -135,7 +135,7 @@ def test_leaving_gives_the_lane_back(records):
 
 
 def test_looking_takes_nothing(records):
-    """A session can be read while somebody works in it, and reading leaves no trace (A24)."""
+    """A session can be read while an agent works in it, and reading leaves no event (A24)."""
     working = records.open("work")
     looking = records.get("work")
     assert looking.note().startswith("# work")
@@ -147,7 +147,7 @@ def test_looking_takes_nothing(records):
 
 @pytest.mark.parametrize("way", ["name", "id", "lower", "prefix", "id prefix"])
 def test_a_session_is_found_by_what_one_knows_of_it(records, way):
-    """The name, the id, or the beginning of either finds a session, if it is the only one (A21)."""
+    """The name, the id, or the beginning of either finds a session, if it is unique (A21)."""
     session = records.create("fix-invite-403")
     known = {
         "name": session.name,
@@ -161,7 +161,7 @@ def test_a_session_is_found_by_what_one_knows_of_it(records, way):
 
 
 def test_what_fits_two_is_not_guessed(records):
-    """A beginning that fits more than one session is refused with all of them, and an unknown one is not made (A21)."""
+    """A beginning that matches several sessions is refused with all of them; an unknown name creates none (A21)."""
     records.create("fix-a")
     records.create("fix-b")
     with pytest.raises(AmbiguousName, match=r"fix-a .*fix-b|fix-b .*fix-a"):
@@ -175,7 +175,7 @@ def test_what_fits_two_is_not_guessed(records):
 
 
 def test_names_belong_to_a_project(records):
-    """A name is unique in its project; the same name in another one is another session (A21)."""
+    """A name is unique in its project; the same name in another project is another session (A21)."""
     here = records.create("work")
     elsewhere = SessionStore(records.store, project="/elsewhere")
     there = elsewhere.create("work")
@@ -189,7 +189,7 @@ def test_names_belong_to_a_project(records):
 
 
 def test_sessions_are_listed_by_last_activity(timed, clock):
-    """Newest first, by project and status, in pages that miss nothing and repeat nothing (A24)."""
+    """Lists are newest first, by project and status, in pages that miss nothing and repeat nothing (A24)."""
     made = []
     for number in range(7):
         clock.advance(10)
@@ -215,7 +215,7 @@ def test_sessions_are_listed_by_last_activity(timed, clock):
 
 
 def test_a_list_shows_title_and_status(records):
-    """A list shows what a session is about, updated as the work goes on, and where it stands (A22, A24)."""
+    """A list shows what a session is about, updated as the work continues, and its status (A22, A24)."""
     session = records.open("work", objective="Fix the login\nand nothing else")
     assert records.sessions()[0].title == "Fix the login"
     session.facts.set_title("Login: it is the cookie")
@@ -226,7 +226,7 @@ def test_a_list_shows_title_and_status(records):
 
 
 def test_opening_again_updates_objective_and_budget_once(records):
-    """What an opener says differently from the record is recorded, and what is known is not repeated (A06)."""
+    """What an opener changes is recorded, and what is already on record is not repeated (A06)."""
     for objective, steps in (("one", 5), ("one", 5), ("two", 5), ("two", 9), (None, None)):
         budget = {"steps": steps} if steps else None
         records.open("work", objective=objective, budget=budget, metadata={"n": steps}, takeover=True)
@@ -243,14 +243,14 @@ def test_opening_again_updates_objective_and_budget_once(records):
      {"budget": {"tokens": float("inf")}}, {"metadata": {"x": object()}}, {"agent": "no/way"}, {"objective": "x" * 5_000}],
 )  # fmt: skip
 def test_a_bad_opening_makes_no_session(records, options):
-    """Whatever cannot be accepted is refused before a session exists (A12)."""
+    """Invalid arguments are refused before a session exists (A12)."""
     with pytest.raises(InvalidInput):
         records.open("work", **options)
     assert records.sessions() == []
 
 
 def test_many_openers_of_a_new_name_make_one_session(records):
-    """Sixteen that open one new name at once, each as its own agent, are all in the same session (T10)."""
+    """Sixteen agents that open one new name at once are all in the same session (T10)."""
     with ThreadPoolExecutor(16) as pool:
         opened = list(pool.map(lambda number: records.open("work", agent=f"agent-{number}"), range(16)))
     assert len({session.id for session in opened}) == 1
@@ -260,7 +260,7 @@ def test_many_openers_of_a_new_name_make_one_session(records):
 
 
 def test_a_payload_over_the_limit_is_refused(records, monkeypatch):
-    """What is too large for one event is refused as such, and nothing of it is kept (B08)."""
+    """A payload that is too large for one event is refused as such, and nothing of it is kept (B08)."""
     monkeypatch.setattr("onrecord.log.codec.PAYLOAD_LIMIT", 10_000)
     session = records.open("work")
     with pytest.raises(TooLarge):

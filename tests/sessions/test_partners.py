@@ -1,4 +1,4 @@
-"""Partners' messages: what OpenAI and Anthropic gave us goes back word for word, and can be handed to the other one."""
+"""Partners' messages: what OpenAI and Anthropic sent goes back word for word, and can be handed to the other one."""
 
 import copy
 
@@ -55,7 +55,7 @@ GIVEN = {"openai": OPENAI, "anthropic": ANTHROPIC}
     ],
 )  # fmt: skip
 def test_one_part_is_enough_to_know_the_partner(message, items):
-    """A message of Anthropic's is known by a tool use, a tool result or thinking alone; nobody has to say whose it is."""
+    """A message of Anthropic's is recognised by a tool use, a tool result or thinking alone; the caller need not name the format."""
     verbatim = {"format": "anthropic", "message": message, "spans": 1}
     assert to_items(message) == [items[0] | {"verbatim": verbatim}, *items[1:]]
 
@@ -67,7 +67,7 @@ def messages(session, dialect):
 @pytest.mark.parametrize("format", ["openai", "anthropic"])
 @pytest.mark.parametrize("way", ["recorded", "streamed", "told"])
 def test_verbatim_round_trip(session, format, way):
-    """What a partner gave is kept word for word, told or recognised by its shape, whole or message by message."""
+    """A partner's messages are kept word for word, with the format named or recognised, all at once or one by one."""
     given = copy.deepcopy(GIVEN[format])
     if way == "recorded":
         session.record_turn(given, format=format)
@@ -86,7 +86,7 @@ def test_verbatim_round_trip(session, format, way):
 
 @pytest.mark.parametrize("format", ["openai", "anthropic"])
 def test_shapes_are_recognised(session, format):
-    """Calls and results are understood without being told the format: the neutral form has them all."""
+    """Calls and results are recognised without naming the format: the neutral form has them all."""
     session.record_turn(GIVEN[format])
     items = session.transcript().items
     calls = [call for item in items for call in item.get("tool_calls", ())]
@@ -106,7 +106,7 @@ def test_a_conversation_goes_on_with_the_other_partner(session):
 
 
 def test_openai_results_become_one_anthropic_message(session):
-    """The results of one message's calls stand together in the next message, the user's."""
+    """The results of one message's calls are together in the next message, the user's."""
     session.record_turn(OPENAI[2:])
     spoken = messages(session, "anthropic")
     assert [message["role"] for message in spoken] == ["assistant", "user", "assistant"]
@@ -131,7 +131,7 @@ def test_what_the_process_did_not_live_to_answer_is_marked(records):
 
 
 def test_a_result_that_came_late_is_used(session):
-    """A result that stands after something else is put where it belongs, not replaced by one that says there is none."""
+    """A result that comes after another item is moved to its call, not replaced by one that says there is none."""
     session.record_turn([OPENAI[2], {"role": "user", "content": "hurry"}, OPENAI[3], OPENAI[4]])
     spoken = messages(session, "openai")
     assert [message.get("tool_call_id") for message in spoken] == [None, "call_1", "call_2", None]
@@ -146,7 +146,7 @@ def test_a_result_that_came_late_is_used(session):
      ({"role": "assistant", "content": [{"type": "tool_use", "id": "x"}]}, "anthropic")],
 )  # fmt: skip
 def test_what_is_no_message_is_refused(session, message, format):
-    """A message that is not one of its format is refused, and nothing is recorded."""
+    """A message that does not have its format is refused, and nothing is recorded."""
     before = session.head
     with pytest.raises(InvalidInput):
         session.record_turn([message], format=format)
@@ -170,7 +170,7 @@ def test_what_is_no_message_is_refused(session, message, format):
     ids=lambda arguments: arguments[:8],
 )
 def test_whatever_a_model_writes_as_arguments_is_kept(session, arguments):
-    """A model may write arguments that are no JSON, or JSON that cannot be kept: its words are recorded all the same."""
+    """A model may write arguments that are invalid JSON, or JSON that cannot be stored: its words are still recorded."""
     call = {"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": arguments}}
     given = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -183,7 +183,7 @@ def test_whatever_a_model_writes_as_arguments_is_kept(session, arguments):
 
 
 def test_the_developer_speaks_as_the_system(session):
-    """OpenAI's developer is the neutral system, and the developer again when it goes back."""
+    """OpenAI's developer role is the neutral system role, and developer again when it goes back."""
     session.record_turn([{"role": "developer", "content": "be brief"}], format="openai")
     assert session.transcript().items[0]["role"] == "system"
     assert messages(session, "openai") == [{"role": "developer", "content": "be brief"}]
@@ -200,7 +200,7 @@ def test_the_developer_speaks_as_the_system(session):
     ],
 )
 def test_a_forged_verbatim_says_nothing_else(session, forged):
-    """An item cannot claim to be another message than what it says (T17)."""
+    """An item cannot claim to be another message than its content (T17)."""
     try:
         session.record_turn([{"role": "user", "content": "real", "verbatim": forged}])
     except InvalidInput:

@@ -1,4 +1,4 @@
-"""Real processes on one store: killed, stopped, woken again. What was acknowledged is there, and the dead hold nothing."""
+"""Real processes on one store: killed, suspended, continued. Acknowledged events are there, and the dead hold no lease."""
 
 import signal
 from pathlib import Path
@@ -15,7 +15,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 @pytest.fixture(params=SHARED)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store that other processes reach too."""
+    """A store that other processes can open too."""
     return url_of(request.param, request, tmp_path)
 
 
@@ -26,7 +26,7 @@ def here(url: str):
 
 
 def test_a_living_holder_is_named(url, here):
-    """A second process is told the id of the one that holds the lane (B14, T10)."""
+    """A second process gets the id of the process that holds the lane's lease (B14, T10)."""
     with Child(url, "s = records.open('work'); say('ready'); listen()") as child:
         child.hear()
         with pytest.raises(LeaseHeld) as refusal:
@@ -36,7 +36,7 @@ def test_a_living_holder_is_named(url, here):
 
 
 def test_a_dead_holder_is_replaced_at_once(url, here):
-    """The lane of a process that was killed is free at once, without waiting for its lease to end (B14, G05)."""
+    """The lane of a killed process is free at once, without waiting for its lease to end (B14, G05)."""
     with Child(url, "s = records.open('work', lease_seconds=10_000); say(s.run); listen()") as child:
         assert child.hear() == "1"
         child.kill()
@@ -46,7 +46,7 @@ def test_a_dead_holder_is_replaced_at_once(url, here):
 
 
 def test_a_turn_cut_off_by_kill_is_deduced(url, here):
-    """After kill -9 in the middle of a turn, its items are there as an interrupted turn, and the base is known (J12, T01)."""
+    """After kill -9 in the middle of a turn, its items are there as an interrupted turn, and its base is known (J12, T01)."""
     code = """
 s = records.open('work')
 s.record_turn([{"role": "user", "content": "first"}])
@@ -80,7 +80,7 @@ listen()
 
 
 def test_what_was_acknowledged_survives_kill(url, here, count):
-    """Everything that a killed process was answered for is there, and nothing else half-way (B05, B08)."""
+    """Everything that a killed process got an acknowledgement for is there, and nothing else in part (B05, B08)."""
     code = """
 s = records.open('work', takeover=True)
 number = 0
@@ -104,7 +104,7 @@ while True:
 
 
 def test_a_zombie_that_wakes_writes_nothing(url, here):
-    """Fencing: a process that was stopped while another took its lane is refused when it goes on."""
+    """Fencing: a process that was suspended during a takeover of its lane is refused when it continues."""
     code = """
 s = records.open('work')
 t = s.turn()
@@ -134,7 +134,7 @@ for step in (lambda: t.assistant("after it"), t.commit, lambda: s.once("pay", la
 
 
 def test_what_was_done_once_is_not_done_by_the_next_process(url, here):
-    """Work that completed in one process is not done again in another: its recorded result is returned."""
+    """An effect that completed in one process is not run again in another: its recorded result is returned."""
     code = "s = records.open('work'); say(s.once('charge-17', lambda: {'paid': 42})); listen()"
     with Child(url, code) as child:
         assert child.hear() == "{'paid': 42}"
@@ -144,7 +144,7 @@ def test_what_was_done_once_is_not_done_by_the_next_process(url, here):
 
 
 def test_an_effect_cut_off_by_kill_is_unknown(url, here):
-    """Killed between start and finish, an effect is neither run again nor forgotten until somebody decides (T01)."""
+    """An effect that was killed between start and finish is neither run again nor forgotten until the caller decides (T01)."""
     code = """
 def charge():
     say("charging")
@@ -168,7 +168,7 @@ s.once("charge-17", charge)
 
 
 def test_whoever_knows_better_may_run_it_again(url, here):
-    """An unknown effect is run again only when the caller says so, and the record tells both tries."""
+    """An unknown effect is run again only when the caller says so, and both tries are on record."""
     code = "s = records.open('work'); s.once('mail', lambda: say('sending') or listen())"
     with Child(url, code) as child:
         child.hear()
@@ -185,7 +185,7 @@ def test_whoever_knows_better_may_run_it_again(url, here):
 
 
 def test_two_processes_append_side_by_side(url, here):
-    """Agents of one session in several processes, each on its lane: every turn is there, in one dense log (A23)."""
+    """Agents of one session in several processes, each on its lane: every turn is there, in one log without gaps (A23)."""
     code = """
 s = records.open('work', agent=listen())
 for number in range(20):

@@ -1,4 +1,4 @@
-"""Retention: sessions do not pile up for ever, nothing goes before its time, and every erasure is on record."""
+"""Retention: sessions do not accumulate for ever, nothing is erased before its time, and every erasure is on record."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_the_default_policy_follows_the_lifecycle(timed, clock):
 
 
 def test_facts_outlive_the_transcript(timed, clock):
-    """After the sweep the words are gone, the facts, the objective and the proof are there (K09, C02)."""
+    """After the sweep the transcript is gone; the facts, the objective and the proof remain (K09, C02)."""
     session = make(timed, "work", "close")
     clock.advance(200 * DAY)
     (done,) = [one for one in timed.sweep() if one.action == "erase"]
@@ -72,7 +72,7 @@ def test_facts_outlive_the_transcript(timed, clock):
 
 
 def test_a_dry_run_changes_nothing(timed, clock):
-    """A dry run says what would be done and how many bytes it frees, and does nothing of it (K08)."""
+    """A dry run reports what would be done and how many bytes that frees, and does nothing (K08)."""
     make(timed, "work", "close")
     clock.advance(200 * DAY)
     heads = timed.sessions()
@@ -86,7 +86,7 @@ def test_a_dry_run_changes_nothing(timed, clock):
 
 
 def test_a_hold_keeps_everything(timed, clock):
-    """A held session is kept and said to be kept, until its hold is lifted (K06)."""
+    """A held session is kept and reported as held, until its hold is released (K06)."""
     session = make(timed, "work", "close")
     session.log.hold("incident 17")
     clock.advance(500 * DAY)
@@ -99,7 +99,7 @@ def test_a_hold_keeps_everything(timed, clock):
 
 
 def test_a_living_fork_protects_its_history(timed, clock):
-    """A transcript that a fork still works with, however deep below, is not erased under it (K06)."""
+    """A transcript that a fork still needs, however deep, is not erased (K06)."""
     parent = make(timed, "parent", "close")
     fork = parent.fork("fork")
     deeper = fork.fork("deeper")
@@ -145,7 +145,7 @@ def test_a_policy_is_explicit(timed, clock, *, policy, status, days, action):
 
 
 def test_a_sweep_reaches_every_session(timed, clock):
-    """However many sessions there are, of whatever project, each is looked at once (K05)."""
+    """However many sessions there are, of any project, each is checked once (K05)."""
     elsewhere = SessionStore(timed.store, project="/elsewhere", clock=clock)
     for number in range(30):
         clock.advance(1)
@@ -158,7 +158,7 @@ def test_a_sweep_reaches_every_session(timed, clock):
 
 
 def test_nothing_is_erased_twice(timed, clock):
-    """A session whose transcript is gone is not swept again; erasing what was erased is refused (K08)."""
+    """A session without its transcript is not swept again; erasing what was erased is refused (K08)."""
     session = make(timed, "work", "close")
     clock.advance(200 * DAY)
     list(timed.sweep())

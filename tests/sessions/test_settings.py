@@ -1,4 +1,4 @@
-"""connect: which store and which project are meant, by argument, environment, settings file and working directory."""
+"""connect: which store and which project, by argument, environment, settings file and working directory."""
 
 import os
 import subprocess
@@ -56,7 +56,7 @@ def test_the_environment_comes_before_the_settings(tmp_path, monkeypatch):
 
 
 def test_the_project_is_the_repository(tmp_path, monkeypatch):
-    """The project is what is given, ONRECORD_PROJECT, the setting, or the repository one stands in, with all its worktrees (A21)."""
+    """The project is the argument, ONRECORD_PROJECT, the setting, or the current repository with all its worktrees (A21)."""
     repository = tmp_path / "repository"
     (repository / "deep" / "inside").mkdir(parents=True)
     (repository / ".git").mkdir()
@@ -82,7 +82,7 @@ def test_the_project_is_the_repository(tmp_path, monkeypatch):
      "sqlite:///missing/directory/x.db", "sqlite:///x.db?durability=careless"],
 )  # fmt: skip
 def test_a_url_that_names_no_store_is_refused(url):
-    """What names no store is refused with the forms that do; no file is made (B04)."""
+    """A text that does not name a store is refused with the valid forms; no file is created (B04)."""
     with pytest.raises(OnrecordError) as refusal:
         onrecord.connect(url)
     assert refusal.value.hint
@@ -113,7 +113,7 @@ def test_a_relative_url_is_relative_to_here(url, tmp_path):
     ],
 )
 def test_a_broken_settings_file_is_named(tmp_path, text):
-    """What is wrong in the settings file is said with its path; nothing is guessed."""
+    """A mistake in the settings file is reported with its path; nothing is guessed."""
     path = configure(tmp_path, text)
     with pytest.raises(InvalidInput) as refusal:
         onrecord.connect()
@@ -123,7 +123,7 @@ def test_a_broken_settings_file_is_named(tmp_path, text):
 
 
 def test_a_settings_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
-    """A directory in the place of the settings file, or one that may not be read, is said and not passed over."""
+    """A directory in place of the settings file, or an unreadable one, is reported and not ignored."""
     path = configure(tmp_path, "")
     path.unlink()
     path.mkdir()
@@ -135,7 +135,7 @@ def test_a_settings_file_that_cannot_be_read_is_named(tmp_path, monkeypatch):
 
 
 def test_the_retention_policy_can_be_set(tmp_path):
-    """The policy of the settings counts, what they do not say is as by default, a negative number means never (K04)."""
+    """The settings' policy counts, missing values are the defaults, and a negative number means never (K04)."""
     assert retention_policy() == Policy()
     configure(tmp_path, "[retention]\narchive_closed_after = 7\nerase_closed_after = -1\nerase_paused_after = 0.5\n")
     assert retention_policy() == Policy(archive_closed_after=7, erase_closed_after=None, erase_paused_after=0.5)
@@ -162,7 +162,7 @@ def test_the_public_names_are_there_in_any_order(code):
 
 
 def test_every_public_name_exists():
-    """What `onrecord` says that it has can be had; anything else is an AttributeError like everywhere."""
+    """Every name that `onrecord` lists exists; any other raises AttributeError as usual."""
     for name in onrecord.__all__:
         assert getattr(onrecord, name) is not None
     with pytest.raises(AttributeError):
@@ -178,7 +178,7 @@ def test_every_public_name_exists():
     ids=["import", "a session in memory"],
 )
 def test_no_third_party_is_loaded(code, allowed):
-    """`import onrecord`, and even work in memory, loads nothing but the standard library."""
+    """`import onrecord`, and even work in memory, loads only the standard library."""
     look = (
         "import sys; before = set(sys.modules);" + code + ";"
         "roots = {name.partition('.')[0] for name in set(sys.modules) - before} - {'onrecord'};"

@@ -1,4 +1,4 @@
-"""Threads: one handle used by many. Every event is there, the views are right, and no lock is held while a store persists."""
+"""Threads: many use one handle. Every event is there, the views are right, and no lock is held while a store persists."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def test_sixteen_threads_share_a_handle(session, count):
 
 
 def test_large_turns_of_many_threads_discard_nothing(session):
-    """Turns that are recorded as their parts, by many threads at once, are all committed and none rolls another back (J01)."""
+    """Turns that are recorded in parts, by many threads at once, are all committed, and none rolls another back (J01)."""
     together(lambda number: session.record_turn([{"role": "user", "content": f"{number}" * 40_000}]))
     transcript = session.transcript()
     assert len(transcript) == THREADS
@@ -67,7 +67,7 @@ def test_large_turns_of_many_threads_discard_nothing(session):
 
 
 def test_one_turn_at_a_time_also_among_threads(session):
-    """Of threads that begin a turn at the same moment one succeeds; the others are told, and nothing is mixed (J01)."""
+    """Of threads that begin a turn at the same moment one succeeds; the others get an error, and nothing is mixed (J01)."""
 
     def work(number: int) -> str:
         try:
@@ -92,7 +92,7 @@ def test_one_turn_at_a_time_also_among_threads(session):
 
 
 def test_a_turn_and_whole_turns_do_not_mix(session):
-    """While one thread has a turn open, whole turns of others are refused, or the turn is; no commit is lost (J01)."""
+    """While one thread has a turn open, complete turns of others are refused, or the turn is; no commit is lost (J01)."""
 
     def work(number: int) -> int:
         done = 0
@@ -141,7 +141,7 @@ def test_no_lock_is_held_while_the_store_persists(session, monkeypatch):
 
 
 def test_many_handles_of_one_store(records):
-    """Sixteen agents, each with its handle, write at once; each handle sees everything after a refresh (A23)."""
+    """Sixteen agents, each with its own handle, write at once; each handle sees everything after a refresh (A23)."""
     handles = together(lambda number: records.open("work", agent=f"agent-{number}"))
 
     def work(number: int) -> None:
@@ -178,7 +178,7 @@ def test_snapshots_while_others_write(records, monkeypatch):
 
 @pytest.mark.parametrize("threads", [2, 16])
 def test_a_session_is_joined_once(records, threads):
-    """Threads that begin to work in one handle at the same moment take its lane once and are one run (B14)."""
+    """Threads that start to work in one handle at the same moment take its lane once and are one run (B14)."""
     session = records.create("work", agent="main")
     together(lambda number: session.record_turn([{"role": "user", "content": str(number)}]), threads)
     assert [event.run for event in session.events(kinds=["agent.joined"])] == [1]

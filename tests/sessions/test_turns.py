@@ -1,4 +1,4 @@
-"""Turns: each item durable as it arrives, a commit supersedes what was provisional, a retry never moves anything by accident."""
+"""Turns: each item durable as it arrives, a commit supersedes provisional turns, a retry never discards by accident."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def nested(depth):
 
 
 def test_leaving_the_block_commits(session):
-    """Items in the order they came; leaving the block commits them as one turn (B01, B02, B06)."""
+    """Items are in the order they came; leaving the block commits them as one turn (B01, B02, B06)."""
     with session.turn() as turn:
         turn.system("be brief")
         turn.user("Some invited users get a 403 on first login.")
@@ -52,7 +52,7 @@ def land(session, *, streamed):
 @pytest.mark.parametrize("struck", [KeyboardInterrupt, OutcomeUnknown])
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_turn_that_landed_unnoticed_is_built_upon(session, monkeypatch, struck, streamed):
-    """What is on record though its caller was interrupted is not superseded by the next turn (B02)."""
+    """A turn that was recorded although its caller was interrupted is not superseded by the next turn (B02)."""
     session.record_turn(HELLO)
     append = session.store.append
 
@@ -74,16 +74,16 @@ def test_a_turn_that_landed_unnoticed_is_built_upon(session, monkeypatch, struck
 
 
 def test_a_refused_turn_leaves_nothing_to_catch_up_with(session):
-    """A refusal is certain: the handle goes on with what it knows."""
+    """A refusal is certain: the handle continues with what it knows."""
     session.record_turn(HELLO, id="t1")
     with pytest.raises(IdReused):
         session.log.append(session.log.draft("turn.recorded", {"items": []}, id="t1"), fenced=True)
-    assert not session.behind
+    assert not session._behind
     assert session.record_turn(HELLO).position == session.head.position
 
 
 def test_each_item_is_there_before_the_next(session, again):
-    """Another process sees every item of an open turn as soon as it was acknowledged (B06, B08)."""
+    """Another process sees every item of an open turn as soon as it is acknowledged (B06, B08)."""
     looking = again.get("fix-invite-403")
     with session.turn() as turn:
         for number in range(3):
@@ -103,7 +103,7 @@ def test_each_item_is_there_before_the_next(session, again):
     ],
 )
 def test_an_exception_aborts_and_is_recorded(session, problem, reason):
-    """An exception ends the turn as aborted with its reason, whatever is in its text, and goes on to the caller (G07, G09)."""
+    """An exception aborts the turn with its reason, whatever its text, and is raised to the caller (G07, G09)."""
 
     def work() -> None:
         with session.turn() as turn:
@@ -120,7 +120,7 @@ def test_an_exception_aborts_and_is_recorded(session, problem, reason):
 
 
 def test_an_abort_keeps_what_had_arrived(session):
-    """An aborted turn stands as the honest last turn, with its partial items, and counts for nothing (J03, J04, J09)."""
+    """An aborted turn remains as the last turn, with its partial items, and is not committed (J03, J04, J09)."""
     session.record_turn(HELLO)
     before = session.agents.lane()
     turn = session.turn()
@@ -137,7 +137,7 @@ def test_an_abort_keeps_what_had_arrived(session):
 
 
 def test_the_next_commit_supersedes_every_abort(session):
-    """Three aborts, then success: only the success is in the trajectory, and all of it is in the log (J07, J08, J11, J17)."""
+    """After three aborts and a success, only the success is in the trajectory, and everything is in the log (J07, J08, J11, J17)."""
     session.record_turn(HELLO)
     for number in range(3):
         turn = session.turn()
@@ -169,7 +169,7 @@ def test_a_whole_turn_is_one_event(session):
 
 
 def test_a_large_turn_is_its_parts_in_one_step(session):
-    """A turn over 32 KiB is kept as its parts, and reads like any other (B01)."""
+    """A turn over 32 KiB is stored in parts, and reads like any other (B01)."""
     session.record_turn(HELLO)
     event = session.record_turn(LARGE)
     assert event.kind == "turn.committed"
@@ -183,7 +183,7 @@ def test_a_large_turn_is_its_parts_in_one_step(session):
 
 @pytest.mark.parametrize("items", [HELLO, LARGE], ids=["small", "large"])
 def test_a_recorded_turn_can_be_sent_again(session, items):
-    """With an id of the caller's, a turn whose answer was lost is recorded once, however often it is sent (J05, B08)."""
+    """With the caller's id, a turn with a lost acknowledgement is recorded once, however often it is sent (J05, B08)."""
     usage = {"model": "m", "output_tokens": 5}
     first = session.record_turn(items, id="turn-17", usage=usage)
     position = session.head.position
@@ -198,7 +198,7 @@ def test_a_recorded_turn_can_be_sent_again(session, items):
 
 
 def test_a_turn_sent_again_needs_no_budget(records):
-    """The last turn a budget allows, sent again because its answer was lost, is answered and not refused (J05)."""
+    """The last turn a budget allows, sent again because its acknowledgement was lost, is answered and not refused (J05)."""
     session = records.open("work", budget={"steps": 1})
     first = session.record_turn(HELLO, id="turn-1")
     assert session.record_turn(HELLO, id="turn-1").position == first.position
@@ -206,7 +206,7 @@ def test_a_turn_sent_again_needs_no_budget(records):
 
 
 def test_a_lost_reply_returns_the_committed_answer(records):
-    """The same request on the same base, after its commit, gets the answer that is on record; no model is called (J05)."""
+    """The same request on the same base, after its commit, gets the recorded answer; no model is called (J05)."""
     session = records.open("work")
     request = {"messages": ["what is the root cause?"], "model": "m"}
     with session.turn(request=request, base=0) as turn:
@@ -240,7 +240,7 @@ def test_a_lost_reply_that_was_erased_is_not_an_empty_answer(records):
 
 
 def test_a_retry_is_checked_before_anything_moves(session):
-    """An earlier base discards committed turns only where it is allowed to, only when it commits, never silently (T16, J13)."""
+    """An earlier base discards committed turns only where that is allowed, only when it commits, never silently (T16, J13)."""
     positions = [session.record_turn([{"role": "user", "content": f"turn {number}"}]).position for number in range(4)]
     before = session.head.position
     for base, rollback in ((positions[1], 0), (positions[1], 1), (positions[0] - 1, 8), (999, 8), (-1, 8)):
@@ -263,7 +263,7 @@ def test_a_retry_is_checked_before_anything_moves(session):
 
 
 def test_one_turn_at_a_time(session):
-    """A lane has one open turn; a second one is refused with where the first began (J01)."""
+    """A lane has one open turn; a second one is refused with the position of the first (J01)."""
     turn = session.turn()
     for step in (session.turn, lambda: session.record_turn(HELLO), lambda: session.record_turn(LARGE)):
         with pytest.raises(TurnConflict, match="still open"):
@@ -286,7 +286,7 @@ def test_a_committed_turn_may_leave_its_block(session):
 
 
 def test_the_same_words_twice_are_two_items(session):
-    """What is said twice, or to two agents, is there twice: only ids make two appends one (T18)."""
+    """The same message twice, or to two agents, is there twice: only ids make two appends one (T18)."""
     other = session.fork("side", agent="other").acquire()
     for _ in range(2):
         session.record_turn(HELLO)
@@ -299,7 +299,7 @@ def test_the_same_words_twice_are_two_items(session):
 
 
 def test_a_transcript_is_not_cut_on_resume(records):
-    """What was long when it was recorded is as long when it is read after a restart (T13)."""
+    """A long text has the same length when it is read after a restart (T13)."""
     text = "".join(chr(97 + number % 26) for number in range(200_000)) + "…✓"
     with records.open("work") as session, session.turn() as turn:
         turn.tool("c1", text)
@@ -310,7 +310,7 @@ def test_turns_begin_durably(session, again):
     """The intent of a turn, with base and fingerprint of its request, is on record before any model is called (B08)."""
     session.record_turn(HELLO)
     turn = session.turn(request={"prompt": "x"})
-    begun = again.get("fix-invite-403").event(turn.position)
+    begun = again.get("fix-invite-403").log.event(turn.position)
     assert begun.kind == "turn.begun"
     assert begun.data["base"] == turn.base == session.agents.lane()["commits"][-1]["position"]
     assert begun.data["turn"] == 2
@@ -328,7 +328,7 @@ def test_turns_begin_durably(session, again):
      [{"role": "user", "content": "fine"}, {"role": "user", "content": [float("nan")]}]],
 )  # fmt: skip
 def test_items_have_a_form(session, items):
-    """What is no item is refused as a whole, with a word on what an item is; nothing of the turn is kept (B01)."""
+    """A malformed item refuses the whole turn, with a description of an item; nothing of it is kept (B01)."""
     before = session.head
     with pytest.raises(InvalidInput):
         session.record_turn(items)
@@ -352,7 +352,7 @@ def test_a_decision_in_a_turn_outlives_it(session):
 
 
 def test_a_decision_after_anothers_event_knows_its_source(records):
-    """What another agent appended in between does not hide the position a decision came from (C05)."""
+    """Events that another agent appended in between do not hide the position a decision came from (C05)."""
     main, tester = records.open("work"), records.open("work", agent="tester")
     with main.turn() as turn:
         tester.decide("in between")
@@ -364,7 +364,7 @@ def test_a_decision_after_anothers_event_knows_its_source(records):
 
 
 def test_another_agents_events_do_not_confuse_a_lane(records):
-    """Two agents that write in turn keep their own bases; no commit discards another's, or one's own, turn (J01)."""
+    """Two agents that write in turn keep their own bases; no commit discards a turn of another agent, or an own one (J01)."""
     main, tester = records.open("work"), records.open("work", agent="tester")
     for number in range(4):
         main.record_turn([{"role": "user", "content": f"main {number}"}])

@@ -19,7 +19,7 @@ FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # The rollout guide shows a toy tokenizer in as few words as possible: it has no annotations to check.
 UNTYPED = {"rollouts"}
 NAMES = 42
-"""A builder reads through the names of a session once: they must not grow back."""
+"""A user reads through the names of a session once: they must not grow back."""
 
 
 def documents() -> list[Path]:
@@ -28,14 +28,14 @@ def documents() -> list[Path]:
 
 
 def mypy(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What mypy says, asked in a folder without any configuration, about a package that it finds installed."""
+    """The output of mypy, in a folder without any configuration, for a package that it finds installed."""
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", str(folder / "cache")]
     outside = {name: value for name, value in os.environ.items() if not name.startswith("MYPY")}
     return subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True, check=False, env=outside)
 
 
 def test_the_examples_and_the_documents_pass_a_strict_type_check(tmp_path):
-    """A user's `mypy --strict` accepts the example programs and every document's Python as they stand."""
+    """A user's `mypy --strict` accepts the example programs and the Python of every document unchanged."""
     for example in ("experiment", "flaky"):
         (tmp_path / f"example_{example}.py").write_text((ROOT / "examples" / example / "run.py").read_text())
     for path in documents():
@@ -65,7 +65,7 @@ async def work() -> None:
 
 
 def test_a_type_checker_finds_what_is_wrong(tmp_path):
-    """Keys that do not exist, wrong arguments and wrong results are found, in the synchronous form and the awaited."""
+    """Keys that do not exist, wrong arguments and wrong results are found, in the synchronous form and the async one."""
     (tmp_path / "wrong.py").write_text(WRONG)
     found = {
         int(line) for line in re.findall(r"^wrong\.py:(\d+): error", mypy(tmp_path, "wrong.py").stdout, re.MULTILINE)
@@ -93,14 +93,14 @@ def test_public_signatures_have_named_types(of):
 
 
 def test_a_session_has_few_names():
-    """The names of a session fit on one page; what belongs to a chapter is in it, and nothing lies beside."""
+    """The names of a session fit on one page; those of a chapter are in the chapter."""
     names = [name for name in dir(Session) if not name.startswith("_")]
     assert len(names) <= NAMES
     assert {"wait", "use", "reach", "join", "take_up", "arrive", "go_on", "depart"}.isdisjoint(names)
 
 
 def test_dir_shows_the_lazy_names():
-    """`dir(onrecord)` shows every public name, also those that are not loaded yet, in a fresh interpreter."""
+    """`dir(onrecord)` shows every public name, also those not loaded yet, in a fresh interpreter."""
     code = "import sys, onrecord; assert set(onrecord.__all__) <= set(dir(onrecord)); print('typing' in sys.modules)"
     done = subprocess.run([sys.executable, "-Sc", code], capture_output=True, text=True, check=True,
                           env={"PYTHONPATH": str(ROOT / "src")})  # fmt: skip

@@ -1,4 +1,4 @@
-"""`onrecord setup`: in, checked for real, again, and out; nothing of the user's is lost on the way."""
+"""`onrecord setup`: install, a real check, again, and remove; nothing of the user's is lost on the way."""
 
 import json
 import shlex
@@ -14,7 +14,7 @@ SCOPES = (PROJECT_SCOPE, USER_SCOPE)
 
 
 def prepared(setup, name, scope):
-    """A user's own files where the vendor has its: settings with hooks of the user's, and instructions."""
+    """A user's own files where the vendor keeps them: settings with hooks of the user's, and instructions."""
     of = vendor(name)
     for file in of.files(scope, setup.project, setup.environment):
         file.path.parent.mkdir(parents=True, exist_ok=True)
@@ -27,7 +27,7 @@ def prepared(setup, name, scope):
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("name", VENDORS)
 def test_in_checked_again_and_out(setup, name, scope):
-    """Beside the user's own hooks and words: the hook answers for real, twice changes nothing, removed is as before."""
+    """Next to the user's own hooks and words, the hook really answers, a second setup changes nothing, and removal restores all."""
     prepared(setup, name, scope)
     before = setup.tree()
     where = f"--{scope}"
@@ -46,7 +46,7 @@ def test_in_checked_again_and_out(setup, name, scope):
 
 @pytest.mark.parametrize("name", VENDORS)
 def test_files_we_made_go_whole(setup, name):
-    """Where the vendor had no files, none is left; files of the user's home are private."""
+    """Where the vendor had no files, none remains; files in the user's home are private."""
     before = setup.tree()
     assert set(setup.states(name, "--user").values()) == {"added"}
     for file in vendor(name).files(USER_SCOPE, setup.project, setup.environment):
@@ -57,7 +57,7 @@ def test_files_we_made_go_whole(setup, name):
 
 
 def test_without_names_those_that_are_installed(setup):
-    """A program on PATH or a home tells that an agent is there; none of either is an error that names them all."""
+    """A program on PATH or a home shows that an agent is installed; without either, an error names all agents."""
     assert "name one" in setup.error("setup", code=2, kind="usage")["hint"]
     programs = setup.place / "bin"
     programs.mkdir()
@@ -69,7 +69,7 @@ def test_without_names_those_that_are_installed(setup):
 
 
 def test_dry_run_and_print_touch_nothing(setup):
-    """A diff of what would change, or the text itself; no file is made."""
+    """--dry-run shows a diff of what would change, --print the text itself; neither creates a file."""
     prepared(setup, "claude", PROJECT_SCOPE)
     before = setup.tree()
     diff = setup.ok("setup", "claude", "--dry-run")
@@ -83,7 +83,7 @@ def test_dry_run_and_print_touch_nothing(setup):
 
 
 def test_a_shared_file_keeps_its_block_while_somebody_reads_it(setup):
-    """Codex and opencode both read AGENTS.md: the block is there once, and goes with the last of them."""
+    """Codex and opencode both read AGENTS.md: the block is there once, and is removed with the last of them."""
     setup.ok("setup", "codex", "opencode")
     told = setup.project / "AGENTS.md"
     assert told.read_text().count("onrecord:instructions end") == 1
@@ -94,7 +94,7 @@ def test_a_shared_file_keeps_its_block_while_somebody_reads_it(setup):
 
 
 def test_a_block_that_somebody_changed_is_left_alone(setup):
-    """Neither renewed nor removed, until --force says so; the rest is done, and the exit code says that not all was."""
+    """A changed block is neither updated nor removed without --force; the rest is done, and the exit code says that not all was."""
     setup.ok("setup", "claude")
     told = setup.project / "CLAUDE.md"
     told.write_text(told.read_text().replace("Run things", "Please run things"))
@@ -110,7 +110,7 @@ def test_a_block_that_somebody_changed_is_left_alone(setup):
 
 
 def test_a_plugin_that_somebody_changed_is_left_alone(setup):
-    """The same for a plugin file; one of another making under that name is never ours."""
+    """The same holds for a plugin file; a different file under that name is never ours."""
     setup.ok("setup", "opencode")
     plugin = setup.project / ".opencode" / "plugin" / "onrecord.js"
     plugin.write_text(plugin.read_text() + "\n// mine\n")
@@ -121,7 +121,7 @@ def test_a_plugin_that_somebody_changed_is_left_alone(setup):
 
 
 def test_a_file_with_comments_is_not_rewritten(setup):
-    """It says what to add by hand; the file stays as it is, and the other files are set up."""
+    """For a settings file with comments setup says what to add by hand; the file is unchanged, and the others are set up."""
     settings = setup.project / ".gemini" / "settings.json"
     settings.parent.mkdir()
     settings.write_text('{\n  // mine\n  "ui": {}\n}\n')
@@ -132,7 +132,7 @@ def test_a_file_with_comments_is_not_rewritten(setup):
 
 
 def test_links_are_followed_and_modes_kept(setup):
-    """A settings file that is a link to elsewhere stays one, and what it leads to keeps its mode."""
+    """A settings file that is a link stays one, and its target keeps its mode."""
     real = setup.place / "dotfiles.json"
     real.write_text("{}")
     real.chmod(0o640)
@@ -149,7 +149,7 @@ def test_links_are_followed_and_modes_kept(setup):
 
 
 def test_hooks_that_nobody_trusts_yet_are_said(setup):
-    """Codex skips hooks without a word until somebody accepted them: setup, its check and the doctor say so."""
+    """Codex silently skips hooks until the user accepted them: setup, its check and the doctor say so."""
     (setup.place / ".codex").mkdir()
     done = setup.run("setup", "codex", "--user")
     assert "does not trust the hooks" in done.err
@@ -161,7 +161,7 @@ def test_hooks_that_nobody_trusts_yet_are_said(setup):
 
 
 def test_a_check_that_fails_says_so(setup):
-    """Hooks that are not there, and a command that does not run, are told, with exit code 1."""
+    """Missing hooks, and a command that does not run, are reported, with exit code 1."""
     assert setup.run("setup", "claude", "--check").code == 1
     setup.ok("setup", "claude")
     settings = setup.project / ".claude" / "settings.local.json"
@@ -180,7 +180,7 @@ def test_a_check_that_fails_says_so(setup):
     "words", [["--user", "--project"], ["--check", "--remove"], ["--check", "--dry-run"], ["nobody"]]
 )
 def test_what_makes_no_sense_is_refused(setup, words):
-    """Ways that exclude one another, and agents nobody knows."""
+    """Options that exclude one another, and unknown agents, are refused."""
     before = setup.tree()
     setup.error("setup", "claude", *words, code=2, kind="usage" if words != ["nobody"] else "invalid_input")
     assert setup.tree() == before

@@ -110,7 +110,7 @@ class Story:
     def do(self, line: str) -> None:
         if line.startswith("{"):
             said = json.loads(line)
-            self.agent(said.get("by", "human")).record(said["kind"], said["data"])
+            self.agent(said.get("by", "human")).log.record(said["kind"], said["data"])
             return
         for pattern, method in VERBS:
             found = pattern.fullmatch(line)

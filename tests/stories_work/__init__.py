@@ -1,1 +1,1 @@
-"""Whole pieces of work, through the command, the way the source scenarios tell them."""
+"""Whole pieces of work, through the command, as in the source scenarios."""

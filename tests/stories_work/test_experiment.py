@@ -26,7 +26,7 @@ from onrecord.work.running import SuspendedCommand
 SuspendedCommand.go = lambda *_words, **_options: os.kill(os.getpid(), signal.SIGKILL)
 sys.exit(main(sys.argv[1:]))
 """
-"""The command line, in a process that kills itself where it would let the suspended command go."""
+"""The command line, in a process that kills itself where it would release the suspended command."""
 RUN = ("run", "--metrics-file", "metrics.json", "--", sys.executable, "train.py")
 
 
@@ -60,7 +60,7 @@ def killed_in_the_middle(agent):
 
 
 def test_two_failures_a_kill_and_a_success_at_the_right_phase(agent):
-    """Exact errors and metrics in time; after the kill work goes on in the phase it was in (L01-L03)."""
+    """Errors and metrics are exact and in time; after the kill, work continues in the same phase (L01-L03)."""
     first = agent("claude")
     prepare(first)
     first.do(*RUN, "0", code=1)
@@ -77,7 +77,7 @@ def test_two_failures_a_kill_and_a_success_at_the_right_phase(agent):
     assert [one["status"] for one in attempts] == ["failed", "failed", "lost"]
     assert [one["error"] for one in attempts[:2]] == ["ArithmeticError: Singular matrix", "metric mse is nan"]
 
-    # Nothing is edited, run or finished until somebody says how the lost run ended.
+    # Nothing is edited, run or finished until the outcome of the lost run is recorded.
     assert again.do("gate", "--tool", "Edit", "--path", "train.py", code=10).startswith("deny: attempt 3 ")
     assert again.do("gate", "--tool", "Bash", "--command", "make", code=10).startswith("deny: attempt 3 ")
     assert again.try_to("phase", "finish", "Implementation").code == 10
@@ -94,13 +94,13 @@ def test_two_failures_a_kill_and_a_success_at_the_right_phase(agent):
 
 
 def test_killed_between_the_write_and_the_run(agent):
-    """Killed when RUNNING is durable and the command not let go: it never ran, is lost, and must be settled (T01)."""
+    """Killed after RUNNING is durable and before the command is released, the attempt never ran, is lost, and must be settled (T01)."""
     claude = agent("claude")
     claude.do("open", "l2")
     words = ("run", "--", sys.executable, "-c", "open('ran', 'w')")
     claude.do(*words)
     ran = claude.command.project / "ran"
-    ran.unlink()  # so much for what the command does when it runs
+    ran.unlink()  # this is what the command does when it runs
     with subprocess.Popen(
         [sys.executable, "-c", KILLED_BEFORE_THE_RUN, *words], cwd=claude.command.project,
         env=claude.command.environment | {"ONRECORD_AGENT": claude.name},

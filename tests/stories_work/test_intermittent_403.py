@@ -10,7 +10,7 @@ def write(agent, name, text):
 
 
 def test_the_middleware_theory_stays_rejected_and_the_note_leads_to_the_focused_test(agent):
-    """What one agent ruled out the next does not try, and goes straight to the focused test (H22, H23, H31, H46)."""
+    """The next agent does not try what another ruled out, and runs the focused test at once (H22, H23, H31, H46)."""
     claude, codex, gemini = agent("claude"), agent("codex"), agent("gemini")
     write(claude, "middleware.py", "def handle(): ...\n")
     write(claude, "invites.py", "def probe():\n    raise SystemExit('403: membership row missing')\n")
@@ -34,7 +34,7 @@ def test_the_middleware_theory_stays_rejected_and_the_note_leads_to_the_focused_
     claude.do("next", "Run the focused test", "--command", FOCUSED)
     claude.do("pause", "--reason", "usage limit")
 
-    # The second agent knows nothing but the record: it is led to the focused test and kept off the middleware.
+    # The second agent knows only the record: it is led to the focused test and kept off the middleware.
     codex.do("resume", "invite-403")
     brief = codex.do("note", "--format", "brief")
     assert "3/10" in codex.do("note")
@@ -48,7 +48,7 @@ def test_the_middleware_theory_stays_rejected_and_the_note_leads_to_the_focused_
     codex.do("finding", "relabel", "f2", "verified", "-e", "run-a", "--why", "the focused test shows it")
     codex.do("reached", "root_cause", "--finding", "f2")
 
-    # The third agent fixes. A repeated run of what failed is met with its error.
+    # The third agent fixes the bug. Repeating a failed run shows its error.
     told = gemini.do("continue")
     assert "f1: The middleware drops the header" in told
     assert "root cause verified (f2); fix not implemented" in told
@@ -66,7 +66,7 @@ def test_the_middleware_theory_stays_rejected_and_the_note_leads_to_the_focused_
 
 
 def test_reopening_a_rejected_theory_needs_new_evidence(agent):
-    """The same evidence does not reopen what it rejected; something new does, and the history keeps both (H23)."""
+    """The evidence of a rejection does not reopen it; new evidence does, and the history keeps both (H23)."""
     claude = agent("claude")
     claude.do("open", "invite-403")
     for name in ("run-a", "run-b"):

@@ -1,4 +1,4 @@
-"""Contradiction, stale and revert, forged markers: the record stays one story, told by what happened."""
+"""Contradictions, stale findings, reverts, forged markers: the record stays consistent, and events decide."""
 
 import sys
 
@@ -25,7 +25,7 @@ def test_a_contradiction_adds_and_never_overwrites(agent):
 
 
 def test_only_dependent_findings_turn_stale_and_a_revert_makes_them_fresh(agent):
-    """Changing one file marks the finding that rests on it and no other; the old text makes it fresh again (T22)."""
+    """Changing one file marks the finding that rests on it and no other; restoring the file makes it fresh again (T22)."""
     claude = agent("claude")
     place = claude.command.project
     (place / "cache.py").write_text("def get():\n    return 1\n\n\ndef put():\n    return 2\n")

@@ -101,7 +101,7 @@ def test_exactly_the_dependent_findings_turn_stale(session, root):
         "open",
         "verified",
     ]
-    assert session.event(found.position).kind == "code.changed"
+    assert session.log.event(found.position).kind == "code.changed"
     assert survey(session, root).position is None
 
 

@@ -1,4 +1,4 @@
-"""Adopting: a conversation that is running already is linked to a session and mirrored from then on."""
+"""Adopting: link a conversation that is already running to a session, and mirror it from then on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Candidate(NamedTuple):
 
     pid: int
     vendor_id: str | None
-    """Its conversation, if lock and pid files tell."""
+    """Its conversation, if lock and pid files name it."""
     cwd: str
 
 
@@ -47,7 +47,7 @@ def candidates(of: Vendor, env: Mapping[str, str]) -> list[Candidate]:
 
 
 def find_running(of: Vendor, env: Mapping[str, str], *, pid: int | None, vendor_id: str | None) -> Running:
-    """The conversation of a process, or of an id; `NotFound` if it cannot be told for sure."""
+    """The conversation of a process, or of an id; `NotFound` if it cannot be identified with certainty."""
     whole, about = dict(env), {}
     if pid is not None:
         whole |= processes.environment_of(pid)
@@ -56,7 +56,7 @@ def find_running(of: Vendor, env: Mapping[str, str], *, pid: int | None, vendor_
     location = of.find(str(vendor_id), whole)
     if location is None and not about:
         raise NotFound(
-            f"{of.title} has no conversation {vendor_id!r:.80}", hint=f"onrecord import {of.name} lists them"
+            f"{of.title} has no conversation {vendor_id!r:.80}", hint=f"`onrecord import {of.name}` lists them"
         )
     if location is None:  # the vendor writes nothing before the first prompt
         location = Location(str(vendor_id), "", str(of.home(whole)), str(about["cwd"]))
@@ -69,8 +69,8 @@ def _conversation_of(of: Vendor, pid: int, env: dict[str, str], wanted: str | No
     found = of.locate(pid, env)
     if found is None or wanted not in (None, found):
         raise NotFound(
-            f"process {pid} has no {of.title} conversation that can be told for sure",
-            hint="give its id: --id ID (the vendor shows it), or install the hook: onrecord setup",
+            f"process {pid} has no {of.title} conversation that can be identified with certainty",
+            hint="name it with `--id ID` (the vendor shows the id), or install the hook with `onrecord setup`",
         )
     return found
 

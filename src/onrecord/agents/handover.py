@@ -65,7 +65,7 @@ def _brief(value: Any) -> str:
 
 
 class Handed(NamedTuple):
-    """What the next agent is given, and where it works."""
+    """The next agent's prompt, and where it works."""
 
     text: str
     cwd: str
@@ -92,5 +92,5 @@ def handover(session: Session, link: Link | None, task: str) -> str:
     if told:
         about = f"The end of that conversation; [n] is its position in the record (`onrecord log {session.name}`)."
         parts.append(fence(told, about=f"{about} {ABOUT}"))
-    parts.append(task or "Go on with the work the note describes. Begin with its next action.")
+    parts.append(task or "Continue the work that the note describes. Begin with its next action.")
     return "\n\n".join(part.rstrip() for part in parts)

@@ -85,7 +85,7 @@ def _open(records: SessionStore, of: Vendor, location: Location, agent: str, nam
     made = records.create(name, agent=agent) if name else _with_free_name(records, of, location, agent)
     title = title_of(of, location)
     if title:
-        made.record("session.titled", {"text": title})
+        made.log.record("session.titled", {"text": title})
     return made
 
 
@@ -102,7 +102,7 @@ def _with_free_name(records: SessionStore, of: Vendor, location: Location, agent
 
 
 def title_of(of: Vendor, location: Location) -> str:
-    """What the person asked first."""
+    """The person's first prompt."""
     chunk = of.read(location, limit=256 * 1024)
     for entry in chunk.entries:
         for item in entry.items:

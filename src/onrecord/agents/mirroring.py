@@ -1,8 +1,9 @@
 """Mirroring: the record gets a copy of an agent's vendor conversation as it grows, word for word.
 
 How far it was read is deduced from the log: the newest `payload.kept` of a conversation says where the next one
-begins, and that beginning is part of its id. So the same bytes are never taken twice, also when a hook, a wrapper and a
-person mirror at the same time. A file that the vendor rewrote begins a new generation; the older one stays on record.
+begins, and that beginning is part of its id. So the same bytes are never recorded twice, also when a hook, a wrapper
+and a person mirror at the same time. A file that the vendor rewrote begins a new generation; the older one stays on
+record.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Mirrored(NamedTuple):
     complete: bool = True
     """Everything the file had was read; False when time ran out first."""
     why_not: str = ""
-    """Why nothing could be mirrored, if so."""
+    """Why nothing could be mirrored; empty if something was."""
 
 
 class Stand(NamedTuple):
@@ -210,7 +211,7 @@ def standing(session: Session, vendor_name: str, vendor_id: str) -> Stand:
     for header in session.log.newest(("payload.kept",), headers=True, page=_PAGE):
         if header.id.startswith(prefix):
             generation = int(header.id.removeprefix(prefix).partition("/")[0])
-            data = session.event(header.position).data
+            data = session.log.event(header.position).data
             if data is None:
                 return Stand(None, generation, header.position, erased=True)
             return Stand(Mark(*data["mark_after"]), generation, header.position)
@@ -218,7 +219,7 @@ def standing(session: Session, vendor_name: str, vendor_id: str) -> Stand:
 
 
 def _begin_after_erasure(session: Session, of: Vendor, location: Location, stand: Stand) -> Stand:
-    """Erased text is not brought back: the mirror continues with what is written from now on."""
+    """Erased text is not copied again: the mirror continues with what is written from now on."""
     mark: Mark | None = None
     while (chunk := of.read(location, mark, limit=CHUNK_BYTES)).entries or chunk.torn:
         mark = chunk.mark
@@ -240,7 +241,7 @@ def mirror_all(
 def mirror_until_ended(
     session: Session, env: Mapping[str, str], done: list[Mirrored], *, agent: str | None = None
 ) -> Iterator[list[Mirrored]]:
-    """Mirror again and again, until every process that has one of the conversations is gone; the sums so far."""
+    """Mirror until every process that has one of the conversations open has ended; yields the sums so far."""
     while any(_is_running(link) for link in links_of(session, agent)):
         time.sleep(FOLLOW_SECONDS)
         more = mirror_all(session, env, agent=agent)
@@ -282,11 +283,11 @@ def _parts(session: Session, prefix: str) -> Iterator[Event]:
     """The events of one generation in order, one in memory at a time."""
     for header in session.log.headers(("payload.kept",), page=_PAGE):
         if header.id.startswith(prefix):
-            yield session.event(header.position)
+            yield session.log.event(header.position)
 
 
 def has_gaps(session: Session, vendor_name: str, vendor_id: str) -> bool:
-    """Whether a part of the mirrored conversation was erased, so that it cannot be put back whole."""
+    """Whether a part of the mirrored conversation was erased, so that it cannot be restored completely."""
     stand = standing(session, vendor_name, vendor_id)
     prefix = f"{_prefix(vendor_name, vendor_id)}{stand.generation}/"
     return stand.erased or any((event.data or {"left_out": True}).get("left_out") for event in _parts(session, prefix))

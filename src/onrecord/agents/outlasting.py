@@ -1,4 +1,4 @@
-"""Outlasting limits: wait until a limit ends, resume the agent, and again if it stops at the next one."""
+"""Outlasting limits: wait until a limit ends and resume the agent; repeat at the next limit."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Outlasted(NamedTuple):
     last: Outcome | None
     """The last run, if there was one."""
     stop: Stop | None = None
-    """The stop that there is no waiting for."""
+    """The stop that waiting does not help with."""
     nothing: bool = False
-    """There was nothing, or nothing more, to wait for."""
+    """There was no limit, or no further one, to wait for."""
 
 
 def outlast(
@@ -46,7 +46,7 @@ def outlast(
         stop = waiting.last_stop(session, session.agent)
         if not waiting.waitable(stop) and (last is not None or not ask.prompt):
             if stop is not None and not stop.settled and last is None:
-                tell(f"the last stop ({stop.event.data.get('cause')}) does not end by itself")
+                tell(f"the last stop ({stop.event.data.get('cause')}) does not end with time")
             return Outlasted(last, stop, nothing=True)
         if stop is not None and waiting.waitable(stop) and not _park(session, stop, tell):
             return Outlasted(last, stop, nothing=True)

@@ -1,4 +1,4 @@
-"""Which processes belong to an agent, and which one has a conversation open. Asked of /proc, never guessed from age.
+"""Which processes belong to an agent, and which one has a conversation open. Read from /proc, never guessed from age.
 
 Everything an agent starts inherits the token of its start (`ONRECORD_SPAWN`), also processes in sessions and groups of
 their own: that is how the remains of a killed agent are found.
@@ -55,7 +55,7 @@ def spawned(token: str) -> list[int]:
 
 
 def end_spawned(token: str) -> list[int]:
-    """End everything that came from one start: ask first, then kill what is left. Returns what there was."""
+    """End every process of one start: ask first, then kill what is left. Returns the processes found."""
     found = spawned(token)
     killed = end_processes(found, lambda: spawned(token), grace=GRACE_SECONDS if found else 0, patience=KILL_SECONDS)
     return [*found, *(pid for pid in killed if pid not in found)]

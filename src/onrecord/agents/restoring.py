@@ -21,14 +21,19 @@ def plan_restore(session: Session, agent: str, here: str, cwd: str | None) -> Pl
     planned = plan(session, agent, environment_for(session, here), here)
     planned = planned._replace(cwd=str(Path(cwd or planned.cwd).resolve()))
     if not standing(session, planned.of.name, planned.vendor_id).position:
-        raise NotFound(f"the record has no copy of {planned.vendor_id}", hint=f"onrecord mirror {session.name}")
+        raise NotFound(
+            f"the record has no copy of {planned.vendor_id}", hint=f"`onrecord mirror {session.name}` copies it"
+        )
     if has_gaps(session, planned.of.name, planned.vendor_id):
-        raise Conflict("the record's copy is not whole: some of it was erased", hint=f"onrecord resume {session.name}")
+        raise Conflict(
+            "the record's copy is not whole: some of it was erased",
+            hint=f"`onrecord resume {session.name}` resumes the vendor's own copy, or starts a new conversation",
+        )
     there = planned.of.find(planned.vendor_id, planned.env)
     if there is not None and (planned.of.capabilities.resumes_elsewhere or there.cwd == planned.cwd):
         raise Conflict(
             f"{planned.of.title} has this conversation already, in {there.path}",
-            hint=f"nothing was replaced; onrecord resume {session.name} --agent {agent}",
+            hint=f"nothing was replaced; `onrecord resume {session.name} --agent {agent}` resumes it",
         )
     return planned
 

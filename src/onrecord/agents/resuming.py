@@ -1,7 +1,7 @@
 """Resuming an agent's conversation: the plan is shown first, and success is reported only when it was observed.
 
-A conversation is restored when the one that came up has the expected id and more in the same file than before.
-Otherwise the policy decides: `must` stops, `allow` begins a fresh conversation from the note, `never` always does.
+A conversation is restored when the one that came up has the expected id and its file has grown. If it is not, the
+policy decides: `must` stops, `allow` starts a new conversation from the note. `never` always starts a new one.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Plan(NamedTuple):
     hazards: Sequence[Hazard] = ()
     notes: Sequence[str] = ()
     lost: str = ""
-    """Why it cannot be restored; empty when it can."""
+    """Why it cannot be restored; empty if it can."""
 
     @property
     def vendor_id(self) -> str:
@@ -195,7 +195,7 @@ def put_back(session: Session, planned: Plan, cwd: str | None = None) -> Locatio
 
 
 def prepare(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) -> tuple[Plan, list[str]]:
-    """Mirror the transcript or write it back, and mend what would harm it; the plan after that."""
+    """Mirror the transcript or write it back, and fix what would damage it; returns the plan after that."""
     if planned.location is not None:
         mirror(session, planned.of.name, planned.vendor_id, planned.env, location=planned.location)
     if planned.put_back:
@@ -266,7 +266,7 @@ def _try(run: Wrapped, planned: Plan, ask: Ask, terms: Terms) -> Resumed | str:
 
 
 def _run(run: Wrapped, planned: Plan, ask: Ask) -> Outcome:
-    """Only the prompt is sent: the conversation still has what it was given at its start."""
+    """Only the prompt is sent: the conversation still contains its first message."""
     session, location = run.session, planned.location
     where = {"home": location.home, "transcript": location.path} if location else {}
     about = {"reason": RESUMED, "cwd": planned.cwd, "via": VIA, **where, **survey(planned.cwd)}
@@ -277,7 +277,7 @@ def _run(run: Wrapped, planned: Plan, ask: Ask) -> Outcome:
 
 
 def _lost(planned: Plan, outcome: Outcome) -> str:
-    """Why it is not the expected conversation; empty when it is, or when nothing suggests otherwise."""
+    """Why it is not the expected conversation; empty when it is, or when there is no evidence against it."""
     if outcome.came_up is not None and outcome.came_up != planned.vendor_id:
         return f"another conversation came up: {outcome.came_up}"
     if outcome.came_up == planned.vendor_id or outcome.grew or outcome.why.cause in (*LIMITS, USER, KILLED):
@@ -299,8 +299,8 @@ def _restored(run: Wrapped, planned: Plan, outcome: Outcome, mended: list[str]) 
 
 
 def _not_restored(run: Wrapped, planned: Plan, why: str, ask: Ask, terms: Terms) -> Resumed:
-    refusal = _refusal(why, "--policy allow begins anew from the note; onrecord show has it")
-    run.session.record("worklog.written", {"text": f"{planned.agent}: {refusal.message}"[:TEXT_LIMIT]})
+    refusal = _refusal(why, "--policy allow starts a new conversation from the note; onrecord show has it")
+    run.session.log.record("worklog.written", {"text": f"{planned.agent}: {refusal.message}"[:TEXT_LIMIT]})
     if terms.policy == MUST:
         raise refusal
     terms.tell(f"{refusal.message}; a fresh conversation begins from the note")

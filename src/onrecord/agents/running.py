@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Launch
 
 TAIL_LINES = 200
-"""How many lines of the end of a stream are kept, to find out why it ended."""
+"""How many lines of the end of a stream are kept, to learn why it ended."""
 LINE_BYTES = 1024 * 1024
 """Only so many bytes of a line are examined; what is passed on is whole."""
 TICK_SECONDS = 0.2

@@ -1,4 +1,4 @@
-"""Which session and which agent a command means: found by name or id, created where it is new, resumed if paused."""
+"""Which session and agent a command means: found by name or id, created if missing, resumed if paused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def session_named(records: SessionStore, name: str, agent: str, objective: str |
 
 
 def resume_if_paused(session: Session) -> None:
-    """Take the session's own step before an agent of it starts."""
+    """Resume a paused session before one of its agents starts."""
     if session.refresh().status == PAUSED:
         session.resume("an agent is started")
 
@@ -63,12 +63,12 @@ def agent_with_conversation(session: Session, wanted: str | None) -> str:
         return wanted
     if not having:
         raise NotFound(
-            f"no agent's conversation is on record in {session.name}", hint="onrecord start, adopt or import"
+            f"no agent's conversation is on record in {session.name}", hint="start an agent: `onrecord start claude`"
         )
     if len(having) > 1:
         raise AmbiguousName(
             f"{len(having)} agents have conversations in {session.name}: {', '.join(having)}",
-            hint=f"say which: --agent {having[0]}",
+            hint=f"choose one: `--agent {having[0]}`",
         )
     return having[0]
 

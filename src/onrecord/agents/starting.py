@@ -69,5 +69,5 @@ def _chosen(of: Vendor, options: LaunchOptions) -> str | None:
 
 def opening(note: str, task: str) -> str:
     """The first prompt of a conversation that continues from the note, because the previous one is lost."""
-    asked = task or "Go on with the work the note describes. Begin with its next action."
+    asked = task or "Continue the work that the note describes. Begin with its next action."
     return f"{fence(note, limit=OPENING_BYTES)}\n{asked}"

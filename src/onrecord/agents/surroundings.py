@@ -1,4 +1,4 @@
-"""What an agent's run finds around it: the environment its commands need, and the revision its directory is at."""
+"""The surroundings of an agent's run: the environment its commands need, and the revision of its directory."""
 
 from __future__ import annotations
 

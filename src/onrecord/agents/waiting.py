@@ -36,7 +36,7 @@ AFTER_RESET = 1.0
 LOOK_SECONDS = 2.0
 """How often a waiting process checks whether another one resumed the session."""
 REISSUE_PREFIX = "reissue/"
-GO_ON = "Go on where you were interrupted."
+CONTINUE = "Continue where you were interrupted."
 """The prompt for a conversation that has the interrupted prompt already."""
 
 
@@ -85,7 +85,7 @@ def _until(session: Session, agent: str, event: Event) -> float | None:
         if not one.data or one.data.get("cause") != event.data["cause"] or (_told(one) or 0) > one.at / 1e6:
             break
         in_a_row += 1
-    if told is not None:  # it had passed when it was announced: continue at once, but not over and over
+    if told is not None:  # it had passed when it was announced: continue at once, but not in a loop
         return float(at + (min(LONGEST_WAIT, PASSED_WAIT * 2 ** (in_a_row - 2)) if in_a_row > 1 else 0))
     return float(at + min(LONGEST_WAIT, first * 2 ** (in_a_row - 1)))
 
@@ -99,7 +99,7 @@ def _prompt(session: Session, event: Event) -> str:
     position = event.data.get("prompt")
     if not isinstance(position, int) or not 0 < position <= session.head.position:
         return ""
-    data = session.event(position).data
+    data = session.log.event(position).data
     return str((data or {}).get("prompt") or "")
 
 
@@ -146,7 +146,7 @@ def again(session: Session, stop: Stop, ask: Ask, env: Mapping[str, str]) -> Ask
     reissue = session.log.find(_id(stop.event))
     if reissue is None or not _reached(session, reissue, prompt, env):
         return ask._replace(prompt=prompt, id=_id(stop.event), headless=True)
-    return ask._replace(prompt=GO_ON, headless=True)
+    return ask._replace(prompt=CONTINUE, headless=True)
 
 
 def _reached(session: Session, reissue: Event, prompt: str, env: Mapping[str, str]) -> bool:

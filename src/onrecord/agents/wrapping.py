@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
     came_up: str | None
     """The first conversation that was seen; at a resume it must be the expected one."""
     grew: bool
-    """The expected conversation has more in the same file than before."""
+    """The file of the expected conversation has grown."""
     rewritten: bool
     """The vendor replaced the transcript."""
     interruption: Event | None
@@ -90,7 +90,7 @@ class Outcome(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        """Whether it did what it was asked; a run that merely stopped did not."""
+        """Whether it finished its task; a run that was interrupted did not."""
         return self.why.cause == FINISHED
 
 
@@ -100,18 +100,18 @@ def token() -> str:
 
 
 def environment(base: Mapping[str, str], session: Session, spawn: str) -> dict[str, str]:
-    """The environment that tells an agent's hooks and commands which session and agent they belong to."""
+    """The environment that names session and agent for an agent's hooks and commands."""
     env = {**base, SESSION_VARIABLE: session.id, AGENT_VARIABLE: session.agent, SPAWN_VARIABLE: spawn}
     env.pop(FAILURE_VARIABLE, None)  # it is for the command that wraps the agent, not for those that the agent runs
     return env
 
 
 def record_prompt(session: Session, ask: Ask, **about: Any) -> int | None:
-    """Record what an agent is about to be asked, before it is; the position, if there is a prompt."""
+    """Record an agent's prompt before it is sent; returns its position, if there is a prompt."""
     if not ask.prompt:
         return None
     id_ = ask.id or PROMPT_PREFIX + make_ulid(int(session.clock() * 1e3), machine.entropy(10))
-    return session.record("payload.kept", {"prompt": ask.prompt, "agent": session.agent, **about}, id=id_).position
+    return session.log.record("payload.kept", {"prompt": ask.prompt, "agent": session.agent, **about}, id=id_).position
 
 
 def wrap(
@@ -120,7 +120,7 @@ def wrap(
 ) -> Outcome:  # fmt: skip
     """Run it to its end. The session must be joined; `prompted` is the position of its prompt in the log.
 
-    With `resumed` it must come up with exactly the conversation `vendor_id`; otherwise it is ended at once.
+    With `resumed` it must come up with exactly the conversation `vendor_id`; if not, it is ended at once.
     """
     watch = _Watch(run, launch, vendor_id, resumed=resumed)
     whole = {**run.env, **launch.env}
@@ -135,14 +135,14 @@ def wrap(
 
 
 def _judge(of: Vendor, ran: Ran, watch: _Watch) -> Interruption:
-    """Why it stopped. If this process stopped it, the vendor's output is not asked."""
+    """Why it stopped. If this process stopped it, the vendor's output does not matter."""
     if watch.wrong:
         return Interruption(CRASH, f"another conversation came up: {watch.came_up}")
     if ran.stopped_by:
         return Interruption(USER if ran.stopped_by == _SIGINT else KILLED, f"stopped by signal {ran.stopped_by}")
     why = of.classify(ran.lines, ran.status)
     if why.cause == FINISHED and ran.status:
-        return why._replace(cause=KILLED if ran.status < 0 else CRASH)  # it stopped; that is not the same as finishing
+        return why._replace(cause=KILLED if ran.status < 0 else CRASH)  # interrupted, not finished
     return why
 
 
@@ -180,7 +180,7 @@ class _Watch:
             self._note_beginning(self.expected)
 
     def _note_beginning(self, vendor_id: str) -> None:
-        """How far the conversation is before the run; mirrored first, so that nothing of it can be lost."""
+        """The length of the conversation before the run; it is mirrored first, so that nothing can be lost."""
         run = self.run
         link = run.session.views.roster.link(run.of.name, vendor_id)
         self._location = location_of(link, run.env) if link else None
@@ -298,7 +298,7 @@ class _Watch:
         return {"transcript": location.path} if location else {}
 
     def grew(self) -> bool:
-        """Whether the expected conversation has more, in the same file, than when the run began."""
+        """Whether the file of the expected conversation has grown since the run began."""
         if self._location is None or self.rewritten or not Path(self._location.path).exists():
             return False
         try:

@@ -27,7 +27,7 @@ class AsyncTurn(OwnTurn):
     """An open turn. Leaving its `with` block commits it; an exception aborts it and is recorded."""
 
     async def abort(self, reason: str, *, partial: Iterable[Message] = ...) -> Event:
-        """Give the turn up, with what had arrived of it. It stays visible until the next commit supersedes it."""
+        """Abort the turn, with what had arrived of it. It stays visible until the next commit supersedes it."""
 
     async def add(self, message: Message, *, format: str | None = ...) -> Event:
         """Add a message: an item in neutral form, or a partner's message, kept word for word."""
@@ -85,9 +85,6 @@ class AsyncSession(OwnSession):
     def budget(self) -> AsyncBudgetVerbs:
         """Limits, usage of models, and what is left."""
 
-    async def checkpoint(self) -> Checkpoint:
-        """Position and hash to keep outside the store: with it, `verify` finds a truncated or rolled back store."""
-
     async def close(self, reason: str = ..., *, anyway: str | None = ..., note_owed: bool = ...) -> Event:
         """End the session and keep its log; with a profile, the work log ends with what is pending."""
 
@@ -106,9 +103,6 @@ class AsyncSession(OwnSession):
     @property
     def effects(self) -> AsyncEffectVerbs:
         """Side effects with both ends recorded by hand; `once` does both."""
-
-    async def event(self, position: int) -> Event:
-        """The event at one position."""
 
     def events(self, after: int = ..., upto: int | None = ..., kinds: Collection[str] | None = ...) -> AsyncIterator[Event]:
         """The log, in order: position, id, kind, at, by, run, data, hash."""
@@ -148,7 +142,7 @@ class AsyncSession(OwnSession):
         """The session's present name."""
 
     async def note(self) -> str:
-        """The note for whoever continues the work, as Markdown."""
+        """The note for the agent that continues the work, as Markdown."""
 
     async def pause(self, reason: str = ...) -> Event:
         """Stop for now and release the lease; no process stays behind."""
@@ -156,9 +150,6 @@ class AsyncSession(OwnSession):
     @property
     def phases(self) -> AsyncPhaseVerbs:
         """The profile, its phases and sections, the work log, the feature list."""
-
-    async def record(self, kind: str, data: Json, *, id: str | None = ..., because: int | None = ...) -> Event:
-        """Append one event. The way to record a kind that has no verb here."""
 
     async def record_turn(self, items: Iterable[Message], *, usage: ModelUsage | None = ..., format: str | None = ..., id: str | None = ...) -> Event:
         """Record a whole turn at once: one durable commit. Items are neutral, or messages of a partner."""
@@ -193,10 +184,10 @@ class AsyncSessionStore(OwnStore):
     """Open, find, list and search sessions."""
 
     async def child(self, parent: AsyncSession, name: str, *, budget: dict[str, float], **options: Any) -> AsyncSession:
-        """A session under another one, with a slice of what is left of its budget."""
+        """Create a session under another one, with a slice of what is left of its budget."""
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
 
     async def copy(self, name: str, to: AsyncSessionStore, *, rename: str | None = ..., into: str | None = ...) -> list[Copied]:
         """Copy a session to another store, verified before and after; or add what is new to the copy that is there."""
@@ -208,7 +199,7 @@ class AsyncSessionStore(OwnStore):
         """The head of the session with this name or id."""
 
     async def get(self, name: str, *, agent: str = ...) -> AsyncSession:
-        """The session of this name or id; the beginning of either is enough when only one fits. Takes no lane."""
+        """The session of this name or id; a unique beginning of either is enough. Takes no lease."""
 
     async def leases(self, session: str) -> list[Lease]:
         """The leases on the lanes of a session, given by its id."""
@@ -246,7 +237,7 @@ class AsyncAgentVerbs(Awaited):
         """An agent's turns: counts, last committed position, the open turn, the provisional tail."""
 
     async def locate(self, /, vendor: str, vendor_id: str, **about: Json) -> Event | None:
-        """Record which vendor conversation this agent is in, and what is new about it; None if nothing is."""
+        """Record which vendor conversation this agent uses, and what is new about it; None if nothing is new."""
 
     async def record_attention_given(self) -> Event | None:
         """Record that this agent no longer needs a person; None if it did not wait for one."""
@@ -255,7 +246,7 @@ class AsyncAgentVerbs(Awaited):
         """Record that this agent needs a person."""
 
     async def record_end(self, /, reason: str = ...) -> Event:
-        """Record that the agent's present run ended in order; the counterpart of `record_start`."""
+        """Record that the agent's present run ended cleanly; the counterpart of `record_start`."""
 
     async def record_interruption(self, /, cause: str, message: str = ..., *, resets_at: float | None = ..., **about: Json) -> Event:
         """Record why work stopped; `resets_at` (seconds since 1970) is when a limit ends, if that is known."""
@@ -268,7 +259,7 @@ class AsyncAgentVerbs(Awaited):
 
 
 class AsyncAttemptVerbs(Awaited):
-    """Start attempts, settle them, correct them; ask what is known of a command before running it."""
+    """Start attempts, settle them, correct them; look up what is known of a command before running it."""
 
     async def all(self) -> list[Attempt]:
         """Every attempt, in order."""
@@ -296,7 +287,7 @@ class AsyncBudgetVerbs(Awaited):
     """Set limits, record usage, read what is used and left."""
 
     async def left(self) -> Budget:
-        """What is left of each limit that is set, after use and slices given to other sessions."""
+        """What is left of each set limit, after usage and the slices given to other sessions."""
 
     async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ...) -> Event:
         """Record what a model call used. A cost that is not known stays unknown."""
@@ -312,7 +303,7 @@ class AsyncEffectVerbs(Awaited):
     """Record the two ends of a side effect by hand, where `session.once` does not fit; find the unknown ones."""
 
     async def settle(self, key: str, *, result: Json = ..., error: str | None = ...) -> Event:
-        """Record how a started side effect ended, right away or once somebody knows."""
+        """Record how a started side effect ended, right away or once that is known."""
 
     async def start(self, key: str, name: str = ..., arguments: Json = ...) -> Event:
         """Record that a side effect is about to happen."""
@@ -341,7 +332,7 @@ class AsyncFactVerbs(Awaited):
         """Record what the session is for."""
 
     async def set_reproduction(self, steps: str, *, rate: str | None = ..., scenario: str | None = ...) -> Event:
-        """Record how to reproduce the problem, and how often it shows (`3/10`)."""
+        """Record how to reproduce the problem, and how often it occurs (`3/10`)."""
 
     async def set_scratch(self, key: str, value: Json) -> Event:
         """Keep a small value under a key across restarts; None removes it."""
@@ -351,7 +342,7 @@ class AsyncFactVerbs(Awaited):
 
 
 class AsyncFindingVerbs(Awaited):
-    """State findings, judge them, challenge them; read them as they are labelled now."""
+    """State findings, judge them, challenge them; read them with their present labels."""
 
     async def all(self) -> list[Finding]:
         """Every finding, in the order they were stated."""
@@ -372,7 +363,7 @@ class AsyncFindingVerbs(Awaited):
         """Record that the root cause is verified (`root_cause`) or the fix implemented (`fix`)."""
 
     async def relabel(self, finding: str, label: str, *, evidence: Sequence[str] = ..., why: str | None = ..., anchors: Sequence[Anchor] = ..., because: int | None = ...) -> Event:
-        """Give a finding another label, or confirm the same one; its history keeps what was before."""
+        """Give a finding another label, or confirm the same one; its history keeps earlier labels."""
 
     async def state(self, claim: str, label: str = ..., *, evidence: Sequence[str] = ..., anchors: Sequence[Anchor] = ..., because: int | None = ..., hypothesis: bool = ...) -> Event:
         """State a finding. `verified` and `rejected` need evidence: ids of something inspectable."""
@@ -385,17 +376,23 @@ class AsyncGateVerbs(Awaited):
     """Judge a tool call, override a refusal."""
 
     async def judge(self, request: ToolRequest) -> Verdict:
-        """The verdict on a tool call. Every verdict that is not a plain yes is recorded, once for each call."""
+        """The verdict on a tool call. Every verdict except a plain allow is recorded, once for each call."""
 
     async def override(self, rule: str, reason: str, *, agent: str | None = ...) -> Event:
-        """Let pass what a rule refuses an agent at present, for a reason. A new ground is refused again."""
+        """Allow what a rule refuses an agent at present, for a reason. A new ground is refused again."""
 
 
 class AsyncLogVerbs(Awaited):
-    """Find single events, read from the end, append several at once, hold and erase, see who holds leases."""
+    """Find single events, read from the end, append several at once, hold and erase, list the leases."""
 
     async def append(self, *drafts: Draft, expect: int | None = ..., fenced: bool = ...) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need the lease on this agent's lane."""
+
+    async def catch_up(self) -> None:
+        """Fold new events if this handle knows that there are some; unlike `refresh`, it does not ask the store."""
+
+    async def checkpoint(self) -> Checkpoint:
+        """Position and hash to keep outside the store: with it, `verify` finds a truncated or rolled back store."""
 
     async def disconnect(self) -> None:
         """Close the files and connections of the store; for a process that used this one session."""
@@ -405,6 +402,9 @@ class AsyncLogVerbs(Awaited):
 
     async def erase(self, reason: str, *, positions: Collection[int] | None = ...) -> Event:
         """Erase payloads for good: those at `positions`, or all of the session."""
+
+    async def event(self, position: int) -> Event:
+        """The event at one position."""
 
     async def find(self, id: str) -> Event | None:
         """The event with this id, if there is one."""
@@ -423,6 +423,9 @@ class AsyncLogVerbs(Awaited):
 
     def newest(self, kinds: Collection[str] | None = ..., *, upto: int | None = ..., headers: bool = ..., page: int = ...) -> AsyncIterator[Event]:
         """Events from the end of the log backwards, fetched in pages; with `headers`, without their payload."""
+
+    async def record(self, kind: str, data: Json, *, id: str | None = ..., because: int | None = ...) -> Event:
+        """Append one event of a kind that has no verb of its own."""
 
     async def release(self, reason: str) -> Event:
         """Lift the hold."""

@@ -1,7 +1,7 @@
-"""Why the command that a supervisor started for an agent could not run it: told in a file, as fields.
+"""Why the command that a supervisor started for an agent could not run it: written to a file, as fields.
 
-An agent that came up says on record how it ended. A command that fails earlier has no lane to say it in, so its
-supervisor names a file for it, and reads that instead of guessing from what was printed.
+An agent that came up has its end on record. A command that fails earlier has no lane to record it in, so its
+supervisor names a file for it, and reads that file instead of guessing from what was printed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onrecord.machine.files import write_file
 
 
 def write_failure(file: str, problem: Exception) -> None:
-    """Say what went wrong. Where that is impossible, nothing happens: the command fails with its own error."""
+    """Write what went wrong. If that is impossible, the command just fails with its own error."""
     if isinstance(problem, OnrecordError):
         code, message = problem.code, problem.message
     else:

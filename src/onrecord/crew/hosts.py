@@ -1,8 +1,8 @@
 """Where agents run: a host starts a command for an agent, knows whether it is running and shows what it printed.
 
 `ProcessHost` runs children with a log file each, in sessions of their own, so that they outlive their supervisor.
-`crew/panes.py` does the same in tmux. A host knows only this machine at this moment; who an agent is and what became of
-it is on record.
+`crew/panes.py` does the same in tmux. A host knows only this machine at this moment; who an agent is, and how
+it ended, is on record.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Host(Protocol):
         """The last part of what it printed."""
 
     def clear(self, agent: str) -> None:
-        """Its process has ended: remove what is left of it here."""
+        """Its process has ended: remove what is left of it on this host."""
 
 
 class ProcessHost:

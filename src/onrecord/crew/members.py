@@ -1,4 +1,4 @@
-"""The members of one session's team as this process reaches them: their commands, hosts, processes and screens."""
+"""The members of one session's team, seen from this process: their commands, hosts, processes and screens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onrecord import machine
 from onrecord.agents import processes
-from onrecord.agents.waiting import GO_ON
+from onrecord.agents.waiting import CONTINUE
 from onrecord.crew.hosts import ProcessHost, Spawn
 from onrecord.crew.next_step import FRESH
 from onrecord.crew.team_file import filled
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
 
 PLAIN = "__team-member"
-"""The verb that runs a program of no vendor."""
+"""The verb that runs a program that no vendor module supports."""
 LOOK_SECONDS = 0.2
 """For how long a list of all processes is used again, in seconds."""
 SCREEN_SECONDS = 2.0
 """How often an agent's screen is read for a question, in seconds."""
 _OWN = (SESSION_VARIABLE, AGENT_VARIABLE, SPAWN_VARIABLE, "TMUX", "TMUX_PANE")
-"""Who the person at the terminal is to onrecord, the team's agents are not."""
+"""These name the person's own agent or session; the team's agents must not inherit them."""
 
 
 class Members:
@@ -85,7 +85,7 @@ class Members:
             self.tmux().close()
 
     def failure_file(self, agent: str) -> Path:
-        """Where the command that runs an agent says why it could not."""
+        """The file in which the command that runs an agent writes why it could not."""
         return self.processes.folder / f"{agent}.failure.json"
 
     # What they run
@@ -106,7 +106,7 @@ class Members:
         if mode == FRESH:
             asked = [f"--prompt={prompt}"] if headless else [f"--opening={prompt}"] if prompt else []
             return ["start", name, "--session", self.session.id, *own, *asked]
-        proceed = ["--wait"] if view.stopped_at_limit(member.id) else [f"--prompt={GO_ON}"]
+        proceed = ["--wait"] if view.stopped_at_limit(member.id) else [f"--prompt={CONTINUE}"]
         fallback = [f"--opening={prompt}"] if prompt else []
         return [
             "resume", self.session.id, *own, *fallback, *(proceed if headless else []),

@@ -1,8 +1,8 @@
 """What a supervisor does next: a pure function from what it sees to what it does.
 
-An agent that crashed is resumed; one that was restarted on purpose begins anew; one that hit a limit waits for its
-reset; one that keeps crashing is degraded and left alone until a person starts it again. One that finished its work is
-not started again.
+An agent that crashed is resumed; one that was restarted on purpose starts a new conversation; one that hit a limit
+waits for its reset; one that keeps crashing is degraded and left alone until a person starts it again. One that
+finished its work is not started again.
 """
 
 from __future__ import annotations
@@ -69,7 +69,11 @@ def next_step(seen: Observed, now: float) -> Step:
     if not seen.wanted:
         return Step(END, STOPPED, why="it is not wanted any more") if seen.alive else Step(NOTHING, STOPPED)
     if seen.asked_fresh:
-        return Step(END, WAITING, why="it begins anew") if seen.alive else Step(START, RUNNING, FRESH, why="restarted")
+        return (
+            Step(END, WAITING, why="it starts a new conversation")
+            if seen.alive
+            else Step(START, RUNNING, FRESH, why="restarted")
+        )
     parked = seen.resets_at if seen.resets_at is not None and seen.resets_at > now else 0.0
     if parked:
         return Step(NOTHING, PARKED, at=parked, why="its limit ends then")

@@ -1,4 +1,4 @@
-"""A member of a team with a program of no vendor: run as it is, on record from start to end."""
+"""A member of a team whose program no vendor module supports: run unchanged, recorded from start to end."""
 
 from __future__ import annotations
 

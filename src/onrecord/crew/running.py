@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
 
 SETTLING_SECONDS = 120.0
-"""How long a detached start waits until it is known what became of every agent."""
+"""How long a detached start waits until it is known how the start of every agent ended."""
 STOP_SECONDS = 60.0
 """How long a supervisor has to end its team before the stopping process does it."""
 DISMISSED, DONE, STOPPED = "dismissed", "done", "stopped"
@@ -37,7 +37,7 @@ _LOOK = 0.2
 
 
 class Stopped(NamedTuple):
-    """What stopping a team took."""
+    """The processes that had to be ended to stop a team."""
 
     killed: list[int]
     """Processes that did not end when they were asked to."""
@@ -64,7 +64,7 @@ class Crew:
             if event.session == session.id:
                 known.apply(event)
         if known.team is None:
-            raise NotFound(f"no team is on record in {session.name}", hint="onrecord team up FILE forms one")
+            raise NotFound(f"no team is on record in {session.name}", hint="`onrecord team up FILE` forms one")
         return cls(session, known.team, headless=known.headless or headless, tell=tell, yes=yes)
 
     def member(self, agent: str) -> Member:
@@ -89,7 +89,7 @@ class Crew:
             who = f"process {held.holder.get('pid')} on {held.holder.get('host')}"
             raise LeaseHeld(
                 f"{who} supervises the team of {self.session.name}",
-                hint="onrecord team status shows it; team restart, scale and stop are heard by it",
+                hint="`onrecord team status` shows it; it carries out `onrecord team` restart, scale and stop",
                 holder=held.holder,
             ) from None
 
@@ -128,7 +128,7 @@ class Crew:
         return all(step.state == FINISHED for step in self.supervisor.steps.values())
 
     def detach(self) -> bool:
-        """Leave supervising to a process of its own and wait until it is known how it began; False if it failed."""
+        """Start the supervisor in a process of its own and wait until it is known how it began; False if it failed."""
         with suppress(OSError):
             self.supervisor.files.prepare()
         session, members = self.session, self.members
@@ -150,7 +150,7 @@ class Crew:
         return child.poll() in (None, 0)
 
     def _is_settled(self) -> bool:
-        """Whether it is known of every agent what became of its start."""
+        """Whether it is known of every agent how its start ended."""
         self.supervisor.look(self.session.clock())
         return all(
             row["how"] if self.was_asked_for(name) else row["state"] in (RUNNING, PARKED)
@@ -167,7 +167,7 @@ class Crew:
     def stop(self) -> Stopped:
         """Dismiss the team: its supervisor ends it, or this process does."""
         session, supervisor = self.session, self.supervisor
-        session.record("team.dismissed", {})
+        session.log.record("team.dismissed", {})
         deadline = time.monotonic() + STOP_SECONDS
         while supervising(session) is not None and time.monotonic() < deadline:
             time.sleep(_LOOK)

@@ -2,7 +2,7 @@
 
 runtime/pids/<agent>.session.json    agent_id, cli_command, session_name, session_id (null until known), spawned_at
 runtime/sessions/<name>.json         one name for every agent's vendor session id
-runtime/state.json                   everybody's state
+runtime/state.json                   the state of every agent
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RuntimeFiles:
     def write(self, session: str, agents: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Bring every file up to date; returns what was missing or damaged.
 
-        An agent has command, session_name, session_id, spawned_at and whatever else is told of its state.
+        An agent has command, session_name, session_id, spawned_at and more fields of its state.
         """
         wanted: dict[Path, Any] = {
             self.folder / "pids" / f"{agent}.session.json": {
@@ -61,7 +61,7 @@ class RuntimeFiles:
         for path, data in wanted.items():
             trouble = _trouble_of(path, known=path in self._written)
             if trouble:
-                told.append(f"{path} {trouble}, and is written anew")
+                told.append(f"{path} {trouble}, and is written again")
             if trouble or self._written.get(path) != data:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _replace(path, json.dumps(data, indent=2) + "\n")

@@ -2,7 +2,7 @@
 
 Everything it knows is on record or can be observed (does the process run?). So a supervisor that is started again finds
 the agents that survived, leaves them alone, and continues. A lease on the supervisor's lane keeps two of them apart;
-every start is recorded under that lease first, so that a supervisor that lost it starts nobody.
+every start is recorded under that lease first, so that a supervisor that lost it starts no agent.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Supervisor:
         members = self.view.members()
         leaving = {name: step for name, step in self.steps.items() if step.do == END}
         for name, step in leaving.items():
-            self._tell(f"{name} is ended: {step.why}")
+            self._tell(f"{name} is being stopped: {step.why}")
         self.end(list(leaving))
         for name, step in self.steps.items():
             if step.do == START:
@@ -218,7 +218,7 @@ class Supervisor:
             return "resumed (verified)" if one["verified"] else "resumed (not verified: nothing was added to it yet)"
         if one["mode"] == "resumed":
             return f"fresh ({one['lost'] or 'nothing could be resumed'})"
-        return "fresh (it is new)" if one["starts"] == 1 else "fresh (it begins anew)"
+        return "fresh (it is new)" if one["starts"] == 1 else "fresh (it starts a new conversation)"
 
     def _last_words(self, name: str) -> str:
         """Why its command did not run it: as it said itself; else the last line it printed."""

@@ -1,4 +1,4 @@
-"""The team file: who is in a team, what each one runs and where. TOML, checked word by word.
+"""The team file: who is in a team, what each one runs and where. TOML, with every key and value checked.
 
     [team]
     name = "invite-403"

@@ -1,4 +1,4 @@
-"""What a person wants of a team and what became of each agent, folded from the log: any supervisor can take over."""
+"""What a person wants of a team and the state of each agent, folded from the log: any supervisor can take over."""
 
 from __future__ import annotations
 

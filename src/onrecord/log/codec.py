@@ -1,8 +1,8 @@
 r"""How an event becomes bytes, and how its bytes are chained.
 
 **Payload.** The data of an event is a JSON value in canonical form: UTF-8, keys sorted, no spaces, no NaN or
-infinity, keys are strings. Numbers are what Python's `json` writes. What cannot be written this way is refused before
-anything happens.
+infinity, keys are strings. Numbers are what Python's `json` writes. A value that cannot be written this way is refused
+before anything is written.
 
 **Commitment.** `payload_hash = SHA-256("onrecord/payload/1\0" + salt + payload)` with 16 random bytes of salt.
 Without the salt a short secret cannot be guessed from its hash, so payload and salt can be erased while the log still
@@ -95,9 +95,9 @@ def as_read(data: object) -> Any:
 def encode_plain(value: Any) -> bytes:
     """The canonical bytes of a payload that has the form every reader will get."""
     try:
-        # For plain ASCII both encoders write the same bytes, and this one takes half the time: most payloads are.
+        # Most payloads are plain ASCII. For those both encoders write the same bytes, and this one takes half the time.
         text = _join(_ascii_pieces(value, 0))
-        if "\\" in text and "\\u" in text:  # looking for one character is much quicker, and often all it takes
+        if "\\" in text and "\\u" in text:  # the search for one character is quicker, and usually decides
             text = _join(_pieces(value, 0))
     except ValueError as problem:
         raise _no_json(problem) from None
@@ -148,7 +148,7 @@ def _plain_of_another(value: Any, room: int) -> Any:
         if room == 0:
             raise ValueError(f"it is nested more than {NESTING_LIMIT} deep")
         return plain(dict(value) if isinstance(value, dict) else list(value), room)
-    # What a subclass, an enum for instance, stands for:
+    # A subclass, for instance an enum, is recorded as its plain value:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -169,7 +169,7 @@ def seal(  # noqa: PLR0917  # on the hottest path, where names cost time
 ) -> Draft:  # fmt: skip
     """Check an event and turn it into a draft that a store can place.
 
-    Data that is `plain` has the form that every reader will get, and no caller can change it any more.
+    Data that is `plain` has the form that every reader will get, and no caller can change it afterwards.
     """
     if not isinstance(id, str) or not 0 < len(id) <= ID_LIMIT or not id.isprintable():
         raise InvalidInput(f"an event id has 1 to {ID_LIMIT} printable characters, not {id!r:.300}")
@@ -202,8 +202,8 @@ class SealOnRead(Sequence[Draft]):
     """A batch of one draft, sealed when it is first read. To a store it is a sequence of drafts like any other.
 
     A batch leader that seals the drafts of other threads, one after the other, takes half the time that those threads
-    would take, each waking up in turn. So another thread may call `make`: it must not wait for anything, and raise
-    nothing but our own errors.
+    would take, each waking up in turn. So another thread may call `make`: it must not block, and must raise only our
+    own errors.
     """
 
     __slots__ = ("_drafts", "_make")
@@ -229,12 +229,12 @@ class SealOnRead(Sequence[Draft]):
 
 
 def is_simple(data: object) -> bool:
-    """Whether it is a dict of atoms: sealing it runs no code of the caller's."""
+    """Whether it is a dict of atoms: sealing it runs none of the caller's code."""
     return type(data) is dict and _are_atoms(map(type, data.values()))
 
 
 def check_payload(kind: Kind, data: Any) -> None:
-    """Refuse a payload without what its kind needs."""
+    """Refuse a payload that lacks a field its kind needs."""
     if not isinstance(data, dict):
         raise InvalidInput(f"the payload of {kind.name} is a JSON object, not {type(data).__name__}")
     if kind.needs and not _NEEDS[kind.name] <= data.keys():

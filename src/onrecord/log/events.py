@@ -5,7 +5,7 @@ compactible, erasable by retention) or *durable* (small, permanent). There is no
 `finding.stale`, no `attempt.lost`: those are deduced by the views.
 """
 
-# No `from __future__ import annotations` here: typing would compile every annotation of these tuples as a text, on
+# No `from __future__ import annotations` here: typing would compile every annotation of these tuples from text, at
 # every start of every command.
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ class Kind(NamedTuple):
     tier: str
     meaning: str
     needs: str = ""
-    """The fields of the payload without which the event says nothing; a payload is always a JSON object."""
+    """The fields that the payload must have; a payload is always a JSON object."""
     version: int = 1
 
 
@@ -48,7 +48,7 @@ class Event(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """An event that wants to be appended: sealed by the codec, not yet placed in a log."""
+    """An event to append: sealed by the codec, not yet placed in a log."""
 
     id: str
     kind: str
@@ -62,7 +62,7 @@ class Draft(NamedTuple):
     payload: bytes
     payload_hash: bytes
     data: Any
-    """The value `payload` encodes, so that nothing decodes again what was just encoded."""
+    """The value that `payload` encodes, kept so that it need not be decoded again."""
 
 
 class Record(NamedTuple):
@@ -92,79 +92,79 @@ def _kinds(*rows: tuple[str, str, str] | tuple[str, str, str, str]) -> dict[str,
 
 KINDS: dict[str, Kind] = _kinds(
     ("session.opened", DURABLE, "A session began: name, project, objective, metadata, budget, parent.", "name project"),
-    ("session.renamed", DURABLE, "The session has another name from here on.", "name"),
+    ("session.renamed", DURABLE, "The session was renamed.", "name"),
     ("session.titled", DURABLE, "A title that sums up the work so far.", "text"),
-    ("session.paused", DURABLE, "Work stops for now; no process is held."),
-    ("session.resumed", DURABLE, "Work goes on after a pause, or after an explicit reopening."),
+    ("session.paused", DURABLE, "Work stops for now; no process keeps running."),
+    ("session.resumed", DURABLE, "Work continues after a pause or an explicit reopening."),
     ("session.closed", DURABLE, "The work has ended; the record is kept."),
-    ("session.archived", DURABLE, "A closed session was put away."),
-    ("session.forked", DURABLE, "First own event of a fork: its history up to here is its parent's."),
+    ("session.archived", DURABLE, "A closed session was archived: lists leave it out."),
+    ("session.forked", DURABLE, "The first event of a fork: the history before it is the parent's."),
     ("session.held", DURABLE, "Nothing of the session may be erased until it is released."),
     ("session.released", DURABLE, "A hold was lifted."),
     ("agent.joined", DURABLE, "A process opened the session as this agent: a new run begins."),
     (
         "agent.located",
         DURABLE,
-        "The vendor's id of an agent's conversation became known, or something about it.",
+        "The vendor's id of an agent's conversation, or something new about the conversation.",
         "vendor vendor_id",
     ),
-    ("agent.left", DURABLE, "The agent's process closed the session in order."),
+    ("agent.left", DURABLE, "The agent's process closed the session cleanly."),
     ("attention.needed", DURABLE, "An agent waits for a person, for instance for a permission.", "message"),
-    ("team.formed", DURABLE, "A team is wanted in this session: who, what each one runs, where.", "team"),
-    ("team.scaled", DURABLE, "A group of the team has another size from here on.", "group size"),
-    ("team.dismissed", DURABLE, "The team is not wanted any more: its agents are ended."),
-    ("agent.spawned", DURABLE, "A supervisor is about to start an agent: anew or resumed, and why.", "agent mode"),
-    ("agent.recalled", DURABLE, "Somebody wants an agent of the team to begin anew.", "agent"),
-    ("attention.given", DURABLE, "The agent goes on: nobody is waited for any more."),
+    ("team.formed", DURABLE, "The team of this session: its agents, what each one runs, where.", "team"),
+    ("team.scaled", DURABLE, "A group of the team was resized.", "group size"),
+    ("team.dismissed", DURABLE, "The team was dismissed: its agents are ended."),
+    ("agent.spawned", DURABLE, "A supervisor is about to start an agent: fresh or resumed, and why.", "agent mode"),
+    ("agent.recalled", DURABLE, "An agent of the team must start fresh.", "agent"),
+    ("attention.given", DURABLE, "The agent no longer waits for a person."),
     ("turn.begun", DURABLE, "The intent of a turn: number, base position, request fingerprint."),
     ("turn.committed", DURABLE, "The turn counts: its items are part of the committed transcript."),
-    ("turn.aborted", DURABLE, "The turn was given up: its items stay provisional until the next commit."),
+    ("turn.aborted", DURABLE, "The turn was aborted: its items stay provisional until the next commit."),
     ("turn.recorded", TRANSCRIPT, "A whole turn that arrived complete: begun, filled and committed at once.", "items"),
     ("item.added", TRANSCRIPT, "One message, tool call or tool result of an open turn."),
     ("tokens.recorded", TRANSCRIPT, "Token ids of an open turn: of its prompt, or of what was generated.", "part ids"),
     ("effect.started", TRANSCRIPT, "A side effect is about to happen."),
     ("effect.finished", TRANSCRIPT, "The side effect happened, or failed: result or error."),
     ("tool.used", TRANSCRIPT, "An agent's tool ran: its command and exit code, the files it changed.", "tool act"),
-    ("transcript.compacted", TRANSCRIPT, "A summary stands for a range of the transcript.", "summary upto"),
+    ("transcript.compacted", TRANSCRIPT, "A summary replaces a range of the transcript in contexts.", "summary upto"),
     ("attempt.started", DURABLE, "A run of a command is about to start.", "command signature"),
     ("attempt.settled", DURABLE, "The run ended: succeeded, failed or was abandoned.", "attempt outcome"),
-    ("attempt.corrected", DURABLE, "Something to add to a settled attempt, for instance the fix.", "attempt"),
+    ("attempt.corrected", DURABLE, "An addition to a settled attempt, for instance the fix.", "attempt"),
     ("phase.entered", DURABLE, "A phase of the profile began.", "phase"),
-    ("phase.finished", DURABLE, "A phase was completed with its checkpoint.", "phase"),
-    ("profile.chosen", DURABLE, "The kind of work: phases, checkpoints, sections, instructions.", "profile"),
+    ("phase.finished", DURABLE, "A phase was finished with its required sections.", "phase"),
+    ("profile.chosen", DURABLE, "The kind of work: phases, required sections, STATE.md, instructions.", "profile"),
     ("objective.set", DURABLE, "What the session is for.", "text"),
-    ("reproduction.recorded", DURABLE, "How to see the problem: steps, scenario, rate.", "steps"),
+    ("reproduction.recorded", DURABLE, "How to reproduce the problem: steps, scenario, rate.", "steps"),
     ("next_action.set", DURABLE, "The one thing to do next; may be a command.", "text"),
     ("decision.made", DURABLE, "A decision, with the position it came from.", "text"),
     ("worklog.written", DURABLE, "One line of the work log.", "text"),
     ("section.written", DURABLE, "Text of a section of STATE.md.", "section text"),
-    ("feature.listed", DURABLE, "Something the work must be able to do in the end.", "feature text"),
+    ("feature.listed", DURABLE, "A feature that the work must have in the end.", "feature text"),
     (
         "feature.judged",
         DURABLE,
-        "A listed feature passes, or does not any more, with evidence.",
+        "A listed feature passes, or no longer passes, with evidence.",
         "feature passes evidence",
     ),
     ("milestone.reached", DURABLE, "The root cause is verified, or the fix is implemented.", "what"),
     ("scratch.set", DURABLE, "A scratch value under a key; null removes it.", "key value"),
     ("finding.stated", DURABLE, "A claim with a label and its evidence.", "claim label"),
-    ("finding.relabelled", DURABLE, "A finding has another label from here on.", "finding label"),
-    ("finding.challenged", DURABLE, "Somebody contradicts a finding; both sides stay.", "finding argument"),
+    ("finding.relabelled", DURABLE, "A finding was relabelled.", "finding label"),
+    ("finding.challenged", DURABLE, "An actor contradicts a finding; both sides stay on record.", "finding argument"),
     ("finding.upheld", DURABLE, "A challenged finding keeps its label.", "finding"),
     ("hypothesis.chosen", DURABLE, "The finding that is being worked on.", "finding"),
     ("evidence.recorded", DURABLE, "Something inspectable that findings rest on.", "id"),
-    ("code.changed", DURABLE, "Files that findings rest on differ from when they were stated.", "anchors"),
+    ("code.changed", DURABLE, "Files that findings rest on have changed since the findings were stated.", "anchors"),
     ("budget.set", DURABLE, "Limits of steps, tokens, seconds and spend.", "limits"),
     ("budget.sliced", DURABLE, "Part of the budget was given to a child session.", "limits"),
     ("usage.recorded", DURABLE, "Tokens and cost of a model call, per model."),
     ("gate.decided", DURABLE, "The gate answered a tool request.", "decision"),
-    ("gate.overridden", DURABLE, "A person or agent lets a refusal pass, with a reason.", "ground reason"),
+    ("gate.overridden", DURABLE, "A person or agent overrode a refusal, with a reason.", "ground reason"),
     ("interruption.recorded", DURABLE, "Why work stopped: limit, crash, budget."),
-    ("samples.frozen", DURABLE, "A rollout's samples were fixed for a trainer: how they are made.", "digest options"),
+    ("samples.frozen", DURABLE, "A rollout's samples were frozen for a trainer: how they are made.", "digest options"),
     ("samples.acknowledged", DURABLE, "The trainer has the frozen samples.", "digest"),
-    ("rollout.retired", DURABLE, "The rollout is over for good: handed over, or given up."),
+    ("rollout.retired", DURABLE, "The rollout has ended for good: handed to a trainer, or discarded."),
     ("payload.kept", TRANSCRIPT, "An opaque entry of a partner, verbatim."),
-    ("payload.retracted", TRANSCRIPT, "A partner's entry does not count any more."),
+    ("payload.retracted", TRANSCRIPT, "A partner's entry no longer counts."),
     ("payload.erased", DURABLE, "Payloads were erased: which, why and on whose behalf."),
 )
 
@@ -182,7 +182,7 @@ RESERVED_KINDS = frozenset(
      "effect.finished", "transcript.compacted", "samples.frozen", "samples.acknowledged", "rollout.retired",
      "payload.erased"}
 )  # fmt: skip
-"""Kinds that only mean something as a step of a verb: they need a lane, a session to be made, or bytes to be erased."""
+"""Kinds that only a verb may record: they come with a lane, a new session, or the erasure of bytes."""
 
 TRANSCRIPT_KINDS = tuple(name for name, kind in KINDS.items() if kind.tier == TRANSCRIPT)
 DURABLE_KINDS = tuple(name for name, kind in KINDS.items() if kind.tier == DURABLE)

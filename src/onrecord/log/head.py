@@ -25,9 +25,10 @@ TITLE_LIMIT = 120
 """The longest title in a list of sessions, in characters."""
 
 TITLE_KINDS = ("session.opened", "objective.set", "session.titled")
-"""What a session's title in lists is taken from."""
+"""The kinds that a session's title in lists comes from."""
 _WORK = frozenset({"turn.begun", "turn.recorded", "effect.started", "item.added", "turn.committed"})
-"""What a pause stops. Aborting a turn is not among it: an agent that is stopped must be able to end in order."""
+"""The kinds that a paused session refuses. It accepts the abort of a turn: a stopped agent must be able to end
+cleanly."""
 STEPS = frozenset({*TRANSCRIPT_KINDS, "turn.begun", "turn.committed", "turn.aborted"})
 """The parts of turns. In an active session they change only position, hash, run and time of the head."""
 _TRANSITIONS = {
@@ -79,7 +80,7 @@ def after(head: Head, draft: Draft | Event, run: int, digest: bytes) -> Head:
         status = ACTIVE
     elif kind in _CHANGING or status not in LIVE:
         return _after_change(head, draft, run, digest)
-    # By far the most frequent case, so it comes without a second call.
+    # By far the most frequent case, so it makes no second call.
     session, project, name, position, _hash, last, _status, title, opened_at, at, held, parent, forked_at = head
     return Head(
         session, project, name, position + 1, digest, max(last, run), status, title, opened_at,
@@ -114,7 +115,7 @@ def refuse_work(head: Head) -> None:
 
 
 def refuse_ended(head: Head) -> None:
-    """Refuse work on a session that has ended; the error names the way back."""
+    """Refuse work on a session that has ended; the error says how to reopen it."""
     if head.status == ERASED:
         raise SessionErased(f"session {head.name!r} was erased; its name and its id {head.session} stay reserved")
     if head.status not in LIVE:

@@ -20,13 +20,14 @@ _SPEAKERS = ("system", "user", "assistant")
 ITEMS_LIMIT = 1_000
 """The most items of one recorded turn."""
 _ROOM_FOR_ARGUMENTS = NESTING_LIMIT - 5
-"""How deep the arguments of a plain call may be nested: they lie in a call, a list, an item, a list and a payload."""
+"""How deep the arguments of a plain call may be nested: they are inside a call, a list, an item, a list and a
+payload."""
 
 Item = dict[str, Any]
 
 
 def check_item(item: object) -> Item:
-    """Return the item if it has the neutral form; one clear error otherwise."""
+    """Return the item if it has the neutral form; if not, raise one clear error."""
     if not isinstance(item, dict):
         raise InvalidInput(
             f"an item must be a dict, not {type(item).__name__}", hint='like {"role": "user", "content": "..."}'
@@ -69,7 +70,7 @@ def _check_verbatim(kept: object) -> None:
 
 
 def to_items(message: object, format: str | None = None) -> list[Item]:
-    """The neutral items of a message: neutral already, or in a partner's format (told, or seen by its shape)."""
+    """The neutral items of a message: neutral already, or in a partner's format (named, or recognised by its shape)."""
     if not isinstance(message, dict):
         return [check_item(message)]
     item = plain_item(message, format)
@@ -91,9 +92,9 @@ def to_items(message: object, format: str | None = None) -> list[Item]:
 
 
 def plain_item(message: object, format: str | None = None) -> Item | None:
-    """A copy in canonical form, if it is role and text, a tool's call or an assistant's calls, and nothing else.
+    """A copy in canonical form of an item that is only role and text, a tool's result or an assistant's calls.
 
-    Most items are, and need no closer look than this one; of any other, None.
+    Most items are, and need no further check; any other item returns None.
     """
     if type(message) is not dict or not (format is None or format == "neutral"):
         return None
@@ -125,7 +126,7 @@ def _plain_calls(calls: object) -> list[Item] | None:
         try:
             arguments = plain(call["arguments"], _ROOM_FOR_ARGUMENTS)
         except (TypeError, ValueError):
-            return None  # the closer look tells what is wrong
+            return None  # the full check reports what is wrong
         copies[id_] = {"arguments": arguments, "id": id_, "name": name}
     return list(copies.values())
 
@@ -164,14 +165,14 @@ def _from_openai(message: Item) -> list[Item]:
 
 
 def _arguments(text: object) -> object:
-    """Arguments travel as JSON text in OpenAI's form; what is no JSON stays the text it was."""
+    """In OpenAI's form, arguments travel as JSON text; text that is not JSON is kept as it is."""
     if not isinstance(text, str):
         return text
     try:
         arguments = json.loads(text)
         encode_payload(arguments)
     except (ValueError, RecursionError, InvalidInput):
-        return text  # a model may write NaN, half a character or a thousand brackets: its words are kept all the same
+        return text  # a model may write NaN, half a character or a thousand brackets: its text is kept in any case
     return arguments
 
 

@@ -47,12 +47,12 @@ def make_event_id(milliseconds: int, randomness: bytes) -> str:
 
 
 def is_ulid(text: str) -> bool:
-    """Whether a text has the form of an id of ours."""
+    """Whether a text has the form of an onrecord id."""
     return len(text) == ULID_LENGTH and all(letter in _CROCKFORD for letter in text)
 
 
 def link_id(vendor: str, vendor_id: str) -> str:
-    """The id of the event that puts a vendor's conversation on record; `Store.linked` finds sessions by it."""
+    """The id of the event that records a vendor's conversation; `Store.linked` finds sessions by it."""
     id_ = f"{LINK_PREFIX}{vendor}/{vendor_id}"
     if not vendor or "/" in vendor or not vendor_id or len(id_) > ID_LIMIT or not id_.isprintable():
         raise InvalidInput(f"{vendor_id!r:.80} is not a conversation id", hint="use the vendor's own session id")

@@ -19,7 +19,7 @@ _Number = TypeVar("_Number", int, float)
 
 INTEGERS, FLOATS = "i32le:", "f32le:"
 MARKS = (INTEGERS, FLOATS)
-"""What a packed text begins with; search does not look into one."""
+"""What a packed text begins with; search ignores packed text."""
 
 
 def pack_integers(values: Iterable[int]) -> str:
@@ -43,7 +43,7 @@ def unpack_floats(text: object) -> array[float]:
 
 
 def count_packed(text: object) -> int:
-    """How many numbers a packed text has, without taking it apart; none in anything else."""
+    """How many numbers a packed text has, without unpacking it; 0 for anything else."""
     if not isinstance(text, str) or not text.startswith(MARKS):
         return 0
     letters = text.partition(":")[2].rstrip("=")

@@ -22,7 +22,7 @@ PAGE_LIMIT = 1_000
 """The most sessions of one page of a list."""
 LINK_PREFIX = names.LINK_PREFIX
 LEASE_SECONDS = 300.0
-"""How long a lease lasts that its holder does not renew."""
+"""How long a lease lasts if its holder does not renew it."""
 
 
 class Receipt(NamedTuple):
@@ -43,7 +43,7 @@ class Lease(NamedTuple):
     epoch: int
     """Rises with every acquisition; the store refuses an append under an older one."""
     holder: dict[str, Any]
-    """Who: host, boot, pid, started (of the process) and handle (of the opener within it)."""
+    """The holder: host, boot, pid, started (of the process) and handle (of the opener within it)."""
     since: int
     until: int
 
@@ -119,7 +119,7 @@ class Store(Protocol):
     def linked(self, id: str) -> list[str]:
         """The sessions whose own events have this id, the newest event first; for ids under LINK_PREFIX only.
 
-        An agent's hook knows the vendor's id of its conversation, and finds the session that has it on record.
+        An agent's hook knows the vendor's id of its conversation, and finds the session by it.
         """
 
     def head(self, session: str) -> Head:
@@ -137,7 +137,7 @@ class Store(Protocol):
     ) -> list[Head]:
         """Sessions by last activity, newest first; `before` = (at, session) of the last one of the previous page.
 
-        `name` is exact; `prefix` fits the beginning of a name or of an id.
+        `name` is exact; `prefix` matches the beginning of a name or of an id.
         """
 
     def children(self, session: str) -> list[Head]:
@@ -197,5 +197,6 @@ class Waking(Protocol):
     def waking(self, session: str) -> AbstractContextManager[Callable[[float], None]]:
         """A wait that ends after so many seconds, or earlier when the session may have new events.
 
-        Only a hint: it may end for nothing, and it may miss an append. The caller reads the head afterwards.
+        Only a hint: it may end early without new events, and it may miss an append. The caller reads the head
+        afterwards.
         """

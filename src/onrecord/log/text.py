@@ -1,4 +1,4 @@
-"""The words of an event: what full-text search looks at."""
+"""The words of an event: what full-text search compares."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _collect(value: Any, found: list[str]) -> None:
 def words_of(text: str) -> list[str]:
     """The words of a text or query, folded the way search compares them."""
     folded = text.casefold()
-    if folded.isascii():  # most of what agents read and write, and this takes a fifth of the time
+    if folded.isascii():  # most of what agents read and write is, and this takes a fifth of the time
         return folded.encode().translate(_PLAIN).decode().split()
     return _words(folded)
 
@@ -46,6 +46,6 @@ def words_in(payload: bytes | None) -> list[str]:
 
 
 def fits(words: Iterable[str], wanted: list[str]) -> bool:
-    """Whether a text with these words answers a query: it has every word, and of the last at least the beginning."""
+    """Whether a text with these words matches a query: it has every word of it; the last may be a prefix."""
     present = set(words)
     return present.issuperset(wanted[:-1]) and any(word.startswith(wanted[-1]) for word in present)

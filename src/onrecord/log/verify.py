@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PROBLEMS_LIMIT = 100
 """The most problems one report lists."""
 NONSENSE = (ValueError, LookupError, TypeError, AttributeError)
-"""What folding may raise for a log with an intact chain that was never written by us."""
+"""What folding may raise for a log that has an intact chain but was not written by onrecord."""
 
 
 class Problem(NamedTuple):
@@ -50,7 +50,7 @@ class Report(NamedTuple):
 
 
 class Verifier:
-    """Takes the events of one log in order, page by page; from the beginning, or after a position."""
+    """Checks the events of one log in order, page by page; from the beginning, or after a position."""
 
     def __init__(self, session: str, position: int = 0, digest: bytes = GENESIS) -> None:
         self._session = session
@@ -61,7 +61,7 @@ class Verifier:
         self._erased: set[int] = set()
 
     def feed(self, records: Iterable[Record]) -> Verifier:
-        """Check some more events."""
+        """Check more events."""
         for record in records:
             self._events += 1
             if record.position != self._position + 1:
@@ -94,7 +94,7 @@ class Verifier:
         return Report(self._session, self._events, self._position, self._hash, erased, found)
 
     def excuse(self, record: Record, upto: int) -> None:
-        """Take note of an erasure in an ancestor's log, up to a position."""
+        """Note an erasure in an ancestor's log, up to a position."""
         self._erased.update(erased_by(record, upto) or ())
 
     def _note_erasure(self, record: Record) -> None:
@@ -110,7 +110,7 @@ class Verifier:
 
 
 def draft_of(record: Record) -> Draft:
-    """A record as it was before it was placed: `Tip.extend` after the same events makes the same record of it."""
+    """The draft of a record: `Tip.extend` after the same events makes the same record of it."""
     event = open_record(record)
     return Draft(*event[2:9], record.salt or b"", record.payload or b"", record.payload_hash, event.data)
 
@@ -144,7 +144,7 @@ class HeadFold:
         self._certain = self._titled = True
 
     def feed(self, records: Sequence[Record]) -> None:
-        """Follow some more events, from the first on."""
+        """Fold more events in, in order, from the first event."""
         quiet = self._quiet
         for record in records:
             if record.kind not in quiet:
@@ -165,14 +165,14 @@ class HeadFold:
             self._certain = False
 
     def disagreement(self, head: Head) -> str:
-        """How the head in the store differs from the log, if it does; what the log no longer has is not compared."""
+        """How the head in the store differs from the log, if it does; erased facts are not compared."""
         told = self._head
         if told is None or not self._certain:
             return ""
         if head.status != told.status:
             return f"the store says that the session is {head.status}; its log says {told.status}"
         if head.held != told.held:
-            return f"the store says that the session is {'' if head.held else 'not '}held; its log says otherwise"
+            return f"the store says that the session has {'a' if head.held else 'no'} hold; its log says the opposite"
         if self._titled and head.title != told.title:
             return "the store shows another title than the log"
         if (head.run, head.opened_at, head.at) != (self._run, told.opened_at, self._at):

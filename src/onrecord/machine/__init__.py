@@ -50,7 +50,7 @@ def boot_id() -> str:
 
 
 def started(pid: int) -> str | None:
-    """When a process started, in the system's own words; None when there is no such process (a zombie is none)."""
+    """When a process started, as the system writes it; None if there is no such process (a zombie does not count)."""
     try:
         fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except FileNotFoundError:
@@ -102,9 +102,9 @@ def is_gone(holder: Mapping[str, Any]) -> bool:
 
 
 def others_may_write(facts: os.stat_result) -> bool:
-    """Whether anybody but its owner and root may write to a file or directory.
+    """Whether users other than its owner and root may write to a file or directory.
 
-    Where every user has a group of their own, folders are writable by that group (umask 002) and nobody else is in it.
+    Where every user has a group of their own, folders are writable by that group (umask 002) and have no other member.
     """
     import stat
 

@@ -70,7 +70,7 @@ def end_processes(
     """Ask processes to end, wait for them, then kill all that belong to them. Returns what had to be killed.
 
     `belonging` is called again after each round, so that processes started in the meantime are found. `patience`
-    limits the rounds, in seconds; without it they go on until nothing is left.
+    limits the rounds, in seconds; without it they continue until nothing is left.
     """
     heads = {pid: started(pid) for pid in asked}
     family = {pid: started(pid) for pid in belonging()}

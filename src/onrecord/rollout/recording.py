@@ -213,8 +213,7 @@ class Rollout:
 
     def _catch_up(self) -> None:
         """Fold new events: a pause ends a turn, and a process without the lease may retire a rollout."""
-        if self.session.behind:
-            self.session.refresh()
+        self.session.log.catch_up()
         if self.session.head.position > self.lane.position:
             self.refresh()
             self.lane.position = max(self.lane.position, self.session.head.position)

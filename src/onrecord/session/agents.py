@@ -32,11 +32,11 @@ class AgentVerbs(Chapter):
         return self._session._lane(agent or self._session.agent)
 
     def locate(self, /, vendor: str, vendor_id: str, **about: Json) -> Event | None:
-        """Record which vendor conversation this agent is in, and what is new about it; None if nothing is.
+        """Record which vendor conversation this agent uses, and what is new about it; None if nothing is new.
 
         `about` may have: reason (why the id is what it is), cwd, home, worktree, branch, revision, transcript, process,
-        verified, via (the source), briefed (what it was given of the record). A conversation belongs to one agent of a
-        session; `store.linked` finds the session by it.
+        verified, via (the source), briefed (the part of the record it was given). A conversation belongs to one agent
+        of a session; `store.linked` finds the session by it.
         """
         for name in about:
             if name not in LINK_FIELDS:
@@ -52,13 +52,13 @@ class AgentVerbs(Chapter):
             )
         said = {name: value for name, value in about.items() if value not in (None, "")}
         if known is None:
-            return self._session.record("agent.located", {"vendor": vendor, "vendor_id": vendor_id, **said}, id=id_)
+            return self._session._record("agent.located", {"vendor": vendor, "vendor_id": vendor_id, **said}, id=id_)
         agent = self._session.views.roster.agents[self._session.agent]
         current = agent["links"][-1] is known
         new = {name: value for name, value in said.items() if known["last"].get(name) != value}
         if not new and current:
             return None
-        return self._session.record("agent.located", {"vendor": vendor, "vendor_id": vendor_id, **new})
+        return self._session._record("agent.located", {"vendor": vendor, "vendor_id": vendor_id, **new})
 
     def record_interruption(
         self, /, cause: str, message: str = "", *, resets_at: float | None = None, **about: Json
@@ -71,7 +71,7 @@ class AgentVerbs(Chapter):
             "resets_at": resets_at,
             **about,
         }
-        return self._session.record("interruption.recorded", data)
+        return self._session._record("interruption.recorded", data)
 
     def record_start(self, /, process: Process | None, **about: Json) -> Event:
         """Record that a new run of this agent began in a process that is not ours; takes no lane.
@@ -86,7 +86,7 @@ class AgentVerbs(Chapter):
         return event
 
     def record_end(self, /, reason: str = "") -> Event:
-        """Record that the agent's present run ended in order; the counterpart of `record_start`."""
+        """Record that the agent's present run ended cleanly; the counterpart of `record_start`."""
         known = self._session.views.roster.agents.get(self._session.agent)
         self._session.run = known["run"] if known else self._session.run
         return self._session._append_drafts(self._session._draft("agent.left", {"reason": reason} if reason else {}))[0]
@@ -96,13 +96,13 @@ class AgentVerbs(Chapter):
         id_ = f"tool/{self._session.agent}/{call}"
         known = bool(call) and len(id_) <= ID_LIMIT and id_.isprintable()
         data = {"tool": tool, "act": act} | {name: value for name, value in about.items() if value not in (None, "")}
-        return self._session.record("tool.used", data, id=id_ if known else None)
+        return self._session._record("tool.used", data, id=id_ if known else None)
 
     def record_attention_needed(self, /, message: str) -> Event:
         """Record that this agent needs a person."""
-        return self._session.record("attention.needed", {"message": message[:TEXT_LIMIT]})
+        return self._session._record("attention.needed", {"message": message[:TEXT_LIMIT]})
 
     def record_attention_given(self) -> Event | None:
         """Record that this agent no longer needs a person; None if it did not wait for one."""
         known = self._session.views.roster.agents.get(self._session.agent)
-        return self._session.record("attention.given", {}) if known and known["waits"] else None
+        return self._session._record("attention.given", {}) if known and known["waits"] else None

@@ -34,7 +34,7 @@ _TRIES = 100
 
 
 class OpenAttempt:
-    """An attempt under way: add its metrics, outputs and fix."""
+    """A running attempt: add its metrics, outputs and fix."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -52,7 +52,7 @@ class OpenAttempt:
 
 
 class AttemptVerbs(Chapter):
-    """Start attempts, settle them, correct them; ask what is known of a command before running it."""
+    """Start attempts, settle them, correct them; look up what is known of a command before running it."""
 
     __slots__ = ()
 
@@ -85,10 +85,10 @@ class AttemptVerbs(Chapter):
         for _try in range(_TRIES):
             views = self._session.views
             _refuse_second(self._session, views.attempts.unresolved(self._session.agent))
-            # The id holds the number: when two start at once, one lands and the other takes the next number.
+            # The id contains the number: when two start at once, one is recorded and the other takes the next number.
             number = len(views.attempts.attempts) + 1
             try:
-                return self._session.record(
+                return self._session._record(
                     "attempt.started", data | {"phase": views.phases.current()}, id=f"attempt/{number}/started"
                 )
             except IdReused:
@@ -122,9 +122,9 @@ class AttemptVerbs(Chapter):
         }  # fmt: skip
         id = f"attempt/{attempt['number']}/settled"
         try:
-            # The id makes settling final: of two that settle the same attempt at once, the second is refused.
-            while (event := self._session.record("attempt.settled", data, id=id)).data is None:
-                # An outcome was recorded and erased since: the attempt has none, and can be settled again.
+            # The id makes settling final: when two callers settle the same attempt at once, the second is refused.
+            while (event := self._session._record("attempt.settled", data, id=id)).data is None:
+                # The recorded outcome was erased: the attempt has none now, and can be settled again.
                 id += "/again"
             return event
         except IdReused:
@@ -152,7 +152,7 @@ class AttemptVerbs(Chapter):
         for text in (fix, remark):
             if text:
                 checked_text(text, "a correction", TEXT_LIMIT)
-        return self._session.record("attempt.corrected", {"attempt": number, "fix": fix, "remark": remark})
+        return self._session._record("attempt.corrected", {"attempt": number, "fix": fix, "remark": remark})
 
     def foresee(self, command: str | Sequence[str], revision: Revision | None = None) -> Attempt | None:
         """The earlier attempt that shows how this command would fail on this code, if there is one."""
@@ -198,7 +198,7 @@ def number_at(session: Session, position: int) -> int:
 
 
 def code_of(revision: Revision | None) -> str | None:
-    """The state of the code, in one word: the same code has the same; None where there is no repository."""
+    """The state of the code as one word, the same for the same code; None where there is no repository."""
     if not revision:
         return None
     return f"{revision.get('revision') or ''}/{revision.get('dirty') or ''}"

@@ -24,13 +24,13 @@ class BudgetVerbs(Chapter):
 
     def set(self, /, **limits: float) -> Event:
         """Limit steps, tokens, seconds, spend or repeats; replaces the budget so far."""
-        return self._session.record("budget.set", {"limits": check_budget(limits)})
+        return self._session._record("budget.set", {"limits": check_budget(limits)})
 
     def record_usage(
         self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None
     ) -> Event:
         """Record what a model call used. A cost that is not known stays unknown."""
-        return self._session.record("usage.recorded", usage_of(model, input_tokens, output_tokens, cost))
+        return self._session._record("usage.recorded", usage_of(model, input_tokens, output_tokens, cost))
 
     def spent(self) -> Usage:
         """What all model calls together used."""
@@ -38,7 +38,7 @@ class BudgetVerbs(Chapter):
         return total.copy()
 
     def left(self) -> Budget:
-        """What is left of each limit that is set, after use and slices given to other sessions."""
+        """What is left of each set limit, after usage and the slices given to other sessions."""
         return self._session.views.spend.remaining(int(self._session.clock() * 1e6))
 
 

@@ -1,8 +1,8 @@
 """Bundles: a session in one file, to move it to another machine or to keep it.
 
 A bundle is JSON lines: a heading, one line per event (inherited history included), and an end line with the count, the
-last hash and a digest of all lines before it, so that a cut or a change of any byte is noticed. On the way in the whole
-chain is derived again before anything is written; nothing is merged silently.
+last hash and a digest of all lines before it, so that truncation or a change of any byte is detected. An import derives
+the whole chain again before anything is written; nothing is merged silently.
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ def _end(digest: str, events: int, last: bytes) -> str:
 def take_in(records: SessionStore, lines: Iterable[str], *, name: str | None = None, update: bool = False) -> Session:
     """Verify a bundle and keep its session in this project, under its own name or another one.
 
-    The log arrives as it was, to the last bit: what it is called here and which project keeps it is not part of it, so
-    it can be brought up to date later. A session that is here already is only extended with `update`, and only if what
-    is here is the beginning of the bundle.
+    The log arrives as it was, to the last bit. Its name here and its project are not part of it, so it can be updated
+    later. A session that is already here is extended only with `update`, and only if it is the beginning of the bundle.
     """
     heading, found = _unpack(lines)
     session_id = heading["session"]
@@ -89,7 +88,7 @@ def take_in(records: SessionStore, lines: Iterable[str], *, name: str | None = N
 
 
 def _install(records: SessionStore, lineage: list[tuple[str, int]], found: list[Record], name: str) -> None:
-    """Put each session of the lineage into the store; ancestors that are here already must be the very same."""
+    """Put each session of the lineage into the store; ancestors that are already here must have the same history."""
     folded = {record.session: head for record, head in _steps(None, found)}
     wanted = []
     for id_, upto in lineage:

@@ -1,6 +1,6 @@
 """A chapter: the verbs of a session that belong together, as in `session.attempts.start(...)`.
 
-A chapter holds nothing but its session, so it is made for the call and forgotten after it.
+A chapter has no state but its session, so it is created for one call and dropped after it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ SUMMARY_LIMIT = 64 * 1024
 
 
 class Coverage(NamedTuple):
-    """What a compaction covers, and what it does not need to: the report of the event."""
+    """What a compaction covers, and what stays readable: the report in its event."""
 
     event: Event
     upto: int
@@ -45,9 +45,9 @@ def compact(
 ) -> Coverage:
     """Cover this agent's committed turns up to a position by a summary.
 
-    `summarise` is given the last summary, as a system's item, and the turns after it, so that a long session is not
-    summed up from its beginning each time; `afresh`, it is given all turns. `extract` may name decisions of the turns
-    it is given that are worth keeping as facts; they are recorded in the same durable step as the summary.
+    `summarise` gets the last summary, as a system item, and the turns after it, so that a long session is not
+    summarized from its beginning each time; with `afresh` it gets all turns. `extract` may return decisions from these
+    turns that are worth keeping as facts; they are recorded in the same durable step as the summary.
     """
     session.acquire()
     views = session.views
@@ -77,7 +77,7 @@ def compact(
 
 def _last_summary(session: Session, lane: Lane) -> list[Item] | None:
     """The summary of the turns that are covered already; None if there is none, or it was erased."""
-    last = session.event(lane["compacted"]).data if lane["compacted"] else None
+    last = session.log.event(lane["compacted"]).data if lane["compacted"] else None
     return [{"role": "system", "content": f"Summary of what came before:\n{last['summary']}"}] if last else None
 
 

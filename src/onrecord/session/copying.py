@@ -1,9 +1,9 @@
-"""Copying: a log taken over as it is, to the last bit, from another store or from a bundle.
+"""Copying: a log is copied as it is, to the last bit, from another store or from a bundle.
 
 A copy has three steps. *Check*: the source's chain is derived again and folded, and compared with what the target has;
-nothing is written before the whole lineage has passed. *Carry*: events are installed page by page, each page durable by
-itself, so a killed copy leaves a true beginning, and the next copy continues from it. *Confirm*: what arrived
-is read back and derived once more. A log that grew in both places is refused, never merged.
+nothing is written before the whole lineage has passed. *Carry*: events are installed page by page, each page durable on
+its own, so a killed copy leaves a valid beginning, and the next copy continues from it. *Confirm*: what arrived is read
+back and derived once more. A log that grew in both places is refused, never merged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onrecord.log.verify import Problem
 
     Progress = Callable[[str, Head, int], None]
-    """Told the step (checking, copying, confirming), the session, and how many of its events are done with it."""
+    """Called with the step (checking, copying, confirming), the session, and how many of its events are done."""
 
 COPY_PAGE = 500
 """How many events of a copy become durable at a time."""
@@ -52,7 +52,7 @@ class Copied(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What has to be done for one session, checked and not yet begun."""
+    """The work for one session, checked and not yet begun."""
 
     head: Head
     here: Head | None
@@ -67,7 +67,7 @@ class _Plan(NamedTuple):
 
 
 def check_items(record: Record) -> None:
-    """A chain proves that nothing was changed, not that it made sense: what a model may be handed is checked."""
+    """Check the items that a model may be given: a chain proves that nothing was changed, not that it is valid."""
     if record.kind not in ("turn.recorded", "item.added") or record.payload is None:
         return
     data = open_record(record).data
@@ -87,7 +87,7 @@ def present(store: Store, session: str) -> Head | None:
 
 
 def lineage_of(store: Store, head: Head) -> list[tuple[str, int]]:
-    """The sessions that a log consists of, oldest first, each with its last position in it."""
+    """The sessions that contribute to a log, oldest first, each with its last position in it."""
     chain = [(head.session, head.position)]
     while head.parent:
         chain.insert(0, (head.parent, head.forked_at))
@@ -98,8 +98,8 @@ def lineage_of(store: Store, head: Head) -> list[tuple[str, int]]:
 def extend(target: Store, here: Head, steps: Iterable[tuple[Record, Head]], name: str) -> None:
     """Add what is new to a session that is here in part; payloads erased there are erased here in the same step.
 
-    An erasure is not only written down: its own event is appended by the erasure of what it names, so that both logs
-    stay the same and no moment has the one without the other.
+    An erasure is carried out, not only copied: one step erases what it names and appends its event, so that both logs
+    stay the same.
     """
     kept: set[int] | None = None
     ready: list[Record] = []
@@ -123,7 +123,7 @@ def extend(target: Store, here: Head, steps: Iterable[tuple[Record, Head]], name
 
 
 def refuse_held(target: Store, here: Head, steps: Iterable[tuple[Record, Head]]) -> None:
-    """Refuse an erasure from elsewhere, before anything is written, where a hold protects what it would take."""
+    """Refuse an erasure from another store, before anything is written, if a hold protects what it would erase."""
     head = here
     for record, after in steps:
         if record.kind == "payload.erased":
@@ -156,7 +156,7 @@ class Copier:
     def copy(self, session: str, *, name: str | None = None, project: str | None = None) -> list[Copied]:
         """Copy a session, and those it was forked from if they are missing; oldest first.
 
-        It keeps its name and project unless others are given; where it is already, it keeps what it is called there.
+        It keeps its name and project unless others are given; an existing copy keeps the name it has there.
         Nothing is written if the source is damaged, the name is taken, or the log has other events in the target.
         """
         plans: list[_Plan] = []
@@ -180,7 +180,7 @@ class Copier:
         return wanted
 
     def _checked(self, head: Head, name: str, project: str) -> _Plan:
-        """Everything that can be wrong with a session is found here, before anything is written."""
+        """Find everything that can be wrong with a session, before anything is written."""
         if not is_ulid(head.session):
             raise DamagedLog(f"{head.session!r:.50} is not a session id")
         here = present(self._target, head.session)
@@ -204,7 +204,7 @@ class Copier:
         return _Plan(head, here, here, called, here.project)
 
     def _name_since(self, head: Head, position: int) -> str | None:
-        """What the source called the session after a position; None if nothing was said since."""
+        """The name that the source gave the session after a position; None if there was none since."""
         found = self._source.read(head.session, after=position, upto=head.position, kinds=_NAMING, limit=1)
         return (_naming(self._source, head.session, upto=head.position) or head.name) if found else None
 
@@ -257,7 +257,7 @@ class Copier:
         return steps[-1][1]
 
     def _bring_heirs(self, here: Head, upto: int) -> None:
-        """Before an erasure, update the forks that both stores have: their logs mention the erasure already."""
+        """Before an erasure, update the forks that both stores have: their logs already mention the erasure."""
         if not self._source.read(here.session, after=here.position, upto=upto, kinds=["payload.erased"], bodies=()):
             return
         for heir in self._target.children(here.session):
@@ -267,7 +267,7 @@ class Copier:
             try:
                 plan = self._checked(known, known.name, known.project)
             except OnrecordError:
-                continue  # it has other events here; it learns of an erasure like any fork
+                continue  # it has other events here; the erasure is recorded in it as in any fork
             self._carried(plan)
 
     def _confirm(self, plan: _Plan) -> None:
@@ -311,7 +311,7 @@ def _hash_at(store: Store, session: str, position: int) -> bytes | None:
 
 
 def _naming(store: Store, session: str, *, upto: int) -> str | None:
-    """What the log itself says that the session is called at a position; None if that was erased."""
+    """The session's name at a position, from the log itself; None if it was erased."""
     found = store.read(session, upto=upto, kinds=_NAMING, limit=1, backwards=True)
     data = open_record(found[0]).data if found else None
     name = data.get("name") if isinstance(data, dict) else None
@@ -336,4 +336,4 @@ def _clash(name: str) -> NameTaken:
 
 
 def _tell_nobody(_step: str, _head: Head, _done: int) -> None:
-    """Report to nobody."""
+    """Ignore the progress."""

@@ -34,7 +34,7 @@ class EffectVerbs(Chapter):
         return start(self._session, key, name, arguments)
 
     def settle(self, key: str, *, result: Json = None, error: str | None = None) -> Event:
-        """Record how a started side effect ended, right away or once somebody knows."""
+        """Record how a started side effect ended, right away or once that is known."""
         return settle(self._session, key, result=result, error=error)
 
     def unknown(self) -> dict[str, Effect]:
@@ -51,12 +51,12 @@ def once(session: Session, key: str, fn: Callable[[], Json], *, rerun_unknown: b
         made = fn()
     except Exception as problem:
         settle(session, key, error=told(problem))
-        raise  # anything harsher (Ctrl-C, exit) may have struck half-way: the effect stays unknown
+        raise  # anything else (Ctrl-C, exit) may have interrupted it half-way: the effect stays unknown
     return conclude(session, key, made)
 
 
 def prepare(session: Session, key: str, name: str, *, rerun_unknown: bool) -> tuple[bool, Any]:
-    """Whether the effect has happened, and its result; if it has not, it is on record that it starts now."""
+    """Whether the effect has happened, and its result; if it has not, record that it starts now."""
     number, ended = _latest(session, _checked(key))
     if ended is not None and _succeeded(ended):
         return True, _result(ended, key)
@@ -67,7 +67,7 @@ def prepare(session: Session, key: str, name: str, *, rerun_unknown: bool) -> tu
     try:
         start(session, key, name, None)
     except Conflict:
-        # Another thread or agent started first; if it has finished, its result is ours.
+        # Another thread or agent started first; if it has finished, return its result.
         ended = _latest(session, key)[1]
         if ended is not None and _succeeded(ended):
             return True, _result(ended, key)
@@ -87,7 +87,7 @@ def conclude(session: Session, key: str, made: Json) -> Json:
 
 
 def start(session: Session, key: str, name: str, arguments: Json) -> Event:
-    """Record that the effect is about to happen; refuse one that runs, is unknown or has succeeded."""
+    """Record that the effect is about to happen; refuse an effect that runs, is unknown or has succeeded."""
     _checked(key)
     session._take_up()
     number, ended = _latest(session, key)
@@ -123,7 +123,7 @@ def _finish(session: Session, key: str, outcome: dict[str, Any]) -> Event:
 
 
 def unknown(session: Session) -> dict[str, Effect]:
-    """Unfinished effects of runs that are over."""
+    """Unfinished effects of runs that have ended."""
     views = session.views
     latest = {agent: lane["run"] for agent, lane in views.lanes.lanes.items()}
     return {
@@ -163,7 +163,7 @@ def _latest(session: Session, key: str) -> tuple[int, Event | None]:
 
 
 def _succeeded(ended: Event) -> bool:
-    """An erased outcome counts as success: what may have happened is not done again."""
+    """An erased outcome counts as success: an effect that may have happened is not repeated."""
     return ended.data is None or bool(ended.data["ok"])
 
 

@@ -51,7 +51,7 @@ class EvidenceVerbs(Chapter):
 
 
 def check_evidence_id(id: str) -> str:
-    """The id if one can write it in a sentence."""
+    """The id if it can be written in a sentence."""
     if not id or len(id) > EVIDENCE_ID_LIMIT or not id.isprintable() or any(letter.isspace() for letter in id):
         raise InvalidInput(f"{id!r} is no evidence id", hint="like run-2026-05-18-a")
     return id
@@ -61,7 +61,7 @@ def _record_evidence(session: Session, id: str, about: dict[str, Any]) -> Event:
     for text in ("output", "excerpt"):
         if isinstance(about.get(text), str):
             about[text] = ends_of(about[text], EVIDENCE_OUTPUT_LIMIT)
-    return session.record("evidence.recorded", {"id": id, **about}, id=f"evidence/{id}")
+    return session._record("evidence.recorded", {"id": id, **about}, id=f"evidence/{id}")
 
 
 def ends_of(text: str, limit: int) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from onrecord.views.values import Json
 
 SCRATCH_LIMIT = 16 * 1024
-"""The largest scratch value, in bytes of JSON: larger things belong into files."""
+"""The largest scratch value, in bytes of JSON: larger values belong in files."""
 
 
 class FactVerbs(Chapter):
@@ -23,21 +23,21 @@ class FactVerbs(Chapter):
 
     def set_objective(self, text: str) -> Event:
         """Record what the session is for."""
-        return self._session.record("objective.set", {"text": checked_text(text, "an objective", TEXT_LIMIT)})
+        return self._session._record("objective.set", {"text": checked_text(text, "an objective", TEXT_LIMIT)})
 
     def set_title(self, text: str) -> Event:
         """Record a summary of the work so far, for lists."""
-        return self._session.record("session.titled", {"text": checked_text(text, "a title", TEXT_LIMIT)})
+        return self._session._record("session.titled", {"text": checked_text(text, "a title", TEXT_LIMIT)})
 
     def set_next_action(self, text: str, *, command: str | None = None) -> Event:
         """Record the one thing to do next."""
         data = {"text": checked_text(text, "a next action", TEXT_LIMIT), "command": command}
-        return self._session.record("next_action.set", data)
+        return self._session._record("next_action.set", data)
 
     def set_reproduction(self, steps: str, *, rate: str | None = None, scenario: str | None = None) -> Event:
-        """Record how to reproduce the problem, and how often it shows (`3/10`)."""
+        """Record how to reproduce the problem, and how often it occurs (`3/10`)."""
         data = {"steps": checked_text(steps, "a reproduction", TEXT_LIMIT), "rate": rate, "scenario": scenario}
-        return self._session.record("reproduction.recorded", data)
+        return self._session._record("reproduction.recorded", data)
 
     def set_scratch(self, key: str, value: Json) -> Event:
         """Keep a small value under a key across restarts; None removes it."""
@@ -45,4 +45,4 @@ class FactVerbs(Chapter):
             raise InvalidInput("a scratch value needs a key")
         if len(encode_payload(value)) > SCRATCH_LIMIT:
             raise InvalidInput(f"the scratch value {key!r} is over {SCRATCH_LIMIT:,} bytes", hint="keep it in a file")
-        return self._session.record("scratch.set", {"key": key, "value": value})
+        return self._session._record("scratch.set", {"key": key, "value": value})

@@ -20,7 +20,7 @@ MILESTONES = ("root_cause", "fix")
 
 
 class FindingVerbs(Chapter):
-    """State findings, judge them, challenge them; read them as they are labelled now."""
+    """State findings, judge them, challenge them; read them with their present labels."""
 
     __slots__ = ()
 
@@ -54,13 +54,13 @@ class FindingVerbs(Chapter):
             )
         data = {"claim": claim, **_labelled(label, evidence, because)}
         data |= {"anchors": list(anchors), "hypothesis": True} if hypothesis else {"anchors": list(anchors)}
-        return self._session.record("finding.stated", data, because=because)
+        return self._session._record("finding.stated", data, because=because)
 
     def relabel(
         self, finding: str, label: str, *, evidence: Sequence[str] = (), why: str | None = None,
         anchors: Sequence[Anchor] = (), because: int | None = None,
     ) -> Event:  # fmt: skip
-        """Give a finding another label, or confirm the same one; its history keeps what was before."""
+        """Give a finding another label, or confirm the same one; its history keeps earlier labels."""
         judged = _labelled(label, evidence, because)
         known = _find(self._session, finding)
         data = {"finding": known["id"], "why": why, **judged}
@@ -83,7 +83,7 @@ class FindingVerbs(Chapter):
                 step="recheck_finding",
                 finding=known["id"],
             )
-        return self._session.record("finding.relabelled", data | {"anchors": list(anchors)}, because=because)
+        return self._session._record("finding.relabelled", data | {"anchors": list(anchors)}, because=because)
 
     def challenge(
         self, finding: str, argument: str, *, evidence: Sequence[str] = (), because: int | None = None
@@ -92,23 +92,23 @@ class FindingVerbs(Chapter):
         known = _find(self._session, finding)
         checked_text(argument, "a challenge", TEXT_LIMIT)
         data = {"finding": known["id"], "argument": argument, "evidence": _named(evidence)}
-        return self._session.record("finding.challenged", data, because=because)
+        return self._session._record("finding.challenged", data, because=because)
 
     def uphold(self, finding: str, why: str, *, evidence: Sequence[str] = ()) -> Event:
         """Confirm the label of a challenged finding."""
         known = _find(self._session, finding)
         if all(challenge["outcome"] for challenge in known["challenges"]):
-            raise InvalidInput(f"nobody has challenged {known['id']}")
+            raise InvalidInput(f"{known['id']} has no open challenge")
         data = {
             "finding": known["id"],
             "why": checked_text(why, "an outcome", TEXT_LIMIT),
             "evidence": _named(evidence),
         }
-        return self._session.record("finding.upheld", data)
+        return self._session._record("finding.upheld", data)
 
     def pursue(self, finding: str) -> Event:
         """Make a finding the active hypothesis."""
-        return self._session.record("hypothesis.chosen", {"finding": _find(self._session, finding)["id"]})
+        return self._session._record("hypothesis.chosen", {"finding": _find(self._session, finding)["id"]})
 
     def record_milestone(self, what: str, *, finding: str | None = None, evidence: Sequence[str] = ()) -> Event:
         """Record that the root cause is verified (`root_cause`) or the fix implemented (`fix`)."""
@@ -123,7 +123,7 @@ class FindingVerbs(Chapter):
             raise InvalidInput(
                 "a root cause must be a verified finding", hint="verify the finding first, then pass its id"
             )
-        return self._session.record(
+        return self._session._record(
             "milestone.reached", {"what": what, "finding": finding, "evidence": _named(evidence)}
         )
 

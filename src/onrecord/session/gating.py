@@ -25,7 +25,7 @@ class GateVerbs(Chapter):
     __slots__ = ()
 
     def judge(self, request: ToolRequest) -> Verdict:
-        """The verdict on a tool call. Every verdict that is not a plain yes is recorded, once for each call.
+        """The verdict on a tool call. Every verdict except a plain allow is recorded, once for each call.
 
         An ended session takes no events, so its refusals are not recorded; reopening the session clears them.
         """
@@ -38,7 +38,7 @@ class GateVerbs(Chapter):
             return verdict
         data = {"tool": request.tool, "act": request.act, "agent": request.agent, "call": request.call}
         try:
-            self._session.record("gate.decided", data | verdict.as_data(), id=id_)
+            self._session._record("gate.decided", data | verdict.as_data(), id=id_)
         except (SessionClosed, SessionErased):
             return verdict
         except IdReused:
@@ -47,7 +47,7 @@ class GateVerbs(Chapter):
         return verdict
 
     def override(self, rule: str, reason: str, *, agent: str | None = None) -> Event:
-        """Let pass what a rule refuses an agent at present, for a reason. A new ground is refused again."""
+        """Allow what a rule refuses an agent at present, for a reason. A new ground is refused again."""
         if rule not in RULES:
             raise InvalidInput(f"there is no rule {rule!r}", hint=f"the rules are {', '.join(RULES)}")
         checked_text(reason, "an override", TEXT_LIMIT)
@@ -63,7 +63,7 @@ class GateVerbs(Chapter):
             raise Conflict(f"{rule} does not refuse anything to {agent!r} now", hint="there is nothing to override")
         verdict = grounds[0]
         data = {"ground": verdict.ground, "rule": rule, "reason": reason, "positions": list(verdict.positions)}
-        return self._session.record(
+        return self._session._record(
             "gate.overridden", data, because=verdict.positions[-1] if any(verdict.positions) else None
         )
 
@@ -86,9 +86,9 @@ def _decided(session: Session, id_: str) -> Verdict | None:
 
 
 def failure(session: Session, request: ToolRequest, problem: BaseException) -> Event:
-    """Record that the gate itself failed and let a call pass."""
+    """Record that the gate itself failed and allowed a call."""
     data = {
         "decision": ALLOW, "tool": request.tool, "act": request.act, "agent": request.agent, "call": request.call,
         "failure": f"{type(problem).__name__}: {problem}"[:TEXT_LIMIT],
     }  # fmt: skip
-    return session.record("gate.decided", data)
+    return session._record("gate.decided", data)

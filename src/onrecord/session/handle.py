@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, Self
 from onrecord import machine
 from onrecord.errors import (
     EventNotFound,
-    InvalidInput,
     LeaseLost,
     OnrecordError,
     StoreError,
     TooLarge,
     TurnConflict,
 )
-from onrecord.log.codec import BATCH_LIMIT, SealOnRead, event_of, is_simple, open_record, open_records, seal, seal_own
-from onrecord.log.events import NEW_RUN, RESERVED_KINDS, Draft, Event
+from onrecord.log.codec import BATCH_LIMIT, SealOnRead, event_of, is_simple, open_records, seal, seal_own
+from onrecord.log.events import NEW_RUN, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_event_id
 from onrecord.log.store import LEASE_SECONDS, Lease, Store
@@ -62,7 +61,7 @@ DEFAULT_ACTOR = "human"
 
 @cache
 def _turn_verbs() -> tuple[Callable[..., Turn], Callable[..., Event]]:
-    """How a turn is begun, and a whole one recorded; imported once: on these paths even a repeated import is felt."""
+    """Begins a turn, and records a whole one; imported once: here even a repeated import costs time."""
     from onrecord.session.turns import begin, record
 
     return begin, record
@@ -72,7 +71,7 @@ def _sealed(  # noqa: PLR0917  # on the hottest path, where names cost time
     kind: str, data: Any, id: str | None, at: int, by: str, run: int, because: int | None,
     plain: bool = False,  # noqa: FBT001, FBT002  # as above
 ) -> Draft:  # fmt: skip
-    """Seal an event with an id and a salt of its own. Another thread may do it: it takes no lock and asks nobody."""
+    """Seal an event with an id and a salt of its own. Another thread may call it: it takes no lock and never waits."""
     entropy = machine.portion()
     if id is not None:
         return seal(kind, data, id, at, by, run, entropy[:16], because, plain)
@@ -133,11 +132,11 @@ class Session(KeptViews):
         """The lane of this handle's agent, as far as it has read: the next turn is checked against it."""
         with self._lock:
             whole = self._whole
-            self.lane_end.ask(whole, self.agent)
+            self._lane_end.ask(whole, self.agent)
             return whole.lanes.lane(self.agent)
 
     def note(self) -> str:
-        """The note for whoever continues the work, as Markdown."""
+        """The note for the agent that continues the work, as Markdown."""
         from onrecord.session.reading import last_turn
         from onrecord.views.note import is_unwritten, note
 
@@ -251,22 +250,13 @@ class Session(KeptViews):
             receipts = self.store.append(self.id, drafts, expect=expect, lease=lease)
             events = []
             for draft, (position, run, digest, new) in zip(drafts, receipts, strict=True):
-                events.append(event_of(draft, self.id, position, run, digest) if new else self.event(position))
+                events.append(event_of(draft, self.id, position, run, digest) if new else self.log.event(position))
             self._absorb(drafts, events)
         except BaseException as problem:
             if not isinstance(problem, OnrecordError) or isinstance(problem, StoreError):
-                self._fall_behind()  # it may have landed all the same, and the next turn must build upon it
+                self._fall_behind()  # it may be on record all the same: the next turn must read it
             raise
         return events
-
-    def record(self, kind: str, data: Json, *, id: str | None = None, because: int | None = None) -> Event:
-        """Append one event. The way to record a kind that has no verb here."""
-        if kind in RESERVED_KINDS:
-            raise InvalidInput(
-                f"{kind} cannot be recorded directly",
-                hint="use the method that records it: turn(), once(), close() ...",
-            )
-        return self._record(kind, data, id=id, because=because)
 
     def _record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
         if because is not None:
@@ -274,8 +264,8 @@ class Session(KeptViews):
         run = self._whole.head.run if self.run is None else self.run
         make = partial(_sealed, kind, data, id, int(self.clock() * 1e6), self.agent, run, because)
         event = self._append(SealOnRead(make) if is_simple(data) else (make(),), None)[0]
-        if self.behind and kind.startswith("session."):
-            self.refresh()  # `status` and `name` are told as this handle knows them: it must know its own step
+        if self._behind and kind.startswith("session."):
+            self.refresh()  # `status` and `name` come from this handle's views, which must include its own step
         return event
 
     def _refuse_unknown(self, because: int) -> None:
@@ -317,13 +307,13 @@ class Session(KeptViews):
             self.lease = self.store.renew(self.lease, seconds)
 
     def _take_up(self) -> None:
-        """Hold the lease for work; refuse first if the lifecycle allows no work."""
+        """Make sure that this handle has the lease; refuse first if the lifecycle allows no work."""
         if self.lease is None:
             refuse_work(self.refresh().head)
             self.acquire()
 
     def _start_turning(self, share: int) -> None:
-        """Keep the threads of this handle out of each other's turns: one begins (-1), or some record whole ones (1)."""
+        """Keep threads of this handle out of each other's turns: one begins (-1), or some record whole turns (1)."""
         with self._lock:
             if self._turning < 0 or (share < 0 and self._turning):
                 raise TurnConflict("another thread is recording a turn of this lane", hint="try again")
@@ -380,7 +370,7 @@ class Session(KeptViews):
         from onrecord.views.facts import TEXT_LIMIT
 
         data = {"text": checked_text(text, "a decision", TEXT_LIMIT), "why": why}
-        return self.record("decision.made", data, because=because, id=id)
+        return self._record("decision.made", data, because=because, id=id)
 
     # Lifecycle
 
@@ -432,13 +422,6 @@ class Session(KeptViews):
 
         return follow(self, after, upto, kinds)
 
-    def event(self, position: int) -> Event:
-        """The event at one position."""
-        found = self.store.read(self.id, after=position - 1, upto=position) if position > 0 else []
-        if not found:
-            raise EventNotFound(f"session {self.name!r} has no event at position {position}", name=self.name)
-        return open_record(found[0])
-
     def transcript(self, agent: str | None = None, *, upto: int | None = None) -> Transcript:
         """Turns and their items, of all agents or of one; `.provisional` has those that are not committed."""
         from onrecord.views.transcript import TURN_KINDS, Transcript
@@ -468,16 +451,11 @@ class Session(KeptViews):
     def verify(self, checkpoint: Checkpoint | None = None, *, progress: Callable[[int], None] | None = None) -> Report:
         """Re-derive the hash chain from what the store returns, and compare it with a checkpoint kept elsewhere.
 
-        `progress` is called now and then with the number of events done.
+        `progress` is called regularly with the number of events done.
         """
         from onrecord.session import moment
 
         return moment.verify(self, checkpoint, progress)
-
-    def checkpoint(self) -> Checkpoint:
-        """Position and hash to keep outside the store: with it, `verify` finds a truncated or rolled back store."""
-        head = self.store.head(self.id)
-        return {"session": self.id, "position": head.position, "hash": head.hash.hex()}
 
     def fork(self, name: str, at: int | None = None, *, agent: str | None = None) -> Session:
         """A new session that shares this one's history up to `at`; nothing is copied."""

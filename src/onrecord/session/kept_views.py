@@ -27,7 +27,7 @@ SNAPSHOT_EVERY = 256
 FOLD_LATER = 64
 """How many of its own events a handle may keep unfolded until the next read."""
 FOLD_LATER_BYTES = 32 * 1024
-"""The largest payload that may wait."""
+"""The largest payload that may stay unfolded."""
 
 
 class KeptViews:
@@ -36,9 +36,9 @@ class KeptViews:
     def __init__(self, store: Store, id: str) -> None:
         self.store = store
         self.id = id
-        self.behind = False
-        """Whether something may have been appended that was not read yet."""
-        self.lane_end = LaneEnd()
+        self._behind = False
+        """Whether events may have been appended that were not read yet."""
+        self._lane_end = LaneEnd()
         self._lock = RLock()
         self._views: Whole | None = None
         self._fresh: list[Event] = []
@@ -47,22 +47,22 @@ class KeptViews:
 
     @property
     def _whole(self) -> Whole:
-        """All views, folded when first asked for: a damaged log can be verified even where it cannot be folded."""
+        """All views, folded on first use: a damaged log can be verified even if it cannot be folded."""
         return self._caught_up() if self._views is None or self._fresh else self._views
 
     def refresh(self) -> Self:
         """Fold in what others appended."""
         with self._lock:
             after = self._whole.position
-            # Before the read: what another thread appends from here on, it takes into the views itself.
-            self.behind = self.lane_end.known = False
+            # Before the read: another thread that appends from here on adds its events to the views itself.
+            self._behind = self._lane_end.known = False
             try:
                 records = self.store.read(self.id, after=after, bodies=BODIES)
             except BaseException:
-                self.behind = True
+                self._behind = True
                 raise
             if any(record.kind == "payload.erased" for record in records):
-                # These views remember what has been erased since; a snapshot of them would bring it back.
+                # These views still contain what has been erased since; a snapshot of them would bring it back.
                 self._views = self._load()
             else:
                 self._fold(self._whole, open_records(records))
@@ -72,17 +72,17 @@ class KeptViews:
     def _reload(self) -> Self:
         """Fold the whole log again, for instance after an erasure."""
         with self._lock:
-            self._views, self._fresh, self.lane_end.known = self._load(), [], False
+            self._views, self._fresh, self._lane_end.known = self._load(), [], False
             self._snapshot_at = 0
         return self
 
     def _fall_behind(self) -> None:
-        """There may be events that this handle does not know of: the next turn reads them before it begins."""
-        self.behind, self.lane_end.known = True, False
+        """Note that there may be unread events: the next turn reads them before it begins."""
+        self._behind, self._lane_end.known = True, False
 
     def _absorb(self, drafts: Sequence[Draft], events: list[Event]) -> None:
-        """Take what this handle appended into its views, at once or later."""
-        if self.behind:
+        """Add what this handle appended to its views, at once or later."""
+        if self._behind:
             return  # the next refresh reads all of it, in order
         with self._lock:
             fresh = self._fresh
@@ -91,9 +91,9 @@ class KeptViews:
                 if event.position == known + 1:
                     known = event.position
                     fresh.append(event)
-                    self.lane_end.follow(event)
+                    self._lane_end.follow(event)
                 elif event.position > known:
-                    self._fall_behind()  # another writer's events lie in between
+                    self._fall_behind()  # another writer's events are in between
         if (
             len(drafts) != 1
             or len(drafts[0].payload) > FOLD_LATER_BYTES
@@ -112,13 +112,13 @@ class KeptViews:
             return whole
 
     def _fold(self, whole: Whole, events: Iterable[Event]) -> None:
-        """Fold events in, each once: the handler of a signal may have folded some of them in between."""
+        """Fold events in, each once: a signal handler may have folded some of them meanwhile."""
         try:
             for event in events:
                 if event.position == whole.position + 1:
                     whole.apply(event)
         except BaseException:
-            self._views = None  # half a step was made when something was raised: the log is read again
+            self._views = None  # an exception interrupted the fold half-way: the log is read again
             raise
 
     def _keep_snapshot(self) -> None:
@@ -133,11 +133,11 @@ class KeptViews:
             self.store.save(self.id, Snapshot(VIEWS_VERSION, position, digest, body))
             self.store.save(self.id, Snapshot(PRESENT_VERSION, position, digest, present))
         except StoreError:
-            return  # a snapshot is only speed; what could not be kept is folded again
+            return  # snapshots only save time; one that could not be saved is folded again
 
     def _load(self) -> Whole:
         whole, head = self._folded(), self.store.head(self.id)
-        # What it is called here is the store's to say: its log may have been written elsewhere, or partly erased.
+        # The store decides the session's name here: its log may have been written elsewhere, or partly erased.
         whole.head = whole.head._replace(name=head.name, project=head.project)
         return whole
 
@@ -147,7 +147,7 @@ class KeptViews:
             tail = self.store.read(self.id, after=kept.position - 1, bodies=BODIES)
             intact = tail and (tail[0].position, tail[0].hash) == (kept.position, kept.hash)
             if intact and all(record.kind != "payload.erased" for record in tail[1:]):
-                with suppress(DamagedLog):  # a snapshot is only speed; what is damaged is folded again
+                with suppress(DamagedLog):  # snapshots only save time; a damaged one is folded again
                     whole = Whole.load(kept.body).fold(open_records(tail[1:]))
                     self._snapshot_at = kept.position
                     return whole

@@ -1,7 +1,7 @@
 """The end of a handle's own lane: where its next turn begins.
 
-The views know it too, but asking them folds what was appended since. Turns come one after the other, so a handle
-follows its own lane with this, and asks the views only when something else came.
+The views know it too, but reading them folds what was appended since. Turns usually follow one another, so a handle
+tracks its own lane with this, and reads the views only after other events.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NEWS = (Lanes.KINDS | Spend.KINDS) - {
     "turn.begun", "turn.committed", "turn.recorded", "transcript.compacted", "usage.recorded",
 }  # fmt: skip
-"""After these the views are asked again: they change a lane or a budget in other ways than turns do."""
+"""After these kinds the views are read again: they change a lane or a budget in other ways than turns do."""
 
 
 class LaneEnd:
@@ -28,13 +28,13 @@ class LaneEnd:
 
     def __init__(self) -> None:
         self.known = False
-        """False: ask the views. Always so in a session with a budget, which every turn is checked against."""
+        """False: read the views. Always False in a session with a budget, since every turn is checked against it."""
         self.open = False
         self.last_commit = 0
         self.turns = 0
 
     def ask(self, whole: Whole, agent: str) -> None:
-        """Learn it from the views."""
+        """Read it from the views."""
         lane = whole.lanes.lane(agent)
         self.open, self.last_commit, self.turns = bool(lane["open"]), lane["last_commit"], lane["turns"]
         self.known = not whole.spend.budget

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onrecord.errors import EventNotFound, InvalidInput
 from onrecord.log.codec import open_record, open_records
+from onrecord.log.events import RESERVED_KINDS
 from onrecord.session.chapter import Chapter
 
 if TYPE_CHECKING:
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Draft, Event
     from onrecord.log.head import Head
     from onrecord.log.store import Lease
-    from onrecord.views.values import Json
+    from onrecord.views.values import Checkpoint, Json
 
 NEWEST_PAGE = 50
 """How many events a read from the end fetches at a time."""
@@ -22,7 +24,7 @@ HEADERS_PAGE = 500
 
 
 class LogVerbs(Chapter):
-    """Find single events, read from the end, append several at once, hold and erase, see who holds leases."""
+    """Find single events, read from the end, append several at once, hold and erase, list the leases."""
 
     __slots__ = ()
 
@@ -34,6 +36,19 @@ class LogVerbs(Chapter):
     def head(self) -> Head:
         """The newest position, hash and status in the store, without folding anything."""
         return self._session.store.head(self._session.id)
+
+    def checkpoint(self) -> Checkpoint:
+        """Position and hash to keep outside the store: with it, `verify` finds a truncated or rolled back store."""
+        head = self.head()
+        return {"session": self._session.id, "position": head.position, "hash": head.hash.hex()}
+
+    def event(self, position: int) -> Event:
+        """The event at one position."""
+        session = self._session
+        found = session.store.read(session.id, after=position - 1, upto=position) if position > 0 else []
+        if not found:
+            raise EventNotFound(f"session {session.name!r} has no event at position {position}", name=session.name)
+        return open_record(found[0])
 
     def find(self, id: str) -> Event | None:
         """The event with this id, if there is one."""
@@ -65,6 +80,15 @@ class LogVerbs(Chapter):
             yield from open_records(found)
             after = found[-1].position
 
+    def record(self, kind: str, data: Json, *, id: str | None = None, because: int | None = None) -> Event:
+        """Append one event of a kind that has no verb of its own."""
+        if kind in RESERVED_KINDS:
+            raise InvalidInput(
+                f"{kind} cannot be recorded directly",
+                hint="use the method that records it: turn(), once(), close() ...",
+            )
+        return self._session._record(kind, data, id=id, because=because)
+
     def draft(self, kind: str, data: Json, *, id: str | None = None, because: int | None = None) -> Draft:
         """Seal an event of this handle's agent and run, to append together with others."""
         return self._session._draft(kind, data, id=id, because=because)
@@ -90,6 +114,11 @@ class LogVerbs(Chapter):
     def leases(self) -> list[Lease]:
         """The leases on the lanes of this session, expired ones of silent holders included."""
         return self._session.store.leases(self._session.id)
+
+    def catch_up(self) -> None:
+        """Fold new events if this handle knows that there are some; unlike `refresh`, it does not ask the store."""
+        if self._session._behind:
+            self._session.refresh()
 
     def disconnect(self) -> None:
         """Close the files and connections of the store; for a process that used this one session."""

@@ -31,7 +31,7 @@ VERIFY_PAGE = 2_000
 
 
 class Moment:
-    """A session as it was after one event. Reading only: nothing can be added to the past."""
+    """A session as it was after one event. Read-only: nothing can be added to the past."""
 
     def __init__(self, session: Session, views: Whole) -> None:
         self._session = session
@@ -98,7 +98,7 @@ def context(session: Session, *, tokens: int, count: Callable[[str], int]) -> Co
     lane = views.lanes.lane(session.agent)
     summary, covered = None, 0
     if lane["compacted"]:
-        data = session.event(lane["compacted"]).data
+        data = session.log.event(lane["compacted"]).data
         if data is not None:
             summary, covered = data["summary"], data["upto"]
     known = count(brief(views)) + (count(summary) if summary else 0)
@@ -113,7 +113,7 @@ def context(session: Session, *, tokens: int, count: Callable[[str], int]) -> Co
 
 
 def verify(session: Session, checkpoint: Checkpoint | None, progress: Callable[[int], None] | None = None) -> Report:
-    """Re-derive the chain of everything this session rests on, its inherited history included."""
+    """Re-derive the chain of the session, its inherited history included."""
     verifier, fold, after = Verifier(session.id), HeadFold(), 0
     head = session.store.head(session.id)
     kept = None
@@ -136,7 +136,7 @@ def verify(session: Session, checkpoint: Checkpoint | None, progress: Callable[[
 
 
 def excuse_inherited(store: Store, head: Head, verifier: Verifier) -> None:
-    """An ancestor says in its own log what it erased, perhaps after the fork was made."""
+    """Note what ancestors erased: they record it in their own logs, perhaps after the fork was made."""
     upto = head.forked_at
     while head.parent is not None:
         upto = min(upto, head.forked_at)

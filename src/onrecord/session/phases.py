@@ -58,7 +58,7 @@ class PhaseVerbs(Chapter):
         done = ", ".join(name for name in phases.names if name in phases.finished) or "none"
         where = f" at phase {phases.number(current)} {current}" if current else ", every phase is done"
         text = f"{how}{where}; phases skipped because they are done: {done}" if phases.names else how
-        return self._session.record("worklog.written", {"text": text, "phase": current, "mark": "start"})
+        return self._session._record("worklog.written", {"text": text, "phase": current, "mark": "start"})
 
     def enter(self, phase: str) -> Event:
         """Enter a phase; the ones before it must be finished."""
@@ -67,13 +67,13 @@ class PhaseVerbs(Chapter):
         if phases.status(phase) == DONE:
             raise Conflict(f"phase {phase!r} is done and cannot be repeated", hint=_way_on(phases))
         _refuse_open_before(self._session, phase)
-        return self._session.record("phase.entered", {"phase": phase}, id=f"phase/{phase}/entered")
+        return self._session._record("phase.entered", {"phase": phase}, id=f"phase/{phase}/entered")
 
     def finish(self, phase: str, *, retroactive: bool = False, why: str | None = None) -> Event:
         """Finish a phase: entered, its required sections written, no attempt unresolved, earlier phases finished.
 
-        `retroactive` finishes a phase that was worked on and never entered. It needs its required sections too; that
-        the order was repaired, and why, is recorded.
+        `retroactive` finishes a phase that was worked on and never entered. It needs its required sections too; the
+        repaired order and the reason are recorded.
         """
         from onrecord.views.sections import lacking
 
@@ -96,7 +96,7 @@ class PhaseVerbs(Chapter):
                 number=waiting[0]["number"],
             )
         data = {"phase": phase, "retroactive": retroactive} | ({"why": why} if why else {})
-        return self._session.record("phase.finished", data, id=f"phase/{phase}/finished")
+        return self._session._record("phase.finished", data, id=f"phase/{phase}/finished")
 
     def write_section(self, section: str, text: str, *, append: bool = False, id: str | None = None) -> Event:
         """Write a section of STATE.md; protected ones only grow, generated ones cannot be written."""
@@ -122,18 +122,18 @@ class PhaseVerbs(Chapter):
         before = len(phases.text_of(section)) if append else 0
         checked_text(text, f"section {section!r}", SECTION_LIMIT - before)
         mode = "append" if append else "replace"
-        return self._session.record("section.written", {"section": section, "text": text, "mode": mode}, id=id)
+        return self._session._record("section.written", {"section": section, "text": text, "mode": mode}, id=id)
 
     def empty_section(self, section: str) -> Event:
         """Empty a section; its text stays in the log. Only a free section can be emptied."""
         if self._session.views.phases.rule(section) != "free":
             raise Conflict(f"section {section!r} cannot be emptied")
-        return self._session.record("section.written", {"section": section, "text": "", "mode": "replace"})
+        return self._session._record("section.written", {"section": section, "text": "", "mode": "replace"})
 
     def log_work(self, text: str) -> Event:
         """Write one line of the work log, tagged with the phase."""
         checked_text(text, "a work log line", TEXT_LIMIT)
-        return self._session.record("worklog.written", {"text": text, "phase": self._session.views.phases.current()})
+        return self._session._record("worklog.written", {"text": text, "phase": self._session.views.phases.current()})
 
     def add_feature(self, feature: str, text: str) -> Event:
         """Add a feature to the list of what the work must be able to do. Its text never changes."""
@@ -145,14 +145,14 @@ class PhaseVerbs(Chapter):
             raise Conflict(
                 f"feature {feature!r} already has a different text", hint="its text cannot change; add another feature"
             )
-        return self._session.record(
+        return self._session._record(
             "feature.listed", {"feature": feature, "text": text}, id=f"feature/{feature}/listed"
         )
 
     def judge_feature(self, feature: str, *, passes: bool, evidence: Sequence[str]) -> Event:
         """Record that a feature passes, or no longer passes; either needs evidence that is on record.
 
-        After a resume, features that passed before must be tried again before another one may pass.
+        After a resume, features that passed before must be tested again before another one may pass.
         """
         phases = self._session.views.phases
         if feature not in phases.features:
@@ -180,7 +180,7 @@ class PhaseVerbs(Chapter):
                 hint="verify those features again first",
                 step="reverify",
             )
-        return self._session.record("feature.judged", {"feature": feature, "passes": passes, "evidence": named})
+        return self._session._record("feature.judged", {"feature": feature, "passes": passes, "evidence": named})
 
     def completion(self) -> str:
         """The last line of the work log: what is pending when the session ends."""
@@ -252,4 +252,4 @@ def refuse_summary(session: Session, anyway: str | None) -> None:
             name=session.views.head.name,
         )
     why = checked_text(anyway, "closing an unfinished session", TEXT_LIMIT)
-    session.record("decision.made", {"text": f"Closed although the note lacks: {missing}", "why": why})
+    session._record("decision.made", {"text": f"Closed although the note lacks: {missing}", "why": why})

@@ -15,7 +15,7 @@
     description = "one line; it cannot be edited in STATE.md"
     rule = "free"                   # free, append (it only grows) or generated (`from` says from what)
 
-A profile is checked before it is put on record, and every error names the place and what is allowed there.
+A profile is checked before it is recorded, and every error says where the problem is and what is allowed there.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SECTION: dict[str, type] = {"name": str, "description": str, "rule": str, "from
 
 
 def check(profile: Json, where: str = "the profile") -> Profile:
-    """The profile with everything filled in that it left out; an error says where it is wrong and what is allowed."""
+    """The profile with its defaults filled in; an error says where it is wrong and what is allowed."""
     given = _table(profile, _PROFILE, where)
     name = _name(given, where)
     sections = [

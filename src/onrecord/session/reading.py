@@ -21,7 +21,7 @@ TAIL_PAGE = 32
 def recent_turns(
     session: Session, enough: Callable[[list[Turn]], bool], *, after: int = 0, upto: int | None = None
 ) -> tuple[list[Turn], bool]:
-    """The last committed turns of this handle's agent, oldest first, and whether these are all after `after`."""
+    """The last committed turns of this handle's agent, oldest first; and whether none after `after` is missing."""
     records: list[Record] = []
     page = TAIL_PAGE
     while True:

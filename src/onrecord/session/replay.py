@@ -1,4 +1,4 @@
-"""Replay: run new code against a recorded run and report where it goes another way.
+"""Replay: run new code against a recorded run and report where it differs.
 
 The code gets a session on a separate store that answers `once` from the recording, so no side effect happens again.
 What it appends is compared, event by event, with what was recorded.
@@ -22,7 +22,7 @@ _COMPARED = frozenset(
      "decision.made", "finding.stated", "finding.relabelled", "objective.set", "next_action.set", "scratch.set",
      "reproduction.recorded"}
 )  # fmt: skip
-"""What an agent's code decides. Joins, usage and lifecycle belong to the circumstances of a run."""
+"""What an agent's code decides. Joins, usage and lifecycle depend on the circumstances of a run."""
 
 
 class Divergence(NamedTuple):
@@ -43,7 +43,7 @@ class Replay(NamedTuple):
     error: str | None
     """What the code raised, if it did."""
     unrecorded: list[str]
-    """Effects the code asked for that the recording has no result of; they were not run."""
+    """Effects that the code requested and the recording has no result for; they were not run."""
 
     @property
     def same(self) -> bool:
@@ -52,11 +52,11 @@ class Replay(NamedTuple):
 
 
 class UnrecordedEffect(BaseException):
-    """The replayed code asked for a side effect that was never recorded. Its `except Exception` must not catch this."""
+    """The replayed code requested a side effect that was never recorded. Its `except Exception` must not catch this."""
 
 
 class RecordedFailure(Exception):
-    """What the replayed code asked for failed when it was recorded, with this text."""
+    """The effect that the replayed code requested failed when it was recorded, with this text."""
 
 
 class ReplaySession(Session):
@@ -118,7 +118,7 @@ def _counts(event: Event, agent: str, run: int | None) -> bool:
 
 
 def _essence(event: Event) -> dict[str, Any]:
-    """What an event says, without what differs between any two runs: ids, times and absolute positions."""
+    """The content of an event without what differs between any two runs: ids, times and absolute positions."""
     data = event.data
     if event.kind == "turn.begun" and data:
         data = {"fingerprint": data.get("fingerprint")}

@@ -23,7 +23,7 @@ DAY = 86_400 * 1_000_000
 
 
 class Policy(NamedTuple):
-    """After how many days without activity something happens to sessions of a state; None: never."""
+    """After how many days without activity a session in each state is archived or erased; None: never."""
 
     archive_closed_after: float | None = 30
     erase_closed_after: float | None = 180
@@ -81,7 +81,7 @@ def wipe(session: Session, positions: list[int], reason: str, scope: str) -> Eve
     )
     tell_heirs(session, heirs, positions, where.position, data)
     session._reload()
-    return session.event(where.position)
+    return session.log.event(where.position)
 
 
 def heirs_of(store: Store, session: str, positions: list[int]) -> list[Head]:
@@ -98,7 +98,7 @@ def heirs_of(store: Store, session: str, positions: list[int]) -> list[Head]:
 def tell_heirs(
     session: Session, heirs: list[Head], positions: Collection[int], erasure: int, data: dict[str, Any]
 ) -> None:
-    """Put into every fork's log that part of what it inherited is gone, or it would look damaged."""
+    """Record in every fork's log that part of its inherited history was erased; without that it would look damaged."""
     store = session.store
     for heir in heirs:
         inherited = [position for position in positions if position <= heir.forked_at]
@@ -110,14 +110,14 @@ def tell_heirs(
 
 
 def _refuse_proofs(session: Session, positions: Collection[int]) -> None:
-    """What says that something was erased must stay: without it the log would look damaged."""
+    """Refuse to erase a record of an erasure: without it the log would look damaged."""
     for record in session.store.read(session.id, kinds=("payload.erased",), bodies=()):
         if record.position in positions:
             raise InvalidInput(f"position {record.position} records what was erased and must be kept")
 
 
 def _untitled(store: Store, session: str, positions: Collection[int]) -> dict[str, bool]:
-    """The title in the lists is a copy of what was said last about the whole: it goes when that goes."""
+    """The title in lists is a copy of the last objective or title; it is erased with its source."""
     for record in store.read(session, kinds=TITLE_KINDS, backwards=True):
         if record.position in positions:
             return {"untitled": True}
@@ -136,7 +136,7 @@ def descendants(store: Store, session: str) -> Iterator[Head]:
 def sweep(
     store: Store, open_session: Callable[[str], Session], policy: Policy, now: int, *, dry_run: bool
 ) -> Iterator[Swept]:
-    """Apply the policy to every session, one at a time; say what is done, or would be, and how many bytes it frees."""
+    """Apply the policy to every session, one at a time; report what is or would be done, and the bytes freed."""
     # Every session is judged by its state at the beginning, so the order does not matter and a dry run is exact.
     found = {head.session: head for head in _all_heads(store)}
     for head in found.values():
@@ -188,7 +188,7 @@ def _protector(store: Store, head: Head, policy: Policy, now: int, found: dict[s
 
 
 def _had_its_time(store: Store, child: Head, policy: Policy, now: int) -> bool:
-    """Whether a fork needs what it inherited no longer: its own transcript is due, or has been erased already."""
+    """Whether a fork no longer needs what it inherited: its own transcript is due, or is already erased."""
     if _due(policy.erase_after(child.status), (now - child.at) / DAY):
         return True
     erasures = store.read(child.session, after=child.forked_at, kinds=("payload.erased",))

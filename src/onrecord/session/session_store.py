@@ -54,7 +54,7 @@ class SessionStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         self.store.close()
 
     @property
@@ -109,11 +109,11 @@ class SessionStore:
         )  # fmt: skip
         (where,) = self.store.create(heads.fresh(id_, draft), [draft])
         session = Session(self.store, id_, agent=agent, clock=self.clock)
-        session.run = where.run  # making the session was this process's first opening of it
+        session.run = where.run  # creating the session was this process's first opening of it
         return session
 
     def get(self, name: str, *, agent: str = DEFAULT_ACTOR) -> Session:
-        """The session of this name or id; the beginning of either is enough when only one fits. Takes no lane."""
+        """The session of this name or id; a unique beginning of either is enough. Takes no lease."""
         return Session(self.store, self.find(name).session, agent=agent, clock=self.clock)
 
     def find(self, name: str) -> Head:
@@ -181,7 +181,7 @@ class SessionStore:
         return found
 
     def child(self, parent: Session, name: str, *, budget: dict[str, float], **options: Any) -> Session:
-        """A session under another one, with a slice of what is left of its budget."""
+        """Create a session under another one, with a slice of what is left of its budget."""
         left = parent.views.spend.remaining(int(self.clock() * 1e6))
         for limit, amount in check_budget(budget).items():
             if limit in left and amount > left[limit]:
@@ -192,7 +192,7 @@ class SessionStore:
         if self.store.heads(project=self.project, name=name, limit=1):
             raise NameTaken(f"this project already has a session named {name!r}")
         # The slice first: a crash in between wastes a part of the budget, and never spends it twice.
-        event = parent.record("budget.sliced", {"child": name, "limits": budget}, id=f"slice/{name}")
+        event = parent._record("budget.sliced", {"child": name, "limits": budget}, id=f"slice/{name}")
         return self.create(name, budget=budget, parent={"session": parent.id, "position": event.position}, **options)
 
     def copy(self, name: str, to: SessionStore, *, rename: str | None = None, into: str | None = None) -> list[Copied]:

@@ -57,7 +57,7 @@ class Turn:
         try:
             self.abort(told(problem))
         except OnrecordError as failure:
-            # The turn reads as interrupted then. What went wrong first is what the caller must see.
+            # The turn reads as interrupted then. The caller must see the first error.
             problem.add_note(f"onrecord could not record that the turn was aborted: {failure}")
 
     def add(self, message: Message, *, format: str | None = None) -> Event:
@@ -104,7 +104,7 @@ class Turn:
         self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None
     ) -> Event:
         """Record what a model call of this turn used; it counts even if the turn is aborted."""
-        return self.session.record("usage.recorded", usage_of(model, input_tokens, output_tokens, cost))
+        return self.session._record("usage.recorded", usage_of(model, input_tokens, output_tokens, cost))
 
     def commit(self) -> Event:
         """Make the turn count. It supersedes what was provisional in this lane."""
@@ -115,7 +115,7 @@ class Turn:
         return self.committed
 
     def abort(self, reason: str, *, partial: Iterable[Message] = ()) -> Event:
-        """Give the turn up, with what had arrived of it. It stays visible until the next commit supersedes it."""
+        """Abort the turn, with what had arrived of it. It stays visible until the next commit supersedes it."""
         self._must_be_open()
         session = self.session
         items = [item for message in partial for item in to_items(message)]
@@ -133,7 +133,7 @@ class Turn:
 
 
 def begin(session: Session, *, request: Json, base: int | None, rollback: int, id: str | None) -> Turn:
-    """Begin a turn; everything is checked before anything moves."""
+    """Begin a turn; everything is checked before anything is written."""
     fingerprint = None if request is None else sha256(encode_payload(request)).hexdigest()
     session._take_up()
     session._start_turning(-1)
@@ -144,7 +144,7 @@ def begin(session: Session, *, request: Json, base: int | None, rollback: int, i
 
 
 def _begin(session: Session, fingerprint: str | None, base: int | None, rollback: int, id: str | None) -> Turn:
-    end = session.lane_end
+    end = session._lane_end
     if not end.known or end.open or fingerprint is not None or base not in (None, end.last_commit):
         answer = _check_beginning(session, fingerprint, base, rollback)
         if answer is not None:
@@ -193,13 +193,13 @@ def record(
         session._take_up()
         session._start_turning(1)
         try:
-            end = session.lane_end
+            end = session._lane_end
             if not end.known or end.open:
                 _make_ready(session)
             return _append_whole(session, items, usage, id, plain=plain)
         finally:
             session._stop_turning(1)
-    session.acquire()  # it is on record, and this one only asks where: no limit can have anything against that
+    session.acquire()  # it is already on record, and this call only returns its position: no limit applies
     return _append_whole(session, items, usage, id, plain=plain)
 
 
@@ -208,7 +208,7 @@ def _append_whole(
 ) -> Event:
     drafts = [session._draft("turn.recorded", {"items": items}, id=id, plain=plain)]
     if len(drafts[0].payload) > WHOLE_TURN_LIMIT:
-        # A retry must say the same under the same ids: so nothing here depends on the state of the lane.
+        # A retry must record the same content under the same ids, so nothing here depends on the state of the lane.
         drafts = [session._draft("turn.begun", {}, id=id)]
         drafts += [
             session._draft("item.added", {"item": item}, id=_part(id, number)) for number, item in enumerate(items, 1)
@@ -232,7 +232,7 @@ def _make_ready(session: Session) -> None:
 
 def _own_lane(session: Session) -> Lane:
     """The lane this handle has the lease on. Only the holder adds turns to it, so what the handle knows is current."""
-    if session.behind:
+    if session._behind:
         session.refresh()
     return session._end_of_lane()
 
@@ -243,7 +243,7 @@ def _part(id: str | None, what: object) -> str | None:
 
 
 def told(problem: BaseException) -> str:
-    """What went wrong, as text that can be recorded whatever is in it."""
+    """What went wrong, as text that can be recorded whatever it contains."""
     text = f"{type(problem).__name__}: {problem}" if str(problem) else repr(problem)
     return text.encode("utf-8", "backslashreplace").decode()[:REASON_LIMIT]
 

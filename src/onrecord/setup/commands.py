@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Vendor
 
 LOOK_SECONDS = 20.0
-"""How long it may take to find out which onrecord an interpreter imports."""
+"""How long an interpreter may take to report which onrecord it imports."""
 
 
 _PACKAGE = Path(__file__).parent.parent / "__init__.py"

@@ -140,7 +140,7 @@ def installed_commands(of: Vendor, target: Target) -> list[str]:
 
 
 def doubts(of: Vendor, target: Target) -> list[str]:
-    """What keeps hooks that are set up here from being called."""
+    """Settings that keep hooks installed here from being called."""
     if not is_set_up(of, target):
         return []
     hooks = [file.path for file in _files(of, target) if file.what in ("hooks", "plugin")]

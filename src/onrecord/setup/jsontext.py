@@ -1,9 +1,8 @@
 """Changing a user's JSON file without touching what is the user's: insertions and deletions in its text.
 
-Everything outside of what we put in stays byte for byte as it was: order, indentation, line ends, spaces. To take our
-part out again needs no memory of how the file was, because the text itself tells: a container we made begins with a
-line break, and into one that was there and empty we write behind a single space. Our entries are known by the command
-they run.
+Everything that we did not add stays byte for byte as it was: order, indentation, line ends, spaces. Our part can be
+removed without a copy of the original, because the text itself shows what is ours: a container we made begins with a
+line break; in an existing empty one, our part follows a single space. Our entries are known by the command they run.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ DEFAULT_INDENT = "  "
 
 
 class Node(NamedTuple):
-    """A value in a text: where it stands, and what is in it."""
+    """A value in a text: its position, and its content."""
 
     start: int
     end: int
@@ -47,7 +46,7 @@ class Item(NamedTuple):
 
 
 def parse(text: str) -> Node:
-    """The object a settings file is; an error says what else it is."""
+    """The object in a settings file; an error says what it contains instead."""
     body = text.removeprefix(BOM)
     try:
         value = json.loads(body)
@@ -95,7 +94,7 @@ def _after_space(text: str, at: int) -> int:
 
 
 def created(wanted: dict[str, Any]) -> str:
-    """The text of a file that has only our part. What is no container comes last: so the file is known as ours."""
+    """The text of a file that has only our part. Values that are not containers come last: that marks it as ours."""
     ordered = sorted(wanted.items(), key=lambda pair: not isinstance(pair[1], dict | list))
     return json.dumps(dict(ordered), indent=2, ensure_ascii=False) + "\n"
 
@@ -125,7 +124,7 @@ def without(text: str, ours: Ours) -> str:
 
 
 def is_created(text: str, wanted: dict[str, Any], ours: Ours) -> bool:
-    """Whether the file is one we made and nobody added anything to."""
+    """Whether we created the file and nothing was added to it."""
     root = parse(text)
     rest = parse(without(text, ours)).value
     only_ours = all(name in wanted and wanted[name] == value for name, value in rest.items())
@@ -152,7 +151,7 @@ def _strings(value: Any) -> list[str]:
 
 
 def _containers(wanted: dict[str, Any]) -> dict[str, Any]:
-    """What is put into a file that is there already. Single values in it are the user's, there or not."""
+    """What is added to an existing file. Single values in it are the user's, there or not."""
     return {name: value for name, value in wanted.items() if isinstance(value, dict | list)}
 
 
@@ -227,7 +226,7 @@ def _shown(value: Any, depth: int, style: tuple[str, str]) -> str:
 
 
 def _take_out(text: str, node: Node, ours: Ours, edits: list[Edit]) -> bool:
-    """Collect the deletions inside a value; True when all of it is ours and goes."""
+    """Collect the deletions inside a value; True if all of it is ours and is deleted."""
     items = node.items
     if not items:
         return False

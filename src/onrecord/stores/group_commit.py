@@ -1,16 +1,16 @@
 """Group commit: threads that write at the same moment share one transaction, and so one wait for the disk.
 
-No writer thread: the first caller becomes batch leader and commits the queue. The leader takes along everyone who can
-share its transaction, commits, wakes them, and hands the lead to the first caller it could not take along. A caller on
-its own pays one uncontended lock for this.
+No writer thread: the first caller becomes batch leader and commits the queue. The leader adds every write that can
+share its transaction, commits, wakes their threads, and hands the lead to the first caller whose write could not join.
+A caller on its own pays one uncontended lock for this.
 
-**Signals.** The handler of a signal may raise in the main thread, and so end a write at any moment. No other thread may
-get stuck or lose its answer by that. CPython runs handlers only after a call, at the start of a function and at the end
-of a loop's round. So each step that others depend on is written without a call in between, and `_recover` can tell from
-the fields how far an interrupted write got. Where the order of lines matters, the comment begins with "Order:";
-`tests/laws/test_group_commit.py` interrupts a leader at every such point, and fails when a step is tidied up.
+**Signals.** A signal handler may raise in the main thread, and so end a write at any moment. Other threads must neither
+get stuck nor lose their answer because of it. CPython runs handlers only after a call, at the start of a function and
+at the end of a loop's round. So each step that others depend on is written without a call in between, and `_recover`
+can tell from the fields how far an interrupted write got. Where the order of lines matters, the comment begins with
+"Order:"; `tests/laws/test_group_commit.py` interrupts a leader at every such point, and fails if the order changes.
 
-A handler that itself writes, while its own thread is in the middle of a write, is refused: waiting would be for ever.
+A handler that writes while its own thread is in the middle of a write is refused: it would wait forever.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BATCH_WRITES = 256
 """The most writes that share one transaction."""
 BATCH_BYTES = 4 * 1024 * 1024
-"""The most bytes that writes which share a transaction write together."""
+"""The most bytes that the writes of one transaction may have together."""
 
 
 class Pending:
@@ -44,7 +44,7 @@ class Pending:
         self.answer: Any = None
         self.problem: BaseException | None = None
         self.waiter: Any = None
-        """A lock that its thread waits for: released when the write is served, or when the thread is to lead."""
+        """A lock that its thread waits for: released when the write is served, or when the thread must lead."""
 
     @property
     def size(self) -> int:
@@ -60,10 +60,11 @@ P = TypeVar("P", bound=Pending)
 
 
 class GroupCommit(Generic[P]):
-    """The queue before one log or one database file, and the election of its batch leader.
+    """The queue of writes to one log or one database file, and the election of its batch leader.
 
-    `commit` writes a batch, the leader's own write first, and leaves an answer or a problem in each. It may be called
-    again for writes of a leader that was interrupted, so each must be idempotent. `abandon` cleans up after it.
+    `commit` writes a batch, the leader's own write first, and stores an answer or a problem in each write. It may be
+    called again for the writes of a leader that was interrupted, so each must be idempotent. `abandon` cleans up after
+    it.
     """
 
     def __init__(self, commit: Callable[[list[P]], None], abandon: Callable[[], None] = lambda: None) -> None:
@@ -72,7 +73,7 @@ class GroupCommit(Generic[P]):
         self._mutex = RLock()
         """Guards `_leader` and `_queue` together. Reentrant: a handler may run while its own thread has it."""
         self._main_thread = main_thread().ident
-        """Handlers of signals run there."""
+        """Signal handlers run in it."""
         self._leader = 0
         """The thread that leads; 0 for none."""
         self._next: P | None = None
@@ -108,7 +109,7 @@ class GroupCommit(Generic[P]):
         return own.answer
 
     def pause(self, seconds: float) -> bool:
-        """Take the lead, in turn, and keep it: no commit runs, and none begins. False if that took too long."""
+        """Wait for the lead and keep it: no commit runs, and none begins. False if that took too long."""
         turn, me = Pending(), get_ident()
         if self._leader == me or self._is_waiting(me):
             return False
@@ -124,7 +125,7 @@ class GroupCommit(Generic[P]):
         self._hand_on()
 
     def gather(self) -> list[P]:
-        """Everyone who can share the leader's transaction; asked again, also those who came since."""
+        """Every write that can share the leader's transaction; a second call adds those that arrived since."""
         batch = self._batch
         if self._queue and not batch[0].alone:
             first = batch[0]
@@ -136,21 +137,21 @@ class GroupCommit(Generic[P]):
                     if size > BATCH_BYTES or not first.admits(pending):
                         break
                     # Order: out of the queue and into the batch without a call in between (`popleft` is one). A write
-                    # that is in neither when a signal interrupts would never be served: its thread waits for ever.
+                    # that is in neither when a signal interrupts would never be served: its thread would wait forever.
                     del self._queue[0]
                     batch += (pending,)
         return batch
 
     def _wait(self, own: Pending, me: int, seconds: float = -1) -> None:
-        """Wait in the queue until the write is served, or this thread is to lead, or for so many seconds."""
+        """Wait in the queue until the write is served, this thread must lead, or the time is up."""
         if me == self._main_thread and self._is_waiting(me):
             raise reentered()
         own.thread = me
         waiter = Lock()
         waiter.acquire()
         with self._mutex:
-            # Order: nobody leads, or one stands in the queue, decided under one lock. Else the last leader could leave
-            # between the two, and nobody would wake this thread.
+            # Order: one lock covers both the question whether a thread leads and the joining of the queue. Without it
+            # the last leader could leave between the two, and no thread would wake this one.
             if not self._leader:
                 self._leader = me
                 return
@@ -160,11 +161,11 @@ class GroupCommit(Generic[P]):
             self._leave(own)
 
     def _is_waiting(self, me: int) -> bool:
-        """Whether this thread is in the queue already, and the handler of a signal interrupted it there."""
+        """Whether this thread is already in the queue: a signal handler interrupted it there."""
         return any(other.thread == me for other in self._queue.copy())
 
     def _leave(self, own: Pending) -> None:
-        """Leave the queue. A write that a leader has taken out already is waited for: it is served any moment."""
+        """Leave the queue. If a leader has already taken the write out, wait for it: it is served in a moment."""
         with self._mutex:
             if own in self._queue:
                 self._queue.remove(own)
@@ -174,7 +175,7 @@ class GroupCommit(Generic[P]):
             waiter.acquire()
 
     def _lead(self, own: P) -> None:
-        # Order: the batch is on `self` before anyone is taken out of the queue, for `_recover` puts back who is in it.
+        # Order: the batch is on `self` before any write leaves the queue, because `_recover` puts the batch back.
         self._batch = [own]
         self._commit(self.gather())
         for pending in self._batch[1:]:
@@ -185,31 +186,32 @@ class GroupCommit(Generic[P]):
         self._batch = []
 
     def _hand_on(self) -> None:
-        """Give the lead to the first who waits, or to nobody."""
+        """Give the lead to the first thread that waits; if there is none, no thread leads."""
         heir = self._next
         if heir is None:
             with self._mutex:
                 if self._queue:
                     heir = self._queue[0]  # type: ignore[assignment] # a `Pending` of a pause is handed on like any other
-                    # Order: remembered in `_next`, then out of the queue, without a call in between (`popleft` is one).
-                    # Interrupted there, nobody would know who is to lead, and nobody ever would.
+                    # Order: stored in `_next`, then out of the queue, without a call in between (`popleft` is one).
+                    # Interrupted in between, no field would name the next leader, and no thread would ever lead.
                     self._next = heir
                     del self._queue[0]
                 else:
-                    # Order: under the lock that callers queue up under, so that none arrives before this line.
+                    # Order: under the lock that callers take to join the queue, so that none arrives before this line.
                     self._leader = 0
         if heir is not None:
             waiter = heir.waiter
             # Order: all fields first, the release last, without a call in between. Released too early, the next leader
-            # finds that it does not lead and returns without an answer; interrupted in between, nobody wakes it. The
-            # leader before the waiter: an heir that was interrupted itself and finds no waiter asks whether it leads.
+            # finds that it does not lead and returns without an answer; interrupted in between, it is never woken.
+            # `_leader` before the waiter: a next leader that was interrupted itself and finds no waiter checks whether
+            # it leads.
             self._next = None
             self._leader = heir.thread
             heir.waiter = None
             waiter.release()
 
     def _recover(self, own: Pending, me: int) -> None:
-        """Something was raised in the middle of `run`: leave nothing behind that others would wait for."""
+        """Clean up after an exception in the middle of `run`: leave nothing that other threads would wait for."""
         if self._leader != me:
             self._leave(own)
         if self._leader == me:

@@ -79,7 +79,7 @@ class MemoryStore:
                     raise log_moved(expect, head.position)
             placed = place(Tip.of(head), drafts, known, fresh)
             self._refuse_taken(placed.tip.head)
-            if self._heads[session] is not head:  # the handler of a signal appended meanwhile, in this same thread
+            if self._heads[session] is not head:  # a signal handler appended meanwhile, in this same thread
                 return self.append(session, drafts, expect=expect, lease=lease)
             self._own[session] += placed.records
             self._heads[session] = placed.tip.head
@@ -220,7 +220,7 @@ class MemoryStore:
             for position in positions:
                 index = position - head.forked_at - 1
                 own[index] = own[index]._replace(salt=None, payload=None)
-            # What was folded before may hold what is gone now, here and in every fork.
+            # Older snapshots, here and in every fork, may contain what is erased now.
             self._snapshots.clear()
             self._scrubbed[session] = receipt.position
             return receipt

@@ -17,23 +17,24 @@ PLAIN, COMPRESSED, OUT_OF_LINE = 0, 1, 2
 COMPRESS_FROM = 512
 """Payloads of fewer bytes are kept as they are: compressing them gains nothing."""
 FACTS_FROM = 2_048
-"""The same for the durable tier: its facts are read by every command, and most of those need no compression else."""
+"""The same for the durable tier: every command reads its facts, and most commands need no decompressor for anything
+else."""
 SNAPSHOT_FROM = 256 * 1024
 """The same for snapshots."""
 PLAIN_SNAPSHOT = b"="
-"""What a snapshot begins with that is kept as it is."""
+"""What a snapshot that is kept uncompressed begins with."""
 INLINE_LIMIT = 32 * 1024
 """Payloads of more bytes are kept out of line, each content once."""
 WINDOW_BITS, HASH_BITS, SHORTEST_MATCH = 15, 11, 7
 """zstd's fastest strategy, for payloads of a few kilobytes: a third less time than its level 1, a tenth larger."""
 MANY = 500
-"""From so many payloads on, unpacking them is worth a second thread."""
+"""The number of payloads from which unpacking is worth a second thread."""
 LARGE_LEVEL = 3
 """The level for content that is kept out of line."""
 
 
 class Packed(NamedTuple):
-    """A payload the way its row will hold it."""
+    """A payload as its row will store it."""
 
     encoding: int
     stored: bytes
@@ -67,12 +68,12 @@ class Payloads:
         return tuple_new(Packed, (COMPRESSED, packed, None) if len(packed) < size else (PLAIN, payload, None))
 
     def unpack(self, packed: list[bytes]) -> list[bytes]:
-        """What each zstd frame holds; of a damaged one, its own bytes."""
+        """The content of each zstd frame; for a damaged one, the frame itself."""
         if not packed:
             return []
         if len(packed) < MANY:
             return self._unpack(packed)
-        # zstd lets go of the interpreter, so that two threads take half the time.
+        # zstd releases the GIL, so two threads take half the time.
         half = len(packed) // 2
         rest: list[bytes] = []
         helper = Thread(target=lambda: rest.extend(self._unpack(packed[half:])))
@@ -92,7 +93,7 @@ class Payloads:
             self._decompressors.append(decompressor)
 
     def _borrow(self) -> ZstdDecompressor:
-        """A decompressor nobody else uses until it is given back."""
+        """A decompressor that only the caller uses until it is returned."""
         try:
             return self._decompressors.pop()
         except IndexError:
@@ -119,7 +120,7 @@ def pack_snapshot(body: bytes) -> bytes:
 
 
 def _new_compressor() -> ZstdCompressor:
-    # Imported when the first payload needs it: many a short-lived process never does.
+    # Imported when the first payload needs it: many short-lived processes never need it.
     import zstandard
 
     parameters = zstandard.ZstdCompressionParameters(

@@ -70,7 +70,7 @@ def place(tip: Tip, drafts: Sequence[Draft], known: Mapping[str, OnRecord], fres
 
 
 def _receipts(drafts: Sequence[Draft], known: Mapping[str, OnRecord], placements: Sequence[Placement]) -> list[Receipt]:
-    """The same where some drafts were on record before, or come twice in one append: `new` is true once."""
+    """The same where some drafts were already on record, or occur twice in one append: `new` is true once."""
     placed = {placement.draft.id: placement for placement in placements}
     unseen = set(placed)
     receipts = []

@@ -88,7 +88,7 @@ def nothing_at(position: int) -> EventNotFound:
 
 
 def refuse_other(draft: Draft, known: OnRecord) -> None:
-    """An idempotency key belongs to one event for ever. An erased payload cannot be compared: the key alone decides."""
+    """An idempotency key belongs to one event forever. An erased payload cannot be compared: the key alone decides."""
     changed = known.salt is not None and commit_to(known.salt, draft.payload) != known.payload_hash
     if changed or known.kind != draft.kind:
         raise IdReused(
@@ -97,7 +97,7 @@ def refuse_other(draft: Draft, known: OnRecord) -> None:
 
 
 def refuse_twin(draft: Draft, first: Draft) -> None:
-    """Two events of one append under one id have to be the same."""
+    """Two events of one append with the same id must be the same."""
     if (draft.kind, draft.payload) != (first.kind, first.payload):
         raise IdReused(f"one append uses the idempotency key {draft.id!r} for two different events")
 
@@ -124,7 +124,7 @@ def refuse_gaps(positions: list[int], start: int) -> None:
 
 
 def held_by(name: str, lease: Lease) -> LeaseHeld:
-    """Who holds the lane, since when, until when, and how to take it."""
+    """Another process has the lease: who, since when, until when, and how to take it."""
     from datetime import UTC, datetime
 
     since, until = (datetime.fromtimestamp(moment / 1e6, UTC).isoformat(timespec="seconds") for moment in lease[4:6])

@@ -30,7 +30,7 @@ def migration_name(store: str, version: int) -> str:
 
 
 def migration(store: str, version: int) -> str:
-    """The statements that lead to a version of the schema from the one before."""
+    """The statements that upgrade the schema to a version from the one before."""
     return load(store, os.path.join("migrations", migration_name(store, version)))
 
 

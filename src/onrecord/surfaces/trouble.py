@@ -1,4 +1,4 @@
-"""What went wrong in hooks: lines in a small file beside the store, for `onrecord doctor`. An agent never sees it."""
+"""Problems in hooks: lines in a small file beside the store, for `onrecord doctor`. An agent never sees it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def note(problem: str, call: HookCall | None, words: Sequence[str] = ()) -> None
     from onrecord.errors import OnrecordError
     from onrecord.views.render import one_line
 
-    who = f"{call.vendor} {call.event or call.moment}" if call is not None else " ".join(words)
+    who = f"{call.vendor} {call.event or call.moment}" if call is not None else " ".join(words) or "hook"
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     line = f"{now} {one_line(who, 80)}: {one_line(problem, LINE_WIDTH)}\n"
     try:

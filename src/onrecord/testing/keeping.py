@@ -1,4 +1,4 @@
-"""The part of the store contract about leases, snapshots, search, erasure and logs taken over from elsewhere."""
+"""The part of the store contract about leases, snapshots, search, erasure and copied logs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class LeaseContract(Workbench):
         assert self.store.acquire(session, "main", OTHER).epoch == 2
 
     def test_a_dead_holder_is_replaced_at_once(self) -> None:
-        """A holder whose process is gone from this machine does not have to be waited for."""
+        """A lease is free as soon as its holder's process on this machine is gone."""
         session = self.open()
         self.store.acquire(session, "main", HOLDER | {"started": "at another time"})
         assert self.store.acquire(session, "main", OTHER).holder == OTHER
@@ -89,7 +89,7 @@ class LeaseContract(Workbench):
         assert not self.store.append(session, [draft], lease=lease)[0].new
 
     def test_events_without_a_lease_are_additive(self) -> None:
-        """Facts may be appended by anyone while a lane is held."""
+        """Anyone may append facts while a process has the lease of a lane."""
         session = self.open()
         self.store.acquire(session, "main", HOLDER)
         self.add(session, "worklog.written")
@@ -123,7 +123,7 @@ class LeaseContract(Workbench):
             self.store.acquire(session, "main", OTHER)
 
     def test_appending_keeps_a_lease_alive(self) -> None:
-        """Who appends under a lease does not lose it to time; the append itself extends it."""
+        """A holder that keeps appending keeps its lease: every append extends it."""
         session = self.open()
         lease = self.store.acquire(session, "main", HOLDER, seconds=10)
         for _ in range(5):
@@ -133,7 +133,7 @@ class LeaseContract(Workbench):
                 self.store.acquire(session, "main", OTHER)
 
     def test_appending_gives_as_much_time_as_was_asked_for(self) -> None:
-        """A lease taken for seconds is never extended to minutes: others were told when it ends."""
+        """A lease taken for seconds is never extended to minutes: others may have read when it ends."""
         session = self.open()
         lease = self.store.acquire(session, "main", HOLDER, seconds=10)
         self.clock.advance(8)
@@ -152,7 +152,7 @@ class LeaseContract(Workbench):
         assert self.store.append(session, [self.draft()], lease=lease)[0].new
 
     def test_leases_are_listed(self) -> None:
-        """Who holds which lane can be asked at any time."""
+        """The leases of a session can be listed at any time."""
         session = self.open()
         taken = [self.store.acquire(session, lane, HOLDER) for lane in ("a", "b")]
         assert sorted(self.store.leases(session), key=lambda lease: lease.lane) == taken
@@ -175,7 +175,7 @@ class SnapshotContract(Workbench):
         assert self.store.snapshot(other, "note") is None
 
     def test_erasure_forgets_snapshots(self) -> None:
-        """After an erasure no snapshot of the session or of its forks is left that could hold what was erased."""
+        """After an erasure, no snapshot of the session or its forks remains that could contain what was erased."""
         session = self.open()
         self.add(session, "item.added")
         child = self.fork(session, 2)
@@ -206,7 +206,7 @@ class SearchContract(Workbench):
         return set(self.store.search(query, **filters))  # type: ignore[arg-type]  # any filter
 
     def test_all_words_must_be_there(self) -> None:
-        """Every word counts, in any order and case; the last one may be a beginning; keys are not content."""
+        """Every word counts, in any order and case; the last one may be a prefix; keys are not content."""
         session = self.open("work")
         self.store.append(session, [self.draft(data={"text": "The quick brown FOX", "deep": [{"note": "jumps Über"}]})])
         self.store.append(session, [self.draft(data={"text": "a slow fox"})])
@@ -259,10 +259,10 @@ class SearchContract(Workbench):
 
 
 class ErasureContract(Workbench):
-    """What erasure owes: content goes, the record of it stays."""
+    """What erasure owes: content is removed, the record of it stays."""
 
     def test_erased_payloads_are_gone_and_the_chain_stands(self) -> None:
-        """Payload and salt go, header and hashes stay, and the event that says so is appended."""
+        """Payload and salt are removed, header and hashes stay, and the event that says so is appended."""
         session = self.open()
         self.add(session, "item.added", "item.added", "item.added")
         before = self.store.read(session)
@@ -310,7 +310,7 @@ class ErasureContract(Workbench):
         assert self.store.erase(session, [2], self.draft("payload.erased", {"scope": "again"})).position == 4
 
     def test_a_hold_protects(self) -> None:
-        """Nothing of a held session is erased, and nothing is appended."""
+        """In a session with a hold, an erasure erases nothing and appends nothing."""
         session = self.open()
         self.add(session, "item.added", "session.held")
         with raises(SessionHeld):
@@ -359,7 +359,7 @@ class TakingOverContract(Workbench):
         assert all(weight.size > 0 for weight in self.store.weigh(session))
 
     def test_weights_can_be_asked_by_kind(self) -> None:
-        """Only the asked kinds are weighed; no kinds means all."""
+        """Only the named kinds are weighed; None means all."""
         session = self.open()
         self.add(session, "item.added", "worklog.written")
         assert [weight[:2] for weight in self.store.weigh(session, ["item.added"])] == [(2, "item.added")]
@@ -402,7 +402,7 @@ class TakingOverContract(Workbench):
             other.close()
 
     def test_a_fork_is_installed_after_its_parent(self) -> None:
-        """A fork's own events are taken over by themselves and read on from the parent's."""
+        """A fork's own events are copied alone and continue the parent's."""
         parent = self.open()
         self.add(parent, "item.added")
         child = self.fork(parent, 2)

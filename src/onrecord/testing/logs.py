@@ -23,7 +23,7 @@ from onrecord.log.events import NEW_RUN
 from onrecord.testing.tools import Workbench, derived, raises
 
 HANDLED_APPENDS = 300
-"""How many appends handlers of signals come in between."""
+"""How many appends are interrupted by a signal handler."""
 
 
 class AppendContract(Workbench):
@@ -82,7 +82,7 @@ class AppendContract(Workbench):
         assert (self.positions(first), self.positions(second)) == ([1, 2], [1, 2, 3])
 
     def test_the_chain_can_be_derived_again(self) -> None:
-        """The hashes are those of the codec: from the events alone the head's hash follows."""
+        """The hashes are those of the codec: the head's hash follows from the events alone."""
         session = self.open()
         self.store.append(session, [self.draft(data={"text": "ü" * 3_000, "n": [1, None, 0.5]}) for _ in range(5)])
         records = self.store.read(session)
@@ -127,7 +127,7 @@ class AppendContract(Workbench):
         assert second == first._replace(new=False)
 
     def test_an_id_with_other_content_is_refused(self) -> None:
-        """An idempotency key belongs to one event for ever; nothing of the append is written."""
+        """An idempotency key belongs to one event forever; a reuse writes nothing of its append."""
         session = self.open()
         self.store.append(session, [self.draft(data={"text": "one"}, id="same")])
         content, kind = (
@@ -140,7 +140,7 @@ class AppendContract(Workbench):
         assert self.store.head(session).position == 2
 
     def test_a_partly_known_batch_adds_the_rest(self) -> None:
-        """Of a batch, what is on record is answered and what is new is appended, in order."""
+        """In a batch, events on record get their receipts and new events are appended, in order."""
         session = self.open()
         known, new, newer = self.draft(), self.draft(), self.draft()
         self.store.append(session, [known])
@@ -237,7 +237,7 @@ class AppendContract(Workbench):
             self.store.head("01ARZ3NDEKTSV4RRFFQ69G5FAV")
 
     def test_threads_never_share_a_position(self) -> None:
-        """Appends from many threads land once each, without gaps, and in the order each thread made them."""
+        """Appends from many threads are recorded once each, without gaps, and in the order of each thread."""
         sessions = [self.open("one"), self.open("two")]
         drafts = [[self.draft() for _ in range(20)] for _ in range(8)]
 
@@ -426,7 +426,7 @@ class ReadContract(Workbench):
         assert listed(prefix="%") == listed(prefix="_") == listed(name="a%") == set()
 
     def test_the_head_follows_the_log(self) -> None:
-        """Name, title, status, hold and time of the head are those the events say."""
+        """Name, title, status, hold and time of the head follow from the events."""
         session = self.open()
         self.clock.advance(3)
         self.store.append(session, [self.draft("objective.set", {"text": "Find the leak\nand fix it"})])
@@ -438,7 +438,7 @@ class ReadContract(Workbench):
         assert self.store.heads(name="leak") == [head]
 
     def test_a_title_is_kept_though_a_turn_goes_on_in_the_same_append(self) -> None:
-        """What turns consist of changes nothing in a list; what comes with it may."""
+        """The parts of a turn change nothing in a list; other events of the same append may."""
         session = self.open()
         self.store.append(session, [self.draft("turn.begun", {})])
         self.store.append(session, [self.draft("objective.set", {"text": "Find it"}), self.draft("item.added", {})])

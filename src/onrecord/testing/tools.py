@@ -42,7 +42,7 @@ class Raised:
 
 @contextmanager
 def raises(expected: type[BaseException]) -> Iterator[Raised]:
-    """Expect a block to end with an error of this kind; what is yielded holds it afterwards."""
+    """Expect a block to end with an error of this kind; the yielded object has the error afterwards."""
     raised = Raised()
     try:
         yield raised
@@ -53,7 +53,7 @@ def raises(expected: type[BaseException]) -> Iterator[Raised]:
 
 
 def derived(records: Iterable[Record]) -> bytes:
-    """The hash a log must end with, re-derived from its events alone; every payload that is there must fit its hash."""
+    """The hash a log must end with, re-derived from its events; a payload that is not erased must match its hash."""
     digest = codec.GENESIS
     for position, record in enumerate(records, 1):
         assert record.position == position, f"position {record.position} is where {position} is expected"
@@ -72,7 +72,7 @@ class Opened(NamedTuple):
 
 
 class Workbench:
-    """What every group of contract tests works with: a store, a clock, and quick ways to make events.
+    """The base of every group of contract tests: a store, a clock, and quick ways to make events.
 
     A subclass says how its store is made; `setup_method` and `teardown_method` are called around every test.
     """

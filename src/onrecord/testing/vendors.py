@@ -47,11 +47,11 @@ HOSTILE_PAYLOADS: tuple[dict[str, Any], ...] = (
     {"tool_input": {"file_path": ["a"], "path": 1}, "toolArgs": "[1]", "toolName": "edit"},
 )  # fmt: skip
 GUESSES = ("latest", "-c", "--continue", "--last", "-1")
-"""Arguments that take whatever conversation happens to be there."""
+"""Arguments that make a vendor choose a conversation itself."""
 
 
 class VendorWorkbench:
-    """What a subclass says about its vendor, and a place to try it in."""
+    """What a subclass says about its vendor, and a home to test it in."""
 
     name: str
     conversation: str
@@ -71,11 +71,11 @@ class VendorWorkbench:
         raise NotImplementedError
 
     def make_vendor(self) -> Vendor:
-        """The vendor itself; one of ours is found by its name."""
+        """The vendor itself; a built-in one is found by its name."""
         return port.vendor(self.name)
 
     def empty_home(self, folder: Path) -> dict[str, str]:
-        """A home the program has not been used in, fit to put a conversation back into."""
+        """A home in which the program was never used, ready to restore a conversation into."""
         folder.mkdir(parents=True, exist_ok=True)
         return {"HOME": str(folder)}
 
@@ -101,7 +101,7 @@ class VendorWorkbench:
         return found
 
     def request(self, vendor_id: str | None, **about: Any) -> LaunchOptions:
-        """A run that is wanted, in the test's own directory."""
+        """The options of a run in the test's own directory."""
         return LaunchOptions(str(self.root), vendor_id, env=self.env, **about)
 
     def start_id(self) -> str | None:
@@ -147,7 +147,7 @@ class RunContract(VendorWorkbench):
         assert of.exit_keys
 
     def test_the_prompt_arrives_whole(self) -> None:
-        """Whatever a prompt looks like, it goes out word for word, over standard input or as one argument."""
+        """Any prompt is passed word for word, over standard input or as one argument."""
         for headless in (False, True):
             for prompt in filter(None, HOSTILE_PROMPTS):
                 wanted = self.request(self.start_id(), prompt=prompt, headless=headless)
@@ -160,7 +160,7 @@ class RunContract(VendorWorkbench):
                         assert "--" in launch.argv[:-1], launch
 
     def test_a_start_takes_our_id_where_it_can(self) -> None:
-        """The id stands in the arguments of a start where the vendor takes one, and of every resume."""
+        """The arguments of a start contain the id where the vendor takes one; those of every resume contain it."""
         wanted = self.request(self.start_id(), name="a name", prompt="go", extra=("--some", "flag"))
         for headless in (False, True):
             asked = wanted._replace(headless=headless)
@@ -174,12 +174,12 @@ class RunContract(VendorWorkbench):
             assert resumed.argv[index : index + 2] == ["--some", "flag"]
 
     def test_another_program_may_be_named(self) -> None:
-        """The user's own program is run where one is named."""
+        """If the user names a program, it is the one that runs."""
         wanted = self.request(self.start_id(), prompt="go", program="/opt/a b/agent")
         assert self.vendor.start(wanted).argv[0] == self.vendor.resume(wanted).argv[0] == "/opt/a b/agent"
 
     def test_hostile_ids_become_no_argument_and_no_path(self) -> None:
-        """What is no id of the vendor's is refused before it is part of a command, a path or a pattern."""
+        """A text that is not an id of the vendor is refused before it enters a command, a path or a pattern."""
         before = self.tree(self.root)
         for bad in HOSTILE_IDS:
             with raises(InvalidInput):
@@ -199,7 +199,7 @@ class RunContract(VendorWorkbench):
             assert self.vendor.stream_id(line) is None
 
     def test_a_run_is_finished_only_when_it_says_so(self) -> None:
-        """Status 0 without a stream is an end; a kill, an unknown status and a stream that breaks off are not."""
+        """Status 0 without a stream is a clean end; a kill, an unknown status and a truncated stream are not."""
         classify = self.vendor.classify
         assert classify([], 0).cause == port.FINISHED
         assert classify([], None).cause == port.UNKNOWN
@@ -221,17 +221,17 @@ class RunContract(VendorWorkbench):
 
 
 class TranscriptContract(VendorWorkbench):
-    """What finding, reading and putting back owe."""
+    """What finding, reading and restoring owe."""
 
     def test_a_conversation_is_found_by_its_id(self) -> None:
-        """By id and only by id; every place has one conversation, and an empty home has none."""
+        """A conversation is found by its id only; every location has one conversation, and an empty home has none."""
         place = self.place()
         assert place.vendor_id == self.conversation
         assert Path(place.path).is_file()
         listed = [one.vendor_id for one in self.vendor.locations(self.env)]
         assert self.conversation in listed
         assert len(listed) == len(set(listed))
-        empty = {"HOME": str(self.root / "nobody")}
+        empty = {"HOME": str(self.root / "empty")}
         assert self.vendor.find(self.conversation, empty) is None
         assert list(self.vendor.locations(empty)) == []
 
@@ -252,12 +252,12 @@ class TranscriptContract(VendorWorkbench):
         assert len(answers) == len(set(answers))
 
     def test_a_kept_record_is_read_again(self) -> None:
-        """What `read` made of a record, `parse` makes of its words alone."""
+        """`parse` makes of a record's text alone what `read` made of the record."""
         for entry in self.vendor.read(self.place()).entries:
             assert self.vendor.parse(entry.raw) == entry
 
     def test_steps_add_up(self) -> None:
-        """Read in small steps, with marks that went through JSON, it is the same as read at once."""
+        """A conversation read in small steps, with marks that went through JSON, equals one read at once."""
         place = self.place()
         whole = self.vendor.read(place, limit=1 << 30)
         for limit in (1, 700, 5_000):
@@ -278,7 +278,7 @@ class TranscriptContract(VendorWorkbench):
         assert self.tree(self.root) == before
 
     def test_a_replaced_file_is_noticed(self) -> None:
-        """A mark that was made on another file begins anew, and says so."""
+        """A mark from another file makes the read start again from the beginning, and the result says so."""
         if not self.is_file:
             return
         place = self.place()
@@ -291,7 +291,7 @@ class TranscriptContract(VendorWorkbench):
         assert not again.entries[0].known
 
     def test_an_unknown_record_is_kept(self) -> None:
-        """A record of a type nobody has seen is kept word for word, says nothing and breaks nothing."""
+        """A record of an unknown type is kept word for word, adds no items and breaks nothing."""
         if not self.is_file:
             return
         place = self.place()
@@ -308,7 +308,7 @@ class TranscriptContract(VendorWorkbench):
         assert not chunk.entries[0].known
 
     def test_it_is_put_back_elsewhere(self) -> None:
-        """A mirrored conversation is put into another home, for another directory, found there and says the same."""
+        """A mirrored conversation restored into another home, for another directory, is found and says the same."""
         place = self.place()
         entries = self.vendor.read(place).entries
         here = self.root / "another directory"
@@ -330,7 +330,7 @@ class TranscriptContract(VendorWorkbench):
         assert [one.raw for one in self.vendor.read(put).entries] == [one.raw for one in again]
 
     def test_what_is_put_back_is_private(self) -> None:
-        """Files that are put back are readable by their owner only."""
+        """Only their owner may read restored files."""
         if not self.puts_back or not self.is_file:
             return
         raws = [one.raw for one in self.vendor.read(self.place()).entries]
@@ -342,7 +342,7 @@ class HookContract(VendorWorkbench):
     """What the hook dialect owes."""
 
     def calls(self) -> list[tuple[str, HookCall]]:
-        """The recorded payloads in our words."""
+        """The recorded payloads, parsed."""
         return [
             (event, self.vendor.parse_hook({"hook_event_name": event, **payload}, env))
             for event, payload, env in self.payloads()
@@ -408,7 +408,7 @@ class HookContract(VendorWorkbench):
                 self.vendor.reply(call, whole)
 
     def test_our_hooks_are_the_ones_it_understands(self) -> None:
-        """What is set up calls `hook VENDOR EVENT`, quoted, and every event is one we have words for."""
+        """The installed hooks call `hook VENDOR EVENT`, quoted, and every event is one that onrecord knows."""
         settings = self.vendor.hook_settings(["/opt/a b/python", "-m", "onrecord"])
         if isinstance(settings, str):
             assert '"/opt/a b/python", "-m", "onrecord", "hook"' in settings

@@ -49,7 +49,7 @@ class Attempts(View):
         ]
 
     def failures_of(self, command: str, code: str | None = None) -> list[Attempt]:
-        """Failed attempts of the same command; with `code`, only those on the same state of the code."""
+        """Failed attempts of the same command; with `code`, only those on that state of the code."""
         return [
             attempt
             for attempt in self.attempts.values()
@@ -61,8 +61,8 @@ class Attempts(View):
     def foreseen(self, command: str, code: str | None) -> Attempt | None:
         """The failure that shows how a run of this command on this code would end, if there is one.
 
-        It is a failure of the same command on the same code; or one on the same code with an error that this command
-        has failed with before, whatever command met it there. The newest one with a fix is the most useful.
+        It is a failure of the same command on the same code; or a failure of any command on the same code, with an
+        error that this command has failed with before. The newest one with a fix is the most useful.
         """
         here = [one for one in self.attempts.values() if one["status"] == FAILED and failed_on(one, code)]
         same = [one for one in here if one["signature"] == command]
@@ -121,12 +121,12 @@ def error_signature(error: str) -> str:
 
 
 def failed_on(attempt: Attempt, code: str | None) -> bool:
-    """Whether an attempt ran on this state of the code. What it wrote itself while it ran does not make it another."""
+    """Whether an attempt ran on this state of the code. Files that the attempt itself wrote do not change that."""
     return code in (attempt["code"], attempt.get("code_after") or attempt["code"])
 
 
 def status_of(attempt: Attempt, gone: Callable[[Process], bool]) -> str:
-    """The status a reader should go by: lost when it runs on record and its processes are gone.
+    """The status to show: lost when the record says running and its processes are gone.
 
     This is not stored: an attempt is running again if its process turns out to be alive.
     """

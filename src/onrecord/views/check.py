@@ -1,7 +1,7 @@
 """The check of a note: could a fresh agent continue from it alone? Names what is missing or vague, and grades.
 
-Which fields count depends on the work. A session without profile, findings and attempts (plain use of the log) owes
-nobody a note, and is never refused.
+Which fields count depends on the work. A session without profile, findings and attempts (plain use of the log) needs
+no note, and is never refused.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _aims(whole: Whole) -> list[Gap]:
     if not facts.objective:
         gaps.append(Gap("objective", "is missing", clear, essential=True))
     elif is_vague(facts.objective["text"]):
-        gaps.append(Gap("objective", "is vague: say what must be true in the end", clear, essential=False))
+        gaps.append(Gap("objective", "is vague: say what must be true at the end", clear, essential=False))
     action = facts.next_action
     clear = 'onrecord next "..." --command "..."'
     if not action:
@@ -95,7 +95,7 @@ def _aims(whole: Whole) -> list[Gap]:
 
 
 def _reproduction(whole: Whole) -> list[Gap]:
-    """A way to see the problem; where a profile has checkpoints, a finished phase says as much."""
+    """A way to reproduce the problem; if the profile has phase reports, a finished phase counts as much."""
     facts, clear = whole.facts, 'onrecord reproduction "STEPS" --rate 3/10'
     profile = whole.phases.profile
     reproduces = any(one.get("from") == "reproduction" for one in whole.phases.described())
@@ -105,7 +105,7 @@ def _reproduction(whole: Whole) -> list[Gap]:
     if "reproduction" in nothing_on_purpose(whole) or (profile and not reproduces and whole.phases.finished):
         return []
     if profile and not reproduces:
-        problem = "no phase is finished: there is no checkpoint to go on from"
+        problem = "no phase is finished, so there is nothing to continue from"
         return [Gap("checkpoint", problem, f"onrecord phase finish {whole.phases.current()!r}", essential=True)]
     return [Gap("reproduction", "is missing", clear, essential=True)]
 
@@ -115,13 +115,13 @@ def _judged(whole: Whole) -> list[Gap]:
     for label in ("verified", "rejected"):
         found = whole.findings.labelled(label) or (label == "verified" and _counts_as_verified(whole))
         if not found and label not in nothing_on_purpose(whole):
-            problem = f"no finding is {label}; if that is so, say it"
+            problem = f"no finding is {label}; if there is none, record that"
             gaps.append(Gap(label, problem, f'onrecord note none {label} --why "..."', essential=True))
     return gaps
 
 
 def _counts_as_verified(whole: Whole) -> bool:
-    """A run that succeeded under our eyes and a feature that passes are as good as a verified finding."""
+    """A command that onrecord saw succeed and a feature that passes count as much as a verified finding."""
     ran = any(attempt["status"] == "succeeded" for attempt in whole.attempts.all())
     return ran or any(feature["passes"] for feature in whole.phases.features.values())
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BYTES_PER_TOKEN = 4
 """The default counter's guess; give `context` your tokenizer's counter to be exact."""
 SHORTEST_BRIEF = 32
-"""The fewest bytes that are worth showing of a brief that has to be cut."""
+"""The fewest bytes of a shortened brief that are worth showing."""
 
 
 def count_tokens(text: str) -> int:
@@ -60,7 +60,7 @@ def assemble(
     brief: str, summary: str | None, turns: list[Turn], *, tokens: int, count: Callable[[str], int], position: int,
     committed: int,
 ) -> Context:  # fmt: skip
-    """Fit brief and summary, then groups of items from the newest back. A call is never parted from its result."""
+    """Fit brief and summary, then groups of items from the newest back. A call is never separated from its result."""
     if summary and count(_known(brief, summary, position)) > tokens:
         summary = None
     brief = _fitted(brief, summary, position, tokens=tokens, count=count)
@@ -80,7 +80,7 @@ def assemble(
 
 
 def _fitted(brief: str, summary: str | None, position: int, *, tokens: int, count: Callable[[str], int]) -> str:
-    """The brief, cut shorter where even it is too long for the budget."""
+    """The brief, shortened if it is too long for the budget."""
     whole, size = brief, len(brief.encode())
     while count(_known(brief, summary, position)) > tokens:
         if not brief:

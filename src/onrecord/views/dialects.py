@@ -1,6 +1,6 @@
 """Dialects: a well-formed transcript as the messages a partner's interface expects.
 
-What the partner gave us in this very dialect goes back word for word.
+A message that came in the same dialect goes back word for word.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def to_messages(items: Iterable[Item], dialect: str) -> list[dict[str, Any]]:
 def _messages(
     items: list[Item], dialect: str, make: Callable[[Item], dict[str, Any]]
 ) -> list[tuple[dict[str, Any], bool]]:
-    """Messages, and whether each is the partner's own, kept because all that came with it is still together."""
+    """Messages, and whether each is the partner's own message, kept because all of its items are still together."""
     messages = []
     index = 0
     while index < len(items):
@@ -98,7 +98,7 @@ def _anthropic_message(item: Item) -> dict[str, Any]:
 
 
 def _merge(messages: list[tuple[dict[str, Any], bool]]) -> list[dict[str, Any]]:
-    """Results of one assistant message belong into one user message, together with what the user said then."""
+    """Results of one assistant message belong in one user message, together with what the user said then."""
     merged: list[tuple[dict[str, Any], bool]] = []
     for message, kept in messages:
         before, before_kept = merged[-1] if merged else ({"role": ""}, False)

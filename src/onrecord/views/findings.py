@@ -1,8 +1,8 @@
-"""Findings: claims with a label, the evidence they rest on, the code they rest on, and the whole history of all that.
+"""Findings: claims with a label, the evidence and the code they rest on, and their whole history.
 
-A finding's number is its place among the findings of the log, so it comes from the transaction and cannot be given
-twice. `stale` is not a label anybody sets: a finding is stale because code it rests on differs from the code it was
-last judged on. Reverting the code makes it fresh again.
+A finding's number is its rank among the findings of the log, so it comes from the transaction and cannot be given
+twice. No actor sets the label `stale`: a finding is stale because code it rests on differs from the code it was last
+judged on. Reverting the code makes it fresh again.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def anchor_key(anchor: Anchor) -> str:
 
 
 def place_key(anchor: Anchor) -> str:
-    """Under which key the present fingerprint of an anchor is known.
+    """The key of an anchor's present fingerprint.
 
-    Lines are recognised where they moved to, so their key includes their content.
+    Lines are recognised after they moved, so their key includes their content.
     """
     return f"{anchor_key(anchor)}@{anchor['fingerprint']}" if anchor.get("lines") else anchor_key(anchor)
 
 
 def subject_of(evidence: Evidence) -> str:
-    """What an evidence points at: a place in the code, a command that ran, or a reference to something elsewhere."""
+    """What an evidence points at: an anchor in the code, a command that ran, or an external reference."""
     if anchor := evidence.get("anchor"):
         return anchor_key(anchor)
     return str(evidence.get("command") or evidence.get("reference") or "")
@@ -68,11 +68,11 @@ class Findings(View):
         """The last known fingerprint at each anchor that ever changed."""
 
     def labelled(self, label: str) -> list[Finding]:
-        """The findings that have this label now, in the order they were stated; a stale one has only that."""
+        """The findings with this label now, in the order they were stated; a stale finding is only `stale`."""
         return [finding for finding in self.findings.values() if self.label_of(finding) == label]
 
     def label_of(self, finding: Finding) -> str:
-        """The label a reader should go by."""
+        """The label to show: `stale` if the finding is."""
         judged = finding["label"] in NEED_EVIDENCE
         return STALE if judged and self.changed_under(finding) else str(finding["label"])
 
@@ -89,14 +89,14 @@ class Findings(View):
         return self.code.get(place_key(anchor), anchor["fingerprint"])
 
     def how(self, evidence: str) -> str:
-        """How an evidence came to be on record: `captured` by onrecord, `asserted`, or only `named`."""
+        """How an evidence was recorded: `captured` by onrecord, `asserted`, or only `named`."""
         known = self.evidence.get(evidence)
         if known is None:
             return NAMED
         return CAPTURED if known.get("captured") else ASSERTED
 
     def shown(self, finding: Finding) -> ShownFinding:
-        """A finding with its present label, and how each evidence came to be on record."""
+        """A finding with its present label, and how each evidence was recorded."""
         return {
             **finding, "current": self.label_of(finding), "changed": self.changed_under(finding),
             "files_changed": self.files_changed(finding), "active": self.hypothesis == finding["id"],
@@ -113,7 +113,7 @@ class Findings(View):
         return finding if finding and self.label_of(finding) in ("open", "blocked", STALE) else None
 
     def anchors(self) -> dict[str, Anchor]:
-        """Every anchor any finding rests on, by its place."""
+        """Every anchor that any finding rests on, by where it is in the code."""
         return {place_key(anchor): anchor for finding in self.findings.values() for anchor in finding["anchors"]}
 
     def apply(self, event: Event) -> None:

@@ -36,7 +36,7 @@ VIEWS_VERSION = "whole.5"
 """Changes whenever a fold changes its meaning, so that older snapshots are not used."""
 
 DIGEST_BYTES = 32
-"""What a snapshot begins with: the hash of the rest, so that a damaged one is not taken for a view."""
+"""What a snapshot begins with: the hash of the rest, so that a damaged one is detected."""
 
 BODIES = frozenset(DURABLE_KINDS)
 """The kinds that `Whole` reads the payload of; of the others it reads the header only."""
@@ -88,18 +88,19 @@ class Whole:
         try:
             self.head = after(self.head, event, event.run, event.hash)
         except Conflict:
-            # A newer version may know other lifecycles: what is on record has happened, whatever this code thinks.
+            # A newer version may know other lifecycles: an event on record counts even if this code would refuse it.
             self.head = self.head._replace(position=event.position, hash=event.hash)
             self.misfits.append(event.position)
         if event.kind == "session.forked":
-            # What came before is the parent's; from here on it is this session's own.
+            # Earlier events are the parent's; later ones are this session's own.
             parent = self.head
             self.head = parent._replace(session=event.session, parent=parent.session, forked_at=event.position - 1)
         for view in self._routes.get(event.kind, ()):
             try:
                 view(event)
             except (KeyError, TypeError, ValueError, AttributeError):
-                # A log from elsewhere may say nonsense under a known kind. That must not make a session unreadable.
+                # A log from elsewhere may have an invalid payload under a known kind. That must not make a session
+                # unreadable.
                 self.misfits.append(event.position)
 
     def fold(self, events: Iterable[Event]) -> Whole:
@@ -118,7 +119,7 @@ class Whole:
 
     @classmethod
     def load(cls, body: bytes) -> Whole:
-        """Take up a snapshot; `DamagedLog` if it is not what was dumped."""
+        """Load a snapshot; `DamagedLog` if it is not what was dumped."""
         if sha256(body[DIGEST_BYTES:]).digest() != body[:DIGEST_BYTES]:
             raise DamagedLog("a snapshot is damaged", hint="snapshots only save time: delete it", step="drop_snapshots")
         saved = json.loads(body[DIGEST_BYTES:])

@@ -1,4 +1,4 @@
-"""Gates: what was refused, advised and overridden so far, so that no refusal loops and no advice repeats itself."""
+"""Gates: what was refused, advised and overridden so far, so that no refusal loops and no advice repeats."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str
 
 
 def saved(whole: Whole, now: int) -> dict[str, Json]:
-    """What needs not be done again: finished phases, settled attempts, tokens and seconds spent so far."""
+    """What need not be done again: finished phases, settled attempts, tokens and seconds spent so far."""
     settled = [one for one in whole.attempts.all() if one["status"] != RUNNING]
     return {
         "phases": [name for name in whole.phases.names if name in whole.phases.finished],
@@ -69,15 +69,15 @@ def text_of(told: dict[str, Json]) -> str:
     lines = [
         f"# Continuing {told['name']} ({told['status']}, position {told['position']})",
         f"Objective: {told['objective'] or '(none on record)'}",
-        f"Go on with: {'phase ' + told['phase'] + ': ' if told['phase'] else ''}"
+        f"Continue with: {'phase ' + told['phase'] + ': ' if told['phase'] else ''}"
         + (f"{action['text']}{command}" if action else "(no next action on record)"),
     ]
     lines += [f"Status: {told['outcome']}"] if told["outcome"] else []
     lines.append(saved_line(told["saved"]))
     new = [f"{one['what']}: {one['before'] or '-'} -> {one['after']}" for one in told["new"]]
     parts = (
-        ("Reused (verified)", told["reused"]), ("Already rejected (not tried again)", told["rejected"]),
-        (f"New since position {told['since']}", new), ("Unresolved (first)", told["unresolved"]),
+        ("Verified (reuse it)", told["reused"]), ("Rejected (do not retry)", told["rejected"]),
+        (f"New since position {told['since']}", new), ("Unresolved (settle first)", told["unresolved"]),
     )  # fmt: skip
     for title, entries in parts:
         lines.append(f"{title}: {'' if entries else 'nothing'}".rstrip())
@@ -88,11 +88,16 @@ def text_of(told: dict[str, Json]) -> str:
 
 def saved_line(kept: dict[str, Json]) -> str:
     """What resuming saves, in one line."""
-    phases = f"{len(kept['phases'])} phases ({', '.join(kept['phases'])})" if kept["phases"] else "no phase"
+    names, attempts, tokens = kept["phases"], kept["attempts"], kept["tokens"]
+    phases = f"{len(names)} phase{_s(len(names))} ({', '.join(names)})" if names else "no phases"
     return (
-        f"Skipped because it is done: {phases}, {kept['attempts']} attempts ({kept['failed_attempts']} failed, "
-        f"{kept['attempt_seconds']:g} s); saved: {kept['tokens']:,} tokens, {kept['seconds']:,.0f} s of work"
+        f"Already done: {phases}, {attempts} attempt{_s(attempts)} ({kept['failed_attempts']} failed, "
+        f"{kept['attempt_seconds']:g} s); saved: {tokens:,} token{_s(tokens)}, {kept['seconds']:,.0f} s of work"
     )
+
+
+def _s(number: int) -> str:
+    return "" if number == 1 else "s"
 
 
 def _new_attempts(before: Whole, whole: Whole) -> list[Change]:

@@ -1,8 +1,8 @@
 """The instructions: the short block an agent needs to keep the record. One text for every domain.
 
-It is between two markers with its version and the hash of its content, so that it can be found, renewed and never
-doubled, and a change by hand is noticed. In a Jinja2 template it is a variable,
-`{{ onrecord_instructions }}`; `placed` puts it into a text that lost it, so that no override of a template can drop it.
+It is between two markers with its version and the hash of its content, so that it can be found and updated, never
+occurs twice, and a change by hand is detected. In a Jinja2 template it is a variable, `{{ onrecord_instructions }}`;
+`placed` puts it into a text that lost it, so that no override of a template can drop it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BLOCK = re.compile(
 )
 _BASICS = """\
 This work is kept on record by onrecord. If it isn't on record, it didn't happen.
-- First: `onrecord continue`. It says where to go on, what is verified (reuse it) and what was rejected (do not retry).
+- First: `onrecord continue`. It names the next step, what is verified (reuse it) and what was rejected (do not retry).
 - Run things with `onrecord run -- COMMAND`. Settle what is unresolved before you edit or run anything else.
 - A claim is a finding with evidence: `onrecord finding state "CLAIM" --label verified --evidence ID`.
 - Before you stop: `onrecord next "..." --command "..."`, then `onrecord note check`. A summary alone is not an end."""
@@ -47,7 +47,7 @@ def block(profile: Profile | None = None) -> str:
 
 
 def placed(text: str, wanted: str) -> str:
-    """A text with the wanted block exactly once: where one was, or at the end."""
+    """A text with the wanted block exactly once: in place of an existing block, or at the end."""
     found = list(_BLOCK.finditer(text))
     if not found:
         gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
@@ -58,7 +58,7 @@ def placed(text: str, wanted: str) -> str:
 
 
 def has_block(text: str) -> bool:
-    """Whether a text has a block of ours."""
+    """Whether a text has an instructions block."""
     return _BLOCK.search(text) is not None
 
 
@@ -68,7 +68,7 @@ def is_changed(text: str) -> bool:
 
 
 def installed(text: str | None, wanted: str) -> str:
-    """A file's text with the wanted block: where one was, or at the end after a line break; None means no file."""
+    """A file's text with the wanted block, in place of one or at the end after a line break; None means no file."""
     if text is None:
         return wanted
     if "\r\n" in text:
@@ -81,7 +81,7 @@ def installed(text: str | None, wanted: str) -> str:
 
 
 def removed(text: str) -> str | None:
-    """The text without the block and the line break before it; None where nothing else was ever in it."""
+    """The text without the block and the line break before it; None if the block was its only content."""
     found = _BLOCK.search(text)
     if found is None:
         return text

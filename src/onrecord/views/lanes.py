@@ -1,6 +1,6 @@
 """Lanes: the turns of each agent. A lane is one agent's line of turns.
 
-The provisional tail of a lane is every turn after its last commit that was aborted, or begun by a run that is over.
+The provisional tail of a lane is every turn after its last commit that was aborted, or begun by a run that has ended.
 It is deduced, never stored: the next commit supersedes it without deleting anything, and if none comes it is
 the honest last turn.
 """
@@ -95,7 +95,7 @@ class Lanes(View):
     def _commit(self, lane: Lane, turn: int, base: int, fingerprint: str | None, event: Event) -> None:
         commits = lane["commits"]
         while commits and commits[-1]["position"] > base:
-            # A retry from an earlier base: what it discards leaves the trajectory now, and not before.
+            # A retry from an earlier base: the turns it discards leave the trajectory only now.
             if commits.pop()["position"] <= lane["covered"]:
                 # The last summary covers what is discarded now.
                 lane["compacted"] = lane["covered"] = 0

@@ -2,7 +2,7 @@
 
 The brief is complete without the note: objective, next action, phase, blockers, what was rejected, what is verified or
 stale, the running or last attempt, pointers. Its lines are dropped from the least to the most important until it fits;
-what was dropped is counted, never passed over in silence. If the note has no written content, it lists what happened.
+dropped lines are counted, never silently omitted. If the note has no written content, it lists what happened.
 
 Evidence that onrecord captured itself carries a `✓`; asserted evidence does not.
 """
@@ -43,7 +43,7 @@ _SHRINKING = (
     (8, 8, 200), (8, 4, 200), (8, 2, 160), (8, 2, 120), (8, 1, 100), (6, 1, 90), (4, 1, 80), (3, 1, 70), (2, 1, 60),
     (1, 1, 50), (1, 1, 40),
 )  # fmt: skip
-"""What is tried until the brief fits: entries of a needed group, of another one, bytes of an entry."""
+"""The limits tried in turn until the brief fits: entries of a needed group, of any other group, bytes of an entry."""
 
 
 def brief(whole: Whole, gone: Gone | None = None) -> str:
@@ -112,7 +112,7 @@ def _groups(whole: Whole, gone: Gone | None) -> list[Group]:
         ("Working on", [finding_line(findings, active)] if active else []),
         ("Not settled (provisional turns and unknown effects)", _unsettled(whole)),
         ("Open", [finding_line(findings, one) for one in findings.labelled("open")]),
-        ("Features that do not pass yet, or are to be tried again", feature_lines(whole)),
+        ("Features that do not pass yet, or must be tested again", feature_lines(whole)),
         ("Decisions", [_decision(decision) for decision in whole.facts.decisions]),
         ("Pointers", _pointers(whole)),
     ]
@@ -137,7 +137,7 @@ def _attempt(attempt: Attempt, gone: Gone | None) -> str:
 
 
 def status_lines(whole: Whole) -> list[str]:
-    """Root cause and fix, which are two things; nothing as long as neither was reached."""
+    """Root cause and fix, as two milestones; nothing before either is reached."""
     reached = whole.phases.milestones
     if not reached:
         return []
@@ -152,7 +152,7 @@ def feature_lines(whole: Whole) -> list[str]:
     again = whole.phases.unproven()
     features = whole.phases.features.items()
     lines = [f"{name}: {one['text']}" for name, one in features if not one["passes"]]
-    return lines + [f"{name}: passed before the last resume; try it again first" for name in again]
+    return lines + [f"{name}: passed before the last resume; test it again first" for name in again]
 
 
 def _phase(whole: Whole) -> list[str]:
@@ -191,7 +191,7 @@ def happenings(whole: Whole, turn: Turn | None) -> list[Group]:
         lines.append(f"files changed: {', '.join(changed[:_CHANGED_SHOWN])}{more}")
     if turn is not None:
         lines += [f"last turn of {turn.agent}: {_item(item)}" for item in turn.items[-_ITEMS_SHOWN:]]
-    return [("What happened (nobody wrote a note; this is from the events)", lines)] if lines else []
+    return [("What happened (no note was written; this is from the events)", lines)] if lines else []
 
 
 def is_unwritten(whole: Whole) -> bool:
@@ -226,7 +226,9 @@ def _unsettled(whole: Whole) -> list[str]:
         if lane["open"]:
             entries.append(f"turn {lane['open']['turn']} of {agent} was begun at position {lane['open']['position']}")
     for key, effect in whole.effects.unfinished.items():
-        entries.append(f"effect {key} was started at position {effect['position']} and has no result: find out first")
+        entries.append(
+            f"effect {key} was started at position {effect['position']} and has no result: check whether it happened"
+        )
     stop = whole.interruption()
     if stop:
         resets = stop.get("resets_at")
@@ -251,7 +253,7 @@ def _decision(decision: Decision) -> str:
 
 
 def reproduction_line(reproduction: Reproduction) -> str:
-    """How the problem is seen, where, and how often."""
+    """How to reproduce the problem, where, and how often it happens."""
     text = one_line(str(reproduction.get("steps", "")), _LINE * 5)
     if reproduction.get("rate"):
         text += f" (rate {one_line(str(reproduction['rate']), _SHORT)})"

@@ -1,6 +1,6 @@
-"""The note in other places' clothes: the body of a pull request, an issue comment, a JSON task file.
+"""The note in other formats: the body of a pull request, an issue comment, a JSON task file.
 
-Text of agents is made inert for where it goes: no mention notifies anybody, no markup acts.
+Text from agents is made inert for its target: no mention notifies a person, and no markup takes effect.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WIDTH = 1_000
 
 
 def headed(whole: Whole, text: str) -> str:
-    """The text under a line that says what it was made from, so that it is not mistaken for the record."""
+    """The text under a line that names its source, so that it is not mistaken for the record."""
     return f"<!-- onrecord:note session={whole.head.session} position={whole.position} -->\n{text}"
 
 
@@ -47,7 +47,7 @@ def pull_request(whole: Whole, gone: Gone | None = None) -> str:
     parts = [
         ("What", [facts.objective["text"] if facts.objective else "(no objective on record)"]),
         ("Status", status_lines(whole)),
-        ("How to see the problem", [reproduction_line(facts.reproduction)] if facts.reproduction else []),
+        ("How to reproduce the problem", [reproduction_line(facts.reproduction)] if facts.reproduction else []),
         ("Verified", [finding_line(findings, one) for one in findings.labelled("verified")]),
         ("Ruled out", [finding_line(findings, one) for one in findings.labelled("rejected")]),
         ("Stale: check again", [finding_line(findings, one) for one in findings.labelled("stale")]),

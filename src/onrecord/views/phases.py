@@ -1,6 +1,6 @@
 """Phases: the progress of the work through its profile, and the sections of STATE.md.
 
-A profile is data and is on record itself, so a log explains itself without the file the profile came from.
+A profile is data and is recorded too, so a log can be read without the file the profile came from.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Phases(View):
         return next((str(one.get("rule", "free")) for one in self.described() if one["name"] == section), "free")
 
     def unproven(self) -> list[str]:
-        """Features that passed before the last resume, and were not tried again since."""
+        """Features that passed before the last resume and have not been tested again since."""
         since = self.starts[-1]["position"] if self.starts else 0
         return [name for name, one in self.features.items() if one["passes"] and one["position"] < since]
 

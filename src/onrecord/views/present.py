@@ -1,8 +1,8 @@
 """The present: the small part of the views that the gate reads, with a snapshot of its own.
 
 A gate runs before every tool call of every agent, in a separate process. So what it needs is a snapshot of
-its own: without texts, outputs and history, read in a moment. The folds are those of the views; what is left out here
-has no say in any rule. Modules on this path import no `typing`: that alone would cost a fifth of a decision.
+its own: without texts, outputs and history, so it is quick to read. The folds are those of the views; no rule depends
+on what is left out here. Modules on this path import no `typing`: that alone would cost a fifth of a decision.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LISTENS: dict[str, tuple[str, ...]] = {
         "session.paused", "session.resumed", "session.closed",
     ),
 }  # fmt: skip
-"""What each view hears of here; the rest of its kinds has no say in a rule."""
+"""The kinds that each view folds here; no rule depends on its other kinds."""
 KINDS = frozenset(kind for kinds in LISTENS.values() for kind in kinds)
 _ROUTES = {kind: [name for name, kinds in LISTENS.items() if kind in kinds] for kind in KINDS}
 BODIES = KINDS - {"turn.recorded", "turn.begun"}
@@ -84,7 +84,7 @@ class Present:
 
     @classmethod
     def of(cls, whole: Whole) -> Present:
-        """What all views say, as the gate sees it. Nothing is copied."""
+        """The part of all views that the gate reads. Nothing is copied."""
         present = cls(whole.head.name, whole.head.status)
         for name in cls.VIEWS:
             setattr(present, name, getattr(whole, name))
@@ -97,13 +97,13 @@ class Present:
         return next(steps, never)
 
     def fold(self, events: Iterable[Any]) -> Present:
-        """Fold events in, in order: whole ones or `Seen` ones. Kinds without a say in a rule may be missing."""
+        """Fold events in, in order: whole ones or `Seen` ones. Kinds that no rule depends on may be missing."""
         for event in events:
             for name in _ROUTES.get(event.kind, ()):
                 try:
                     getattr(self, name).apply(event)
                 except (KeyError, TypeError, ValueError, AttributeError):
-                    continue  # as in `Whole`: nonsense under a known kind makes no session unreadable
+                    continue  # as in `Whole`: an invalid payload must not make a session unreadable
         return self
 
     def dump(self) -> bytes:
@@ -137,7 +137,7 @@ class Present:
 
     @classmethod
     def load(cls, body: bytes, name: str, status: str) -> Present:
-        """Take up a snapshot; name and status are the store's to say."""
+        """Load a snapshot; name and status come from the store."""
         present = cls(name, status)
         for view, saved in json.loads(body).items():
             setattr(present, view, cls.VIEWS[view].load(saved))
@@ -145,7 +145,7 @@ class Present:
 
 
 def _slim(attempt: Attempt) -> dict[str, Json]:
-    """What stays of an attempt: all of one that runs, the lesson of one that failed, the number of any other."""
+    """What is kept of an attempt: all of a running one, the error and fix of a failed one, the number of any other."""
     if attempt["status"] == RUNNING:
         return dict(attempt)
     slim = {name: attempt.get(name) for name in ("number", "status", "signature", "position", "by", "evidence")}

@@ -1,4 +1,4 @@
-"""Progress: is the agent still getting anywhere, judged by the calls it makes."""
+"""Progress: whether the agent still makes progress, judged by its tool calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Stuck(NamedTuple):
 
 
 def stuck(items: Iterable[Item], repeats: int = 3) -> Stuck | None:
-    """Whether the last calls repeat themselves, arguments and results alike, at least `repeats` times."""
+    """Whether the last calls repeat, with the same arguments and results, at least `repeats` times."""
     signatures, names = _signatures(items)
     for cycle in range(1, LONGEST_CYCLE + 1):
         count = _rounds(signatures, cycle)

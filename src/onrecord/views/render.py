@@ -57,4 +57,4 @@ def ago(then: int, now: int) -> str:
     for size, name in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size:
             return f"{seconds // size}{name} ago"
-    return "just now" if seconds < 5 else f"{seconds}s ago"  # noqa: PLR2004 - below this nobody counts
+    return "just now" if seconds < 5 else f"{seconds}s ago"  # noqa: PLR2004 - too short to count

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 LINK_FIELDS = (
     "reason", "cwd", "home", "worktree", "branch", "revision", "transcript", "process", "verified", "via", "briefed",
 )  # fmt: skip
-"""What may be said of a conversation besides its id. The first and the last word on each are kept."""
+"""The fields of a conversation besides its id. The first and the last value of each are kept."""
 
 
 class Roster(View):
     """Agents by id. An agent that joined and has not left is here, unless its process turns out to be gone.
 
-    `links` are an agent's vendor conversations in the order they became its present one; ids rotate, the chain stays.
+    `links` are an agent's vendor conversations, in the order in which each became its present one.
     `waits` is what an agent needs a person for; whatever it does next shows that it waits no more.
     """
 
@@ -53,7 +53,7 @@ class Roster(View):
     def _locate(self, event: Event, data: dict[str, Any]) -> None:
         vendor, vendor_id = data.get("vendor"), data.get("vendor_id")
         if not isinstance(vendor, str) or not isinstance(vendor_id, str):
-            return  # a note that was recorded by hand names no conversation
+            return  # an event that was recorded by hand names no conversation
         agent = self.agents[event.by]
         said = {name: data[name] for name in LINK_FIELDS if name in data}
         known = next((link for link in agent["links"] if (link["vendor"], link["id"]) == (vendor, vendor_id)), None)

@@ -1,6 +1,7 @@
 """The generated sections of STATE.md: each is made from the log, so it cannot say what did not happen.
 
-A generator returns lines of Markdown; no line means that the section is empty, and a phase that requires it waits.
+A generator returns lines of Markdown; no lines mean that the section is empty, and a phase that requires it cannot
+finish.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LIMITS = ("steps", "tokens", "seconds", "spend", "repeats")
 """What a budget may limit: turns, tokens, wall-clock seconds, money, and the same call made in a row."""
 RUNS_LIMIT = 200
-"""How many runs have usage of their own; earlier ones are summed up under run 0."""
+"""How many runs have separate usage; the usage of earlier ones is summed under run 0."""
 
 
 class Exhausted:
@@ -120,11 +120,11 @@ class Spend(View):
 
     @property
     def tokens(self) -> int:
-        """All tokens that were used, in and out."""
+        """All used tokens, input and output."""
         return self.total["input_tokens"] + self.total["output_tokens"]
 
     def used(self, now: int) -> Budget:
-        """What is used of each limit at a moment."""
+        """How much of each limit is used at a moment."""
         until = self.stopped_at or now
         return {
             "steps": self.steps,
@@ -134,7 +134,7 @@ class Spend(View):
         }
 
     def remaining(self, now: int) -> Budget:
-        """What is left of each limit that is set, after use and slices."""
+        """What is left of each set limit, after usage and slices."""
         used = self.used(now)
         return {
             limit: allowed - used[limit] - self.sliced.get(limit, 0)

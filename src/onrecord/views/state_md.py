@@ -1,10 +1,10 @@
 """STATE.md: the workspace's readable copy of the state of the work, with regions an agent may write.
 
 A region is fenced by two lines, `<!-- onrecord:begin KEY NAME -->` and `<!-- onrecord:end KEY NAME -->`. The key is a
-hash of session, section and the text the region was rendered with, so it tells whether the text was changed, and a
-marker copied from elsewhere is only text. No text is rendered with anything that looks like a marker: comments are
-written out. What is read back is the text inside the fences and nothing else; a file whose fences are not exactly as
-they were rendered is not guessed at.
+hash of session, section and the text the region was rendered with, so it shows whether the text was changed, and a
+marker copied from elsewhere is only text. Rendered text never contains anything that looks like a marker: comments are
+escaped. Only the text inside the fences is read back; a file with fences that are not exactly as rendered is not read
+at all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Read(NamedTuple):
     """What was found in a file."""
 
     session: str | None
-    """The session it was rendered for; None when it is no file of ours."""
+    """The session it was rendered for; None when onrecord did not render the file."""
     position: int
     regions: list[Region]
     whole: bool
@@ -95,7 +95,7 @@ def _body(whole: Whole, session: str, section: Section) -> list[str]:
 
 
 def read(content: str, whole: Whole) -> Read:
-    """What a file says inside its fences. Only the writable sections of the profile are looked for."""
+    """What a file says inside its fences. It searches only for the writable sections of the profile."""
     lines = content.replace("\r\n", "\n").split("\n")
     head = _HEAD.fullmatch(lines[0].strip())
     if head is None:

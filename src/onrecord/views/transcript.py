@@ -1,7 +1,6 @@
 """The transcript: turns and their items, committed and provisional, and the well-formed list a model may be handed.
 
-A transcript can be folded from the middle of a log: a turn whose beginning is not among the events is left out as a
-whole.
+A transcript can be folded from the middle of a log: a turn that began before the first event is left out as a whole.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class Transcript:
                 try:
                     items = data["items"] if data else []
                 except (KeyError, TypeError):
-                    items = []  # nonsense under a known kind, from elsewhere: that a turn was recorded still counts
+                    items = []  # an invalid payload from elsewhere: that a turn was recorded still counts
                 turn = Turn(
                     agent, last.get(agent, 0), event.position, event.position, COMMITTED, items, "", data is None
                 )
@@ -132,7 +131,7 @@ class Transcript:
 
 
 def _said(event: Event) -> dict[str, Any]:
-    """The payload; nothing when it was erased, or is nonsense from elsewhere."""
+    """The payload; an empty one when it was erased or is invalid."""
     return event.data if isinstance(event.data, dict) else {}
 
 
@@ -144,7 +143,7 @@ def _base(begun: Event, last: int) -> int:
 def well_formed(items: Iterable[Item]) -> list[Item]:
     """The same items with every tool call answered exactly once, right after it was made.
 
-    A result that came late is put where it belongs. A call without a result gets one that is marked `synthesised`; a
+    A late result moves to right after its call. A call without a result gets one that is marked `synthesised`; a
     result that answers no call on record cannot be shown to a model and is left out.
     """
     groups: list[list[Item]] = []

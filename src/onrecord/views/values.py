@@ -1,4 +1,4 @@
-"""The values that views hold and verbs return, with their types.
+"""The values that views contain and verbs return, with their types.
 
 Each is a plain dict of JSON values, exactly as a snapshot keeps it; nothing here exists at run time but the names. The
 views themselves import this module for type checkers only: the gate must start without `typing`.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
 Json: TypeAlias = Any
-"""A JSON value: text, number, boolean, None, a list or a dict of these. What is in it is the caller's to know."""
+"""A JSON value: text, number, boolean, None, a list or a dict of these. The caller knows its form."""
 Message: TypeAlias = Any
 """A message: an item in neutral form (`{"role", "content"}`), or a message of a partner's library."""
 Process: TypeAlias = Mapping[str, Json]

@@ -16,7 +16,7 @@ class View:
     """The kinds this view listens to."""
 
     def apply(self, event: Event) -> None:
-        """Fold one event in. The data of an erased event is None: what it said is gone, that it happened is not."""
+        """Fold one event in. The data of an erased event is None: its content is gone, but it happened."""
         raise NotImplementedError
 
     def dump(self) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def record_run(
     kept_at = None
     if len(ran.output) > EVIDENCE_OUTPUT_LIMIT:
         kept = {"of": "run", "command": signature_of_command(tuple(command)), "text": ran.output}
-        kept_at = session.record("payload.kept", kept).position
+        kept_at = session.log.record("payload.kept", kept).position
     ended = int(session.clock() * 1e6)
     event = session.evidence.record(
         "run", id=id, captured=True, command=signature_of_command(tuple(command)), argv=list(command),
@@ -95,7 +95,7 @@ def full_output(session: Session, evidence: Evidence) -> str:
     kept_at = evidence.get("kept_at")
     if kept_at is None:
         return str(evidence.get("output") or evidence.get("excerpt") or "")
-    data = session.event(kept_at).data
+    data = session.log.event(kept_at).data
     if data is None:
         raise PayloadErased(f"the full output of {evidence['id']} was erased; only its end is left")
     return str(data["text"])

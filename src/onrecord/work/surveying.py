@@ -43,7 +43,7 @@ def survey(session: Session, root: Path | str) -> Surveyed:
     if changed and session.head.status in LIVE:
         from onrecord.work.revisions import revision_of
 
-        position = session.record("code.changed", {"anchors": changed, "revision": revision_of(root)}).position
+        position = session.log.record("code.changed", {"anchors": changed, "revision": revision_of(root)}).position
         findings = session.views.findings
     after = _stale(findings)
     return Surveyed(

@@ -1,4 +1,4 @@
-"""NOTE.md: the session's note as a file. It is written where it is this session's, and never read back."""
+"""NOTE.md: the session's note as a file. It is written only over this session's own note, and never read back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEAD = "<!-- onrecord:note session="
 
 
 def refresh_note(session: Session, path: Path, *, create: bool = False) -> Path | None:
-    """Render NOTE.md again where it is this session's; with `create`, also where there is none of this session."""
+    """Render NOTE.md again if it is this session's; with `create`, also if this session has none yet."""
     refuse_link(path)
     there = content_of(path)
     ours = there is not None and there.startswith(f"{_HEAD}{session.id} ".encode())

@@ -1,7 +1,7 @@
 """STATE.md: the one rendered file that is read back, and of it only the text inside the fences.
 
 What an agent wrote anywhere else is copied to a file of its own before the file is rendered again: nothing is lost, and
-nothing of it is taken for a record.
+none of it becomes part of the record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
 
 _TRIES = 5
-"""How often the file is rendered again because somebody wrote it in the meantime."""
+"""How often the file is rendered again because another process wrote it in the meantime."""
 
 
 class Synced(NamedTuple):
@@ -36,7 +36,7 @@ class Synced(NamedTuple):
         """What the user should know; "" when there is nothing."""
         if self.aside is None:
             return ""
-        return f"{self.path} had text outside its fences, or was replaced; {self.aside.name} has it as it was"
+        return f"{self.path} had text outside its fences, or was replaced; {self.aside.name} is a copy of it as it was"
 
 
 def sync(session: Session, path: Path, *, fresh: bool = False) -> Synced:
@@ -65,7 +65,7 @@ def _take_in(session: Session, path: Path, content: bytes, *, fresh: bool) -> tu
         owner = f"belongs to session {read.session}" if read.session else "is not onrecord's"
         raise Conflict(
             f"{path} exists and {owner}; it was not touched",
-            hint="onrecord state-file sync --fresh moves it to STATE.1.md and starts a new one",
+            hint="`onrecord state-file sync --fresh` renames it to STATE.1.md and starts a new one",
         )
     aside = None if read.whole and read.untouched_outside else archive(path, "kept-", copy=True)
     taken = []

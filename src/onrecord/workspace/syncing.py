@@ -1,4 +1,4 @@
-"""Keeping both files current around a step. What was recorded is recorded, whether or not a file can be written."""
+"""Keeping both files current around a step. A file that cannot be written does not undo what was recorded."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The address of a store in PostgreSQL: which parts of a URL are ours, and which are libpq's.
 
 `tenant` and `notify` are ours and are removed before libpq sees the URL; everything else is libpq's, several hosts
-included. Defaults make a lost server be noticed in seconds, and of several hosts select the one that writes.
+included. The defaults detect a lost server within seconds and, of several hosts, select the one that accepts writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEFAULT_TENANT = "default"
 CONNECT_SECONDS = 10
 """How long one host may take to accept a connection."""
 SILENT_MILLISECONDS = 10_000
-"""How long sent bytes may go unanswered by the other machine before the connection counts as lost."""
+"""How long sent bytes may stay unacknowledged before the connection counts as lost."""
 
 _WRITERS = ("read-write", "primary")
 _DEFAULTS = {
@@ -75,5 +75,5 @@ def _without_password(netloc: str, path: str, options: dict[str, str], tenant: s
 
 
 def _url(netloc: str, path: str, query: str) -> str:
-    """Put together again; the slashes stay where no host is named, and the server of this machine is meant."""
+    """The URL put together again, with its slashes even where it names no host (the server of this machine)."""
     return f"{SCHEMES[0]}://{netloc}{path}?{query}"

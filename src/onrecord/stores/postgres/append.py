@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from onrecord.stores.postgres.connections import Connection, Connections
 
 TRIES = 2
-"""How often the store tries, looking in between, before it locks the head row."""
+"""How often the store tries, reading the head in between, before it locks the head row."""
 EVENT_BYTES = 420
-"""What an event counts for in a batch besides its payload: a batch of small events stays below ten thousand."""
+"""The bytes that an event adds to a batch besides its payload, so that a batch stays below ten thousand events."""
 
 
 class PendingAppend(Pending):
@@ -81,7 +81,7 @@ class Remembered:
     def __init__(self) -> None:
         self.head: Head | None = None
         self.contended = False
-        """Whether other processes were quicker every time of late: then an append locks the head row at once."""
+        """Whether other processes have been quicker at every recent try: then an append locks the head row at once."""
         self.lines: tuple[list[str], list[int]] | None = None
         """The ancestors of a fork, and up to which position each one's events are its own: these never change."""
 
@@ -131,7 +131,7 @@ class Delivery:
         return placed.receipts
 
     def recall(self, connection: Connection) -> list[Receipt] | None:
-        """The receipts of a delivery whose outcome was lost, if its last event is on record; else nothing was written.
+        """The receipts of an append with a lost outcome, if its last event is on record; if not, nothing was written.
 
         Locking the head row for a moment makes the answer as durable as an append: its commit waits for the disk and
         the standby, and so for everything that was committed before.
@@ -172,7 +172,7 @@ class Delivery:
         return placed
 
     def _placed(self, head: Head | None, known: dict[str, Known]) -> Placed | None:
-        """The drafts placed after a remembered head; None when the database must be asked."""
+        """The drafts placed after a remembered head; None when it takes a query."""
         pending = self._pending
         if head is None or (pending.expect is not None and pending.expect != head.position):
             return None

@@ -1,6 +1,6 @@
 """Appends of the threads of one process: those to the same session share one statement and one commit.
 
-While one append is on its way to the server, those that arrive wait; the next batch leader takes them all along
+While one append is on its way to the server, those that arrive wait; the next batch leader adds them all to its batch
 (`stores/group_commit.py`, one queue per session). An append that cannot share a statement (another lane, an expected
 position of its own) leads a batch of its own, in order. If a batch is refused, each of its appends is sent alone.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onrecord.stores.postgres.connections import Connections
 
 SESSIONS_REMEMBERED = 1_000
-"""Of so many sessions a store object remembers the last known head."""
+"""For how many sessions a store object remembers the last known head."""
 
 
 class Queue:
@@ -62,7 +62,7 @@ class Appender:
             self._queues.pop(session, None)
 
     def remembered(self, session: str) -> Remembered:
-        """What is known of a session without asking."""
+        """What is known of a session without a query."""
         return self._queue(session).remembered
 
     def _queue(self, session: str) -> Queue:

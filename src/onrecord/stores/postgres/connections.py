@@ -1,8 +1,8 @@
 """Connections to PostgreSQL: a few that are borrowed for one transaction each, and what happens when one is lost.
 
-A transaction is sent as one packet (a pipeline), so that it costs one round trip: first whose it is, then what it does.
-A connection that fails is never used again. Whether its last transaction landed is unknown then; it is asked for on
-another connection before the work is done once more.
+A transaction is sent as one packet (a pipeline), so that it costs one round trip: first its tenant, then its
+statements. A connection that failed is never used again. It is unknown then whether its last transaction was committed;
+another connection checks that before the work is retried.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
 CONNECTIONS = 16
 """The most connections of one store object."""
 PATIENCE_SECONDS = 60.0
-"""How long work is tried again while a server is away: a failover takes seconds."""
+"""How long work is retried while a server is unreachable: a failover takes seconds."""
 FIRST_SECONDS = 2.0
-"""The same when a store is opened: a wrong address should not take a minute to be told."""
+"""The same when a store is opened: a wrong address should be reported in less than a minute."""
 PAUSE_SECONDS = 0.02
-"""The first pause before trying again; each is twice the one before, up to the longest."""
+"""The first pause before a retry; each is twice the one before, up to the longest."""
 LONGEST_PAUSE_SECONDS = 1.0
 
 QUERIES = {name: text.encode() for name, text in queries("postgres").items()}
 _PLANNED_ANEW = frozenset({"heads_by_name"})
-"""Which index serves best depends on the values: a short prefix fits nearly all sessions, a long one nearly none."""
+"""Which index serves best depends on the values: a short prefix matches nearly all sessions, a long one nearly none."""
 _PLANNED_ONCE = frozenset({"events", "events_backwards", "heads_newest", "heads_of_project"})
-"""Pages in the order of an index. PostgreSQL cannot know that a page is short, so it would plan each of them anew."""
+"""Pages in the order of an index. PostgreSQL cannot know that a page is short, so it would plan each of them again."""
 _STATEMENTS = {name: statement_of(text, anew=name in _PLANNED_ANEW) for name, text in QUERIES.items()}
 
-# The driver tells its log of every connection that is lost, and without a handler that is the user's terminal. What a
-# lost connection means is said here, by an error or by going on.
+# The driver logs every lost connection, and without a handler the message reaches the user's terminal. This module
+# handles a lost connection itself: it retries, or raises an error.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 Row = tuple[Any, ...]
 Answer = TypeVar("Answer")
 _GAVE_UP_WAITING = "SyncRepWaitForLSN"
 
-# Always the same types, whatever the values: else a statement would be prepared anew for every size of a number.
+# Always the same types, whatever the values: if not, a statement would be prepared again for every size of a number.
 _ADAPTERS = AdaptersMap(psycopg.adapters)
 _ADAPTERS.register_dumper(int, Int8BinaryDumper)
 _ADAPTERS.register_dumper(bytes, BytesBinaryDumper)
@@ -63,13 +63,13 @@ _ADAPTERS.register_dumper(list, ListBinaryDumper)
 
 
 class Connection(psycopg.Connection[Row]):
-    """A connection that remembers what the server said beside its answers."""
+    """A connection that remembers the notices of the server."""
 
     unsure = False
     prepared: Prepared
 
     def notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
-        """Note when a commit went on without its standby: it counts as done for nobody but this server."""
+        """Note a commit that did not wait for its standby: only this server is known to have it."""
         if diagnostic.source_function == _GAVE_UP_WAITING or diagnostic.sqlstate == "57P01":
             self.unsure = True
 
@@ -88,7 +88,7 @@ def open_connection(conninfo: str) -> Connection:
 
 
 class _Context:
-    """What psycopg wants in order to take adapters from us."""
+    """What psycopg needs to use adapters of ours."""
 
     adapters = _ADAPTERS
     connection = None
@@ -115,7 +115,7 @@ class Connections:
         recall: Callable[[Connection], Answer | None] | None = None,
         patience: float | None = None,
     ) -> Answer:
-        """Do a piece of work, again if need be. `recall` tells from the store what came of an attempt that was lost."""
+        """Do a piece of work, with retries if needed. `recall` reads from the store how a lost try ended."""
         deadline = time.monotonic() + (PATIENCE_SECONDS if patience is None else patience)
         pause, sent = PAUSE_SECONDS, False
         while True:
@@ -133,12 +133,12 @@ class Connections:
                     raise self._given_up(problem, unknown=sent and recall is not None) from problem
             except UnicodeEncodeError:
                 raise InvalidInput("the text contains a lone surrogate, which is not valid Unicode") from None
-            # Many clients come back at once after a failover: not all in the same moment.
+            # After a failover many clients come back at once: this spreads them out.
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # a pause, not a secret
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def ask(self, name: str, /, **values: Any) -> list[Row]:
-        """Every row of a named query's answer, in a transaction of its own."""
+        """All rows that a named query returns, in a transaction of its own."""
         return self.run(lambda connection: self.fetch(connection, name, values))
 
     def fetch(self, connection: Connection, name: str, values: dict[str, Any]) -> list[Row]:
@@ -161,7 +161,7 @@ class Connections:
 
     @contextlib.contextmanager
     def transaction(self, connection: Connection) -> Iterator[None]:
-        """Several statements with thought between them; sure on leaving that they are committed."""
+        """One transaction of several statements with decisions in between; certainly committed when the block ends."""
         connection.unsure = False
         with connection.transaction():
             self.begin(connection)
@@ -169,12 +169,12 @@ class Connections:
         connection.sure()
 
     def close(self) -> None:
-        """Close what is idle; what is lent is closed when it comes back."""
+        """Close idle connections; borrowed ones are closed when they are returned."""
         self._closed = True
         self._drop_idle()
 
     def forget(self) -> list[object]:
-        """In a forked child: what was inherited, which must neither be used nor closed."""
+        """In a forked child: the inherited connections, which must be neither used nor closed."""
         inherited: list[object] = list(self._idle)
         self._start()
         return inherited
@@ -218,5 +218,5 @@ class Connections:
 
 
 def _is_whole(connection: Connection) -> bool:
-    """Whether a connection can be used after an error: it is there, and in no transaction."""
+    """Whether a connection can be used after an error: it is open, and in no transaction."""
     return not connection.closed and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE

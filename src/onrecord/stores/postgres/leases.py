@@ -1,7 +1,7 @@
-"""Leases: taken, extended and given back in one statement each, on the database's clock.
+"""Leases: acquired, extended and released in one statement each, on the database's clock.
 
 Whether a lane is free is decided here, since only this machine knows whether a process of its own is gone; the
-statement that takes it holds only if the lane is still as it was seen.
+statement that acquires it takes effect only if the lane has not changed since it was read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Leases:
         self._now = now
 
     def acquire(self, session: str, lane: str, holder: dict[str, Any], seconds: float, *, takeover: bool) -> Lease:
-        """Take the lane, or the refusal that says who has it."""
+        """Acquire the lease of a lane; a refusal says who has it."""
         where = {"session": session, "lane": lane, "now": self._now()}
         written = dumps(holder, sort_keys=True)
         tried: list[int] = []
@@ -51,7 +51,7 @@ class Leases:
             _name, epoch, held, _since, _until, _now = self._present(connection, where)
             if epoch not in tried or held != written:
                 return None
-            # Taken, and sure only with a commit after it: what a server has alone, a failover can lose.
+            # Acquired, but certain only after a commit: a failover can lose what only one server has.
             again = {**where, "epoch": epoch, "span": int(seconds * 1e6)}
             rows = self._connections.fetch(connection, "extend_lease", again)
             return _lease(session, lane, rows[0]) if rows else None
@@ -69,11 +69,11 @@ class Leases:
         return _lease(lease.session, lease.lane, rows[0])
 
     def release(self, lease: Lease) -> None:
-        """Give the lane back, unless another has it by now."""
+        """Release the lease, unless another process has it by now."""
         self._connections.ask("release_lease", session=lease.session, lane=lease.lane, epoch=lease.epoch)
 
     def held(self, session: str) -> list[Lease]:
-        """Who holds which lane."""
+        """The leases of a session."""
         rows = self._connections.ask("leases", session=session)
         return [_lease(session, lane, rest) for lane, *rest in rows]
 

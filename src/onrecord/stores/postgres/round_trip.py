@@ -1,8 +1,7 @@
 """One round trip: a transaction of prepared statements in one packet, sent through libpq directly.
 
 The driver's own pipeline sends the same bytes and takes three times as long: as long as the server needs for an append.
-Failures are those of the driver: it raises its own errors, and a connection that was interrupted is not idle, which is
-what the pool checks.
+Failures are the driver's: it raises its own errors, and an interrupted connection is not idle, which the pool checks.
 """
 
 from __future__ import annotations

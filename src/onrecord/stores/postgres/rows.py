@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onrecord.stores.postgres.connections import Row
 
 MOMENT_BITS = 20
-"""Lists are sorted by time in steps of so many bits of microseconds: about a second."""
+"""Lists are sorted by time without its lowest bits, this many of microseconds: in steps of about a second."""
 
 _ENCODING, _PAYLOAD = 11, 12
 

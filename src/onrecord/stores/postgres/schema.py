@@ -1,7 +1,7 @@
-"""The schema: made by `onrecord store init`, brought forward by `migrate` while clients work, checked at every opening.
+"""The schema: created by `onrecord store init`, upgraded by `migrate` while clients work, checked at every opening.
 
-Two numbers are kept with it: the last migration, and the oldest schema whose clients may still work with it. So a
-migration that only adds lets older clients go on, and one that takes away says from when on they must be gone.
+Two numbers are kept with it: the last migration, and the oldest schema whose clients may still work with it. So older
+clients keep working after a migration that only adds; one that removes something says which schema a client must know.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Roles(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What an init or a migration came to."""
+    """The outcome of an init or a migration."""
 
     before: int
     """The schema that was there; 0 for none."""
@@ -52,7 +52,7 @@ class Done(NamedTuple):
 
 
 def check(facts: Mapping[str, str], shown: str) -> None:
-    """Refuse a store whose schema this code does not fit."""
+    """Refuse a store with a schema that this code cannot work with."""
     version, usable_from = int(facts["schema"]), int(facts["usable_from"])
     if usable_from > SCHEMA_VERSION:
         raise StoreTooNew(f"{shown} has schema {version}; this onrecord knows up to {SCHEMA_VERSION}")
@@ -65,7 +65,7 @@ def check(facts: Mapping[str, str], shown: str) -> None:
 
 
 def initialise(address: Address, roles: Roles) -> Done:
-    """Make roles, tables, policies and grants in one transaction; nothing happens where a store is already."""
+    """Make roles, tables, policies and grants in one transaction; does nothing where a store exists."""
     try:
         with _connected(address) as connection:
             _refuse_old_server(connection)
@@ -88,7 +88,7 @@ def initialise(address: Address, roles: Roles) -> Done:
 
 
 def migrate(address: Address) -> Done:
-    """Bring an older schema forward. Each step waits only briefly for its lock, so that clients go on."""
+    """Upgrade an older schema. Each step waits only briefly for its lock, so that clients keep working."""
     try:
         with _connected(address) as connection:
             facts = read_facts(connection)
@@ -145,7 +145,7 @@ def _grant(connection: psycopg.Connection[Any], roles: Roles) -> None:
 
 
 def _run(connection: psycopg.Connection[Any], statement: str, roles: Roles | None = None) -> None:
-    """Run a statement of ours; names of roles are put in as identifiers, never as text."""
+    """Run a statement of ours; names of roles are inserted as identifiers, never as text."""
     if roles is None:
         connection.execute(statement.encode())
         return
@@ -154,7 +154,7 @@ def _run(connection: psycopg.Connection[Any], statement: str, roles: Roles | Non
 
 
 def _patiently(connection: psycopg.Connection[Any], migration_steps: list[str]) -> None:
-    """Take the steps of a migration; from the first one again when a lock cannot be had. Each may be taken twice."""
+    """Run the steps of a migration, again from the first if a lock is not available. Each step may run twice."""
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:

@@ -1,8 +1,8 @@
 """Search: the index of words lags behind the log, and every search first brings the part it needs up to date.
 
 So appending never pays for search. Words are folded by `log/text.py` and reach PostgreSQL as they are: it neither
-splits nor stems them. Where nothing can be written (a standby), what is not indexed yet is read and compared one by
-one.
+splits nor stems them. Where nothing can be written (a standby), the events that are not indexed yet are read and
+compared one by one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 BATCH_EVENTS = 200
 """The most events that are indexed in one transaction."""
 WORD_CHARACTERS = 500
-"""Of a longer word, so much is in the index: PostgreSQL takes words of up to 2 KB."""
+"""How much of a long word is in the index: PostgreSQL takes words of up to 2 KB."""
 INDEXED_BYTES = 900_000
-"""An event with more than so many bytes of different words is not indexed but read: PostgreSQL's limit is 1 MB."""
+"""The most bytes of different words that are indexed for one event; PostgreSQL's limit is 1 MB. Others are read."""
 
 
 class Searcher:
@@ -38,7 +38,7 @@ class Searcher:
         self._mark = blake2b(connections.tenant.encode(), digest_size=4).hexdigest()
 
     def search(self, query: str, project: str | None, session: str | None, limit: int) -> list[Hit]:
-        """The newest events that have all words, the last of which may be a beginning."""
+        """The newest events that have all words; the last word may be a prefix."""
         wanted = words_of(query)
         if not wanted or limit <= 0:
             return []
@@ -74,12 +74,12 @@ class Searcher:
                 if upto is not None:
                     after = upto
                     continue
-                # Another process has indexed or erased something meanwhile: go on from where it left.
+                # Another process has indexed or erased something meanwhile: continue where it stopped.
                 rows = self._connections.ask("behind", project=None, session=session)
                 _of, after, _end, stamp = rows[0] if rows else (session, end, end, 0)
 
     def _index(self, session: str, after: int, end: int, scrubbed: int) -> int | None:
-        """Index some events; up to which position, or None if the session is not as it was seen."""
+        """Index some events; return the last position, or None if the session has changed since it was read."""
         records = self._own(session, after, end)
         upto = records[-1].position if records else end
         texts = [(record.position, self._text(words)) for record in records if (words := words_in(record.payload))]
@@ -90,7 +90,7 @@ class Searcher:
         return upto if done else None
 
     def _text(self, words: Iterable[str]) -> str | None:
-        """The words the way PostgreSQL reads a TSVECTOR; None for too many."""
+        """The words in the text form of a TSVECTOR; None if there are too many."""
         marked = {self._marked(word) for word in words}
         if sum(len(word.encode()) for word in marked) > INDEXED_BYTES:
             return None
@@ -110,7 +110,7 @@ class Searcher:
         return self._read(session, after=after, upto=upto, limit=BATCH_EVENTS)
 
     def _checked(self, found: Iterable[Hit], wanted: list[str]) -> list[Hit]:
-        """Those of the events that have the words as they are written."""
+        """The events that contain the words in full: the index keeps only the beginning of a long word."""
         return [
             hit
             for hit in found

@@ -63,12 +63,12 @@ def is_known_id(problem: psycopg.Error) -> bool:
 
 
 def store_error(problem: psycopg.Error, address: str) -> StoreError | InvalidInput:
-    """The error of ours that a caller gets for an error of PostgreSQL."""
+    """The onrecord error that a caller gets for an error of PostgreSQL."""
     state, said = state_of(problem), str(problem).strip().partition("\n")[0]
     if not state and isinstance(problem, psycopg.OperationalError):
         return unreachable(problem, address)
     if not state and isinstance(problem, psycopg.ProgrammingError):
-        # What is wrongly encoded may be the password, and libpq would repeat it.
+        # The wrongly encoded part may be the password, and libpq would repeat it.
         wrong = "a % in it has no two hex digits behind it" if "%" in said else said
         return InvalidInput(f"{address} is not a PostgreSQL URL: {wrong}", hint="use postgresql://user@host/database")
     if state.startswith("53"):

@@ -212,7 +212,7 @@ class PostgresStore:
         _STORES.discard(self)
 
     def start_anew(self) -> list[object]:
-        """After a fork, in the child: new locks, new connections; what was inherited is to be left alone."""
+        """After a fork, in the child: new locks, new connections; inherited ones must not be touched."""
         inherited = self._connections.forget()
         self._payloads = Payloads(self._blob_secret)
         self._appender = Appender(self._connections, self._payloads, self._now)
@@ -226,7 +226,7 @@ class PostgresStore:
         return self._secret
 
     def _ask(self, name: str, /, **values: Any) -> list[Row]:
-        """A query about things that may not be there: what PostgreSQL cannot even write is not on record."""
+        """A query about things that may not exist: a value that PostgreSQL cannot store is not on record."""
         if any(isinstance(value, str) and "\0" in value for value in values.values()):
             return []
         return self._connections.ask(name, **values)
@@ -250,7 +250,7 @@ def _bounds(name: str, prefix: str | None) -> dict[str, str | None]:
 
 _STORES: WeakSet[PostgresStore] = WeakSet()
 _INHERITED: list[object] = []
-"""Connections of a parent: using or closing them here would spoil its own."""
+"""Connections of a parent: to use or close them here would break them in the parent."""
 
 
 def _after_fork_in_child() -> None:

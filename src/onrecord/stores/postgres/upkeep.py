@@ -1,4 +1,4 @@
-"""Upkeep: what a doctor wants to know about a store in PostgreSQL, above all what the loss of its server takes."""
+"""Upkeep: what `onrecord doctor` reports about a store in PostgreSQL, above all what is lost with its server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _named(connections: Connections, name: str) -> list[dict[str, Any]]:
 
 
 def _unforced(tables: list[dict[str, Any]]) -> list[str]:
-    """The tables with rows of tenants that do not hold every role to its own."""
+    """The tables with rows of tenants in which row-level security does not bind every role."""
     return [table["name"] for table in tables if not table["forced"] and table["name"] != "meta"]
 
 
@@ -52,9 +52,9 @@ def _power_cut(server: dict[str, Any]) -> str:
 
 
 def _primary_loss(server: dict[str, Any], standbys: list[dict[str, Any]]) -> str:
-    """What is gone when the server's machine never comes back."""
+    """What is lost if the server's machine never comes back."""
     if server["synchronous_standby_names"]:
-        # A commit is acknowledged only when the standby has it: `begin` sees to that in every transaction.
+        # A commit is acknowledged only when the standby has it: `begin` ensures that in every transaction.
         return _NOTHING
     if not standbys:
         return "everything since the last backup: nothing follows this server"

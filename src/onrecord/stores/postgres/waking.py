@@ -1,8 +1,8 @@
-"""Waking followers with LISTEN and NOTIFY. Only a convenience over looking again: it may wake for nothing and may miss.
+"""Waking followers with LISTEN and NOTIFY. It only speeds up polling: it may wake without new events, or miss some.
 
-Writers notify after their commit and not in it: PostgreSQL lets commits that notify wait for one another, all of a
-database. So it is off unless the URL says `notify=on`, and then at most twenty times a second for a session. What is
-sent is a keyed hash: whoever listens learns nothing about the sessions of other tenants.
+Writers notify after their commit, not inside it: PostgreSQL makes all notifying commits of a database wait for one
+another. NOTIFY is off unless the URL says `notify=on`, and then a session sends at most twenty a second. A notification
+is a keyed hash: a listener learns nothing about the sessions of other tenants.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _QUERIES = {name: text.encode() for name, text in queries("postgres", "waking.sq
 
 
 class Waker:
-    """Both ends: who has written, and who waits for it."""
+    """Both ends: writers notify, followers wait."""
 
     def __init__(self, connections: Connections, address: Address, secret: bytes) -> None:
         self._connections = connections
@@ -41,7 +41,7 @@ class Waker:
         self._last: dict[str, float] = {}
 
     def wake(self, session: str) -> None:
-        """Tell whoever follows a session that it went on; never worth an error."""
+        """Notify the followers of a session that it has new events; a failure is ignored."""
         if not self._address.notify:
             return
         now = time.monotonic()
@@ -56,7 +56,7 @@ class Waker:
 
     @contextlib.contextmanager
     def waking(self, session: str) -> Iterator[Callable[[float], None]]:
-        """A wait that ends early when somebody who notifies has written."""
+        """A wait that ends early when a writer notifies."""
         mark = self._mark(session)
         with contextlib.ExitStack() as cleanup:
             listener: psycopg.Connection | None = None

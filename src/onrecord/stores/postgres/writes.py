@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onrecord.stores.postgres.connections import Connection, Connections
 
 EVENTS_AT_ONCE = 500
-"""So many events of a copied log are sent in one statement."""
+"""How many events of a copied log one statement sends."""
 
 
 def create(connections: Connections, payloads: Payloads, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:

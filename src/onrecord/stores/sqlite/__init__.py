@@ -8,7 +8,7 @@ __all__ = ["SQLiteStore"]
 
 
 def __getattr__(name: str) -> object:
-    """The store loads on first use: a gate that only looks does without most of it."""
+    """The store loads on first use: a gate that only reads needs little of it."""
     if name != "SQLiteStore":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from onrecord.stores.sqlite.store import SQLiteStore

@@ -55,7 +55,7 @@ _EXTEND_LEASE = QUERIES["extend_lease"]
 
 
 class Remembered:
-    """What the last append of this process left behind: the next one to the same session need not query it again."""
+    """What the last append of this process has read and written: the next one to the same session need not query it."""
 
     __slots__ = ("last",)
 
@@ -65,7 +65,7 @@ class Remembered:
         its session, its lease, and where the next append starts. One value, so that no signal leaves half of it."""
 
     def starting_point(self, connection: apsw.Connection, session: str, lease: Lease | None) -> StartingPoint | None:
-        """Where it ended, if nothing has changed since and this append is to the same session under the same lease."""
+        """Where it ended, if the database has not changed since and this append has the same session and lease."""
         last_connection, version, last_session, last_lease, start = self.last
         if (
             last_session == session
@@ -86,7 +86,7 @@ class StagedSession:
         self.number = number
         self.before = self.tip = Tip.of(head)
         self.known: dict[str, OnRecord] = {}
-        """Those of the wanted ids that were on record before the batch."""
+        """The wanted ids that were on record before the batch."""
         self.rows: dict[str, EventRow] = {}
         """The rows to insert, in order, by id."""
 
@@ -149,8 +149,8 @@ class Append(PendingWrite):
     def _insert_as_new(self, cursor: apsw.Cursor, start: StartingPoint) -> list[Receipt] | None:
         """Insert a single event without a query for its id; None if ids must be looked up after all.
 
-        The unique index tells if the id is on record; it does not cover what a fork inherits. A refusal counts only if
-        the id is not on record.
+        The unique index reports an id that is on record; it does not cover what a fork inherits. A refusal counts only
+        for an id that is not on record.
         """
         number, tip, lease_row = start
         if len(self._drafts) != 1 or tip.base.parent is not None:
@@ -169,10 +169,10 @@ class Append(PendingWrite):
     def _place_new(
         self, cursor: apsw.Cursor, number: int, tip: Tip, lease_row: LeaseRow
     ) -> tuple[EventRow, Tip, Receipt]:
-        """Place its only event, which is not on record. Writes nothing."""
+        """Place its only event, which is not on record, without writing it."""
         lease = self._lease
         if self._expect is not None or (lease is not None and lease_row.epoch != lease.epoch):
-            self._check(tip, lease_row)  # not called for nothing: a call is measurable on this path
+            self._check(tip, lease_row)  # only then: a call is measurable on this path
         placement = tip.extend(self._drafts[0])
         _draft, position, run, digest, moved = placement
         if moved.base is not tip.base:
@@ -207,7 +207,7 @@ class Append(PendingWrite):
         try:
             _write_batch(cursor, appends, trusting=True)
         except apsw.ConstraintError:
-            # Some id is on record already: undo everything, and look up every id.
+            # An id is already on record: undo everything, and look up every id.
             cursor.execute("ROLLBACK")
             cursor.execute("BEGIN IMMEDIATE")
             for append in appends:
@@ -230,7 +230,7 @@ class Append(PendingWrite):
         return [draft.id for draft in self._drafts]
 
     def stage(self, cursor: apsw.Cursor, session: StagedSession, lease_row: LeaseRow) -> bool:
-        """Stage its rows and receipts; the rows are inserted with the batch. Whether `follow_up` is needed then."""
+        """Stage its rows and receipts; the rows are inserted with the batch. True if `follow_up` is needed then."""
         drafts = self._drafts
         if len(drafts) == 1 and session.find(drafts[0].id) is None:
             row, session.tip, receipt = self._place_new(cursor, session.number, session.tip, lease_row)
@@ -268,7 +268,7 @@ class Append(PendingWrite):
             raise log_moved(expect, tip.position)
 
     def follow_up(self, cursor: apsw.Cursor, number: int, lease_row: LeaseRow) -> bool:
-        """Write what goes with new events: large payloads, and more time for the lease. Whether the lease changed."""
+        """Write what belongs to new events: large payloads, and the extended lease. True if the lease changed."""
         if self.large:
             for _encoding, stored, body in self._packed:
                 if body is not None:
@@ -303,10 +303,10 @@ def _refuse_taken_name(cursor: apsw.Cursor, before: Tip, tip: Tip) -> None:
 
 
 def _write_batch(cursor: apsw.Cursor, appends: Sequence[Append], *, trusting: bool) -> None:
-    """Write appends to any number of sessions, each session's in their order; `trusting` that all ids are new.
+    """Write appends to any number of sessions, in order for each session; `trusting` that all ids are new.
 
     One query for everything, decisions in memory, one insert for everything: at every statement another thread may take
-    over the interpreter, so few statements matter more than short ones.
+    the GIL, so few statements matter more than short ones.
     """
     sessions = _sessions(cursor, appends, trusting=trusting)
     leases = _leases(cursor, {(append.session, lane) for append in appends if (lane := append.lane()) is not None})
@@ -336,7 +336,7 @@ def _write_batch(cursor: apsw.Cursor, appends: Sequence[Append], *, trusting: bo
 
 
 def _sessions(cursor: apsw.Cursor, appends: Sequence[Append], *, trusting: bool) -> dict[str, StagedSession]:
-    """The sessions the appends go to, each with those of the wanted ids that are known to be on record."""
+    """The sessions the appends go to, each with the wanted ids that are known to be on record."""
     wanted = list({append.session for append in appends})
     rows: list[Row] = cursor.execute(QUERIES["heads_together"], (dumps(wanted),)).fetchall()
     sessions = {row[1]: StagedSession(row[0], head_of(row)) for row in rows}

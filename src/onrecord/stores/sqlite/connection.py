@@ -1,6 +1,6 @@
 """Connections to a SQLite file: how they are opened, checked and upgraded, and how their errors become ours.
 
-Only apsw is used. The SQLite inside many Pythons loses committed rows when a checkpoint races a writer (3.7.0 to
+Only apsw is used. The SQLite inside many Pythons loses committed rows when a WAL checkpoint races a writer (3.7.0 to
 3.51.2), and two SQLite libraries on one file in one process drop each other's locks.
 """
 
@@ -42,7 +42,7 @@ BUSY_SECONDS = 5.0
 OPEN_SECONDS = 30.0
 """How long an opener waits while others create or upgrade the store."""
 WAL_BYTES = 16 * 1024 * 1024
-"""The write-ahead log is cut back to nothing when it has grown over this."""
+"""The write-ahead log is truncated when it has grown beyond this."""
 
 _BEGUN = "BEGIN IMMEDIATE"
 
@@ -76,7 +76,7 @@ def open_writer(path: str, durability: str) -> apsw.Connection:
 
 
 def open_reader(path: str) -> apsw.Connection:
-    """A connection that only reads, if need be from a place that cannot be written."""
+    """A connection that only reads, even from a directory that cannot be written."""
     if os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK):
         return _reader(path, apsw.SQLITE_OPEN_READWRITE)
     try:
@@ -107,7 +107,7 @@ def _prepare(connection: apsw.Connection, pragmas: str) -> None:
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
     # Without this, SQLite compiles a join again whenever another value is bound: ten times the cost of running it.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    # The last connection to close would checkpoint without the write lock; the store does it itself, with the lock.
+    # The last connection to close would make a WAL checkpoint without the write lock; the store makes one with it.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     # apsw stops at the first statement that returns a row until the row is fetched.
     connection.execute(pragmas).fetchall()

@@ -1,6 +1,6 @@
 """A glance: what the gate needs of one session, over one connection, without writing anything.
 
-It queries less than the store does and takes no lock. Wherever it is not sure (another schema, an erasure, a fork, a
+It reads less than the store does and takes no lock. Wherever it is not sure (another schema, an erasure, a fork, a
 name that is only a prefix), it returns None, and the caller opens the store and folds the log.
 """
 

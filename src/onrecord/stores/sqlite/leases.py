@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Acquire(PendingWrite):
-    """A lane wanted by a new holder."""
+    """A new holder acquires the lease of a lane."""
 
     __slots__ = ("_takeover", "_wanted")
 
@@ -50,7 +50,7 @@ class Acquire(PendingWrite):
 
 
 class Renew(PendingWrite):
-    """More time for a holder."""
+    """A holder renews its lease."""
 
     __slots__ = ("_lease", "_span", "_until")
 
@@ -74,7 +74,7 @@ class Renew(PendingWrite):
 
 
 class Release(PendingWrite):
-    """A lane given back."""
+    """A holder releases its lease."""
 
     __slots__ = ("_lease",)
 

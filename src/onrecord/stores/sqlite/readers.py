@@ -1,7 +1,7 @@
 """The readers: a few connections, each borrowed for one query, and how rows become records again.
 
-A question is answered completely before its connection goes back: a reader that stays inside a transaction would keep
-the write-ahead log from ever being cut back.
+A query is read to its end before its connection is returned: a reader that stays inside a transaction would keep the
+write-ahead log from ever being truncated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onrecord.stores.payloads import Payloads
 
 READERS_KEPT = 4
-"""The most idle connections that are kept for the next questions."""
+"""The most idle connections that are kept for later queries."""
 
 _MASK = 0xFFFFFFFF
 _ENCODING, _PAYLOAD = 11, 12
@@ -42,11 +42,11 @@ class Readers:
     def _start(self) -> None:
         self._idle: list[apsw.Connection] = []
         self._asking: list[None] = []
-        """One entry for each question that is being answered. Lists are changed in one step, so this needs no lock."""
+        """One entry for each running query. Changing a list is atomic, so this needs no lock."""
         self._pause: Event | None = None
 
     def add(self, connection: apsw.Connection) -> None:
-        """Take a connection into the pool, or close it if there is no place for it."""
+        """Add a connection to the pool, or close it if the pool is full."""
         # A connection opened read-only would keep this process from writing when the store becomes writable again.
         read_only = connection.open_flags & apsw.SQLITE_OPEN_READONLY
         if self._closed or read_only or len(self._idle) >= READERS_KEPT:
@@ -55,7 +55,7 @@ class Readers:
             self._idle.append(connection)
 
     def ask(self, name: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
-        """Every row of a named query's answer."""
+        """All rows that a named query returns."""
         self._asking.append(None)
         try:
             while self._pause is not None:
@@ -87,13 +87,13 @@ class Readers:
         return rows
 
     def close(self) -> None:
-        """Close what is idle; what is lent is closed when it comes back."""
+        """Close idle connections; borrowed ones are closed when they are returned."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
 
     def pause(self, seconds: float) -> None:
-        """Before a fork: let no question begin, wait for those under way, and close every connection."""
+        """Before a fork: let no query begin, wait for the running ones, and close every connection."""
         self._pause = Event()
         deadline = time.monotonic() + seconds
         while self._asking and time.monotonic() < deadline:
@@ -116,7 +116,7 @@ class Readers:
             self._asking.append(None)
 
     def forget(self) -> list[object]:
-        """In a forked child: what was inherited, which must neither be used nor closed."""
+        """In a forked child: the inherited connections, which must be neither used nor closed."""
         inherited: list[object] = list(self._idle)
         self._start()
         return inherited
@@ -131,15 +131,15 @@ class Readers:
 
 
 def as_json(values: Collection[str] | None) -> str | None:
-    """A set of values the way queries take them."""
+    """A set of values in the form that queries take."""
     return None if values is None else dumps(list(values))
 
 
 def records_of(session: str, rows: list[Row], payloads: Payloads) -> list[Record]:
     """Records from the rows of the `events` queries of one session.
 
-    A payload that does not unpack comes as the bytes that are kept: whoever decodes it hears where the damage is, and
-    verification can go on to the next event.
+    A payload that does not unpack is returned as its stored bytes: decoding it reports where the damage is, and
+    verification can continue with the next event.
     """
     unpacked = iter(payloads.unpack([row[_PAYLOAD] for row in rows if row[_ENCODING] and row[_PAYLOAD] is not None]))
     # What Record._make does, without its call: reading a long log spends its time in this loop.

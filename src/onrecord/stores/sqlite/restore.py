@@ -1,7 +1,7 @@
 """Restoring: a copy replaces a store that is not in use. The old store is moved aside, never deleted.
 
-The copy is made and checked beside the store under a name of its own. The store of before gets a second name, then the
-copy is renamed over it, so that a power cut leaves the one or the other under the store's name and never nothing.
+The copy is made and checked beside the store under a name of its own. The old store gets a second name, then the copy
+is renamed over it. So a power cut leaves either the old store or the copy under the store's name.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _BESIDE = ("-wal", "-shm", "-journal")
 
 
 def restore(backup: str, path: str, check: Callable[[str], None]) -> str | None:
-    """Put a copy of `backup` in the place of the store at `path`; return where the store of before is now.
+    """Replace the store at `path` by a copy of `backup`; return where the old store is now.
 
-    `check` gets the path of the copy and raises if it is not good; nothing has changed then.
+    `check` gets the path of the copy and raises if the copy is damaged; nothing has changed then.
     """
     real = safety.resolve(path)
     copy = f"{real}.restoring-{os.getpid()}"
@@ -44,7 +44,7 @@ def restore(backup: str, path: str, check: Callable[[str], None]) -> str | None:
 
 
 def _copy(backup: Path, copy: str) -> None:
-    """A backup that lies there for itself is copied as a file, so that nothing is left beside it."""
+    """Copy a backup; one that is a single file is copied as a file, so that SQLite leaves nothing beside it."""
     if backup.stat().st_size == 0:
         raise StoreCorrupt(f"{backup} is empty", hint="nothing was changed; try an older backup")
     if any(Path(f"{backup}{companion}").exists() for companion in ("-wal", "-journal")):
@@ -58,7 +58,7 @@ def _copy(backup: Path, copy: str) -> None:
 
 
 def _settle(copy: str) -> None:
-    """Bring what the check left in the copy's write-ahead log into the copy: only one file will be moved."""
+    """Move what the check left in the copy's write-ahead log into the copy: only one file will be renamed."""
     try:
         connection = open_writer(copy, "full")
         try:
@@ -91,7 +91,7 @@ def _take_place(copy: str, path: str) -> str | None:
 
 
 def _alone(path: str) -> apsw.Connection | None:
-    """A connection that shuts out everybody else; None for a file so damaged that nobody can be using it."""
+    """A connection that shuts out all others; None for a file so damaged that no process can be using it."""
     try:
         connection = open_writer(path, "full")
         connection.set_busy_timeout(0)

@@ -1,4 +1,4 @@
-"""Events and heads the way the tables hold them: how they are found, written and moved."""
+"""Events and heads as rows of the tables: how they are found, written and moved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POSITION_BITS = 32
 POSITION_MASK = 0xFFFFFFFF
 MOMENT_BITS = 17
 ROWS_AT_ONCE = (64, 32, 16, 8, 4, 2, 1)
-"""How many events one statement may write: each statement lets other threads take the interpreter away."""
+"""How many events one statement may write: at each statement another thread may take the GIL."""
 
 TIERS = {name: int(kind.tier == DURABLE) for name, kind in KINDS.items()}
 
@@ -65,7 +65,7 @@ class LeaseRow(NamedTuple):
     """What an append compares its lease with."""
 
     epoch: int | None
-    """None if nobody holds it."""
+    """None if the lane has no holder."""
     extend_at: int
     """From then on an append under it extends it: half of its time is over."""
     span: int
@@ -112,7 +112,7 @@ def add_events(cursor: apsw.Cursor, rows: Sequence[EventRow]) -> None:
 
 
 def move_head(cursor: apsw.Cursor, number: int, before: Tip, tip: Tip, rows: Sequence[EventRow]) -> None:
-    """Update the row of the session, unless its new events say it all: a page less to write for each of many turns.
+    """Update the row of the session, unless its new events say it all: many turns then write a page less each.
 
     The row always keeps what lists are sorted and filtered by. It keeps every fact too, so that a log that lost its
     last fact is noticed.

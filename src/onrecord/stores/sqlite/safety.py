@@ -1,8 +1,8 @@
-"""Whether a place can keep the promises: whose files they are, who else may write them, and what disk they are on.
+"""Whether a directory is safe for a store: who owns its files, who else may write them, and on what disk they are.
 
 Nothing here opens an existing database file: closing any handle of it would drop the locks that other connections of
-this process hold on it. Everything is found out with `stat`, and a new file is made empty, with its permissions,
-before SQLite sees it.
+this process hold on it. `stat` answers every question, and a new file is created empty, with its permissions, before
+SQLite opens it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from onrecord import machine
 from onrecord.errors import StoreError, StoreFull, StoreReadOnly, StoreUnsafe
 
 COMPANIONS = ("", "-wal", "-shm", "-journal", ".lock")
-"""What stands beside a database under its name."""
+"""What the names of a database's own files end with."""
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smb2", "smbfs", "ncpfs", "afs", "afpfs", "9p", "ceph", "lustre", "gpfs", "beegfs",
@@ -32,14 +32,14 @@ _USE_POSTGRESQL = "keep the store on a local disk (set ONRECORD_STORE), or use P
 
 
 def resolve(path: str) -> str:
-    """The real place of a database file: links followed, its directory made if it is missing."""
+    """The real path of a database file: links followed, its directory created if it is missing."""
     real = os.path.realpath(os.path.expanduser(path))
     _make_directory(os.path.dirname(real))
     return real
 
 
 def check(path: str) -> bool:
-    """Refuse a place that is not safe and make a missing file; True when the file was made just now."""
+    """Refuse a path that is not safe and create a missing file; True when the file was created just now."""
     _check_directory(os.path.dirname(path))
     refuse_network(path)
     made = _make_file(path)
@@ -133,7 +133,7 @@ def _tighten(path: str, mode: int) -> None:
         os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS_MAY_ANYTHING)
     except OSError as problem:
         if problem.errno == errno.EROFS:
-            return  # nobody can be kept out on a read-only mount, and nothing of ours will be added to it
+            return  # a read-only mount cannot be closed to others, and onrecord adds nothing to it
         raise StoreUnsafe(f"other users may read {path}, and that cannot be changed: {problem.strerror}") from None
 
 
@@ -156,7 +156,7 @@ def refuse_network(path: str) -> None:
 
 
 def file_system_of(directory: str) -> str:
-    """The type of the file system a directory is on; empty when the system does not tell."""
+    """The type of the file system a directory is on; empty when the system does not say."""
     if sys.platform == "darwin":
         return _ask_darwin(directory)
     try:

@@ -1,8 +1,8 @@
 """Scrubbing: after an erasure the bytes must be gone from every file, not only from the tables.
 
-The database overwrites what it deletes (`secure_delete`). The index of words still holds deleted words until it is
-rewritten, and the write-ahead log still holds old pages until it is cut back; both are done here, in steps that keep
-other writers waiting only moments.
+The database overwrites what it deletes (`secure_delete`). The index of words still contains deleted words until it is
+rewritten, and the write-ahead log still contains old pages until it is truncated. This module does both, in steps that
+keep other writers waiting only moments.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     import apsw
 
 SCRUB_SECONDS = 20.0
-"""How long an erasure waits for readers that still look at pages of before."""
+"""How long an erasure waits for readers of older pages."""
 REWRITE_PAGES = 200
 """How much of the index of words is rewritten in one transaction."""
 _PATIENCE_MS = 100
 
 
 class _Rewrite(PendingWrite):
-    """Part of the index of words, without what was deleted from it; whether more is left to do."""
+    """Rewrite part of the index of words without what was deleted from it; True if more is left to do."""
 
     __slots__ = ("_pages",)
 
@@ -44,7 +44,7 @@ class _Rewrite(PendingWrite):
 
 
 def scrub(writer: Writer) -> None:
-    """Remove from every file what the tables do not hold any more."""
+    """Remove from every file what the tables no longer contain."""
     more = writer.run(_Rewrite(-REWRITE_PAGES))  # negative: the whole index, from now on
     while more:
         more = writer.run(_Rewrite(REWRITE_PAGES))

@@ -1,8 +1,8 @@
 """Search: the index of words lags behind the log; every search first updates the part it needs.
 
-So appending never pays for search, and a store nobody searches has no index. Catching up happens in small
-transactions, so that writers wait only moments. Where nothing can be written (a read-only place, a full disk, a store
-kept busy), the events that are not indexed yet are read and compared one by one: slower, and with the same answer.
+So appending never pays for search, and a store that is never searched has no index. Catching up happens in small
+transactions, so that writers wait only moments. Where nothing can be written (a read-only directory, a full disk, a
+busy store), the events that are not indexed yet are read and compared one by one: slower, and with the same answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BATCH_CHARACTERS = 1_000_000
 
 
 class Portion(NamedTuple):
-    """Events of one session that stand next to one another and are to be indexed."""
+    """Adjacent events of one session that must be indexed."""
 
     number: int
     after: int
@@ -40,7 +40,7 @@ class Portion(NamedTuple):
 
 
 class Index(PendingWrite):
-    """The words of some events, on their way into the index."""
+    """A write that adds the words of some events to the index."""
 
     __slots__ = ("_portions",)
 
@@ -60,7 +60,7 @@ class Index(PendingWrite):
             cursor.execute(QUERIES["set_progress"], (number, upto))
 
     def recall(self, cursor: apsw.Cursor) -> bool:
-        """An index that got further than it knows skips what it has."""
+        """An index that is further than it knows skips what it already has."""
         return False
 
 
@@ -73,7 +73,7 @@ class Searcher:
         self._payloads = payloads
 
     def search(self, query: str, project: str | None, session: str | None, limit: int) -> list[Hit]:
-        """The newest events that have all words, the last of which may be a beginning."""
+        """The newest events that have all words; the last word may be a prefix."""
         wanted = words_of(query)
         if not wanted or limit <= 0:
             return []

@@ -247,7 +247,7 @@ class SQLiteStore:
         return describe(self.path, self.durability, self._readers, check=check)
 
     def tidy(self) -> None:
-        """Drop snapshots and cut the write-ahead log back: what `onrecord doctor --fix` may do."""
+        """Drop snapshots and truncate the write-ahead log: what `onrecord doctor --fix` may do."""
         tidy(self._writer)
 
     def close(self) -> None:
@@ -316,7 +316,7 @@ def _bounds(name: str, prefix: str | None) -> dict[str, str | None]:
 _STORES: WeakSet[SQLiteStore] = WeakSet()
 _PAUSED: list[SQLiteStore] = []
 _INHERITED: list[object] = []
-"""Connections that a parent could not close in time: SQLite forbids using them here, and closing them too."""
+"""Connections that a parent could not close in time: SQLite allows neither using nor closing them here."""
 
 
 def _before_fork() -> None:

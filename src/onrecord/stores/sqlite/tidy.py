@@ -1,4 +1,4 @@
-"""Tidying: give back what only speed or chance has left in the files. Nothing that was recorded is touched."""
+"""Tidying: free the space of caches and deleted pages. Recorded events stay as they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class _DropSnapshots(PendingWrite):
-    """Every snapshot, of every session: the next opening folds anew."""
+    """Drop every snapshot of every session: the next opening folds the log again."""
 
     __slots__ = ()
 
@@ -26,6 +26,6 @@ class _DropSnapshots(PendingWrite):
 
 
 def tidy(writer: Writer) -> None:
-    """Drop every snapshot, rewrite the index of words, and cut the write-ahead log back to nothing."""
+    """Drop every snapshot, rewrite the index of words, and truncate the write-ahead log."""
     writer.run(_DropSnapshots())
     scrub(writer)

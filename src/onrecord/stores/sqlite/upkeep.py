@@ -1,4 +1,4 @@
-"""Upkeep: an online copy of the store, and what a doctor wants to know about it."""
+"""Upkeep: an online copy of the store, and what `onrecord doctor` reports about it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SYNCHRONOUS = ("off", "normal", "full", "extra")
 _POWER_CUT = {
     "off": "recent commits, or the whole file",
-    "normal": "the commits since the last checkpoint; nothing is damaged",
+    "normal": "the commits since the last WAL checkpoint; nothing is damaged",
     "full": "nothing that was acknowledged",
     "extra": "nothing that was acknowledged",
 }
@@ -145,7 +145,7 @@ def _settings(path: str, durability: str) -> dict[str, Any]:
 
 
 def _integrity(path: str) -> str:
-    """`ok`, or the first things that are wrong."""
+    """`ok`, or the first problems that SQLite finds."""
     try:
         connection = open_reader(path)
         try:

@@ -1,6 +1,7 @@
-"""The write-ahead log, as its one writer in this process sees it: how long it is, what room it has, when it is copied.
+"""The write-ahead log, as its one writer in this process sees it: its length, its allocated space, and when it is
+copied.
 
-SQLite tells its length with a commit, if it is asked to. That takes time, so it is asked once in a while.
+SQLite can report the length with every commit. That takes time, so it does so only now and then.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from onrecord.stores.sqlite.connection import BUSY_SECONDS, PAGE_SIZE, WAL_BYTES
 CHECKPOINT_BYTES = 4 * 1024 * 1024
 """The write-ahead log is copied into the database whenever it has grown by so much."""
 CHECKPOINT_PATIENCE_MS = 20
-"""How long cutting back an overgrown write-ahead log may wait for readers: writers wait with it."""
+"""How long the truncation of an overgrown write-ahead log may wait for readers: writers wait with it."""
 LEFT_BEHIND_BYTES = 1024 * 1024
 """The most that a closing store leaves in the write-ahead log: the next opener may have to read through it."""
 LOOK_EVERY = 8
-"""After so many small transactions the length of the write-ahead log is looked at again."""
+"""After so many small transactions the length of the write-ahead log is checked again."""
 FIRST_ROOM = 512 * 1024
-"""How much room the write-ahead log is given at first; whenever it is used up, twice as much."""
+"""How much space the write-ahead log gets at first; whenever it is used up, twice as much."""
 ROOM_PIECE = 4096
-"""What is written at a time to make room. Of one large write Linux may keep large pieces in memory, and later, when a
-small part of one has changed, sync all of it."""
+"""How many bytes one write allocates. Linux may cache a large write in large pieces, and later sync a whole piece when
+a small part of it has changed."""
 FRAME_HEADER_BYTES = 24
 """What a page occupies in the write-ahead log besides itself."""
 
@@ -41,15 +42,15 @@ class WriteAheadLog:
         self._frame = PAGE_SIZE + FRAME_HEADER_BYTES
         """What a page occupies: older stores have larger pages."""
         self.length = 0
-        """How long it was when it was last looked at, in bytes."""
+        """Its length at the last check, in bytes."""
         self._unseen = 0
-        """How many small transactions were made since."""
+        """How many small transactions were made since the last check."""
         self._due = CHECKPOINT_BYTES
         self.room = 0
-        """Up to here its file was given room."""
+        """Up to here space is allocated in its file."""
 
     def watch(self, connection: apsw.Connection) -> None:
-        """A new connection writes to it."""
+        """Follow a new connection, which writes to it from now on."""
         connection.set_wal_hook(self._grown)
         self._frame = connection.pragma("page_size") + FRAME_HEADER_BYTES
 
@@ -65,15 +66,15 @@ class WriteAheadLog:
             self._copy(connection)
 
     def is_long(self) -> bool:
-        """Whether it is more than a closing store should leave behind."""
+        """Whether it is longer than a closing store should leave it."""
         return self.length > LEFT_BEHIND_BYTES
 
     def make_room(self) -> None:
         """Fill the write-ahead log's file with zeros beyond its last page.
 
         Syncing a file that grows takes twice as long as syncing one that is written over. SQLite stops reading the log
-        at the first page that is not its own, so the zeros mean nothing to it; the write lock, which is held here,
-        keeps every other process from adding pages at this moment.
+        at the first page that is not its own, so the zeros mean nothing to it. The caller has the write lock, so no
+        other process adds pages at this moment.
         """
         most = CHECKPOINT_BYTES + FIRST_ROOM
         wanted = FIRST_ROOM
@@ -90,7 +91,7 @@ class WriteAheadLog:
             finally:
                 os.close(file)
         except OSError:
-            return  # the room is only for speed
+            return  # the space is only for speed
         if self.length < most - FIRST_ROOM // 2:
             self.room = max(wanted, min(size, most)) - FIRST_ROOM // 2
 
@@ -112,7 +113,7 @@ class WriteAheadLog:
 
 
 def synced(path: str) -> bool:
-    """Make a file's new size durable: SQLite does not, and a power cut would bring back what was cut off."""
+    """Make a file's new size durable: SQLite does not, and a power cut would bring back the truncated part."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -125,7 +126,7 @@ def synced(path: str) -> bool:
 
 
 def copied(connection: apsw.Connection, mode: int, patience: int) -> bool:
-    """Whether a checkpoint copied everything, waiting for readers no longer than `patience` milliseconds."""
+    """Whether a WAL checkpoint copied everything, waiting for readers no longer than `patience` milliseconds."""
     connection.set_busy_timeout(patience)
     try:
         total, done = connection.wal_checkpoint(mode=mode)

@@ -32,7 +32,7 @@ class WriteLock:
         self._waiter: _Waiter | None = None
 
     def acquire(self, seconds: float = LOCK_SECONDS) -> bool:
-        """Take the lock; False when others had it for so long, or when this file system has no such locks."""
+        """Take the lock; False when others kept it for too long, or when this file system has no such locks."""
         if self._file < 0:
             self._file = open_lock_file(self._path)
         try:
@@ -45,13 +45,13 @@ class WriteLock:
         return True
 
     def release(self) -> None:
-        """Give the lock back; does nothing when it was not taken."""
+        """Release the lock; does nothing when it was not taken."""
         if self._held >= 0:
             flock(self._held, LOCK_UN)
             self._held = -1
 
     def release_after_interrupt(self) -> None:
-        """Give the lock back when a signal interrupted `acquire` and nothing is known about how far it got."""
+        """Release the lock when a signal interrupted `acquire` and it is unknown how far it got."""
         for file in (self._file, self._waiter.give_up() if self._waiter is not None else -1):
             if file >= 0:
                 flock(file, LOCK_UN)
@@ -68,7 +68,7 @@ class WriteLock:
             self._file = -1
 
     def forget(self) -> None:
-        """In a forked child: close what was inherited without unlocking it, for the lock is the parent's."""
+        """In a forked child: close the inherited file without unlocking it: the lock is the parent's."""
         self._held = -1
         if self._waiter is not None:
             os.close(self._waiter.file)
@@ -89,8 +89,8 @@ class WriteLock:
 class _Waiter:
     """A thread that waits for the lock on behalf of others, because `flock` has no timeout.
 
-    It waits on a file descriptor of its own: if its caller gave up, took the lock later by itself, and this thread then
-    gets it, releasing it here must not release what the caller holds.
+    It waits on a file descriptor of its own: if the caller gave up and later took the lock without this thread, and
+    this thread then gets it, releasing it here must not release the caller's lock.
     """
 
     def __init__(self, file: int) -> None:

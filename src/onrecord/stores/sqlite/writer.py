@@ -1,11 +1,11 @@
 """The writer: the one connection of this process that changes the store, one transaction at a time.
 
 Threads that write at the same moment share a transaction (`stores/group_commit.py`). The batch leader also seals and
-packs the short facts of others, before it takes the write lock: many in a row take less time than each in a thread that
-wakes up for it.
+packs the short facts of others, before it takes the write lock: sealing many in a row takes less time than waking a
+thread for each.
 
-A failed commit does not say whether its events will be there after a crash. So the writer drops the connection, asks a
-fresh one for the last event of each caller, and reports only what is certain: written, not written, or unknown.
+A failed commit does not say whether its events will be there after a crash. So the writer drops the connection, queries
+a fresh one for the last event of each caller, and reports only what is certain: written, not written, or unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CLOSE_SECONDS = 15.0
 """How long closing waits for other threads' writes."""
-# Errors of the disk and the file, not of one write: they hit everyone in the transaction alike.
+# Errors of the disk and the file, not of one write: they affect every write of the transaction.
 _SHARED = (
     apsw.FullError,
     apsw.IOError,
@@ -73,7 +73,7 @@ class PendingWrite(Pending):
         """It was alone in its transaction, and that is durable now."""
 
     def recall(self, cursor: apsw.Cursor) -> bool:
-        """Whether what `work` wrote is there, asked after a commit that failed."""
+        """Whether what `work` wrote is on record; called after a commit that failed."""
         raise NotImplementedError
 
 
@@ -82,7 +82,7 @@ class TooLargeForLeader(Exception):
 
 
 class Writer:
-    """The one connection of this process that writes, and the queue before it."""
+    """The one connection of this process that writes, and its queue."""
 
     def __init__(self, path: str, lock: WriteLock, durability: str) -> None:
         self._path = path
@@ -99,7 +99,7 @@ class Writer:
         self._log = WriteAheadLog(self._path)
 
     def close(self) -> None:
-        """Close the connection, after the writes that are under way."""
+        """Close the connection, after the writes that are running."""
         paused = self.group.pause(CLOSE_SECONDS)
         try:
             # Where every process runs one command only, no other writer would ever truncate the write-ahead log, and
@@ -118,7 +118,7 @@ class Writer:
         return done
 
     def forget(self) -> list[object]:
-        """In a forked child: start again, and return what was inherited, which must be neither used nor closed."""
+        """In a forked child: start again, and return what was inherited: it must be neither used nor closed."""
         inherited: list[object] = [self._cursor, self._connection]
         self._lock.forget()
         self._start()
@@ -130,14 +130,14 @@ class Writer:
 
     @staticmethod
     def _prepared(batch: list[PendingWrite]) -> list[PendingWrite]:
-        """The writes that can be made, sealed and packed: before the write lock, which other processes wait for."""
+        """Seal and pack before taking the write lock, which other processes wait for; the writes that can be made."""
         ready = []
         for pending in batch:
             try:
                 if pending.late:
                     pending.prepare()
                 ready.append(pending)
-            except (InvalidInput, TooLargeForLeader) as refusal:  # anything else was raised by a signal's handler
+            except (InvalidInput, TooLargeForLeader) as refusal:  # a signal handler raised anything else
                 pending.problem = refusal
         return ready
 
@@ -157,7 +157,7 @@ class Writer:
             else:
                 own.answer = own.work(self._cursor or self._open())
         except apsw.Error as problem:
-            # The transaction did not begin. Everyone in the queue would wait as long and fail alike: they fail now.
+            # The transaction did not begin. Every write in the queue would wait as long and fail too: they fail now.
             batch = self.group.gather()
             if not own.in_transaction:
                 self._discard()
@@ -214,12 +214,12 @@ class Writer:
                 self._retreat(batch, meant, shared=isinstance(problem, _SHARED))
         except Exception as problem:
             if asked:
-                raise  # raised by the handler of a signal
+                raise  # raised by a signal handler
             # An error of one write must not fail the others.
             self._discard()
             self._retreat(batch, problem, shared=False)
             if all(pending.problem is None for pending in batch):
-                raise  # each succeeded on its own, so it was the handler of a signal
+                raise  # each succeeded on its own, so a signal handler raised
 
     def _retreat(self, batch: list[PendingWrite], problem: Exception, *, shared: bool) -> None:
         """Nothing was written. If the cause may be one write of the batch, try each on its own."""
@@ -234,7 +234,7 @@ class Writer:
                 pending.problem = self._store_error(again)
 
     def _resolve(self, batch: list[PendingWrite], problem: StoreError) -> None:
-        """The commit failed, which does not say what is on the disk: look, and report only what is certain."""
+        """The commit failed, which does not say what is on the disk: read the disk, and report only what is certain."""
         self._discard()
         waiting = [pending for pending in batch if pending.problem is None]
         try:
@@ -248,11 +248,11 @@ class Writer:
         self._fail([pending for pending, there in zip(waiting, landed, strict=True) if not there], problem)
 
     def _landed(self, waiting: list[PendingWrite]) -> list[bool]:
-        """Which of them are on the disk for certain."""
+        """Which of the writes are certainly on the disk."""
         try:
             cursor = self._open()
         except apsw.Error:
-            # The store cannot be written any more; perhaps it can still be read.
+            # The store can no longer be written; perhaps it can still be read.
             reader = open_reader(self._path)
             try:
                 found = [pending.recall(reader.cursor()) for pending in waiting]

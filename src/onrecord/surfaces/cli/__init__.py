@@ -1,1 +1,1 @@
-"""The `onrecord` command: `main` dispatches, `verbs` is the catalogue, one small module for each family of verbs."""
+"""The `onrecord` command: `main` dispatches, `catalogue` lists the verbs, one small module for each family of verbs."""

@@ -85,7 +85,7 @@ def complete(words: list[str]) -> int:
 
 
 def candidates(words: list[str]) -> list[str]:
-    """What fits the last word, given those before it."""
+    """Completions of the last word, given the words before it."""
     from onrecord.surfaces.cli.words import split
 
     *before, current = words

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _tell_supervisor(problem: Exception) -> None:
-    """A team's supervisor is told why the agent it started did not come up."""
+    """Tell a team's supervisor why the agent it started did not come up."""
     import os
 
     from onrecord.environment import FAILURE_VARIABLE
@@ -82,15 +82,15 @@ def _load(verb: Verb) -> Callable[[Any], int]:
 
 
 def hook(call: Call) -> int:
-    """A hook is answered before the command line is loaded; here it comes only with words it does not take."""
+    """A hook is answered before the command line is loaded; only one with wrong arguments gets here."""
     from onrecord.surfaces.cli.shared.exits import UsageError
 
-    raise UsageError("onrecord hook takes a vendor and an event, and before it --store and --project only",
+    raise UsageError("`onrecord hook` takes a vendor and an event; only --store and --project may precede `hook`",
                      hint=call.verb.example)  # fmt: skip
 
 
 def _stop_writing() -> None:
-    """Buffered output has no reader any more; writing it at exit would fail."""
+    """The reader of the output is gone; writing the buffer at exit would fail."""
     import os
 
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _TAKES_VALUE = frozenset({"--store", "--project", "--session", "-s", "--agent", "--limit", "-n"})
-"""Options that may stand before the verb and are followed by a value."""
+"""Options that may precede the verb; each takes a value."""
 
 
 def split(words: list[str]) -> tuple[str, list[str]]:

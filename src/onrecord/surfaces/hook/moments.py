@@ -39,7 +39,7 @@ def start(vendor: Vendor, call: HookCall) -> HookAnswer:
 
 
 def started(session: Session, vendor: Vendor, call: HookCall, process: dict[str, Any] | None) -> HookAnswer:
-    """Another hook may record the same at the same moment: then read what it recorded, and record nothing twice."""
+    """Another hook may record the same at the same time: then use what it recorded, and record nothing twice."""
     try:
         return _started(session, vendor, call, process)
     except IdReused:
@@ -81,7 +81,7 @@ def _where(call: HookCall) -> dict[str, Any]:
 
 
 def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
-    """The agent got a prompt: it does not wait for a person. If its start was not seen, this is the start."""
+    """The agent got a prompt, so it is not waiting for a person. If its start was not recorded, record it now."""
     owned = owner(call)
     if owned is None:
         return start(vendor, call)
@@ -98,7 +98,7 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
 
 
 def _on_record(call: HookCall) -> Owned | None:
-    """The session that has this very conversation on record: not that of an agent which started this one as a tool."""
+    """The session that has this conversation on record; not the session of an agent that started this one as a tool."""
     owned = owner(call)
     if owned is not None and owned.session.views.roster.link(call.vendor, call.vendor_id) is None:
         with owned:
@@ -107,7 +107,7 @@ def _on_record(call: HookCall) -> Owned | None:
 
 
 def compact(_vendor: Vendor, call: HookCall) -> HookAnswer:
-    """Keep what the conversation is about to forget: its transcript and the note. The brief is injected again later."""
+    """Keep what compaction will drop: mirror the transcript, write the note. The brief is injected again later."""
     owned = _on_record(call)
     if owned is not None:
         with owned as session:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Vendor
 
 PAYLOAD_BYTES = 32 * 1024 * 1024
-"""The largest payload that is read; a larger one is noted and allowed."""
+"""The largest payload that is read; a larger one is reported to the doctor and allowed."""
 WRITING_SECONDS = 1.0
 """How long an answer that is being written may take once the time is up."""
 _VARIABLES = {"--store": STORE_VARIABLE, "--project": PROJECT_VARIABLE}
@@ -41,7 +41,7 @@ class Pending:
         self.call: HookCall | None = None
 
     def say(self, answer: HookAnswer) -> None:
-        """From here on this is the answer, unless something better becomes known in time."""
+        """Use this answer if nothing better is known when the time is up."""
         if self.vendor is not None and self.call is not None:
             self.reply = self.vendor.reply(self.call, answer)
 

@@ -1,4 +1,4 @@
-"""Putting a conversation on record: found by its id or its process, or (if the user wants that) in a new session."""
+"""Recording which session a conversation belongs to: found by id or process, or a new one if the user set that."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def registered(call: HookCall, process: dict[str, Any] | None) -> Owned | None:
 
 
 def _by_process(records: SessionStore, call: HookCall, process: dict[str, Any] | None) -> Session | None:
-    """After a rotation the id is new and the process is not: the agent in it continues under the new id."""
+    """After a rotation the process is the same and the id is new: the agent continues under the new id."""
     if process is None:
         return None
     for head in records.sessions(status=LIVE, limit=SESSIONS_LOOKED_AT):
@@ -111,7 +111,7 @@ def _automatic(records: SessionStore, call: HookCall) -> Session | None:
         try:
             return records.create(name, agent=agent)
         except NameTaken:
-            head = records.find(name)  # of an agent before, or of one that starts in this very moment
+            head = records.find(name)  # of an earlier agent, or of one that starts at the same time
             if head.status in LIVE:
                 return records.get(head.session, agent=agent)
     return None

@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Vendor
 
 NUDGE_SECONDS = 600
-"""For so long after a nudge an agent is left alone, whatever it does: nudges cannot keep it from stopping."""
+"""No agent is nudged twice within this time, in seconds, so nudges cannot keep it from stopping."""
 NOTE_KINDS = (
     "objective.set", "next_action.set", "decision.made", "reproduction.recorded", "finding.stated",
     "finding.relabelled", "finding.challenged", "finding.upheld", "section.written", "worklog.written",
     "milestone.reached", "feature.judged", "phase.finished", "attempt.settled",
 )  # fmt: skip
-"""Events that a person or agent changes the note by."""
+"""Events by which a person or an agent changes the note."""
 WORK_KINDS = ("tool.used",)
 LOOKED_BACK = 200
 """How many events are searched for this agent's own."""
 
 
 def nudge(session: Session, vendor: Vendor, call: HookCall) -> HookAnswer:
-    """A refusal to stop that says what is undone; empty if the agent was asked before."""
+    """A refusal to stop that names what is unfinished; empty if the agent was asked before."""
     if call.nudged:
         return HookAnswer()
     heard = vendor.reply(call, HookAnswer(decision=DENY, reason="?"))
     if not (heard.stdout or heard.stderr or heard.status):
-        return HookAnswer()  # this agent stops whatever a hook says
+        return HookAnswer()  # this vendor ignores a hook's refusal to stop
     undone = _attempt(session) or _note(session)
     if undone is None:
         return HookAnswer()
@@ -47,7 +47,7 @@ def nudge(session: Session, vendor: Vendor, call: HookCall) -> HookAnswer:
         return HookAnswer()
     data = {"decision": DENY, "act": "stop", "rule": ground.partition("/")[0], "reason": reason, "clear": clear,
             "agent": session.agent, "positions": [], "ground": ""}  # fmt: skip
-    session.record("gate.decided", data, id=id_)
+    session.log.record("gate.decided", data, id=id_)
     return HookAnswer(decision=DENY, reason=f"onrecord: {reason}. To clear it: {clear}. Then stop.")
 
 
@@ -65,7 +65,7 @@ def _attempt(session: Session) -> tuple[str, str, str] | None:
 
 
 def _note(session: Session) -> tuple[str, str, str] | None:
-    """Work since the last change of the note, which the next agent would not know of."""
+    """Work since the last change of the note; the next agent would not know about it."""
     used = _newest(session, WORK_KINDS, LOOKED_BACK)
     worked = next((event.position for event in used if event.by == session.agent), 0)
     last = next((event.position for event in _newest(session, NOTE_KINDS, 1)), 0)

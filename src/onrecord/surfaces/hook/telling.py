@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NOTHING_TOLD = {"position": 0, "run": 0, "lines": []}
 _FIXED_LINES = 3
-"""Name, objective and next action; what follows are groups of entries, each under its title."""
+"""The lines for name, objective and next action; groups of entries follow, each under its title."""
 _KEY_LENGTH = 8
 
 
@@ -37,13 +37,13 @@ def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict
         told = NOTHING_TOLD  # what was injected before was lost with the process
     forgot = call.moment == START and call.reason in (CLEARED, COMPACTED)
     if call.moment == PROMPT and told["lines"] and told.get("run") == run:
-        return "", None  # within a run the agent moves the record itself
+        return "", None  # within a run the agent itself changes the record
     lines = session.brief().splitlines()
     keys = [_key(line) for line in lines[1:]]
     if told["lines"] and not forgot:
         if set(keys) == set(told["lines"]):
             return "", None
-        preface, text = f"The record of your session moved on since you read it. {ABOUT}", _news(lines, told["lines"])
+        preface, text = f"The record of your session changed since you read it. {ABOUT}", _news(lines, told["lines"])
     else:
         preface, text = f"{_who(session)} {ABOUT}", "\n".join(lines)
     said = fence(text, about=preface, limit=vendor.capabilities.context_bytes)
@@ -58,19 +58,19 @@ def forget(session: Session, call: HookCall) -> None:
 
 
 def _who(session: Session) -> str:
-    """What an agent needs to know to use the command: these words are ours, the record's text is inside the fence."""
+    """What an agent needs to know to use the command: this text is ours; text from the record is inside the fence."""
     named = os.environ.get(SESSION_VARIABLE) and os.environ.get(AGENT_VARIABLE)
     options = "" if named else f" --session {session.name} --agent {session.agent}"
     return (
         f"You work in the onrecord session {session.name} as agent {session.agent}. "
-        f"`onrecord continue{'' if named else f' {session.name}'}` says where to go on; "
+        f"`onrecord continue{'' if named else f' {session.name}'}` says where to continue; "
         f"record what you find with `onrecord finding state`, `onrecord run -- COMMAND` and `onrecord next`"
         f"{f' (each with{options})' if options else ''}."
     )
 
 
 def _news(lines: list[str], known: list[str]) -> str:
-    """The lines that are new, each entry under its title; and how many do not hold any more."""
+    """The new lines, each entry under its title; and how many earlier lines are no longer true."""
     shown, title = [], ""
     for number, line in enumerate(lines[1:], start=1):
         if number >= _FIXED_LINES and not line.startswith("- "):

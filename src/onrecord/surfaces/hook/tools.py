@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         """The answer of this hook, as far as it is known."""
 
         def say(self, answer: HookAnswer) -> None:
-            """From here on this is the answer, unless something better becomes known in time."""
+            """Use this answer if nothing better is known when the time is up."""
 
 
 ADVICE_BYTES = 1_024
@@ -39,7 +39,7 @@ def before_tool(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
     if request is None or request.act not in (EDIT, RUN):
         return HookAnswer()
     seen = at_a_glance(call)
-    if seen.nobody:
+    if seen.unowned:
         return HookAnswer()
     if seen.present is not None:
         from onrecord import machine
@@ -48,7 +48,7 @@ def before_tool(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
         verdict = decide(request, seen.present, time.time_ns() // 1000, machine.is_gone)
         if verdict.plain:
             return HookAnswer()
-        # Whatever becomes of putting it on record, this is the answer.
+        # This is the answer, even if it cannot be recorded.
         pending.say(_answer(verdict))
     owned = owner(call)
     if owned is None:
@@ -102,12 +102,12 @@ def _note_failure(session: Session, request: ToolRequest, problem: Exception) ->
 
 
 def after_tool(vendor: Vendor, call: HookCall) -> HookAnswer:
-    """Record what ran and how it ended; if it changed code that findings rest on, find out which are stale."""
+    """Record what ran and how it ended; if it changed code that findings rest on, report which are stale."""
     request = _request(vendor, call, call.vendor)
     if request is None or request.act == READ or is_ours(request):
-        return HookAnswer()  # looking changes nothing, and what onrecord itself does is on record
+        return HookAnswer()  # reading changes nothing, and onrecord's own commands record themselves
     seen = at_a_glance(call)
-    owned = None if seen.nobody else owner(call)
+    owned = None if seen.unowned else owner(call)
     if owned is not None:
         with owned as session:
             _record(session, call, request)

@@ -23,34 +23,34 @@ if TYPE_CHECKING:
 class Seen:
     """Which agent a call belongs to, as far as a glance can tell."""
 
-    __slots__ = ("agent", "nobody", "present", "session")
+    __slots__ = ("agent", "present", "session", "unowned")
 
     def __init__(
-        self, session: str = "", agent: str = "", present: Present | None = None, *, nobody: bool = False
+        self, session: str = "", agent: str = "", present: Present | None = None, *, unowned: bool = False
     ) -> None:
         self.session = session
         self.agent = agent
         self.present = present
         """What the gate needs to know; None if the session has to be opened for that."""
-        self.nobody = nobody
+        self.unowned = unowned
         """Certainly of no session."""
 
 
 def at_a_glance(call: HookCall) -> Seen:
-    """One look at the store, without a lock."""
+    """One read of the store, without a lock."""
     from onrecord.connection import glance, glance_linked, project_of_directory
 
     named, agent = os.environ.get(SESSION_VARIABLE), os.environ.get(AGENT_VARIABLE)
     if named:
-        # Without the agent's name, only the roster tells who it is.
+        # Without the agent's name, only the roster can identify it.
         return Seen(named, agent, glance(None, project_of_directory(), named)) if agent else Seen()
     try:
         found = glance_linked(None, link_id(call.vendor, call.vendor_id))
     except InvalidInput:
-        return Seen(nobody=True)  # an id that nothing can be on record with
+        return Seen(unowned=True)  # no conversation on record can have this id
     if found is None:
         return Seen()
-    return Seen(found.session, found.agent, found.present, nobody=not found.session)
+    return Seen(found.session, found.agent, found.present, unowned=not found.session)
 
 
 class Owned:
@@ -66,7 +66,7 @@ class Owned:
         return self.session
 
     def __exit__(self, *_problem: object) -> None:
-        """An answer is not lost because closing fails."""
+        """A failure to close the store does not lose the answer."""
         try:
             self._records.close()
         except OnrecordError:

@@ -1,25 +1,25 @@
--- What `onrecord store init` and `migrate` run besides schema and migrations. Names of roles stand in braces and are quoted as
--- identifiers before they are put in; everything else is bound.
+-- What `onrecord store init` and `migrate` run besides schema and migrations. Names of roles are in braces and inserted as quoted
+-- identifiers; everything else is bound.
 
--- role: whether a role is there
+-- role: whether a role exists
 SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = %(name)s
 
--- make_owner: the role that owns the tables; nobody logs in as it
+-- make_owner: the role that owns the tables; it cannot log in
 CREATE ROLE {owner} NOLOGIN
 
--- make_app: the role that stores connect as; without a password it cannot log in where one is asked for
+-- make_app: the role that stores connect as; without a password it cannot log in where one is required
 CREATE ROLE {app} LOGIN
 
--- is_superuser: whether this connection may act as anybody
+-- is_superuser: whether this connection may act as any role
 SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user
 
--- join_owner: let whoever makes the store act as its owner
+-- join_owner: let the role that creates the store act as its owner
 GRANT {owner} TO CURRENT_USER
 
--- make_schema: the place of everything
+-- make_schema: the schema that contains every table
 CREATE SCHEMA onrecord AUTHORIZATION {owner}
 
--- become: from here on as the owner
+-- become: act as the owner from here on
 SET ROLE {owner}
 
 -- be_patient: a change of the schema waits briefly for its lock and tries again, so that no append waits long behind it

@@ -1,5 +1,5 @@
 -- What the app role may do: everything a store needs and nothing more. It cannot change or delete an event, a session or a blob;
--- erasure goes through `onrecord.erase`. The role's name stands for {app}; it is quoted as an identifier before it is put in.
+-- erasure goes through `onrecord.erase`. The role's name replaces {app}, as a quoted identifier.
 -- Run again after every migration; granting twice changes nothing.
 
 GRANT USAGE ON SCHEMA onrecord TO {app};

@@ -2,7 +2,7 @@
 -- begins. Values are bound, sets of values as arrays. Every transaction begins with `begin`; every statement names the tenant all the
 -- same, so that a role that row-level security does not bind (a superuser) keeps to its tenant too.
 
--- begin: what holds for one transaction: whose it is, and that its commit waits for the disk (and a synchronous standby)
+-- begin: the settings of one transaction: its tenant, and that its commit waits for the disk (and a synchronous standby)
 SELECT set_config('onrecord.tenant', %(tenant)s, TRUE),
     set_config(
         'synchronous_commit',
@@ -22,11 +22,11 @@ SELECT set_config('onrecord.tenant', %(tenant)s, TRUE),
 -- meta: the facts about this store
 SELECT name, value FROM onrecord.meta
 
--- head: where a log stands
+-- head: the head of a log
 SELECT session, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
 FROM onrecord.sessions WHERE tenant = %(tenant)s AND session = %(session)s
 
--- locked_head: the same, and nobody moves it before this transaction ends
+-- locked_head: the same, locked: it does not move before this transaction ends
 SELECT session, project, name, position, hash, run, status, title, opened_at, at, held, parent, forked_at
 FROM onrecord.sessions WHERE tenant = %(tenant)s AND session = %(session)s FOR UPDATE
 
@@ -34,7 +34,7 @@ FROM onrecord.sessions WHERE tenant = %(tenant)s AND session = %(session)s FOR U
 SELECT 1 FROM onrecord.leases
 WHERE tenant = %(tenant)s AND session = %(session)s AND lane = %(lane)s AND epoch = %(epoch)s AND holder IS NOT NULL
 
--- locked_standing: the same, and nobody takes the lane before this transaction ends
+-- locked_standing: the same, locked: the lane does not change hands before this transaction ends
 SELECT 1 FROM onrecord.leases
 WHERE tenant = %(tenant)s AND session = %(session)s AND lane = %(lane)s AND epoch = %(epoch)s AND holder IS NOT NULL
 FOR SHARE
@@ -59,7 +59,7 @@ WITH RECURSIVE line (depth, session, parent, forked_at, upto) AS (
 )
 SELECT session, forked_at, upto FROM line ORDER BY depth
 
--- append_one: the ordinary append: the head moves from where it is expected, and the event is there; or nothing happens
+-- append_one: the ordinary append: the head moves from where it is expected and the event is inserted; or nothing happens
 WITH lease AS (
     SELECT 1 FROM onrecord.leases
     WHERE tenant = %(tenant)s AND session = %(session)s AND lane = %(lane)s AND epoch = %(epoch)s AND holder IS NOT NULL
@@ -127,7 +127,7 @@ WITH lease AS (
 )
 SELECT position FROM moved
 
--- keep_blobs: large payloads, each once; who uses one already there is counted
+-- keep_blobs: large payloads, each once; counts the uses of one that exists
 INSERT INTO onrecord.blobs AS b (tenant, key, uses, body)
 SELECT %(tenant)s, new.key, new.uses, new.body
 FROM unnest(%(keys)s::bytea[], %(uses)s::bigint[], %(bodies)s::bytea[]) AS new (key, uses, body)
@@ -143,15 +143,15 @@ VALUES (
 )
 ON CONFLICT (tenant, session) DO NOTHING RETURNING session
 
--- take_name: the name is this session's, if nobody has it
+-- take_name: reserve a name for a session, if the name is free
 INSERT INTO onrecord.names (tenant, project, name, session) VALUES (%(tenant)s, %(project)s, %(name)s, %(session)s)
 ON CONFLICT (tenant, project, name) DO NOTHING RETURNING session
 
--- give_name_back: a name that a session does not have any more
+-- give_name_back: release a name that a session no longer has
 DELETE FROM onrecord.names
 WHERE tenant = %(tenant)s AND project = %(project)s AND name = %(name)s AND session = %(session)s
 
--- has_name: in which state the session is that has a name
+-- has_name: the status of the session that has a name
 SELECT s.status
 FROM onrecord.names AS n JOIN onrecord.sessions AS s ON s.tenant = n.tenant AND s.session = n.session
 WHERE n.tenant = %(tenant)s AND n.project = %(project)s AND n.name = %(name)s
@@ -189,7 +189,7 @@ SELECT e.session, e.position, e.id, e.kind, e.v, e.at, e.by, e.run, e.because, e
 FROM line JOIN onrecord.events AS e ON e.tenant = %(tenant)s AND e.session = line.session AND e.position <= line.upto
 WHERE e.id = %(id)s
 
--- linked: the sessions whose own events have an id that may be looked for everywhere
+-- linked: the sessions whose own events have an id that can be found without knowing the session
 SELECT session FROM onrecord.events
 WHERE tenant = %(tenant)s AND id = %(id)s AND id >= 'link/' AND id < 'link0' ORDER BY at DESC, session DESC
 
@@ -233,7 +233,7 @@ FROM onrecord.sessions AS s
     LEFT JOIN onrecord.leases AS l ON l.tenant = s.tenant AND l.session = s.session AND l.lane = %(lane)s
 WHERE s.tenant = %(tenant)s AND s.session = %(session)s
 
--- take_lease: a new holder under the next epoch, unless the lane is not any more as it was seen
+-- take_lease: a new holder under the next epoch, unless the lane has changed since it was read
 INSERT INTO onrecord.leases AS l (tenant, session, lane, epoch, holder, since, until, span)
 SELECT %(tenant)s, %(session)s, %(lane)s, %(epoch)s, %(holder)s, clock.now, clock.now + %(span)s, %(span)s
 FROM (SELECT coalesce(%(now)s::bigint, floor(extract(EPOCH FROM clock_timestamp()) * 1000000)::bigint) AS now) AS clock
@@ -250,7 +250,7 @@ SET until = greatest(
 WHERE tenant = %(tenant)s AND session = %(session)s AND lane = %(lane)s AND epoch = %(epoch)s AND holder IS NOT NULL
 RETURNING epoch, holder, since, until
 
--- release_lease: nobody holds it; the epoch stays
+-- release_lease: remove the holder; the epoch stays
 UPDATE onrecord.leases SET holder = NULL
 WHERE tenant = %(tenant)s AND session = %(session)s AND lane = %(lane)s AND epoch = %(epoch)s
 
@@ -288,16 +288,16 @@ ORDER BY e.position
 SELECT DISTINCT payload FROM onrecord.events
 WHERE tenant = %(tenant)s AND session = %(session)s AND position = ANY (%(positions)s) AND encoding = 2 AND payload IS NOT NULL
 
--- erase: payloads and salts of some events go
+-- erase: remove payloads and salts of some events
 SELECT onrecord.erase(%(session)s, %(positions)s, %(said_at)s)
 
--- drop_unused: large payloads go that no event uses any more
+-- drop_unused: remove large payloads that no event uses any more
 SELECT onrecord.drop_unused(%(keys)s)
 
 -- drop_words: forget the words of some events
 DELETE FROM onrecord.words WHERE tenant = %(tenant)s AND session = %(session)s AND position = ANY (%(positions)s)
 
--- scrub: no snapshot of before may be kept any more, of the session and of all that inherit from it
+-- scrub: forbid older snapshots of the session and of every session that inherits from it
 WITH RECURSIVE tree (session) AS (
     SELECT session FROM onrecord.sessions WHERE tenant = %(tenant)s AND session = %(session)s
     UNION
@@ -312,7 +312,7 @@ WHERE tenant = %(tenant)s AND behind AND (%(project)s::text IS NULL OR project =
     AND (%(session)s::text IS NULL OR session = %(session)s)
 ORDER BY session
 
--- index_words: the words of events that stand next to one another, unless the session was indexed or scrubbed meanwhile
+-- index_words: the words of adjacent events, unless the session was indexed or scrubbed meanwhile
 WITH reached AS (
     UPDATE onrecord.sessions SET indexed = %(upto)s, behind = position > %(upto)s
     WHERE tenant = %(tenant)s AND session = %(session)s AND indexed = %(after)s AND scrubbed = %(scrubbed)s
@@ -333,13 +333,13 @@ FROM onrecord.words AS w JOIN onrecord.sessions AS s ON s.tenant = w.tenant AND 
 WHERE w.tenant = %(tenant)s AND w.words IS NULL AND (%(project)s::text IS NULL OR s.project = %(project)s)
     AND (%(session)s::text IS NULL OR w.session = %(session)s)
 
--- change_head: a log that was taken over goes on
+-- change_head: move the head of a copied log
 UPDATE onrecord.sessions
 SET project = %(project)s, name = %(name)s, position = %(position)s, hash = %(hash)s, run = %(run)s, status = %(status)s,
     title = %(title)s, opened_at = %(opened_at)s, at = %(at)s, held = %(held)s, moment = %(moment)s, behind = TRUE
 WHERE tenant = %(tenant)s AND session = %(session)s
 
--- add_events: events of a log that is taken over
+-- add_events: events of a copied log
 INSERT INTO onrecord.events
     (tenant, session, position, id, kind, v, at, by, run, because, salt, payload_hash, hash, encoding, payload)
 SELECT %(tenant)s, %(session)s, new.*
@@ -364,13 +364,13 @@ SELECT count(*) AS sessions, coalesce(sum(position - forked_at), 0)::bigint AS e
     (SELECT count(*) FROM onrecord.leases WHERE tenant = %(tenant)s AND holder IS NOT NULL) AS leases
 FROM onrecord.sessions WHERE tenant = %(tenant)s
 
--- tables: the tables of the store: whose they are, whether every role is held to its tenant, and what is dead in them
+-- tables: the tables of the store: their owner, whether row-level security binds every role, and their dead rows
 SELECT c.relname::text AS name, pg_get_userbyid(c.relowner)::text AS owner, c.relrowsecurity AND c.relforcerowsecurity AS forced,
     coalesce(s.n_live_tup, 0) AS live, coalesce(s.n_dead_tup, 0) AS dead, pg_total_relation_size(c.oid) AS bytes,
     (has_table_privilege(c.oid, 'UPDATE') OR has_table_privilege(c.oid, 'DELETE')) AS changeable
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace LEFT JOIN pg_stat_user_tables AS s ON s.relid = c.oid
 WHERE n.nspname = 'onrecord' AND c.relkind IN ('r', 'p') ORDER BY c.relname
 
--- standbys: who follows this server, and how far behind in bytes; a role without pg_read_all_stats sees only that they are there
+-- standbys: the standbys of this server, and how many bytes behind; a role without pg_read_all_stats sees only that they exist
 SELECT application_name AS name, state, sync_state, pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn)::bigint AS behind
 FROM pg_stat_replication ORDER BY application_name

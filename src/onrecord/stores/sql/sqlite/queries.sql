@@ -137,7 +137,7 @@ WHERE key > ?1 AND key <= ?2 AND payload IS NOT NULL
     AND (?3 IS NULL OR kind IN (SELECT value FROM json_each(?3)))
 ORDER BY key
 
--- erase_payload: payload and salt go, header and hashes stay
+-- erase_payload: remove payload and salt; header and hashes stay
 UPDATE events SET salt = NULL, payload = NULL, encoding = 0 WHERE key = ?1
 
 -- blob_of: under which key an event's payload is kept, if out of line
@@ -146,7 +146,7 @@ SELECT payload FROM events WHERE key = ?1 AND encoding = 2
 -- add_blob: keep a large payload, once
 INSERT INTO blobs (key, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING
 
--- drop_blob: a large payload that no event uses any more
+-- drop_blob: remove a large payload that no event uses any more
 DELETE FROM blobs WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM events WHERE encoding = 2 AND payload = ?1)
 
 -- lease: the lease of a lane, released ones included
@@ -185,7 +185,7 @@ FROM heads AS s LEFT JOIN snapshots ON session = number AND view = ?3 WHERE proj
 SELECT number, name, status, s.position, forked_at, snapshots.position, snapshots.hash, body
 FROM heads AS s LEFT JOIN snapshots ON session = number AND view = ?3 WHERE id = ?2
 
--- glance_at_live: the same of the live sessions of a project; more than one is too many
+-- glance_at_live: the same for the live sessions of a project; two rows mean that the session is ambiguous
 SELECT number, name, status, s.position, forked_at, snapshots.position, snapshots.hash, body
 FROM heads AS s LEFT JOIN snapshots ON session = number AND view = ?3
 WHERE project = ?1 AND status IN ('open', 'active', 'paused', 'resumed') LIMIT 2

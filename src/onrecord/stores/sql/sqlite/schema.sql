@@ -2,15 +2,15 @@
 -- A fresh store is made from this file; an older one by the migrations it has not seen.
 
 -- Facts about this store itself: `secret` keys the names of blobs, `made_at` is when the store was made.
--- Not for settings: a store behaves the same whoever opens it.
+-- Not for settings: a store behaves the same for every process.
 CREATE TABLE meta (
     name TEXT PRIMARY KEY,
     value BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- One row per session: its head, as it was after the last fact. Of many turns in a row only one in 131 ms moves it; `heads`
--- tells where the log stands. A row is never deleted: the id and the number of a session stay taken for good.
--- Not the truth about the session: every column but the number and the name's uniqueness can be folded again from the events.
+-- One row per session: its head, as it was after the last fact. Of many turns in a row only one in 131 ms updates it; `heads` has
+-- the end of the log. A row is never deleted: the id and the number of a session stay taken for good. Not the truth about the
+-- session: every column but the number and the name's uniqueness can be folded again from the events.
 CREATE TABLE sessions (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -62,8 +62,8 @@ CREATE INDEX events_by_blob ON events (payload) WHERE encoding = 2;
 -- Finds the sessions that have a vendor's conversation on record; every other event leaves it alone.
 CREATE INDEX events_by_link ON events (id) WHERE id >= 'link/' AND id < 'link0';
 
--- Where each log stands: its last event. What `sessions` says counts if it is further, for then events are missing; and if it
--- does not fit the event it was written with, somebody changed one of them, and no hash fits: whoever verifies shall see it.
+-- The end of each log: its last event. If `sessions` is further, it counts, because events are missing then. If `sessions` does not
+-- match the event it was written with, one of them was changed: the hash is replaced by zeros, so that verification reports it.
 CREATE VIEW heads AS
 SELECT s.number, s.id, s.project, s.name, max(coalesce(e.key & 4294967295, 0), s.position) AS position,
     CASE WHEN e.key IS NULL OR e.key & 4294967295 <= s.position THEN s.hash
@@ -73,8 +73,8 @@ SELECT s.number, s.id, s.project, s.name, max(coalesce(e.key & 4294967295, 0), s
 FROM sessions AS s LEFT JOIN events AS e
     ON e.key = (SELECT max(key) FROM events WHERE key BETWEEN s.number << 32 AND s.number << 32 | 4294967295);
 
--- Large payloads, compressed with zstd, each content once. The key is a hash keyed with this store's secret: nobody can tell
--- from a key whether a guessed content is here. Who uses a blob is deduced from `events_by_blob`, not counted.
+-- Large payloads, compressed with zstd, each content once. The key is a hash keyed with this store's secret: a key does not reveal
+-- whether a guessed content is here. Who uses a blob is deduced from `events_by_blob`, not counted.
 CREATE TABLE blobs (
     number INTEGER PRIMARY KEY,
     key BLOB NOT NULL UNIQUE,

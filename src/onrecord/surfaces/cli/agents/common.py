@@ -1,4 +1,4 @@
-"""What the verbs of coding agents share: what is asked of an agent, consent, and how its end is reported."""
+"""What the verbs of coding agents share: the prompt, consent, and how its end is reported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wrapped(call: Call, session: Session, of: Vendor, cwd: str) -> Wrapped:
 
 
 def asked(call: Call, extra: list[str]) -> Ask:
-    """What the agent is asked: --prompt, or standard input with --headless; on a terminal the user types it."""
+    """The agent's prompt: --prompt, or standard input with --headless; on a terminal the user types it."""
     prompt, opening = call.get("prompt") or "", call.get("opening") or ""
     headless = bool(prompt) or "headless" in call
     if headless and not prompt and not sys.stdin.isatty():
@@ -47,7 +47,7 @@ def need_terminal(ask: Ask) -> None:
 
 
 def consenting(call: Call) -> Any:
-    """Asks before a user's file is changed. If nobody can be asked, the answer is no."""
+    """Asks before a user's file is changed. Without a terminal to ask on, the answer is no."""
 
     def consent(hazard: Hazard) -> bool:
         files = ", ".join(hazard.touches)
@@ -56,7 +56,7 @@ def consenting(call: Call) -> Any:
             return True
         try:
             call.confirm(f"{hazard.message}. {hazard.fix}? This changes {files}.")
-        except Exception as refusal:  # noqa: BLE001  # declined, or nobody can be asked: both mean no
+        except Exception as refusal:  # noqa: BLE001  # declined, or no terminal to ask on: both mean no
             call.output.note(f"{hazard.message}; not changed: {refusal}")
             return False
         return True
@@ -78,7 +78,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
 def tell_outcome(call: Call, session: Session, outcome: Outcome) -> None:
     """What a person should know after an agent has ended."""
     for problem in outcome.problems:
-        call.output.note(f"Not everything could be recorded: {problem}")
+        call.output.note(f"not everything could be recorded: {problem}")
     if outcome.orphans:
         call.output.note(f"stopped {counted(len(outcome.orphans), 'process', 'processes')} that it left running")
     if outcome.vendor_id is None:
@@ -93,7 +93,7 @@ def tell_outcome(call: Call, session: Session, outcome: Outcome) -> None:
 
 
 def exit_status(outcome: Outcome) -> int:
-    """The agent's own exit status; one that merely stopped is never a success."""
+    """The agent's own exit status; a run that was interrupted is never a success."""
     if outcome.finished:
         return 0
     if outcome.status < 0:

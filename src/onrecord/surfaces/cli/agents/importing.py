@@ -47,7 +47,7 @@ def mirror(call: Call) -> int:
 
 
 def _follow(call: Call, session: Session, agent: str | None, done: list[Mirrored]) -> list[Mirrored]:
-    """Repeat until every process that has one of the conversations is gone, or Ctrl-C."""
+    """Repeat until every process that has one of the conversations open has ended, or Ctrl-C."""
     try:
         for sums in mirror_until_ended(session, dict(os.environ), done, agent=agent):
             done = sums

@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call
 
 
-def resume_agents(call: Call, session: Session, go_on: Callable[[], None]) -> int:
-    """Resume an agent of the session; `go_on` resumes the session itself first."""
+def resume_agents(call: Call, session: Session, resume_session: Callable[[], None]) -> int:
+    """Resume an agent of the session; `resume_session` resumes the session itself first."""
     if "print" in call:
         return _print(call, session)
     ask = common.asked(call, [])
     agent = _choose(call, session)
     acting = call.records().get(session.id, agent=agent)
     if "wait" in call:
-        go_on_unless_parked(acting, go_on)
+        resume_unless_parked(acting, resume_session)
         return wait_and_resume(call, acting, ask=ask)
     common.need_terminal(ask)
     if ask.headless and not ask.prompt:
         raise UsageError("an agent without a terminal needs a prompt", hint="add `--prompt TEXT`")
-    go_on()
+    resume_session()
     done = _resume(call, acting, ask)
     return _tell(call, acting, done)
 
 
-def go_on_unless_parked(session: Session, go_on: Callable[[], None]) -> None:
+def resume_unless_parked(session: Session, resume_session: Callable[[], None]) -> None:
     """A session that waits for a limit stays paused until the limit ends; any other one is resumed first."""
     if not waiting.waitable(waiting.last_stop(session, session.agent)):
-        go_on()
+        resume_session()
 
 
 def _choose(call: Call, session: Session) -> str:
@@ -138,7 +138,7 @@ def _tell(call: Call, session: Session, done: Resumed, *, final: bool = True) ->
 
 
 def wait_and_resume(call: Call, session: Session, *, ask: Ask | None = None, first: Outcome | None = None) -> int:
-    """Wait until the limit ends, resume, and again if it stops at the next one."""
+    """Wait until the limit ends and resume; repeat at the next limit."""
 
     def resume_once(asking: Ask) -> Outcome:
         done = _resume(call, session, asking)

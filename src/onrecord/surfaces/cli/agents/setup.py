@@ -103,7 +103,7 @@ def _change(call: Call, chosen: list[Vendor], place: Target, command: Sequence[s
 
 
 def _do(change: Change, *, dry: bool) -> tuple[str, str]:
-    """The state of the file after it, and what is wrong, if something is."""
+    """The state of the file after the change, and the problem, if there is one."""
     if change.problem:
         return "left alone", change.problem
     if not change.is_needed:

@@ -77,7 +77,7 @@ def _resume(call: Call, words: list[str]) -> int:
     crew.take_lane()
     crew.form(headless=crew.members.headless)
     for agent in call.many("fresh"):
-        session.record("agent.recalled", {"agent": agent})
+        session.log.record("agent.recalled", {"agent": agent})
     call.output.note(saved_line(saved(session.refresh().views, call.now())))
     return _supervise(call, crew)
 
@@ -98,7 +98,7 @@ def _supervise(call: Call, crew: Crew) -> int:
 
 
 def _tell_reports(call: Call, crew: Crew, rows: dict[str, dict[str, Any]], told: dict[str, str]) -> None:
-    """Report once for each agent what became of its start; also for those that never ended."""
+    """Report once for each agent how its start ended, also for agents that are still running."""
     for name, row in rows.items():
         how = row["how"] if crew.was_asked_for(name) else "still running" if row["state"] == RUNNING else ""
         if how and told.get(name) != how:
@@ -195,7 +195,7 @@ def _restart(call: Call, words: list[str]) -> int:
     (agent,) = need(call, words, "AGENT")
     session = _session(call)
     _crew(call, session).member(agent)
-    event = session.record("agent.recalled", {"agent": agent})
+    event = session.log.record("agent.recalled", {"agent": agent})
     return _heard(call, session, event.position, f"{agent} will start a new conversation")
 
 
@@ -204,7 +204,7 @@ def _scale(call: Call, words: list[str]) -> int:
     session = _session(call)
     number = whole_number(size, "N")
     _crew(call, session).team.scaled(group, number)
-    event = session.record("team.scaled", {"group": group, "size": number})
+    event = session.log.record("team.scaled", {"group": group, "size": number})
     return _heard(call, session, event.position, f"group {group} now has {counted(number, 'agent')}")
 
 

@@ -1,4 +1,4 @@
-"""The hidden verb that a team's supervisor starts for a program of no vendor."""
+"""The hidden verb by which a team's supervisor starts a program that no vendor module supports."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ _LABEL = 14
 
 
 class ScreenStage:
-    """The same words as `PlainStage`, made for eyes."""
+    """The same words as `PlainStage`, with colour."""
 
     def __init__(self) -> None:
         self._screen = console()

@@ -1,4 +1,4 @@
-"""Where the demo appears: plain lines here; `demo_screen` is the same for a terminal."""
+"""Where the demo appears: plain lines here; `screen` does the same for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`onrecord demo`: a worker process is killed in the middle of a turn, a second one goes on.
+"""`onrecord demo`: a worker process is killed in the middle of a turn, a second one continues.
 
 Nothing is staged: the processes are real, the signal is SIGKILL, and everything shown was read from the log or from
 the worker's pipe.
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 PROBES_SEEN = 3
 """How many items of the open turn must be acknowledged before the worker is killed."""
 PACE_SECONDS = 0.12
-"""How long each event stands on a terminal before the next one comes."""
+"""The pause after each event on a terminal, in seconds."""
 PATIENCE_SECONDS = 60.0
 """A demo process that takes longer has hung."""
 
 
 class Check(NamedTuple):
-    """Something the demo promises, and whether it was so."""
+    """A promise of the demo, and whether it was kept."""
 
     name: str
     ok: bool
@@ -101,7 +101,7 @@ def _process(verb: str, url: str, pace: float) -> Iterator[subprocess.Popen[str]
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
-    """What the process says; a last line that its death cut off was not said."""
+    """The lines the process wrote; an incomplete last line is dropped."""
     for line in process.stdout or ():
         if line.endswith("\n"):
             yield json.loads(line)
@@ -111,7 +111,7 @@ def _be_killed(url: str, pace: float, stage: Stage) -> tuple[list[dict[str, Any]
     """Let the worker record, and kill it while it is busy appending to an open turn."""
     acknowledged: list[dict[str, Any]] = []
     with _process("__demo-worker", url, pace) as process:
-        stage.step(f"A worker (process {process.pid}) looks into a bug and records as it goes")
+        stage.step(f"A worker (process {process.pid}) investigates a bug and records each step")
         open_items = -1
         for line in _lines(process):
             if line["what"] == "in the middle of a turn":
@@ -129,16 +129,16 @@ def _be_killed(url: str, pace: float, stage: Stage) -> tuple[list[dict[str, Any]
 
 
 def _survived(session: Session, acknowledged: list[dict[str, Any]], stage: Stage) -> list[Check]:
-    """Compare what the worker was told with what the log holds."""
+    """Compare the events acknowledged to the worker with those in the log."""
     found = {event.position: event.id for event in session.events()}
     there = sum(found.get(line["position"]) == line["id"] for line in acknowledged)
     report = session.verify()
     extra = len(found) - there
     stage.step("What survived")
-    stage.fact("acknowledged", f"{len(acknowledged)} events, each told through a pipe once it was durable")
+    stage.fact("acknowledged", f"{len(acknowledged)} events, each reported through a pipe once it was durable")
     stage.fact("in the log", f"{there} of them, by position and id", good=there == len(acknowledged))
     if extra:
-        stage.fact("besides", f"{extra} more that reached the disk; the kill came before the worker could say so")
+        stage.fact("besides", f"{extra} more on disk; the kill came before the report")
     stage.fact("chain", f"{report.events} events verified, last hash {report.hash.hex()[:16]}", good=report.ok)
     for turn in session.transcript().provisional:
         stage.fact(
@@ -163,12 +163,10 @@ def _go_on(url: str, pace: float, stage: Stage) -> list[dict[str, Any]]:
                 case "took the lane":
                     stage.fact("lane", f"taken over from dead process {line['dead']} in {line['milliseconds']} ms")
                 case "read the record":
-                    stage.fact(
-                        "unknown", f"effect {', '.join(line['unknown'])}: no result on record; not run again unasked"
-                    )
+                    stage.fact("unknown", f"effect {', '.join(line['unknown'])}: no result on record, so not repeated")
                     stage.fact("brief", "what it reads first, from the log:")
                     stage.page(line["brief"])
-                    stage.step("It goes on")
+                    stage.step("It continues")
                 case "acknowledged":
                     stage.event(line["position"], line["kind"], line["text"])
                 case "superseded the tail":
@@ -214,7 +212,7 @@ def _finish(call: Call, stage: Stage, url: str, about: dict[str, Any], checks: l
     for check in checks:
         stage.check(check.name, check.detail, ok=check.ok)
     if not good:
-        stage.step("Something that was promised did not hold. The store is kept; please report it.", bad=True)
-    stage.step("Look around: the demo's store is kept")
+        stage.step("A promise was not kept. The store was not deleted; please report this.", bad=True)
+    stage.step("Look around; the demo's store was kept")
     stage.commands([*commands, f"rm -r {about['directory']}"])
     return OK if good else FAILED

@@ -1,4 +1,4 @@
-"""The two processes of the demo: one that records and is killed, one that goes on. Each tells what was acknowledged.
+"""The two processes of the demo: one records and is killed, one continues. Both report what was acknowledged.
 
 A line is written only after the append returned, so whatever the parent reads was on disk before.
 """
@@ -22,7 +22,7 @@ AGENT = "main"
 OBJECTIVE = "Fix intermittent 403 after invite acceptance"
 EFFECT = "reseed-staging"
 ENDLESS = 10_000
-"""How many probes the worker would make if nobody killed it."""
+"""How many probes the worker would make if it were not killed."""
 
 
 class Teller:
@@ -57,7 +57,7 @@ def work(words: list[str]) -> int:
     _reproduce(session, told)
     _reject_middleware(session, told)
     with session.turn() as turn:
-        told.event(session.event(turn.position))
+        told.event(session.log.event(turn.position))
         told.event(turn.user("Then look at the membership row."))
         told.event(turn.assistant("Comparing the commit of the row with the first request.", tool_calls=[
             {"id": "c3", "name": "bash", "arguments": {"cmd": "tools/trace-invite --watch"}},
@@ -71,26 +71,26 @@ def work(words: list[str]) -> int:
 
 def _reproduce(session: Session, told: Teller) -> None:
     with session.turn() as turn:
-        told.event(session.event(turn.position))
-        told.event(turn.user("Some invited users get a 403 on their first request. Find out why."))
+        told.event(session.log.event(turn.position))
+        told.event(turn.user("Some invited users get a 403 on their first request. Why?"))
         told.event(turn.assistant("Reproducing first.", tool_calls=[
             {"id": "c1", "name": "bash", "arguments": {"cmd": "pytest -k invite --count 10"}},
         ]))  # fmt: skip
         told.event(turn.tool("c1", "3 failed, 7 passed: 403 right after accept"))
-    told.event(session.event(_last_commit(session)))
+    told.event(session.log.event(_last_commit(session)))
     told.event(session.facts.set_reproduction("accept an invite, then request /team at once", rate="3/10"))
     told.event(session.decide("Reproduce before touching the middleware", why="two earlier fixes were guesses"))
 
 
 def _reject_middleware(session: Session, told: Teller) -> None:
     with session.turn() as turn:
-        told.event(session.event(turn.position))
+        told.event(session.log.event(turn.position))
         told.event(turn.user("Is it the auth middleware?"))
         told.event(turn.assistant("Switching it off for the test route.", tool_calls=[
             {"id": "c2", "name": "bash", "arguments": {"cmd": "AUTH_CACHE=off pytest -k invite --count 10"}},
         ]))  # fmt: skip
         told.event(turn.tool("c2", "still 3 of 10 fail"))
-    told.event(session.event(_last_commit(session)))
+    told.event(session.log.event(_last_commit(session)))
     told.event(session.findings.state("The auth middleware caches a stale role", "rejected", evidence=["run-2.log"]))
     told.event(
         session.findings.state("The 403 comes before the membership row is visible", "verified", evidence=["trace-7"])
@@ -105,7 +105,7 @@ def _last_commit(session: Session) -> int:
 
 
 def resume(words: list[str]) -> int:
-    """Take over the dead process's lane, say what there is, and go on."""
+    """Take over the dead process's lane, report what it finds, and continue."""
     url, pace = words[0], float(words[1])
     told = Teller(pace)
     records = connect(url)
@@ -123,13 +123,13 @@ def resume(words: list[str]) -> int:
     told.tell("found the tail", turns=len(tail), items=sum(len(turn.items) for turn in tail))
     told.event(session.effects.settle(EFFECT, error="it had not happened: the staging database is as it was"))
     with session.turn() as turn:
-        told.event(session.event(turn.position))
-        told.event(turn.user("Go on from the record."))
+        told.event(session.log.event(turn.position))
+        told.event(turn.user("Continue from the record."))
         told.event(turn.assistant("The read after accept goes to a replica. Reading from the primary.", tool_calls=[
             {"id": "c4", "name": "bash", "arguments": {"cmd": "pytest -k invite --count 10"}},
         ]))  # fmt: skip
         told.event(turn.tool("c4", "10 passed"))
-    told.event(session.event(_last_commit(session)))
+    told.event(session.log.event(_last_commit(session)))
     told.event(session.decide("Read memberships from the primary for five seconds after accept"))
     told.event(session.facts.set_next_action("Open the pull request", command="git push"))
     left = session.transcript(AGENT)

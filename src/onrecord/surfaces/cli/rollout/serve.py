@@ -47,7 +47,7 @@ def serve(call: Call, words: list[str]) -> int:
             )
         sys.stdout.flush()
 
-    with listen(settings.host, settings.port) as listener:  # before a store is made that nobody would serve
+    with listen(settings.host, settings.port) as listener:  # before a store is created for nothing
         run(Proxy(call.records(), tokenizer, settings, policy), listener, announce)
     call.output.note("stopped; every session can continue later")
     return OK

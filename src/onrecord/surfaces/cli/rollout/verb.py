@@ -1,4 +1,4 @@
-"""Rollouts on the command line: the proxy that records them, and samples out, for a trainer."""
+"""Rollouts on the command line: serve the proxy that records them, and export samples for a trainer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _export(call: Call, names: list[str]) -> int:
 
 
 class _Told:
-    """Reads one session after the other and keeps count of what came of each."""
+    """Reads one session after the other and counts its samples and tokens."""
 
     def __init__(self, call: Call, heads: list[Head]) -> None:
         self._call = call
@@ -62,7 +62,7 @@ class _Told:
         self.tokens = self.count = 0
         self.statuses: dict[str, int] = {}
         self.without: dict[str, str] = {}
-        """Sessions no sample was made of, and why."""
+        """Sessions without a sample, and why."""
 
     def samples(self) -> Iterator[Sample]:
         """The samples of all sessions."""
@@ -98,7 +98,7 @@ class _Told:
                 ("!status", ">samples"), [[Cell(s, "strong"), str(n)] for s, n in self.statuses.items()]
             )
         if "all" in self._call:
-            return OK  # among all sessions of a store many are no rollouts
+            return OK  # many sessions of a store are not rollouts
         for name, why in self.without.items():
             self._call.output.note(f"{name}: {why}")
         return PARTIAL if self.without else OK

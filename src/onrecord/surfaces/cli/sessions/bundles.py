@@ -1,4 +1,4 @@
-"""Moving sessions: one file out, one file in. A bundle is verified before anything of it is written."""
+"""Moving sessions: export to a file, import from it. A bundle is verified before anything of it is written."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call
 
 BUNDLE_LEVEL = 9
-"""How hard a bundle is compressed: it is written once and moved."""
+"""The compression level of a bundle: high, because it is written once and then moved."""
 LINE_LIMIT = 128 * 1024 * 1024
 """The longest line of a bundle, in bytes: an event's payload and what surrounds it."""
 _CHUNK = 1 << 20
 
 
 def export_session(call: Call) -> int:
-    """Write a session as a bundle, as events, as messages or to be read."""
+    """Write a session as a bundle, as events, as messages or as Markdown."""
     form, out = call.get("format") or "bundle", call.get("out")
     if call.get("dialect") and form != "messages":
         raise UsageError("--dialect needs --format messages")
@@ -129,7 +129,7 @@ def import_session(call: Call) -> int:
 
 
 def _position(records: SessionStore, path: Path) -> int | None:
-    """The position of the bundle's session in this store, if it is here; the bundle is not verified yet."""
+    """The position of the bundle's session in this store, if it has it; the bundle is not verified yet."""
     try:
         return records.store.head(str(json.loads(next(_lines(path)))["session"])).position
     except (SessionNotFound, DamagedBundle, StopIteration, ValueError, KeyError, TypeError):

@@ -110,7 +110,7 @@ def _print(call: Call, event: Event) -> None:
         row = (str(event.position), iso(event.at), event.by, event.kind, describe(event))
         call.output.write("\t".join(plain(cell) for cell in row) + "\n")
         return
-    # Following is about the clock; looking back is about how long ago it was.
+    # New events show the time of day; earlier ones show how long ago they were.
     clock = time.strftime("%H:%M:%S", time.localtime(event.at / 1e6))
     moment = clock if "follow" in call else ago(event.at, call.now())
     for line in _lines(event, moment, _columns()):

@@ -25,7 +25,7 @@ def objective(call: Call) -> int:
     session, text = call.session(), call.text("TEXT")
     present = session.views.facts.objective
     if present and present["text"] == text:
-        return _answer(call, session, session.event(present["position"]), "already_recorded")
+        return _answer(call, session, session.log.event(present["position"]), "already_recorded")
     return _answer(call, session, session.facts.set_objective(text), "recorded")
 
 

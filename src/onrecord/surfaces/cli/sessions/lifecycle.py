@@ -78,7 +78,7 @@ def _refuse_agents_options(call: Call) -> None:
 
 
 def close(call: Call) -> int:
-    """End the session and keep its record; not with only a summary, unless --anyway says why."""
+    """Close the session and keep its record; refused while its note is incomplete, unless --anyway gives a reason."""
     session = call.session()
     if session.head.status in LIVE:
         state_file.before(call, session)
@@ -127,7 +127,7 @@ def _step(
     call: Call, session: Session, reached: Collection[str], take: Callable[[], Event],
     more: Callable[[], dict[str, Any]] | None = None,
 ) -> int:  # fmt: skip
-    """Take a step, unless the session is there already, also when another process was quicker."""
+    """Change the status, unless the session already has it, perhaps because another process was faster."""
     event = None
     if session.head.status not in reached:
         try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call
 
 SHOWN = 20
-"""How many sessions the overview shows unless --limit says otherwise."""
+"""How many sessions the overview shows without --limit."""
 LOOKED_AT = 100
 """In how many of the newest live sessions the overview looks for something that needs a person."""
 ENDED_SHOWN = 3
@@ -55,7 +55,7 @@ def overview(call: Call) -> int:
 def _entries(call: Call, records: SessionStore) -> tuple[list[Entry], bool]:
     limit = call.number("limit") or SHOWN
     project = "" if "all" in call else None
-    # More are looked at than shown: what needs a person must not be missed for being older than the rest.
+    # More sessions are read than shown: an older one that needs a person must not be missed.
     live = records.sessions(project=project, status=LIVE, limit=max(limit, LOOKED_AT))
     ended = records.sessions(project=project, status=ENDED, limit=limit)
     entries = [_entry(call, records, head) for head in live]
@@ -113,6 +113,6 @@ def _nothing(call: Call, why: str) -> int:
         call.output.envelope("overview", {"store": None, "project": None, "sessions": [], "more": False})
         return 0
     call.output.note(why)
-    call.output.note("start one:   onrecord open fix-login --objective 'Fix the login error'")
-    call.output.note("or watch:    onrecord demo")
+    call.output.note("start a session: onrecord open fix-login --objective 'Fix the login error'")
+    call.output.note("watch a demo:    onrecord demo")
     return 0

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from onrecord.views.values import Profile
 
 LISTED = 50
-"""How many sessions a list shows unless --limit says otherwise."""
+"""How many sessions a list shows without --limit."""
 FOUND = 20
-"""How many search results are shown unless --limit says otherwise."""
+"""How many search results are shown without --limit."""
 
 
 def open_session(call: Call) -> int:
@@ -101,7 +101,7 @@ def list_sessions(call: Call) -> int:
     if len(heads) == limit:
         call.output.note(f"only the newest {limit} are shown; `--limit N` shows more")
     if not heads and call.output.terminal and call._records is not None:  # noqa: SLF001  # only to word the note
-        call.output.note("No matching sessions; `onrecord list --all` lists those of all projects")
+        call.output.note("no matching sessions; `onrecord list --all` lists those of all projects")
     return 0
 
 
@@ -151,5 +151,5 @@ def search(call: Call) -> int:
     call.output.table(("#session", ">position", "kind", "*text"), rows)
     if not found:
         elsewhere = "" if "all" in call else "; add `--all` to search all projects"
-        call.output.note(f"No matches{elsewhere}")
+        call.output.note(f"no matches{elsewhere}")
     return 0

@@ -29,7 +29,7 @@ Line = list[str | Cell]
 
 
 def show(call: Call) -> int:
-    """The note as the next agent reads it, and where everything stands."""
+    """The note as the next agent reads it, and the state of everything else."""
     session = call.session()
     views = session.views
     here = presence(session, call.now())
@@ -49,7 +49,7 @@ def at(call: Call) -> int:
     position = whole_number(call.positional["POSITION"], "POSITION")
     session = call.session()
     moment = session.at(position)
-    event = session.event(position)
+    event = session.log.event(position)
     if call.output.json:
         facts = {"event": event_data(event), "note": moment.note(), "brief": moment.brief()}
         call.output.envelope("moment", session_data(moment.views.head) | _views_data(moment.views, call.now()) | facts)
@@ -163,7 +163,7 @@ def _budget(call: Call, views: Whole) -> list[Line]:
 
 
 def _tail(tail: list[Turn]) -> list[Line]:
-    """The provisional tail: visible, and never taken for committed."""
+    """The provisional tail: shown, and marked as not committed."""
     lines: list[Line] = []
     for turn in tail:
         why = f": {turn.reason}" if turn.reason else ""
@@ -177,7 +177,7 @@ def _tail(tail: list[Turn]) -> list[Line]:
 
 
 def _print(call: Call, lines: list[Line]) -> None:
-    """A label and what belongs to it, line by line."""
+    """A label and its lines."""
     if call.output.terminal:
         from onrecord.surfaces.cli.shared.pretty import print_pairs
 

@@ -16,11 +16,11 @@ SHAPES = {
     "working": "●", "open": "○", "active": "○", "resumed": "○", "paused": "◌", "closed": "✓", "archived": "▪",
     "erased": "×",
 }  # fmt: skip
-"""Shape says alive or asleep: `●` has a process at work, `○` is idle, `◌` is paused, the others have ended."""
+"""The shape of each status: `●` has a process at work, `○` is idle, `◌` is paused, the others have ended."""
 
 
 class Presence(NamedTuple):
-    """Who is at a session right now."""
+    """Which processes have a session open now."""
 
     working: list[Lease]
     dead: list[Lease]
@@ -36,7 +36,7 @@ def presence(session: Session, now: int) -> Presence:
 
 
 def needs(session: Session, here: Presence) -> list[str]:
-    """Why a person should look at this session, the most pressing first; empty when nobody needs to."""
+    """Why a person should look at this session, the most pressing first; empty when there is no reason."""
     views = session.views
     if views.head.status not in LIVE:
         return []
@@ -66,7 +66,7 @@ def needs(session: Session, here: Presence) -> list[str]:
 
 
 def unknown_effects(session: Session, here: Presence) -> dict[str, Effect]:
-    """Effects without a result whose process is gone, also when nobody has resumed since."""
+    """Effects without a result whose process has ended, also if the session was not resumed since."""
     alive = {lease.lane for lease in here.working}
     unfinished = session.views.effects.unfinished
     return session.effects.unknown() | {key: effect for key, effect in unfinished.items() if effect["by"] not in alive}

@@ -146,7 +146,13 @@ class Call:
             raise UsageError(f"this needs a confirmation: {question}", hint="add `--yes` to confirm it")
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        answer = ""
+        try:
+            answer = sys.stdin.readline()
+        finally:
+            if not answer.endswith("\n"):  # Ctrl-C or Ctrl-D: what follows starts on a line of its own
+                sys.stderr.write("\n")
+        if answer.strip().lower() not in ("y", "yes"):
             raise Declined("nothing was changed", hint="answer y, or add `--yes`")
 
 
@@ -255,8 +261,10 @@ def _placed(verb: Verb, words: list[str]) -> dict[str, str]:
     return placed
 
 
-def _missing(verb: Verb, name: str) -> UsageError:
+def _missing(verb: Verb, usage: str) -> UsageError:
+    """The error for the first word that the usage requires: an action, or an argument by its name."""
+    name = next(word for word in usage.replace("-- ", "").split() if not word.startswith("[")).removesuffix("...")
     return UsageError(
-        f"{name.replace('NEW', 'NAME')} is missing: onrecord {verb.name} {verb.usage}",
+        f"{'the action' if '|' in name else name} is missing: onrecord {verb.name} {verb.usage}",
         hint=f"for example: `{verb.example}`",
     )

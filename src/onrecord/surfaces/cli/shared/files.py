@@ -1,4 +1,4 @@
-"""Files the command writes: complete or not there, for their owner alone, never over another one unasked."""
+"""Files the command writes: complete or absent, private to their owner, replaced only with --force."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What to type next: the command line's own advice for every error, by the error's `step`, else by its code.
 
 The library's hints name no commands, because its errors also reach Python programs. Here the same advice is a command
-in backquotes that works as it stands; the words in braces are the error's details.
+in backquotes that works as written; the words in braces are the error's details.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _TAKEOVER = "; `--takeover` takes the lease now"
 
 
 def hint_of(problem: OnrecordError, verb: Verb | None) -> str:
-    """The advice for an error of this verb; the help of the verb where there is nothing better to say."""
+    """The advice for an error of this verb; the verb's help if there is no better advice."""
     given = str(vars(problem).get("hint", ""))  # where it was raised; a class's own hint speaks to Python programs
     found = _filled(BY_STEP.get(problem.step, ""), problem) or given or _filled(BY_CODE.get(problem.code, ""), problem)
     if not found and problem.code not in BY_CODE:

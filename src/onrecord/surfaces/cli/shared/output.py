@@ -51,11 +51,11 @@ class Output:
         self.write(dump(answer, indent=2 if sys.stdout.isatty() else None) + "\n")
 
     def write(self, text: str) -> None:
-        """Text that is safe already."""
+        """Text that was already made safe."""
         sys.stdout.write(text)
 
     def line(self, text: str = "") -> None:
-        """One line; what would act on a terminal is made visible."""
+        """One line; control characters are spelled out."""
         self.write(shown(text) + "\n")
 
     def done(self, kind: str, data: dict[str, Any], sentence: str) -> int:

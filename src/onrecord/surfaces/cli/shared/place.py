@@ -26,7 +26,7 @@ def root_of(session: Session) -> Path:
 
 
 def look_at_code(call: Call, session: Session) -> None:
-    """Compare the code with the last look: which findings are stale now, and which are no longer."""
+    """Compare the code with the last survey: which findings became stale, and which are no longer."""
     if session.views.findings.anchors():
         from onrecord.work.surveying import survey
 

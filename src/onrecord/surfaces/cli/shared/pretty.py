@@ -76,7 +76,7 @@ def _widths(kinds: Sequence[str], rows: Sequence[Sequence[Text]], screen: Consol
         widths = _shrunk(kinds, natural, room)
     for place in reversed(range(len(kinds))):
         if sum(widths) > room and not kinds[place]:
-            # Half a column of crumbs says nothing: the least important one goes, and its gap with it.
+            # A column of a few letters says nothing: the least important one is dropped, with its gap.
             natural[place], room = 0, room + _GAP
             widths = _shrunk(kinds, natural, room)
     return _shrunk(kinds, widths, room, 1) if sum(widths) > room else widths
@@ -174,7 +174,7 @@ def print_pairs(lines: Iterable[Sequence[str | Cell]], width: int = 0) -> None:
             screen.print(label)
             continue
         value, start = rest[0], max(column, label.cell_len) + _GAP
-        if start + min(value.cell_len, _LEAST) > screen.width:  # a label that long stands alone
+        if start + min(value.cell_len, _LEAST) > screen.width:  # a label that long gets its own line
             for part in chop_cells(label.plain, screen.width):
                 screen.print(Text(part, style=label.style))
             label, start = Text(""), column + _GAP  # noqa: PLW2901  # its value comes below it

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from onrecord.log.store import Lease
 
 _LONG_ENOUGH = 2_000
-"""A summary is cut to the window anyway; looking at more text than this would be wasted."""
+"""A summary is cut to the window anyway; reading more text than this would be wasted."""
 
 
 def session_data(head: Head) -> dict[str, Any]:
-    """Where a session stands."""
+    """The status of a session."""
     return {
         "id": head.session, "name": head.name, "project": head.project, "status": head.status, "title": head.title,
         "position": head.position, "run": head.run, "opened_at": iso(head.opened_at), "last_activity_at": iso(head.at),
@@ -46,7 +46,7 @@ def receipt_data(head: Head, event: Event, state: str) -> dict[str, Any]:
 
 
 def lease_data(lease: Lease, *, gone: bool, now: int) -> dict[str, Any]:
-    """Who holds a lane."""
+    """Who has the lease on a lane."""
     return {
         "agent": lease.lane, "epoch": lease.epoch, "pid": lease.holder.get("pid"), "host": lease.holder.get("host"),
         "since": iso(lease.since), "until": iso(lease.until), "process_is_gone": gone, "expired": lease.until <= now,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Check(NamedTuple):
-    """One thing that was looked at. `state` is ok, info, fixed or wrong."""
+    """One check. `state` is ok, info, fixed or wrong."""
 
     name: str
     state: str

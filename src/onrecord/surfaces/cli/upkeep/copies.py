@@ -56,7 +56,7 @@ def copy(call: Call) -> int:
 def _copy_all(
     call: Call, source: SessionStore, target: SessionStore, heads: list[Head]
 ) -> tuple[dict[str, Copied], list[Refused]]:
-    """Copy one after the other; one that is refused does not keep the others from their way."""
+    """Copy one after the other; one that is refused does not stop the others."""
     copied: dict[str, Copied] = {}
     refused: list[Refused] = []
     progress = Progress(call, "copying")

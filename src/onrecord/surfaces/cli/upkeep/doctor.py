@@ -1,4 +1,4 @@
-"""`onrecord doctor`: is the store safe, whole and quick, and what could a power cut take? `--fix` does what is safe."""
+"""`onrecord doctor`: is the store safe, intact and fast, and what could a power cut lose? `--fix` does what is safe."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 VERIFIED = 5
 """How many of the newest sessions are verified."""
 LOOKED_AT = 200
-"""In how many of the newest live sessions dead holders are looked for."""
+"""How many of the newest live sessions are searched for leases of ended processes."""
 DISK_LOW = 256 * 1024 * 1024
 """Less free space than this is reported as wrong."""
 WAL_LARGE = 64 * 1024 * 1024
-"""A write-ahead log over this has a reader that never lets go."""
+"""A write-ahead log larger than this has a reader that keeps it from being emptied."""
 _COMPANIONS = ("", "-wal", "-shm", "-journal", ".lock")
 _SHAPES = {"ok": ("✓", "good"), "info": (" ", ""), "fixed": ("✓", "good"), "wrong": ("✗", "bad")}
 
@@ -190,7 +190,7 @@ def _sessions(records: SessionStore) -> list[Check]:
                 Check("chain", "wrong", what, f"see `onrecord verify {head.session}`; restore a backup or a bundle")
             )
     if newest and not checks:
-        checks.append(Check("chain", "ok", f"verified the newest {counted(len(newest), 'session')}"))
+        checks.append(Check("chain", "ok", f"verified {counted(len(newest), 'session')}, newest first"))
     live = records.sessions(project="", status=LIVE, limit=LOOKED_AT)
     leases = [(head.name, lease) for head in live for lease in records.leases(head.session)]
     dead = [f"{name}/{lease.lane}" for name, lease in leases if machine.is_gone(lease.holder)]

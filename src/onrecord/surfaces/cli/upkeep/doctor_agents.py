@@ -1,4 +1,4 @@
-"""The agents' part of `onrecord doctor`: who is installed, whose hooks fire, what vendors will delete by themselves.
+"""The agents' part of `onrecord doctor`: programs, hooks, and transcripts that vendors will delete.
 
 No program is started for it: versions are read from where the programs are installed.
 """
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from onrecord.views.values import Link
 
 SESSIONS_LOOKED_AT = 50
-"""In how many of the newest sessions agents' conversations are looked for."""
+"""How many of the newest sessions are searched for agents' conversations."""
 CONVERSATIONS_SHOWN = 5
 """How many of the conversations that a vendor will delete are named, the next ones first."""
 PACKAGE_LEVELS = 5
-"""How far above a program its package's description is looked for."""
+"""How many directories above a program are searched for its package's description."""
 DAY = 86_400
 
 

@@ -1,4 +1,4 @@
-"""The doctor's look at a store in PostgreSQL: what a lost server takes, roles, tenants, replication, bloat."""
+"""The doctor's checks of a store in PostgreSQL: what a lost server would lose, roles, tenants, replication, bloat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from onrecord.log.store import Store
 
 DEAD_ROWS = 100_000
-"""From so many dead rows on, a table with more dead than living rows counts as bloated."""
+"""A table with at least this many dead rows, and more dead than live ones, counts as bloated."""
 
 
 def server_checks(store: Store, facts: dict[str, Any], *, fix: bool) -> list[Check]:

@@ -52,7 +52,7 @@ class Progress:
         sys.stderr.flush()
 
     def finish(self) -> None:
-        """Leave no half line behind."""
+        """End the line of progress."""
         if self._live and self._told != self._start:
             sys.stderr.write("\r\x1b[K")
 

@@ -66,7 +66,7 @@ def _row(swept: Swept) -> list[str | Cell]:
 
 
 def hold(call: Call) -> int:
-    """Protect a session against erasure, or lift that."""
+    """Protect a session against erasure, or lift the hold."""
     session, lift = call.session(), "release" in call
     head = session.head
     if head.held is not lift:

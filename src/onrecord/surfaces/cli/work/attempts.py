@@ -1,4 +1,4 @@
-"""Attempts that onrecord does not launch itself: start, settle, correct; and looking at all of them."""
+"""Attempts that onrecord does not launch itself: start, settle, correct; and list all of them."""
 
 from __future__ import annotations
 

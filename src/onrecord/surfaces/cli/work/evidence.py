@@ -30,7 +30,7 @@ def evidence(call: Call) -> int:
 
 
 def evidence_data(view: Findings, one: Evidence) -> dict[str, Any]:
-    """An evidence, how it came to be on record, and what rests on it."""
+    """One piece of evidence: how it was recorded, and which findings depend on it."""
     return {**one, "how": view.how(one["id"]), "findings": view.resting_on(one["id"])}
 
 

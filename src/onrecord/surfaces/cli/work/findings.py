@@ -32,7 +32,7 @@ def finding(call: Call) -> int:
 
 
 def proofs(view: Findings, finding: Finding) -> str:
-    """The evidence of a finding in one line, each with how it came to be on record."""
+    """The evidence of a finding in one line, each with how it was recorded."""
     return ", ".join(
         f"{one} ({'not on record' if view.how(one) == NAMED else view.how(one)})" for one in finding["evidence"]
     )
@@ -56,7 +56,7 @@ def _relabel(call: Call, words: list[str]) -> int:
         raise UsageError(f"a label must be one of {', '.join(LABELS)}, not {label!r}")
     session = call.session()
     known = _known(session, name)
-    # Whoever judges anew judges the code as it is now.
+    # A new judgement is about the code as it is now.
     anchors = _anchors(call, session) or reanchored(root_of(session), known["anchors"])
     event = session.findings.relabel(
         name,
@@ -194,7 +194,7 @@ def survey(call: Call) -> int:
 
 
 def told(stale: list[str], fresh: list[str], looked_at: int) -> str:
-    """What a survey found, in a sentence. It never says that code is unchanged: only what it looked at."""
+    """What a survey found, in a sentence. It never says that code is unchanged, only what was compared."""
     parts = [
         f"{', '.join(names)} {how}" for names, how in ((stale, "turned stale"), (fresh, "no longer stale")) if names
     ]
@@ -211,7 +211,7 @@ def _known(session: Session, name: str) -> Finding:
     if name not in known:
         raise NotFound(
             f"session {session.name!r} has no finding {name!r}",
-            hint=f"its findings are {', '.join(known)}" if known else 'state one first: `onrecord finding state "..."`',
+            hint=f"its findings: {', '.join(known)}" if known else 'state one first: `onrecord finding state "..."`',
         )
     return known[name]
 

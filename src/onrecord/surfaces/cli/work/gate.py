@@ -1,7 +1,7 @@
 """The gate on the command line: one decision before a tool runs, for any harness, in milliseconds.
 
-A plain yes needs one glance at the store and writes nothing. Any other verdict is recorded. The gate never breaks an
-agent: if it fails itself, the verdict is yes, except with --strict-gate.
+A plain yes needs one quick read of the store and writes nothing. Any other verdict is recorded. The gate never breaks
+an agent: if it fails itself, the verdict is yes, except with --strict-gate.
 """
 
 from __future__ import annotations

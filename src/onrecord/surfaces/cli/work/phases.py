@@ -120,7 +120,7 @@ def choose(session: Session, chosen: Profile) -> tuple[Event, str]:
     """Choose a profile, unless it is this one already."""
     if session.views.phases.profile == chosen:
         last = max(event.position for event in session.events(kinds=["profile.chosen"]))
-        return session.event(last), "already_chosen"
+        return session.log.event(last), "already_chosen"
     return session.phases.choose_profile(chosen), "chosen"
 
 

@@ -1,4 +1,4 @@
-"""`onrecord run -- COMMAND`: RUNNING is on record before it starts, how it ended right after."""
+"""`onrecord run -- COMMAND`: the attempt is recorded before the command starts, its outcome when it ends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(call: Call) -> int:
     def warn(line: str) -> None:
         warnings.append(line)
         if not call.output.json:
-            # Also with --quiet: repeating a failure is worse than a line too many.
+            # Also with --quiet: repeating a failure costs more than reading one line.
             sys.stderr.write(f"warning: {shown(line)}\n")
             sys.stderr.flush()
 
@@ -63,7 +63,7 @@ def run(call: Call) -> int:
 
 
 def _tell(call: Call, done: Finished) -> None:
-    """The command's own output is the answer; how it is on record goes to stderr."""
+    """The command's own output goes to stdout; what was recorded goes to stderr."""
     numbers = ", ".join(f"{name} {value:g}" for name, value in done.metrics.items())
     about = done.error or numbers
     call.output.note(

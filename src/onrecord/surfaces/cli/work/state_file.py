@@ -78,7 +78,7 @@ def sync(call: Call, session: Session, *, fresh: bool = False) -> Synced:
 
 
 def create_note(call: Call, session: Session) -> Path | None:
-    """Write NOTE.md where there is none, or one of a session before."""
+    """Write NOTE.md if there is none, or if it is an earlier session's."""
     return note_file.refresh_note(session, paths(call, session).note, create=True)
 
 

@@ -7,16 +7,16 @@
 -- table lock, no deferred constraint, no temporary table. Positions come from the head row. Text is compared by its bytes.
 
 -- Facts about this store itself: `schema` is the last migration, `usable_from` the oldest schema whose clients may still work with
--- it, `secret` keys the names of blobs. Not for settings: a store behaves the same whoever opens it.
+-- it, `secret` keys the names of blobs. Not for settings: a store behaves the same for every client.
 CREATE TABLE onrecord.meta (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
 );
 
--- One row per session: its head, which every append moves from the place it expects to the next in one statement, so that no two
--- processes can make the same step. A row is never deleted: the id of a session stays taken for good.
--- Not the truth about the session: what is here can be folded again from the events, except for the last three columns, which only
--- say what caches may do. The title is bytes because a title may hold what a TEXT of PostgreSQL cannot (a zero byte).
+-- One row per session: its head, which every append moves from the expected position to the next in one statement, so that no two
+-- processes can make the same step. A row is never deleted: the id of a session stays taken for good. Not the truth about the
+-- session: what is here can be folded again from the events, except for the last three columns, which only say what caches may do.
+-- The title is bytes because a title may hold what a TEXT of PostgreSQL cannot (a zero byte).
 CREATE TABLE onrecord.sessions (
     tenant TEXT COLLATE "C" NOT NULL,
     session TEXT COLLATE "C" NOT NULL,
@@ -85,8 +85,8 @@ CREATE TABLE onrecord.events (
     UNIQUE (tenant, session, id)
 );
 
--- Large payloads, compressed with zstd, each content once per tenant. The key is a hash keyed with this store's secret: nobody can
--- tell from a key whether a guessed content is here. `uses` counts the events: an append and an erasure that meet must both see it.
+-- Large payloads, compressed with zstd, each content once per tenant. The key is a hash keyed with this store's secret: a key does
+-- not reveal whether a guessed content is here. `uses` counts the events: an append and an erasure that meet must both see it.
 CREATE TABLE onrecord.blobs (
     tenant TEXT COLLATE "C" NOT NULL,
     key BYTEA NOT NULL,
@@ -172,8 +172,8 @@ ALTER TABLE onrecord.words ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY of_tenant ON onrecord.words
 USING (tenant = current_setting('onrecord.tenant', TRUE)) WITH CHECK (tenant = current_setting('onrecord.tenant', TRUE));
 
--- Below a tenant's policy no text index is used, since PostgreSQL does not trust `@@` with rows of others. So the owner, who never
--- connects, may look at the words of all, and only through this function, which asks for the tenant itself.
+-- Under a tenant's policy PostgreSQL uses no text index, since it does not trust `@@` with rows of others. So the owner, who never
+-- connects, may read the words of all tenants, and only through this function, which filters by tenant itself.
 CREATE POLICY of_search ON onrecord.words FOR SELECT TO CURRENT_USER USING (TRUE);
 
 CREATE FUNCTION onrecord.found(query TEXT, of_project TEXT, of_session TEXT, most BIGINT)

@@ -1,7 +1,7 @@
 -- The first schema. A released migration is never edited: the next change is a new file.
 
 -- Facts about this store itself: `secret` keys the names of blobs, `made_at` is when the store was made.
--- Not for settings: a store behaves the same whoever opens it.
+-- Not for settings: a store behaves the same for every process.
 CREATE TABLE meta (
     name TEXT PRIMARY KEY,
     value BLOB NOT NULL
@@ -59,8 +59,8 @@ CREATE TABLE events (
 CREATE UNIQUE INDEX events_by_id ON events (key >> 32, id);
 CREATE INDEX events_by_blob ON events (payload) WHERE encoding = 2;
 
--- Large payloads, compressed with zstd, each content once. The key is a hash keyed with this store's secret: nobody can tell
--- from a key whether a guessed content is here. Who uses a blob is deduced from `events_by_blob`, not counted.
+-- Large payloads, compressed with zstd, each content once. The key is a hash keyed with this store's secret: a key does not reveal
+-- whether a guessed content is here. Who uses a blob is deduced from `events_by_blob`, not counted.
 CREATE TABLE blobs (
     number INTEGER PRIMARY KEY,
     key BLOB NOT NULL UNIQUE,

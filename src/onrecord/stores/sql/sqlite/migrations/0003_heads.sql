@@ -1,5 +1,5 @@
--- Where each log stands: its last event. What `sessions` says counts if it is further, for then events are missing; and if it
--- does not fit the event it was written with, somebody changed one of them, and no hash fits: whoever verifies shall see it.
+-- The end of each log: its last event. If `sessions` is further, it counts, because events are missing then. If `sessions` does not
+-- match the event it was written with, one of them was changed: the hash is replaced by zeros, so that verification reports it.
 CREATE VIEW heads AS
 SELECT s.number, s.id, s.project, s.name, max(coalesce(e.key & 4294967295, 0), s.position) AS position,
     CASE WHEN e.key IS NULL OR e.key & 4294967295 <= s.position THEN s.hash
