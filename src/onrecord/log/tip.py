@@ -48,10 +48,15 @@ class Tip(NamedTuple):
             run = last_run + 1
         digest = link(previous, (base.session, position, id_, kind, v, at, by, run, because), payload_hash)
         if kind in QUIET.get(base.status, _NOTHING):
-            # Without `max`: its two calls would be measurable on the path of every append.
             tip = tuple_new(
                 Tip,
-                (position, digest, run if run > last_run else last_run, at if at > last_at else last_at, base),  # noqa: FURB136
+                (
+                    position,
+                    digest,
+                    run if run > last_run else last_run,  # noqa: FURB136  # a call of `max` costs time here
+                    at if at > last_at else last_at,  # noqa: FURB136  # as above
+                    base,
+                ),
             )
         else:
             tip = Tip.of(after(self.head, draft, run, digest))

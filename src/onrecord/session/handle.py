@@ -238,10 +238,8 @@ class Session(KeptViews):
             raise TooLarge(
                 f"one append takes up to {BATCH_LIMIT:,} events, not {len(drafts):,}", hint="split it into several"
             )
-        if not fenced:
-            return self._append(drafts, None, expect)
-        lease = self.lease
-        if lease is None:
+        lease = self.lease if fenced else None
+        if fenced and lease is None:
             raise LeaseLost(
                 f"this handle does not have the lease of lane {self.agent!r}", hint="session.acquire() takes the lease"
             )
