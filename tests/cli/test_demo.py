@@ -128,4 +128,4 @@ def test_a_missing_event_is_a_failure(command):
     assert done.code == 1
     failed = [check["name"] for check in json.loads(done.out)["data"]["checks"] if not check["ok"]]
     assert failed == ["acknowledged events survived", "everything acknowledged is on record"]
-    assert "did not hold" in command.run("demo").out
+    assert "was not kept" in command.run("demo").out

@@ -142,7 +142,7 @@ def test_resume_says_where_to_go_on(command):
     command.ok("pause")
     done = command.run("resume")
     assert "the current phase is Planning" in done.err
-    assert "1 phases (Motivation)" in done.err
+    assert "1 phase (Motivation)" in done.err
     command.ok("pause")
     data = command.data("resume", kind="session")
     assert (data["phase"], data["saved"]["phases"]) == ("Planning", ["Motivation"])

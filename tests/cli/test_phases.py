@@ -150,7 +150,7 @@ def test_a_foreign_state_md_is_not_touched(command):
     file.write_text("# my notes\n")
     done = command.run("open", "l2", "--profile", "research")
     assert done.code == 0
-    assert "not changed" in done.err
+    assert "not changed; `onrecord state-file sync --fresh` renames it to STATE.1.md" in done.err
     assert file.read_text() == "# my notes\n"
     command.ok("worklog", "went on")
     assert file.read_text() == "# my notes\n"

@@ -56,7 +56,10 @@ def find_running(of: Vendor, env: Mapping[str, str], *, pid: int | None, vendor_
     location = of.find(str(vendor_id), whole)
     if location is None and not about:
         raise NotFound(
-            f"{of.title} has no conversation {vendor_id!r:.80}", hint=f"`onrecord import {of.name}` lists them"
+            f"{of.title} has no conversation {vendor_id!r:.80}",
+            hint="name a conversation that the vendor has",
+            step="list_conversations",
+            vendor=of.name,
         )
     if location is None:  # the vendor writes nothing before the first prompt
         location = Location(str(vendor_id), "", str(of.home(whole)), str(about["cwd"]))
@@ -70,7 +73,8 @@ def _conversation_of(of: Vendor, pid: int, env: dict[str, str], wanted: str | No
     if found is None or wanted not in (None, found):
         raise NotFound(
             f"process {pid} has no {of.title} conversation that can be identified with certainty",
-            hint="name it with `--id ID` (the vendor shows the id), or install the hook with `onrecord setup`",
+            hint="name its conversation, or install the hook that reports it",
+            step="name_conversation",
         )
     return found
 

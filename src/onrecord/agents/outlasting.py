@@ -46,7 +46,7 @@ def outlast(
         stop = waiting.last_stop(session, session.agent)
         if not waiting.waitable(stop) and (last is not None or not ask.prompt):
             if stop is not None and not stop.settled and last is None:
-                tell(f"the last stop ({stop.event.data.get('cause')}) does not end with time")
+                tell(f"the last stop ({stop.event.data.get('cause')}) needs a person")
             return Outlasted(last, stop, nothing=True)
         if stop is not None and waiting.waitable(stop) and not _park(session, stop, tell):
             return Outlasted(last, stop, nothing=True)

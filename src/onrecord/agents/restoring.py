@@ -22,18 +22,26 @@ def plan_restore(session: Session, agent: str, here: str, cwd: str | None) -> Pl
     planned = planned._replace(cwd=str(Path(cwd or planned.cwd).resolve()))
     if not standing(session, planned.of.name, planned.vendor_id).position:
         raise NotFound(
-            f"the record has no copy of {planned.vendor_id}", hint=f"`onrecord mirror {session.name}` copies it"
+            f"the record has no copy of {planned.vendor_id}",
+            hint="mirror it first",
+            step="mirror_it",
+            name=session.name,
         )
     if has_gaps(session, planned.of.name, planned.vendor_id):
         raise Conflict(
             "the record's copy is not whole: some of it was erased",
-            hint=f"`onrecord resume {session.name}` resumes the vendor's own copy, or starts a new conversation",
+            hint="resume the vendor's own copy, or start a new conversation",
+            step="resume_session",
+            name=session.name,
         )
     there = planned.of.find(planned.vendor_id, planned.env)
     if there is not None and (planned.of.capabilities.resumes_elsewhere or there.cwd == planned.cwd):
         raise Conflict(
             f"{planned.of.title} has this conversation already, in {there.path}",
-            hint=f"nothing was replaced; `onrecord resume {session.name} --agent {agent}` resumes it",
+            hint="nothing was replaced; resume it there",
+            step="resume_agent",
+            name=session.name,
+            agent=agent,
         )
     return planned
 

@@ -210,7 +210,10 @@ def prepare(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) 
                 planned.of.mend(hazard, planned.location, planned.env)
             mended.append(hazard.fix)
         elif hazard.fatal:
-            raise _refusal(hazard.message, f"--yes agrees to this: {hazard.fix}")
+            raise NotRestored(
+                f"not restored, because {hazard.message}",
+                hint=f"allow this change: {hazard.fix}", step="allow_fix", reason=hazard.message,
+            )  # fmt: skip
     return planned, mended
 
 
@@ -222,7 +225,10 @@ def _put_where_it_is_searched(session: Session, planned: Plan, consent: Callable
     message = f"{planned.of.title} would look for the conversation in {planned.cwd} only"
     hazard = Hazard("elsewhere", message, f"move {old} aside, and write it for {planned.cwd}", (str(old),), fatal=True)
     if not consent(hazard):
-        raise _refusal(message, f"--yes agrees to this: {hazard.fix}")
+        raise NotRestored(
+            f"not restored, because {message}",
+            hint=f"allow this change: {hazard.fix}", step="allow_fix", reason=message,
+        )  # fmt: skip
     aside = old.with_name(f"{old.name}.onrecord-moved")
     old.rename(aside)
     try:
@@ -299,16 +305,14 @@ def _restored(run: Wrapped, planned: Plan, outcome: Outcome, mended: list[str]) 
 
 
 def _not_restored(run: Wrapped, planned: Plan, why: str, ask: Ask, terms: Terms) -> Resumed:
-    refusal = _refusal(why, "--policy allow starts a new conversation from the note; onrecord show has it")
+    refusal = NotRestored(
+        f"not restored, because {why}", hint="allow a new conversation from the note", step="allow_fresh", reason=why
+    )
     run.session.log.record("worklog.written", {"text": f"{planned.agent}: {refusal.message}"[:TEXT_LIMIT]})
     if terms.policy == MUST:
         raise refusal
     terms.tell(f"{refusal.message}; a fresh conversation begins from the note")
     return _fresh(run, planned, why, ask, lost=why[:TEXT_LIMIT])
-
-
-def _refusal(reason: str, hint: str) -> NotRestored:
-    return NotRestored(f"not restored, because {reason}", hint=hint, reason=reason)
 
 
 def _fresh(run: Wrapped, planned: Plan, why: str, ask: Ask, **about: str) -> Resumed:

@@ -63,12 +63,14 @@ def agent_with_conversation(session: Session, wanted: str | None) -> str:
         return wanted
     if not having:
         raise NotFound(
-            f"no agent's conversation is on record in {session.name}", hint="start an agent: `onrecord start claude`"
+            f"no agent's conversation is on record in {session.name}", hint="start an agent first", step="start_agent"
         )
     if len(having) > 1:
         raise AmbiguousName(
             f"{len(having)} agents have conversations in {session.name}: {', '.join(having)}",
-            hint=f"choose one: `--agent {having[0]}`",
+            hint="choose one of them",
+            step="choose_agent",
+            agent=having[0],
         )
     return having[0]
 

@@ -64,7 +64,9 @@ class Crew:
             if event.session == session.id:
                 known.apply(event)
         if known.team is None:
-            raise NotFound(f"no team is on record in {session.name}", hint="`onrecord team up FILE` forms one")
+            raise NotFound(
+                f"no team is on record in {session.name}", hint="form one from a team file", step="form_team"
+            )
         return cls(session, known.team, headless=known.headless or headless, tell=tell, yes=yes)
 
     def member(self, agent: str) -> Member:
@@ -89,7 +91,9 @@ class Crew:
             who = f"process {held.holder.get('pid')} on {held.holder.get('host')}"
             raise LeaseHeld(
                 f"{who} supervises the team of {self.session.name}",
-                hint="`onrecord team status` shows it; it carries out `onrecord team` restart, scale and stop",
+                hint="it carries out changes of the team",
+                step="team_status",
+                name=self.session.name,
                 holder=held.holder,
             ) from None
 

@@ -39,7 +39,7 @@ def directory_of(team: Team, member: Member, here: str, folder: Path) -> str:
         return _worktree(root, folder / "worktrees" / member.id, f"{team.name}/{member.id}")
     place = root / member.directory
     if not place.is_dir():
-        raise InvalidInput(f"{member.id}: {place} is no directory", hint="create it, or name another one")
+        raise InvalidInput(f"{member.id}: {place} is not a directory", hint="create it, or name another one")
     return str(place)
 
 

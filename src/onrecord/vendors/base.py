@@ -67,7 +67,7 @@ class Base:
             if flag in self.own_flags:
                 raise InvalidInput(
                     f"{flag} chooses the conversation, but onrecord does that itself",
-                    hint=f"leave out {flag}; `onrecord start` starts a conversation, `onrecord resume` resumes one",
+                    hint=f"leave out {flag}",
                 )
         return list(options.extra)
 

@@ -169,7 +169,8 @@ class Cursor(Shaped):
         self.checked_id(location.vendor_id)
         raise InvalidInput(
             "a Cursor chat cannot be restored: Cursor resumes from a database in its own format",
-            hint="`onrecord handoff` continues from the note and the end of the conversation",
+            hint="start a new agent from the note instead",
+            step="hand_off",
         )
 
     def ending(self, record: dict[str, Any]) -> End:

@@ -49,7 +49,7 @@ def read(
 ) -> Chunk:
     """The records added to a file since the mark. `whole` says whether JSON is a whole record of this vendor."""
     if not Path(path).is_file():
-        raise NotFound(f"the transcript {path} does not exist", hint="`onrecord restore` restores a mirrored one")
+        raise NotFound(f"the transcript {path} does not exist", hint="restore the mirrored copy", step="restore_copy")
     with Path(path).open("rb") as file:
         offset, rewritten = _begin(file, mark)
         file.seek(offset)

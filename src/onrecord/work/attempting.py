@@ -79,8 +79,7 @@ def run_attempt(
     # A fix that was just recorded may be outside the code, so the same code is worth another run.
     if foreseen and foreseen["number"] != fixed:
         if strict:
-            hint = "change the code, say what you fixed with --fix, or leave out --strict"
-            raise Conflict(retold(foreseen), hint=hint)
+            raise Conflict(retold(foreseen), hint="change the code, or record what you fixed", step="strict_run")
         warn(retold(foreseen))
     began = time.time()
     with Stop() as stop, SuspendedCommand(command, cwd=cwd) as suspended:
@@ -115,7 +114,7 @@ def _record_fix(session: Session, command: Sequence[str], fix: str | None) -> in
         return None
     failed = last_failure(session, command)
     if failed is None:
-        raise InvalidInput("no failed attempt of this command needs a fix", hint="leave out --fix")
+        raise InvalidInput("no failed attempt of this command needs a fix", hint="leave out the fix")
     if failed.get("fix") != fix:
         session.attempts.correct(failed["number"], fix=fix)
     return int(failed["number"])

@@ -113,7 +113,9 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
     if not runs:
         raise InvalidInput(
             f"{finding} has no captured command as evidence, so there is nothing to run again",
-            hint=f"onrecord evidence run -- COMMAND, then onrecord finding relabel {finding} LABEL --evidence ID",
+            hint="capture a command as evidence, then relabel the finding",
+            step="recapture",
+            finding=finding,
         )
     was = runs[-1]
     cwd = root / was["cwd"]

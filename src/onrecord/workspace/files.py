@@ -38,7 +38,11 @@ def content_of(path: Path) -> bytes | None:
     """What is in a file; None when there is no file."""
     try:
         if path.stat().st_size > FILE_BYTES:
-            raise Conflict(f"{path} is larger than {FILE_BYTES:,} bytes; it was not touched", hint="--fresh renames it")
+            raise Conflict(
+                f"{path} is larger than {FILE_BYTES:,} bytes; it was not changed",
+                hint="rename it and start a new one",
+                step="fresh_state_file",
+            )
         return path.read_bytes()
     except FileNotFoundError:
         return None

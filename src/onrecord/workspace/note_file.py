@@ -24,7 +24,9 @@ def refresh_note(session: Session, path: Path, *, create: bool = False) -> Path 
     if there is not None and not there.startswith(_HEAD.encode()):
         if not create:
             return None
-        raise Conflict(f"{path} exists and is not onrecord's; it was not touched", hint="--out FILE writes another")
+        raise Conflict(
+            f"{path} is not a file of onrecord; it was not changed", hint="write another file", step="note_out"
+        )
     if not create and not ours and (there is not None or session.views.phases.profile is None):
         return None
     write(path, headed(session.views, session.note()).encode())

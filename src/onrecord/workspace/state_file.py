@@ -64,8 +64,9 @@ def _take_in(session: Session, path: Path, content: bytes, *, fresh: bool) -> tu
     if read.session != session.id:
         owner = f"belongs to session {read.session}" if read.session else "is not onrecord's"
         raise Conflict(
-            f"{path} exists and {owner}; it was not touched",
-            hint="`onrecord state-file sync --fresh` renames it to STATE.1.md and starts a new one",
+            f"{path} {owner}; it was not changed",
+            hint="rename it and start a new one",
+            step="fresh_state_file",
         )
     aside = None if read.whole and read.untouched_outside else archive(path, "kept-", copy=True)
     taken = []

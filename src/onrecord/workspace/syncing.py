@@ -16,27 +16,34 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.workspace.files import Paths
 
+    Advice = Callable[[OnrecordError], str]
 
-def take_in(session: Session, paths: Paths) -> list[str]:
+
+def own_hint(problem: OnrecordError) -> str:
+    """The advice that an error carries itself; the command line has its own."""
+    return problem.hint
+
+
+def take_in(session: Session, paths: Paths, advice: Advice = own_hint) -> list[str]:
     """Record what an agent wrote into STATE.md, so that the next step sees it. Returns what the user should know."""
     if session.views.phases.profile is None or session.head.status not in LIVE:
         return []
-    return tolerating(lambda: sync(session, paths.state).notice)
+    return tolerating(lambda: sync(session, paths.state).notice, advice)
 
 
-def refresh(session: Session, paths: Paths) -> list[str]:
+def refresh(session: Session, paths: Paths, advice: Advice = own_hint) -> list[str]:
     """Bring both files up to date. Returns what the user should know."""
     notices = []
     if session.views.phases.profile is not None:
-        notices += tolerating(lambda: sync(session, paths.state).notice)
-    return notices + tolerating(lambda: refresh_note(session, paths.note))
+        notices += tolerating(lambda: sync(session, paths.state).notice, advice)
+    return notices + tolerating(lambda: refresh_note(session, paths.note), advice)
 
 
-def tolerating(step: Callable[[], Any]) -> list[str]:
+def tolerating(step: Callable[[], Any], advice: Advice = own_hint) -> list[str]:
     """Do something that matters less than what was just recorded; a failure is a notice."""
     try:
         said = step()
     except (OnrecordError, OSError) as problem:
-        hint = getattr(problem, "hint", "")
+        hint = advice(problem) if isinstance(problem, OnrecordError) else ""
         return [f"{problem}" + (f"; {hint}" if hint else "")]
     return [said] if isinstance(said, str) and said else []

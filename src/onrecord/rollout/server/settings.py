@@ -82,10 +82,11 @@ class Settings(NamedTuple):
         if not self.is_local and not self.token:
             raise InvalidInput(
                 f"without a token, anyone who can reach {self.host} could read and write rollouts",
-                hint="--token-file FILE, or --host 127.0.0.1",
+                hint="set a token, or listen on 127.0.0.1",
+                step="need_token",
             )
         if not 0 <= self.port <= PORT_LIMIT:
-            raise InvalidInput(f"the port must be 0 to {PORT_LIMIT}, not {self.port}", hint="--port 0 picks a free one")
+            raise InvalidInput(f"the port must be 0 to {PORT_LIMIT}, not {self.port}", hint="port 0 picks a free one")
         for name, least in (("retries", 0), ("body_limit", 1), ("turns_limit", 1), ("memory_sessions", 1)):
             if getattr(self, name) < least:
                 raise InvalidInput(f"{name} must be at least {least}, not {getattr(self, name)}")

@@ -11,7 +11,7 @@ def split(words: list[str]) -> tuple[str, list[str]]:
     index = 0
     while index < len(words) and words[index].startswith("-") and words[index] != "--":
         if words[index] in ("-h", "--help"):
-            return "help", []
+            return "help", [word for word in words if word in ("--all", "-a")]
         if words[index] in ("-V", "--version"):
             return "version", words[:index] + words[index + 1 :]
         index += 2 if words[index] in _TAKES_VALUE else 1

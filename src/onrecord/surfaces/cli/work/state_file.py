@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from onrecord.errors import OnrecordError
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.workspace.files import Paths
@@ -57,17 +58,17 @@ def paths(call: Call, session: Session) -> Paths:
 
 def before(call: Call, session: Session) -> None:
     """Record what an agent wrote into STATE.md, so that the verb that follows sees it."""
-    _tell(call, syncing.take_in(session, paths(call, session)))
+    _tell(call, syncing.take_in(session, paths(call, session), _advice(call)))
 
 
 def after(call: Call, session: Session) -> None:
     """Bring the files up to date."""
-    _tell(call, syncing.refresh(session, paths(call, session)))
+    _tell(call, syncing.refresh(session, paths(call, session), _advice(call)))
 
 
 def forgiving(call: Call, step: Callable[[], Any]) -> None:
     """Do something that matters less than what was just recorded; a failure is a note."""
-    _tell(call, syncing.tolerating(step))
+    _tell(call, syncing.tolerating(step, _advice(call)))
 
 
 def sync(call: Call, session: Session, *, fresh: bool = False) -> Synced:
@@ -80,6 +81,12 @@ def sync(call: Call, session: Session, *, fresh: bool = False) -> Synced:
 def create_note(call: Call, session: Session) -> Path | None:
     """Write NOTE.md if there is none, or if it is an earlier session's."""
     return note_file.refresh_note(session, paths(call, session).note, create=True)
+
+
+def _advice(call: Call) -> Callable[[OnrecordError], str]:
+    from onrecord.surfaces.cli.shared.hints import hint_of
+
+    return lambda problem: hint_of(problem, call.verb)
 
 
 def _tell(call: Call, notices: list[str]) -> None:
