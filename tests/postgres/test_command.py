@@ -90,7 +90,7 @@ def test_the_doctor_tells_what_can_be_lost(tmp_path, bytecode):
         assert "18" in found["postgresql"]["value"]
         assert facts["synchronous_commit"] == "on"
         assert found["tenants"]["state"] == found["roles"]["state"] == found["bloat"]["state"] == "ok"
-        assert "dropped" in checks(app, 0, "--fix")[0]["snapshots"]["value"]
+        assert "deleted" in checks(app, 0, "--fix")[0]["snapshots"]["value"]
         server.execute("ALTER SYSTEM SET synchronous_standby_names = 'one'", "SELECT pg_reload_conf()")
         found, _facts = checks(app, 1)
         assert found["a lost server"]["value"] == "can lose nothing that was acknowledged"

@@ -75,7 +75,7 @@ def test_a_store_is_made_once(postgres):
     ("facts", "error", "said"),
     [
         ({"schema": 99, "usable_from": 99}, StoreTooNew, "upgrade onrecord"),
-        ({"schema": 1}, StoreError, "store migrate"),
+        ({"schema": 1}, StoreError, "migrate the store"),
         ({"schema": 99, "usable_from": 1}, None, ""),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_database_without_a_store_says_how_to_make_one(postgres):
     for attempt in (lambda: PostgresStore(url), lambda: schema.migrate(address_of(url))):
         with pytest.raises(StoreError) as refusal:
             attempt()
-        assert "store init" in refusal.value.hint
+        assert "create the store first" in refusal.value.hint
 
 
 def test_nothing_in_the_sql_is_peculiar_to_one_server():

@@ -196,6 +196,4 @@ def refuse_idle(team: Team, *, headless: bool) -> None:
     """An agent without a terminal and without a prompt would have nothing to do."""
     for member in team.members():
         if (headless or member.headless) and not member.prompt and vendor_of(member.command[0]):
-            raise InvalidInput(
-                f"{member.id} would run without a terminal and has nothing to do", hint="give it a prompt"
-            )
+            raise InvalidInput(f"{member.id} runs without a terminal and has no prompt", hint="give it a prompt")

@@ -126,13 +126,13 @@ def test_what_cannot_start_says_why(tokenizer_place, tmp_path):
         port = str(taken.getsockname()[1])
         (tmp_path / "empty").write_text("")
         for words, part in (
-            (("--tokenizer", str(tokenizer_place), "--store", store), "--upstream is missing"),
-            (("--upstream", "http://x", "--store", store), "--tokenizer is missing"),
+            (("--tokenizer", str(tokenizer_place), "--store", store), "needs --upstream"),
+            (("--upstream", "http://x", "--store", store), "needs --tokenizer"),
             ((*known, "--host", "0.0.0.0", "--port", "0"), "without a token, anyone who can reach 0.0.0.0"),
             ((*known, "--port", port), "cannot listen"),
             ((*known, "--tokenizer", str(tmp_path)), "cannot read the tokenizer"),
             ((*known, "--abort-policy", "hope"), "abort-policy"),
-            ((*known, "--token-file", str(tmp_path / "empty")), "holds no token"),
+            ((*known, "--token-file", str(tmp_path / "empty")), "is empty"),
             ((*known, "--upstream", "127.0.0.1:1"), "is not an engine's URL"),
             ((*known, "--upstream", "http://"), "is not an engine's URL"),
             ((*known, "--port", "65536"), "the port must be 0 to 65535"),

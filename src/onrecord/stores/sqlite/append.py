@@ -149,8 +149,8 @@ class Append(PendingWrite):
     def _insert_as_new(self, cursor: apsw.Cursor, start: StartingPoint) -> list[Receipt] | None:
         """Insert a single event without a query for its id; None if ids must be looked up after all.
 
-        The unique index reports an id that is on record; it does not cover what a fork inherits. A refusal counts only if
-        the id is not on record.
+        The unique index reports an id that is on record; it does not cover what a fork inherits. A refusal counts
+        only if the id is not on record.
         """
         number, tip, lease_row = start
         if len(self._drafts) != 1 or tip.base.parent is not None:
