@@ -31,7 +31,7 @@ def test_other_options_before_a_hook_are_a_clear_error(hooks):
     """When a hook gets options that it does not accept, the command line says so, with the usage."""
     done = run(hooks, "-m", "onrecord", "--json", "hook", "claude", "PreToolUse")
     assert done.returncode == 2
-    assert "--store and --project only" in done.stderr
+    assert "only --store and --project may precede `hook`" in done.stderr
 
 
 def test_a_hook_loads_no_command_line(hooks, session):

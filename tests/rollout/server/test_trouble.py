@@ -97,7 +97,9 @@ def test_a_bug_is_told_and_survived(proxy, engine, tokenizer, monkeypatch):
     message = message_of(proxy.chat(session, [USER]))
     with monkeypatch.context() as patch:
         patch.setattr("onrecord.rollout.server.chat.read_reply", lambda *_args: 1 / 0)
-        assert code_of(proxy.chat(session, [USER, message, USER])) == (500, "internal")
+        broken = proxy.chat(session, [USER, message, USER])
+        assert code_of(broken) == (500, "internal")
+        assert broken.headers["connection"] == "close", "its client opens another connection"
     assert proxy.chat(session, [USER, message, USER]).status_code == 200
     assert proxy.record(session)["head"]["num_assistant"] == 2
     assert engine.prompts()[1] == engine.prompts()[2]

@@ -316,4 +316,6 @@ async def _gone(_request: Request, _error: Exception) -> Response:
 
 
 async def _broken(_request: Request, _error: Exception) -> Response:
-    return problem(500, "internal", "an error inside onrecord", hint="see the proxy's output")
+    # The server closes the connection after this answer: a client that reuses it would lose its next request.
+    headers = {"connection": "close"}
+    return problem(500, "internal", "an error inside onrecord", hint="see the proxy's output", headers=headers)
