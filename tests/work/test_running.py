@@ -11,7 +11,7 @@ import pytest
 
 from onrecord.machine import started
 from onrecord.work.outputs import HEAD_KEPT, TAIL_KEPT, Kept, error_of, failure_of
-from onrecord.work.running import Stop, SuspendedCommand
+from onrecord.work.running import SuspendedCommand, noted_stops
 
 
 def run(*command, timeout=None, stop=None, cwd=Path()):
@@ -131,7 +131,7 @@ def test_a_signal_ends_the_command_and_is_told(tmp_path):
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGINT)
 
-    with Stop() as stop:
+    with noted_stops() as stop:
         threading.Thread(target=interrupt).start()
         ran = python(code, stop=stop)
     assert (ran.exit_code, ran.stopped_by, ran.output) == (130, signal.SIGINT, "tidy\n")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 from onrecord.errors import NotFound
 from onrecord.machine.ending import GRACE_SECONDS, signal_group
 from onrecord.machine.pump import Pump
+from onrecord.machine.signals import NotedSignals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,33 +60,6 @@ class Ran(NamedTuple):
     ended_by_us: bool = False
 
 
-class Stops:
-    """Notes signals instead of acting on them, so that the run is ended and recorded first."""
-
-    def __init__(self, numbers: tuple[int, ...], ignored: tuple[int, ...] = ()) -> None:
-        self.signal = 0
-        self.count = 0
-        self._numbers, self._ignored = numbers, ignored
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        with suppress(ValueError):  # not the main thread, which alone gets signals
-            for number in self._numbers:
-                self._before[number] = signal.signal(number, self._note)
-            for number in self._ignored:
-                # A function, not SIG_IGN: that would be inherited by the agent.
-                self._before[number] = signal.signal(number, lambda *_: None)
-        return self
-
-    def __exit__(self, *_problem: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, _frame: object) -> None:
-        self.signal = self.signal or number
-        self.count += 1
-
-
 def program_of(launch: Launch, env: Mapping[str, str], title: str) -> str:
     """The file that will be run, or one clear error."""
     found = shutil.which(launch.argv[0], path=env.get("PATH"))
@@ -96,7 +70,7 @@ def program_of(launch: Launch, env: Mapping[str, str], title: str) -> str:
 
 def run_on_terminal(launch: Launch, env: Mapping[str, str], watch: Watch) -> Ran:
     """Run an agent for the person at the terminal, and give the terminal back as it was."""
-    with _Terminal(), Stops((signal.SIGTERM, signal.SIGHUP), (signal.SIGINT, signal.SIGQUIT)) as stops:
+    with _Terminal(), NotedSignals((signal.SIGTERM, signal.SIGHUP), (signal.SIGINT, signal.SIGQUIT)) as stops:
         child = subprocess.Popen(launch.argv, cwd=launch.cwd, env=dict(env))
         watch.started(child.pid)
         ended_by_us = False
@@ -162,7 +136,7 @@ class _Terminal:
 
 def run_headless(launch: Launch, env: Mapping[str, str], watch: Watch, *, show: bool) -> Ran:
     """Run an agent without a terminal; its output is passed on (`show`) and examined line by line."""
-    with Stops((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as stops:
+    with NotedSignals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as stops:
         child = subprocess.Popen(
             launch.argv, cwd=launch.cwd, env=dict(env), start_new_session=True, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, stdin=subprocess.DEVNULL if launch.stdin is None else subprocess.PIPE,
@@ -196,7 +170,7 @@ class _Stream:
         )  # fmt: skip
         self._lines = {1: bytearray(), 2: bytearray()}
 
-    def run(self, stops: Stops) -> bool:
+    def run(self, stops: NotedSignals) -> bool:
         """Run until the agent has ended; True when this process ended it."""
         asked_at = quiet_since = next_tick = 0.0
         while True:

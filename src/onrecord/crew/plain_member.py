@@ -8,9 +8,9 @@ import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.agents import processes
-from onrecord.agents.running import Stops
 from onrecord.agents.wrapping import RENEW_SECONDS, environment, token
 from onrecord.machine.ending import end_child
+from onrecord.machine.signals import NotedSignals
 from onrecord.vendors.port import CRASH, KILLED
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run_plain(session: Session, command: list[str]) -> Ended:
 
 
 def _run(session: Session, command: list[str], env: dict[str, str]) -> Ended:
-    with Stops((signal.SIGTERM, signal.SIGHUP), (signal.SIGINT, signal.SIGQUIT)) as stops:
+    with NotedSignals((signal.SIGTERM, signal.SIGHUP), (signal.SIGINT, signal.SIGQUIT)) as stops:
         try:
             child = subprocess.Popen(command, env=env)
         except OSError as problem:

@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
-from onrecord.agents.running import Stops
 from onrecord.crew.members import Members
 from onrecord.crew.next_step import FINISHED, PARKED, RUNNING
 from onrecord.crew.supervisor import Supervisor
 from onrecord.crew.team_file import CREW
 from onrecord.crew.team_view import TeamView
 from onrecord.errors import InvalidInput, LeaseHeld, NotFound
+from onrecord.machine.signals import NotedSignals
 from onrecord.vendors.port import vendor_of
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Crew:
             self.supervisor.files.prepare()
         self.take_lane()
         try:
-            with Stops((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as stops:
+            with NotedSignals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as stops:
                 why = self.supervisor.run(lambda: bool(stops.signal), changed)
             self.supervisor.look(self.session.clock())
             changed(self.supervisor.rows())

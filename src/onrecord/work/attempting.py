@@ -15,7 +15,7 @@ from onrecord.views.render import one_line
 from onrecord.work.capturing import record_run, relative
 from onrecord.work.outputs import failure_of, metric_in, metrics_of_file, output_file
 from onrecord.work.revisions import revision_of
-from onrecord.work.running import Stop, SuspendedCommand
+from onrecord.work.running import SuspendedCommand, noted_stops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,7 +82,7 @@ def run_attempt(
             raise Conflict(retold(foreseen), hint="change the code, or record what you fixed", step="strict_run")
         warn(retold(foreseen))
     began = time.time()
-    with Stop() as stop, SuspendedCommand(command, cwd=cwd) as suspended:
+    with noted_stops() as stop, SuspendedCommand(command, cwd=cwd) as suspended:
         started = session.attempts.start(
             command, cwd=relative(root, cwd), revision=revision, keeper=machine.identity(),
             process=machine.identity_of(suspended.pid) if suspended.pid else None,

@@ -13,7 +13,7 @@ from onrecord.views.findings import NEED_EVIDENCE
 from onrecord.work.anchors import anchored, excerpt
 from onrecord.work.outputs import failure_of
 from onrecord.work.revisions import revision_of
-from onrecord.work.running import Stop, SuspendedCommand
+from onrecord.work.running import SuspendedCommand, noted_stops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ def capture_run(
     if not command:
         raise InvalidInput("the command is empty")
     revision = revision_of(root)
-    with Stop() as stop, SuspendedCommand(command, cwd=cwd) as suspended:
+    with noted_stops() as stop, SuspendedCommand(command, cwd=cwd) as suspended:
         if suspended.pid is None:
             raise NotFound(suspended.problem, hint="nothing ran, so there is nothing to capture")
         ran = suspended.go(timeout=timeout, show=show, stop=stop)

@@ -12,9 +12,10 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from onrecord.machine.pump import Pump
+from onrecord.machine.signals import NotedSignals
 from onrecord.work.groups import Child, end_group
 from onrecord.work.outputs import Kept
 from onrecord.work.ran import Ran
@@ -27,33 +28,11 @@ STDERR_KEPT = 16 * 1024
 """How many bytes of the end of standard error are kept apart, to search for the error."""
 _TICK = 0.05
 _OUT, _ERR = 1, 2
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Stop:
-    """Notes signals instead of acting on them, so that the command is ended and recorded first."""
-
-    def __init__(self) -> None:
-        self.signal = 0
-        self.count = 0
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        for number in _SIGNALS:
-            try:
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._before[number] = signal.signal(number, self._note)
-            except ValueError:
-                break  # not the main thread, which alone gets signals
-        return self
-
-    def __exit__(self, *_problem: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, _frame: object) -> None:
-        self.signal = self.signal or number
-        self.count += 1
+def noted_stops() -> NotedSignals:
+    """Signals that stop us, noted while a command runs, so that it is ended and recorded first."""
+    return NotedSignals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), keep_ignored=True)
 
 
 class SuspendedCommand:
@@ -84,14 +63,14 @@ class SuspendedCommand:
         """The process that becomes the command; None if the program does not exist."""
         return self._child.pid if self._child else None
 
-    def go(self, *, timeout: float | None = None, show: bool = True, stop: Stop | None = None) -> Ran:
+    def go(self, *, timeout: float | None = None, show: bool = True, stop: NotedSignals | None = None) -> Ran:
         """Let it run to its end; nothing of its process group outlives it."""
         child = self._child
         if child is None:
             said = f"{self.problem}\n"
             return Ran(NOT_FOUND, 0.0, said, said, len(said), 0, unshown=((_ERR, said.encode()),) if show else ())
         started = time.monotonic()
-        watch = _Watch(child, show=show, stop=stop or Stop())
+        watch = _Watch(child, show=show, stop=stop or noted_stops())
         child.go()
         timed_out = watch.run(None if timeout is None else started + timeout)
         # Also after an ordinary end: a descendant that stayed would keep writing under a settled attempt.
@@ -120,7 +99,7 @@ def _ran(watch: _Watch, seconds: float, *, timed_out: bool) -> Ran:
 class _Watch:
     """Keeps the output of a command until it has ended, its time has run out, or a signal stops it."""
 
-    def __init__(self, child: Child, *, show: bool, stop: Stop) -> None:
+    def __init__(self, child: Child, *, show: bool, stop: NotedSignals) -> None:
         self.child = child
         self.stop = stop
         self.kept = Kept()
