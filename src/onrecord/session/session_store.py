@@ -19,9 +19,10 @@ from onrecord.session.handle import DEFAULT_ACTOR, Session
 from onrecord.views.facts import TEXT_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from onrecord.session.copying import Copied
+    from onrecord.session.listings import Entry
     from onrecord.session.retention import Policy, Swept
     from onrecord.views.values import Json, Parent
 
@@ -166,6 +167,19 @@ class SessionStore:
         here = self.project if project is None else project or None
         last = (before.at, before.session) if before else None
         return self.store.heads(project=here, statuses=statuses, limit=limit, before=last)
+
+    def entries(self, heads: Sequence[Head]) -> list[Entry]:
+        """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
+        from onrecord.session.listings import entries
+
+        return entries(self.store, heads, self.clock)
+
+    def every(self, status: Collection[str], *, project: str | None = None) -> list[Head]:
+        """All sessions with one of these statuses, the newest first. `project` "" means every project."""
+        from onrecord.session.listings import every_head
+
+        here = self.project if project is None else project or None
+        return list(every_head(self.store, here, status))
 
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20

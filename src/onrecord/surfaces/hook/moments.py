@@ -10,6 +10,7 @@ from onrecord import machine
 from onrecord.environment import SPAWN_VARIABLE
 from onrecord.errors import IdReused
 from onrecord.log.head import LIVE
+from onrecord.surfaces import notifying
 from onrecord.surfaces.hook import keeping, stopping, telling
 from onrecord.surfaces.hook.registering import is_another, is_same, process_of, registered
 from onrecord.surfaces.hook.whose import owner
@@ -128,6 +129,8 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
         session.agents.record_attention_given()
         answer = stopping.nudge(session, vendor, call)
         keeping.keep_transcript(session, call)
+        if not answer.decision:
+            notifying.tell_end(session, f"{session.agent} finished what it was asked")
         return answer
 
 
@@ -158,6 +161,7 @@ def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
             waits = agent["waits"] if agent else None
             if session.head.status in LIVE and (waits is None or waits["message"] != message):
                 session.agents.record_attention_needed(message)
+                notifying.tell_needs(session)
     return HookAnswer()
 
 
