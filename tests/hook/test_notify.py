@@ -142,7 +142,7 @@ def test_only_the_chosen_events_are_told(hooks, session, teller):
 
 
 def test_runs_tell_of_limits_that_pass_crashes_and_ends(tmp_path, bytecode, teller):
-    """A limit is told when it begins and when it has passed, a crash with its message, a run without a terminal its end."""
+    """Notices of a limit that begins and that has passed, of a crash, and of the end of a run without a terminal."""
     desk = Desk(tmp_path, bytecode)
     desk.plan("limit 1", "answer")
     assert desk.run("start", "claude", "--name", "night", "-p", "Find the bug", "--wait").code == 0

@@ -47,7 +47,7 @@ def test_a_session_that_only_worked_needs_nobody(timed, agent):
 
 
 def test_an_agent_that_waits_needs_a_person(agent):
-    """Until it goes on; if its process ended meanwhile, it is resumed instead."""
+    """Until it continues; if its process ended meanwhile, it is resumed instead."""
     session = agent()
     session.agents.record_attention_needed("May I run rm?")
     assert said(session) == [("waits", "claude is waiting: May I run rm?", "onrecord show fix")]
@@ -137,7 +137,7 @@ def test_attempts_that_nobody_will_settle_need_a_person(agent, timed):
 
 
 def test_stale_and_blocked_findings_need_a_person(timed):
-    """Stale ones when nobody is at work, which is when somebody will resume it."""
+    """Stale ones count while no agent is at work: that is when a person resumes it."""
     session = timed.create("fix")
     session.findings.state("No access to the logs", label="blocked")
     anchor = {"path": "a.py", "fingerprint": "1"}

@@ -1,4 +1,4 @@
-"""How a session stands at this moment: who is at work in it, and why it needs a person.
+"""The standing of a session at this moment: who is at work in it, and why it needs a person.
 
 The log says what was left open (`views/listing`); the machine says which processes run; `views/needs` draws the
 conclusion.
@@ -42,7 +42,7 @@ def standing(entry: Entry, leases: Callable[[], list[Lease]], now: int) -> Stand
 
 
 def standing_of(session: Session) -> Standing:
-    """How an open session stands now."""
+    """The standing of an open session."""
     listed = listing_of(session)
     return standing(Entry(session.head, listed), session.log.leases, int(session.clock() * 1e6))
 

@@ -1,7 +1,7 @@
-"""Telling a person without their looking: a bell, a message on the desktop, or a command of theirs.
+"""Notifying a person: a bell, a message on the desktop, or a command of theirs.
 
-`[notify]` in the settings says how and of what. Each thing is told once, however many processes see it; a small file of
-this user on this machine remembers what was told, and that not too much is told at once. Nothing here can harm an agent:
+`[notify]` in the settings says how and of what. Each notice is sent once, however many processes see the reason, and not
+too many at once: a small file of this user on this machine has those that were sent. Nothing here can harm an agent:
 programs run in a detached process with a deadline, the terminal is written without waiting, and every failure ends as a
 line for `onrecord doctor`.
 """
@@ -32,22 +32,22 @@ SENT_LIMIT = 10
 """At most so many notices within a minute; the next one says how many were left out."""
 SENT_SECONDS = 60.0
 END_SECONDS = 30.0
-"""The end of one agent's work is told once in this time: a hook and a wrapper may both see it."""
+"""The end of one agent's work is reported once in this time: a hook and a wrapper may both see it."""
 REMEMBERED = 500
-"""How many notices are remembered as told."""
+"""How many notices are remembered as sent."""
 LOCK_SECONDS = 0.5
-"""How long another process is waited for that tells something at the same time."""
+"""How long to wait for another process that sends a notice at the same time."""
 TEXT_WIDTH = 200
 WAITING, ENDS, LIMITS, CRASHES = "waits", "ends", "limits", "crashes"
 EVENTS = {WAITS: WAITING, QUESTION: WAITING, LIMIT: LIMITS, CRASHED: CRASHES, STOPPED: CRASHES}
-"""The needs that a person is told of, and the event they are in the settings."""
+"""The needs that a person is notified of, and the name of each in the settings."""
 PRIVATE = (SESSION_VARIABLE, AGENT_VARIABLE, SPAWN_VARIABLE, MEMBER_VARIABLE)
 """What a notifying program does not inherit: it is not one of the agent's processes, and is not ended with them."""
 _RUNNING: list[subprocess.Popen[bytes]] = []
 
 
 class Notice(NamedTuple):
-    """Something to tell."""
+    """One message for a person."""
 
     event: str
     key: str
@@ -70,26 +70,26 @@ class Notice(NamedTuple):
         }  # fmt: skip
 
 
-# What is told
+# What is sent
 
 
 def tell_needs(session: Session) -> None:
-    """Tell what a session needs a person for now, if they want to hear of it."""
+    """Notify the person of what a session needs them for now, if they want that."""
     _safely(lambda: _tell_needs(session))
 
 
 def tell_end(session: Session, text: str) -> None:
-    """Tell that an agent did what it was asked."""
+    """Notify the person that an agent did what it was asked."""
     tell(session, ENDS, f"{session.agent}/end", text)
 
 
 def tell_passed(session: Session, position: int) -> None:
-    """Tell that the limit which stopped an agent has passed, and that it continues."""
+    """Notify the person that the limit which stopped an agent has passed, and that it continues."""
     tell(session, LIMITS, f"{position}/passed", f"the limit of {session.agent} has passed; it continues")
 
 
 def tell(session: Session, event: str, key: str, text: str, *, agent: str = "", command: str = "") -> None:
-    """Tell a person something about a session; the key is the same for the same thing."""
+    """Notify the person of something about a session; the key is the same for the same thing."""
     _safely(lambda: _tell_one(session, event, key, text, agent or session.agent, command))
 
 
@@ -101,7 +101,7 @@ def _tell_one(session: Session, event: str, key: str, text: str, agent: str, com
 
 
 def _safely(tell: Callable[[], None]) -> None:
-    """No failure to tell something leaves this module."""
+    """No failure to notify leaves this module."""
     try:
         tell()
     except Exception as problem:  # noqa: BLE001  # the agent's work is worth more than a notice
@@ -160,9 +160,9 @@ def _tell(chosen: Mapping[str, Any], notice: Notice) -> None:
 
 
 def _claim(notice: Notice, now: float) -> int | None:
-    """How many notices were left out since the last one; None if this one must not be told: it was, or it is too much.
+    """How many notices were left out since the last one; None if this one is not sent: it was, or it is one too many.
 
-    The file is locked meanwhile, so of several processes that see the same thing one tells it.
+    The file is locked meanwhile, so one of several processes that see the same thing sends the notice.
     """
     import fcntl
 
@@ -194,11 +194,11 @@ def _known(text: bytes) -> dict[str, Any]:
         told = {str(key): float(at) for key, at in found["told"].items()}
         return {"told": told, "sent": [float(at) for at in found["sent"]], "left_out": int(found["left_out"])}
     except (ValueError, KeyError, TypeError, AttributeError):
-        return {"told": {}, "sent": [], "left_out": 0}  # it is new, or damaged: at worst something is told again
+        return {"told": {}, "sent": [], "left_out": 0}  # it is new, or damaged: at worst a notice is sent again
 
 
 def decide(known: Mapping[str, Any], notice: Notice, now: float) -> tuple[int | None, dict[str, Any]]:
-    """Whether a notice is told (how many were left out before it; None: not), and what is remembered after that."""
+    """Whether a notice is sent (how many were left out before it; None: it is not), and what is remembered then."""
     told, sent, left_out = dict(known["told"]), list(known["sent"]), known["left_out"]
     before = told.get(notice.key)
     if before is not None and (notice.event != ENDS or now - before < END_SECONDS):

@@ -179,7 +179,7 @@ class SnapshotContract(Workbench):
         first, second, third = self.open(), self.open("second"), self.open("third")
         kept = {one: Snapshot("row", 1, bytes(32), one.encode()) for one in (first, second)}
         self.store.save_all(kept)
-        assert self.store.snapshots("row", [first, second, third, "nobody"]) == kept
+        assert self.store.snapshots("row", [first, second, third, "missing"]) == kept
         assert self.store.snapshots("row", [second]) == {second: kept[second]}
         assert self.store.snapshots("other", [first]) == self.store.snapshots("row", []) == {}
 

@@ -66,7 +66,7 @@ def _agents(whole: Whole) -> dict[str, ListedAgent]:
             "stop": stop, "turn": lane["open"]["turn"] if lane["open"] else None,
             "provisional": lane["provisional"][-1] if lane["provisional"] else None,
         }  # fmt: skip
-    for name, stop in stops.items():  # recorded by somebody that never joined
+    for name, stop in stops.items():  # recorded by an actor that never joined
         found[name] = {
             "vendor": None, "via": None, "here": False, "process": None, "talks": False, "waits": None,
             "at": stop["at"], "position": 0, "run": 0, "stop": stop, "turn": None, "provisional": None,

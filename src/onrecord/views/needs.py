@@ -1,8 +1,8 @@
 """Needs: why a person should look at a session, and the one command that helps. Deduced, never stored.
 
 A session needs a person if an agent waits for one, was stopped by a limit or crashed; if an attempt or an effect has
-no outcome and nobody is left to record it; if findings are blocked, or stale when work continues. A process that ended
-without leaving anything open is a script that ended normally, and needs nobody.
+no outcome and no process is left that would record it; if findings are blocked, or stale when work continues. A process that ended
+without leaving anything open is a script that ended normally, and needs no person.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def needs(
 
 
 def _is_unknown(listing: Listing, effect: Effect, alive: Collection[str]) -> bool:
-    """Whether nobody is left who will record the end of an effect: its agent is not at work, or in a later run."""
+    """Whether no process is left that will record the end of an effect: its agent is not at work, or in a later run."""
     agent = listing["agents"].get(effect["by"])
     return effect["by"] not in alive or (agent is not None and agent["run"] > effect["run"])
 
@@ -142,7 +142,7 @@ def _resume(head: Head, listing: Listing, name: str) -> str:
 def _attempts(
     head: Head, listing: Listing, alive: Collection[str], gone: Callable[[Process], bool]
 ) -> Iterator[Need]:
-    """Attempts without an outcome that nobody will settle: the process is gone, or there was none and no agent is."""
+    """Attempts that no process will settle: theirs is gone, or they have none and their agent is not at work."""
     for one in listing["attempts"]:
         number, status = one["number"], status_of(one, gone)  # type: ignore[arg-type]  # it has these fields
         if status == LOST:

@@ -20,6 +20,7 @@ _UP = (b"\x1b[A", b"\x1bOA", b"k")
 _DOWN = (b"\x1b[B", b"\x1bOB", b"j", b"\t")
 _TAKE = (b"\r", b"\n")
 _LEAVE = (b"q", b"Q", b"\x1b", b"\x04", b"")
+_GAP, _LEAST_LABEL = 3, 8
 _ESCAPE = b"\x1b"
 _ESCAPE_SECONDS = 0.05
 """How soon the rest of an arrow key follows its first byte."""
@@ -50,7 +51,7 @@ def choose(labels: Sequence[str], verb: str = "resume") -> int | None:
 def _loop(terminal: int, labels: Sequence[str], help_: str) -> int | None:
     at, typed = 0, ""
     while True:
-        _draw(f"> {typed or at + 1}  {labels[at]}   {help_}")
+        _draw(f"> {typed or at + 1}  ", labels[at], help_)
         for key in _keys(terminal):
             if key in _TAKE:
                 return at
@@ -88,11 +89,14 @@ def _keys(terminal: int) -> list[bytes]:
     return keys
 
 
-def _draw(line: str) -> None:
-    from rich.cells import set_cell_size
+def _draw(number: str, label: str, help_: str) -> None:
+    """The line again. A long label gives way to the help: the number says which one it is."""
+    from rich.cells import cell_len, set_cell_size
 
     from onrecord.surfaces.cli.shared.pretty import console, cut
 
     width = console().width - 1
+    room = max(_LEAST_LABEL, width - cell_len(number) - cell_len(help_) - _GAP)
+    line = f"{number}{cut(label, room)}{' ' * _GAP}{help_}"
     sys.stdout.write("\r" + set_cell_size(cut(line, width), width) + "\r")
     sys.stdout.flush()
