@@ -5,7 +5,6 @@ from contextlib import AbstractAsyncContextManager
 from onrecord.aio.calls import Outcome as Outcome, outcome_of as outcome_of, settled as settled
 from onrecord.aio.deriving import Awaited
 from onrecord.aio.own import OwnSession, OwnStore, OwnTurn
-from onrecord.log import heads
 from onrecord.log.events import Draft, Event
 from onrecord.log.head import Head
 from onrecord.log.items import Item
@@ -197,7 +196,7 @@ class AsyncSessionStore(OwnStore):
     async def create(self, name: str, *, agent: str = ..., objective: str | None = ..., metadata: Mapping[str, Json] | None = ..., budget: Mapping[str, float] | None = ..., parent: Parent | None = ...) -> AsyncSession:
         """Make a new session; `NameTaken` if the project has one of this name."""
 
-    async def entries(self, heads: Sequence[Head]) -> list[Entry]:
+    async def entries(self, sessions: Sequence[Head]) -> list[Entry]:
         """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
 
     async def every(self, status: Collection[str], *, project: str | None = ...) -> list[Head]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.head import Head
     from onrecord.log.store import Store
-    from onrecord.views.values import Listing
+    from onrecord.views.listing import Listing
 
 PROMPT_KINDS = ("turn.recorded", "item.added", "payload.kept")
 PROMPTS_LOOKED_AT = 60

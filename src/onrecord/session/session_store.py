@@ -168,11 +168,11 @@ class SessionStore:
         last = (before.at, before.session) if before else None
         return self.store.heads(project=here, statuses=statuses, limit=limit, before=last)
 
-    def entries(self, heads: Sequence[Head]) -> list[Entry]:
+    def entries(self, sessions: Sequence[Head]) -> list[Entry]:
         """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
         from onrecord.session.listings import entries
 
-        return entries(self.store, heads, self.clock)
+        return entries(self.store, sessions, self.clock)
 
     def every(self, status: Collection[str], *, project: str | None = None) -> list[Head]:
         """All sessions with one of these statuses, the newest first. `project` "" means every project."""

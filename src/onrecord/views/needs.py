@@ -1,8 +1,8 @@
 """Needs: why a person should look at a session, and the one command that helps. Deduced, never stored.
 
 A session needs a person if an agent waits for one, was stopped by a limit or crashed; if an attempt or an effect has
-no outcome and no process is left that would record it; if findings are blocked, or stale when work continues. A process that ended
-without leaving anything open is a script that ended normally, and needs no person.
+no outcome and no process is left that would record it; if findings are blocked, or stale when work continues. A process
+that ended without leaving anything open is a script that ended normally, and needs no person.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from onrecord.log.head import Head
-    from onrecord.views.values import Effect, ListedStop, Listing, Process
+    from onrecord.views.listing import ListedStop, Listing
+    from onrecord.views.values import Effect, Process
 
 WAITS, QUESTION, LIMIT, CRASHED, STOPPED, ATTEMPT, EFFECT, TURN, BLOCKED, STALE = (
     "waits", "question", "limit", "crashed", "stopped", "attempt", "effect", "turn", "blocked", "stale",
@@ -139,9 +140,7 @@ def _resume(head: Head, listing: Listing, name: str) -> str:
     return f"onrecord resume {head.name}" + (f" --agent {name}" if several else "")
 
 
-def _attempts(
-    head: Head, listing: Listing, alive: Collection[str], gone: Callable[[Process], bool]
-) -> Iterator[Need]:
+def _attempts(head: Head, listing: Listing, alive: Collection[str], gone: Callable[[Process], bool]) -> Iterator[Need]:
     """Attempts that no process will settle: theirs is gone, or they have none and their agent is not at work."""
     for one in listing["attempts"]:
         number, status = one["number"], status_of(one, gone)  # type: ignore[arg-type]  # it has these fields

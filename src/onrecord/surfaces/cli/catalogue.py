@@ -105,7 +105,9 @@ EVERYWHERE = (
     Option("--project", "the project (default: ONRECORD_PROJECT, or this directory's)", "PATH"),
     Option("--help", "show this help", short="-h"),
 )
-SESSION = Option("--session", "the session (default: ONRECORD_SESSION, `onrecord use`, or the only live one)", "NAME", short="-s")
+SESSION = Option(
+    "--session", "the session (default: ONRECORD_SESSION, `onrecord use`, or the only live one)", "NAME", short="-s"
+)
 AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or human)", "AGENT")
 LANE = Option("--agent", "the agent whose lane it is (default: ONRECORD_AGENT, or main)", "AGENT")
 REASON = Option("--reason", "the reason, for the record", "TEXT", short="-m")

@@ -1,4 +1,4 @@
-"""A bare `onrecord`: what needs a person first, with the command that helps; then the other sessions, to choose from."""
+"""A bare `onrecord`: first what needs a person, with the command that helps; then the other sessions to choose from."""
 
 from __future__ import annotations
 
