@@ -168,7 +168,7 @@ _PROXY = (
 )  # fmt: skip
 
 VERBS: tuple[Verb, ...] = (
-    Verb("", "", "", "Show what needs you, then the other sessions; choose one to resume", _OVERVIEW,
+    Verb("", "", "", "Show what needs you, then the other sessions; resume one", _OVERVIEW,
          ALL_PROJECTS, LIMIT, function="overview"),
     Verb(START, "demo", "", "Watch a worker being killed, and its session survive", _DEMO,
          Option("--keep", "keep the demo's store in this directory", "DIR"),
@@ -294,7 +294,7 @@ VERBS: tuple[Verb, ...] = (
 
     Verb(LIFE, "pause", "[NAME]", "Pause a session", _LIFECYCLE, REASON, SESSION, AGENT,
          example='onrecord pause --reason "rate limit until 14:00"'),
-    Verb(LIFE, "resume", "[NAME]", "Resume a session and its agent's conversation; without a name, choose one",
+    Verb(LIFE, "resume", "[NAME]", "Resume a session and its agent's conversation, or choose one",
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
          OPENING, ARGUMENT,
          Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default); "
