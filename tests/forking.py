@@ -118,8 +118,8 @@ def _communicate(sink: int, rest: bytes, sources: tuple[int, int], deadline: flo
         while waits.get_map():
             ready = waits.select(max(0.0, deadline - time.monotonic()))
             if not ready:
-                for key in list(waits.get_map()):
-                    os.close(key)
+                for open_end in list(waits.get_map().values()):
+                    os.close(open_end.fd)
                 raise TimeoutError
             for key, _events in ready:
                 if key.fd == sink:

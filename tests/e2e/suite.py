@@ -88,9 +88,9 @@ class AgentSuite(Laboratory):
         self.lose(lab, agent.vendor_id)
         data = agent.resumed("And once more? [[say teal]]")
         assert (data["state"], data["verified"], data["vendor_id"]) == ("resumed", True, agent.vendor_id), data
-        last = lab.server.conversation()[-1].text
-        assert "The word is magenta." in last
-        assert "Which word was it?" in last
+        restored = lab.server.conversation()[-1].text
+        assert "The word is magenta." in restored
+        assert "Which word was it?" in restored
 
     def test_a_new_id_in_the_same_terminal_is_followed(self, lab: Lab):
         """After the program changed its own id, our name leads to the new conversation."""
