@@ -22,7 +22,7 @@ from onrecord.errors import (
     TooLarge,
     TurnConflict,
 )
-from onrecord.log.codec import BATCH_LIMIT, SealOnRead, event_of, is_simple, open_records, seal, seal_own
+from onrecord.log.codec import BATCH_LIMIT, SealOnRead, check_because, event_of, is_simple, open_records, seal, seal_own
 from onrecord.log.events import NEW_RUN, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_event_id
@@ -269,6 +269,7 @@ class Session(KeptViews):
         return event
 
     def _refuse_unknown(self, because: int) -> None:
+        check_because(because)
         if because > self.head.position:
             self.refresh()
         if not 0 < because <= self.head.position:
