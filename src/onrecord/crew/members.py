@@ -109,7 +109,7 @@ class Members:
         proceed = ["--wait"] if view.stopped_at_limit(member.id) else [f"--prompt={CONTINUE}"]
         fallback = [f"--opening={prompt}"] if prompt else []
         return [
-            "resume", self.session.id, *own, *fallback, *(proceed if headless else []),
+            "resume", self.session.id, "--fresh-arguments", *own, *fallback, *(proceed if headless else []),
             *(["--yes"] if self.yes else []),
         ]  # fmt: skip
 

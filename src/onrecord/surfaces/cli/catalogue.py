@@ -68,10 +68,13 @@ class Option:
         return self.flag.lstrip("-")
 
 
+PASSED_ON = "[-- ARGUMENTS...]"
+
+
 class Verb:
     """One verb: its arguments, where its function is, and its help."""
 
-    __slots__ = ("about", "example", "function", "group", "module", "name", "options", "raw", "takes", "usage")
+    __slots__ = ("about", "example", "function", "group", "module", "name", "options", "passes_on", "raw", "takes", "usage")
 
     def __init__(
         self, group: str, name: str, usage: str, about: str, module: str, *options: Option, example: str = "",
@@ -84,7 +87,9 @@ class Verb:
         self.module = module
         self.options = options
         self.example = example
-        self.takes = tuple(usage.split()) if takes is None else takes
+        self.passes_on = takes is None and usage.endswith(PASSED_ON)
+        """Whether the words after `--` are for an agent's program."""
+        self.takes = tuple(usage.removesuffix(PASSED_ON).split()) if takes is None else takes
         self.function = function or name.replace("-", "_")
         self.raw = raw
         """Whether the function gets its words unparsed."""
@@ -288,9 +293,10 @@ VERBS: tuple[Verb, ...] = (
 
     Verb(LIFE, "pause", "[NAME]", "Pause a session", _LIFECYCLE, REASON, SESSION, AGENT,
          example='onrecord pause --reason "rate limit until 14:00"'),
-    Verb(LIFE, "resume", "[NAME]", "Resume a session and its agent's conversation",
+    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent's conversation",
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
          OPENING, ARGUMENT,
+         Option("--fresh-arguments", "use only the arguments given now, not those on record"),
          Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default); "
                 "must: fail; never: always start a new one", "POLICY", choices=("must", "allow", "never")),
          Option("--print", "only print the command that resumes the agent"), WAIT, YES, REASON, SESSION,
@@ -318,7 +324,7 @@ VERBS: tuple[Verb, ...] = (
          Option("--name", "the session (default: a new one, named after the id)", "NEW"), SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          example="onrecord adopt claude --pid 4242 --name fix-invite-403"),
-    Verb(AGENTS, "handoff", "[NAME]", "Continue with another vendor's agent, from the note",
+    Verb(AGENTS, "handoff", "[NAME] [-- ARGUMENTS...]", "Continue with another vendor's agent, from the note",
          _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, WAIT, SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"),
          example="onrecord handoff fix-invite-403 --to codex"),

@@ -43,7 +43,7 @@ def start_agent(call: Call) -> int:
 
 def handoff(call: Call) -> int:
     """Let another vendor's agent continue the work of a session."""
-    of, ask = common.vendor_named(call.get("to") or _no_target(call)), common.asked(call, [])
+    of, ask = common.vendor_named(call.get("to") or _no_target(call)), common.asked(call, call.behind)
     common.need_terminal(ask)
     session = call.session()
     resume_if_paused(session)
@@ -64,7 +64,7 @@ def _begin(call: Call, run: Wrapped, cwd: str, ask: Ask, text: str | None = None
     for warning in of.start(_options(cwd, ask)).warnings:
         call.output.note(warning)
     call.output.note(f"starting {of.title} as {session.agent} in session {session.name}")
-    joined = join(run, handed_over=True) if text is not None else join(run)
+    joined = join(run, ask.extra, **({"handed_over": True} if text is not None else {}))
     try:
         outcome = start(joined, cwd, ask, text=text)
     finally:

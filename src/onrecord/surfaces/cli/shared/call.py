@@ -33,7 +33,9 @@ class Call:
         self.verb = verb
         self.given: list[tuple[str, str]] = []
         """Options in the order they were given, by name; for a switch the value is empty."""
-        self.words = _parse(verb, words, self.given)
+        self.behind: list[str] = []
+        """The words after `--`, of a verb that passes them on to an agent's program."""
+        self.words = _parse(verb, words, self.given, self.behind)
         self.positional = _placed(verb, self.words)
         self.output = Output(json="json" in self, quiet="quiet" in self)
         self._records: SessionStore | None = None
@@ -183,14 +185,17 @@ def pairs(values: list[str], what: str) -> list[tuple[str, str]]:
     return [(key, value) for key, _equals, value in found]
 
 
-def _parse(verb: Verb, words: list[str], given: list[tuple[str, str]]) -> list[str]:
-    """Split words into options (added to `given`) and positional ones (returned)."""
+def _parse(verb: Verb, words: list[str], given: list[tuple[str, str]], behind: list[str]) -> list[str]:
+    """Split words into options (added to `given`) and positional ones (returned); see `Call.behind`."""
     known = {name: option for option in verb.all_options() for name in (option.flag, option.short) if name}
     plain: list[str] = []
     index = 0
     while index < len(words):
         word = words[index]
         index += 1
+        if word == "--" and verb.passes_on:
+            behind += words[index:]
+            return plain
         if word == "--":
             return plain + words[index:]
         if not word.startswith("-") or word == "-":
