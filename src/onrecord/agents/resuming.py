@@ -145,7 +145,7 @@ def _arguments_on_record(known: Agent, of: Vendor) -> dict[str, Any]:
 
 def plan_here(session: Session, agent: str) -> Plan:
     """How an agent's present conversation would be resumed by this process, in the project's worktree."""
-    here = worktree_for(session.head.project, os.curdir)
+    here = worktree_for(session, os.curdir)
     return plan(session, agent, environment_for(session, here), here)
 
 

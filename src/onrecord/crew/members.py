@@ -58,7 +58,7 @@ class Members:
         self.headless = headless or all(member.headless for member in team.members())
         self.yes = yes
         """Whether a resume may change the user's files without asking."""
-        self.here = worktree_for(session.head.project, os.curdir)
+        self.here = worktree_for(session, os.curdir)
         self.folder = runtime_of(team, self.here)
         self.processes = ProcessHost(self.folder / "logs" / session.id)
         self._tmux: TmuxHost | None = None

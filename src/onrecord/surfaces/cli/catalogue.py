@@ -32,6 +32,7 @@ _MOVING = "onrecord.surfaces.cli.sessions.bundles"
 _NOTES = "onrecord.surfaces.cli.work.notes"
 _OVERVIEW = "onrecord.surfaces.cli.sessions.overview"
 _PHASES = "onrecord.surfaces.cli.work.phases"
+_PROJECT = "onrecord.surfaces.cli.sessions.project"
 _PROVE = "onrecord.surfaces.cli.upkeep.prove"
 _RECORD = "onrecord.surfaces.cli.sessions.record"
 _RETAIN = "onrecord.surfaces.cli.upkeep.retain"
@@ -109,7 +110,7 @@ EVERYWHERE = (
     Option("--help", "show this help", short="-h"),
 )
 SESSION = Option("--session", "the session (default: ONRECORD_SESSION, or the only live one)", "NAME", short="-s")
-AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or human)", "AGENT")
+AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or your own name)", "AGENT")
 LANE = Option("--agent", "the agent whose lane it is (default: ONRECORD_AGENT, or main)", "AGENT")
 REASON = Option("--reason", "the reason, for the record", "TEXT", short="-m")
 LIMIT = Option("--limit", "show at most this many", "N", short="-n")
@@ -308,6 +309,9 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord archive fix-invite-403"),
     Verb(LIFE, "rename", "[NAME] NEW", "Rename a session", _LIFECYCLE, SESSION, AGENT,
          example="onrecord rename fix-invite-403 invite-403"),
+    Verb(LIFE, "project", "show|link|move|merge [WORDS...]", "Show which project this is, link it, or move sessions into it",
+         _PROJECT, YES, SESSION, AGENT, takes=("WORDS...",), function="project_verb",
+         example="onrecord project merge /home/ada/old-place"),
     Verb(LIFE, "fork", "[NAME] NEW", "Start a new session from the history of another", _LIFECYCLE,
          Option("--at", "up to this position (default: all of it)", "POSITION"), SESSION, AGENT,
          example="onrecord fork fix-invite-403 try-b --at 41"),

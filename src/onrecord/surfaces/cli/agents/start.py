@@ -37,7 +37,7 @@ def start_agent(call: Call) -> int:
     check_name(agent, "agent")
     common.need_terminal(ask)
     check_installed(of, _options(cwd, ask))
-    session = session_named(call.records(), name, agent, call.get("objective"))
+    session = session_named(call.records_for_new(), name, agent, call.get("objective"))
     return _begin(call, common.wrapped(call, session, of, cwd), cwd, ask)
 
 
@@ -100,7 +100,7 @@ def adopt(call: Call) -> int:
         return _running(call, of)
     running = adopting.find_running(of, os.environ, pid=pid, vendor_id=vendor_id)
     done = adopting.adopt(
-        call.records(), of, running, name=call.get("name") or call.get("session"), agent=call.get("agent") or of.name
+        call.records_for_new(), of, running, name=call.get("name") or call.get("session"), agent=call.get("agent") or of.name
     )  # fmt: skip
     session, vendor_id = done.session, running.location.vendor_id
     state = "adopted" if done.new else "already_adopted"
