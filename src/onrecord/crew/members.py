@@ -105,7 +105,7 @@ class Members:
         own = ["--agent", member.id, *(f"--argument={word}" for word in member.command[1:])]
         if mode == FRESH:
             asked = [f"--prompt={prompt}"] if headless else [f"--opening={prompt}"] if prompt else []
-            return ["start", name, "--session", self.session.id, *own, *asked]
+            return ["start", name, "--session", self.session.id, *own, *asked, "--yes" if self.yes else "--no-input"]
         proceed = ["--wait"] if view.stopped_at_limit(member.id) else [f"--prompt={CONTINUE}"]
         fallback = [f"--opening={prompt}"] if prompt else []
         return [

@@ -173,6 +173,10 @@ class Base:
             for pid in self.holders(location, env)
         ]  # fmt: skip
 
+    def start_hazards(self, env: Mapping[str, str]) -> list[Hazard]:
+        """A start harms nothing."""
+        return []
+
     def holders(self, location: Location, env: Mapping[str, str]) -> Iterable[int]:
         """The processes that use the conversation, as far as files show."""
         return ()

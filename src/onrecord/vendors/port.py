@@ -222,6 +222,9 @@ class Vendor(Protocol):
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed now."""
 
+    def start_hazards(self, env: Mapping[str, str]) -> list[Hazard]:
+        """What would harm this conversation or another one if a new one were started now; `mend` needs no location."""
+
     def mend(self, hazard: Hazard, location: Location, env: Mapping[str, str]) -> None:
         """Apply `hazard.fix`."""
 

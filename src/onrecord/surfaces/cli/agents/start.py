@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.agents import adopting
 from onrecord.agents.handover import hand_over
 from onrecord.agents.sessions import free_agent, name_for, resume_if_paused, session_named
-from onrecord.agents.starting import check_installed, join, start
+from onrecord.agents.starting import check_installed, join, mend_first, start
 from onrecord.environment import SESSION_VARIABLE
 from onrecord.errors import NotFound
 from onrecord.log.names import check_name
@@ -63,6 +63,7 @@ def _begin(call: Call, run: Wrapped, cwd: str, ask: Ask, text: str | None = None
     session, of = run.session, run.of
     for warning in of.start(_options(cwd, ask)).warnings:
         call.output.note(warning)
+    mend_first(run, cwd, common.consenting(call))
     call.output.note(f"starting {of.title} as {session.agent} in session {session.name}")
     joined = join(run, ask.extra, **({"handed_over": True} if text is not None else {}))
     try:
