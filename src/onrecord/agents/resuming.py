@@ -247,14 +247,17 @@ def _put_where_it_is_searched(session: Session, planned: Plan, consent: Callable
     """Write the copy for the directory of the plan; with consent, the one for another directory is moved aside."""
     if planned.location is None:
         return put_back(session, planned)
-    old = Path(planned.location.path)
+    old, shared = Path(planned.location.path), planned.of.shares_file
     message = f"{planned.of.title} would look for the conversation in {planned.cwd} only"
-    hazard = Hazard("elsewhere", message, f"move {old} aside, and write it for {planned.cwd}", (str(old),), fatal=True)
+    fix = f"move {old} aside, and write it for {planned.cwd}" if not shared else f"set its directory to {planned.cwd}"
+    hazard = Hazard("elsewhere", message, fix, (str(old),), fatal=True)
     if not consent(hazard):
         raise NotRestored(
             f"not restored, because {message}",
             hint=f"allow this change: {hazard.fix}", step="allow_fix", reason=message,
         )  # fmt: skip
+    if shared:
+        return planned.of.move_within(planned.location, planned.env, planned.cwd)
     aside = old.with_name(f"{old.name}.onrecord-moved")
     old.rename(aside)
     try:
@@ -299,7 +302,7 @@ def _try(run: Wrapped, planned: Plan, ask: Ask, terms: Terms) -> Resumed | str:
             raise
         return refusal.reason
     except OnrecordError as problem:
-        return problem.message
+        return problem.message + (f" ({problem.hint})" if problem.hint else "")
     outcome = _run(run, planned, ask)
     return _lost(planned, outcome) or _restored(run, planned, outcome, mended)
 

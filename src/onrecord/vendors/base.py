@@ -45,6 +45,7 @@ class Base:
     """The variable that overrides its config home; empty: none."""
     home_below = ""
     """The path of the home below the overriding directory."""
+    shares_file = False
     own_flags: Sequence[str] = ()
     """Flags that choose the conversation: onrecord sets these, not the user."""
 
@@ -172,6 +173,10 @@ class Base:
             )
             for pid in self.holders(location, env)
         ]  # fmt: skip
+
+    def move_within(self, location: Location, env: Mapping[str, str], cwd: str) -> Location:
+        """Only for a vendor whose conversations share a file."""
+        raise NotImplementedError
 
     def start_hazards(self, env: Mapping[str, str]) -> list[Hazard]:
         """A start harms nothing."""

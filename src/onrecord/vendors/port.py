@@ -170,6 +170,8 @@ class Vendor(Protocol):
     """The names of its program on PATH."""
     context_moment: str
     """When the brief is injected (`hooks.START` or `hooks.PROMPT`): the first moment at which the vendor keeps it."""
+    shares_file: bool
+    """Its conversations share one file, which is never moved or replaced."""
     context_lasts: bool
     """Injected text is still there when the conversation is resumed; if not, it is injected again."""
 
@@ -230,6 +232,9 @@ class Vendor(Protocol):
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Write a mirrored transcript so that the program of this home can resume it from `cwd`; never replaces one."""
+
+    def move_within(self, location: Location, env: Mapping[str, str], cwd: str) -> Location:
+        """With `shares_file`: let the program resume it from `cwd`, and change nothing else in the file."""
 
     def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
         """When the vendor's own retention will delete it (seconds since 1970); None: never, or unknown."""
