@@ -315,6 +315,17 @@ def settings_at(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def set_in(files: Iterable[Path], *names: str) -> Any:
+    """The value of a nested setting in the first file that has it; None if none has."""
+    for path in files:
+        found: Any = settings_at(path)
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        if found is not None:
+            return found
+    return None
+
+
 def answered_once(said: Iterable[tuple[int, Sequence[Item]]]) -> list[tuple[int, Item]]:
     """Items without second answers to a call: some vendors write a result twice."""
     answered: set[object] = set()

@@ -130,7 +130,7 @@ class Codex(Shaped):
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """A shared server, and resumes that start a new thread."""
         said = []
         headless = bool({"exec", "e"} & set(command[1:3]))

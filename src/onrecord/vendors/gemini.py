@@ -120,7 +120,7 @@ class Gemini(Shaped):
         if options.headless and not has(extra, "-o", "--output-format"):
             argv += ["-o", "stream-json"]
         argv += extra
-        said = self.warnings([*argv, "-p"] if options.headless else argv, options.env)
+        said = self.warnings([*argv, "-p"] if options.headless else argv, options.env, cwd)
         if options.prompt.lstrip().startswith(LEFT_OUT):
             said.append("when gemini resumes, it drops a turn that begins like this prompt from its history")
         stdin = None
@@ -132,10 +132,10 @@ class Gemini(Shaped):
             )
         return Launch(argv, {"GEMINI_CLI_NO_RELAUNCH": "true"}, cwd, stdin=stdin, warnings=said)
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person, or start another conversation than intended."""
         said = []
-        if not has(command, "-y", "--yolo", "--approval-mode"):
+        if not has(command, "-y", "--yolo", "--approval-mode", "--policy") and not self._permits(env, cwd):
             headless = has(command, "-p", "--prompt")
             said.append(
                 "gemini -p without --yolo or --approval-mode has no tools that write or run commands"
@@ -145,6 +145,18 @@ class Gemini(Shaped):
         if resumed is not None and (not self.is_id(resumed) or resumed.isdigit() or resumed == "latest"):
             said.append("gemini --resume latest (or an index) may resume the wrong conversation or start a new one")
         return said
+
+    def _permits(self, env: Mapping[str, str], cwd: str) -> bool:
+        """Whether its settings or policies allow tools without asking."""
+        from pathlib import Path
+
+        from onrecord.vendors.base import set_in
+
+        homes = [Path(cwd or ".") / ".gemini", self.home(env)]
+        files = [home / "settings.json" for home in homes]
+        mode = set_in(files, "general", "defaultApprovalMode") or set_in(files, "tools", "approvalMode")
+        rules = set_in(files, "tools", "allowed") or any(list((home / "policies").glob("*.toml")) for home in homes)
+        return mode in ("auto_edit", "autoEdit", "yolo") or bool(rules)
 
     # Conversations
 

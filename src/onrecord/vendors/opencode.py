@@ -113,7 +113,7 @@ class Opencode(Shaped):
         said = [*self.warnings(argv, options.env), *waits]
         return Launch([*argv, *extra], {}, cwd, stdin=options.prompt, warnings=said)
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that start another conversation, or change the prompt."""
         said = []
         if has(command, "-c", "--continue"):

@@ -191,8 +191,8 @@ class Vendor(Protocol):
     def resume(self, options: LaunchOptions) -> Launch:
         """How to resume exactly `options.vendor_id`, never a name or "latest"."""
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Warnings about a user's own command line for it."""
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
+        """Warnings about a user's own command line for it, run in `cwd`; what its settings allow needs none."""
 
     def obtain_id(self, options: LaunchOptions) -> str | None:
         """An id from the vendor before the start (runs its program); None with `chooses_id`, or if it is impossible."""
