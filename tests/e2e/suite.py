@@ -167,6 +167,7 @@ class Agent:
     def command(self, prompt: str = "") -> list[str]:
         """Our command that starts it: headless with a prompt, else for a terminal."""
         start = [sys.executable, "-m", "onrecord", "start", self.name, "--name", SESSION, "-o", OBJECTIVE]
+        start += ["--no-input"]  # nothing is asked before the program's own screen
         return [*start, "-p", prompt] if prompt else start
 
     def start(self, prompt: str) -> Done:

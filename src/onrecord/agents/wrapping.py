@@ -63,6 +63,8 @@ class Ask(NamedTuple):
     headless: bool = False
     extra: Sequence[str] = ()
     """The user's own arguments for the vendor's program."""
+    only_extra: bool = False
+    """Whether a resume uses only these arguments, and not those on record."""
     id: str | None = None
     """The idempotency key of the prompt, if it must not be issued twice."""
     anew: str = ""

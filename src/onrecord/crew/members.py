@@ -58,7 +58,7 @@ class Members:
         self.headless = headless or all(member.headless for member in team.members())
         self.yes = yes
         """Whether a resume may change the user's files without asking."""
-        self.here = worktree_for(session.head.project, os.curdir)
+        self.here = worktree_for(session, os.curdir)
         self.folder = runtime_of(team, self.here)
         self.processes = ProcessHost(self.folder / "logs" / session.id)
         self._tmux: TmuxHost | None = None
@@ -105,11 +105,11 @@ class Members:
         own = ["--agent", member.id, *(f"--argument={word}" for word in member.command[1:])]
         if mode == FRESH:
             asked = [f"--prompt={prompt}"] if headless else [f"--opening={prompt}"] if prompt else []
-            return ["start", name, "--session", self.session.id, *own, *asked]
+            return ["start", name, "--session", self.session.id, *own, *asked, "--yes" if self.yes else "--no-input"]
         proceed = ["--wait"] if view.stopped_at_limit(member.id) else [f"--prompt={CONTINUE}"]
         fallback = [f"--opening={prompt}"] if prompt else []
         return [
-            "resume", self.session.id, *own, *fallback, *(proceed if headless else []),
+            "resume", self.session.id, "--fresh-arguments", *own, *fallback, *(proceed if headless else []),
             *(["--yes"] if self.yes else []),
         ]  # fmt: skip
 

@@ -45,6 +45,7 @@ class Base:
     """The variable that overrides its config home; empty: none."""
     home_below = ""
     """The path of the home below the overriding directory."""
+    shares_file = False
     own_flags: Sequence[str] = ()
     """Flags that choose the conversation: onrecord sets these, not the user."""
 
@@ -172,6 +173,14 @@ class Base:
             )
             for pid in self.holders(location, env)
         ]  # fmt: skip
+
+    def move_within(self, location: Location, env: Mapping[str, str], cwd: str) -> Location:
+        """Only for a vendor whose conversations share a file."""
+        raise NotImplementedError
+
+    def start_hazards(self, env: Mapping[str, str]) -> list[Hazard]:
+        """A start harms nothing."""
+        return []
 
     def holders(self, location: Location, env: Mapping[str, str]) -> Iterable[int]:
         """The processes that use the conversation, as far as files show."""
@@ -304,6 +313,17 @@ def settings_at(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def set_in(files: Iterable[Path], *names: str) -> Any:
+    """The value of a nested setting in the first file that has it; None if none has."""
+    for path in files:
+        found: Any = settings_at(path)
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        if found is not None:
+            return found
+    return None
 
 
 def answered_once(said: Iterable[tuple[int, Sequence[Item]]]) -> list[tuple[int, Item]]:

@@ -97,10 +97,10 @@ class Claude(ByProject):
             argv += extra
         return Launch(
             argv, {}, options.cwd, stdin=options.prompt if options.headless else None,
-            warnings=self.warnings(argv, options.env),
+            warnings=self.warnings(argv, options.env, options.cwd),
         )  # fmt: skip
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person or start another conversation than intended."""
         said = []
         headless = has(command, "-p", "--print")
@@ -109,12 +109,26 @@ class Claude(ByProject):
             said.append("claude --resume without an id opens a picker (or picks one by name); resume by id")
         if has(command, "-c", "--continue"):
             said.append("claude --continue starts a new conversation if there is none; resume by id")
-        free = has(command, "--dangerously-skip-permissions", "--permission-mode", "--allowedTools", "--allowed-tools")
-        if headless and not free:
+        free = has(
+            command, "--dangerously-skip-permissions", "--permission-mode", "--allowedTools", "--allowed-tools",
+            "--settings", "--permission-prompt-tool",
+        )  # fmt: skip
+        if headless and not free and not self._permits(env, cwd):
             said.append("claude -p refuses tools that need a permission: give --allowedTools or --permission-mode")
         if has(command, "--dangerously-skip-permissions") and not headless:
             said.append("claude --dangerously-skip-permissions asks once for consent before it starts")
         return said
+
+    def _permits(self, env: Mapping[str, str], cwd: str) -> bool:
+        """Whether its settings allow tools without asking: rules of any kind, or another mode than the default."""
+        from pathlib import Path
+
+        from onrecord.vendors.base import set_in
+
+        own = Path(cwd or ".") / ".claude"
+        files = [own / "settings.local.json", own / "settings.json", self.home(env) / "settings.json"]
+        mode = set_in(files, "permissions", "defaultMode")
+        return any(set_in([path], "permissions", "allow") for path in files) or mode not in (None, "default", "plan")
 
     # Transcripts
 

@@ -28,6 +28,11 @@ ID_SECONDS = 60.0
 LINES_KNOWN = frozenset({
     "session_meta", "event_msg", "turn_context", "world_state", "token_usage_record", "compacted", "ghost_snapshot",
 })  # fmt: skip
+EXEC_ONLY = frozenset({
+    "-s", "--sandbox", "-p", "--profile", "-C", "--cd", "--add-dir", "--oss", "--local-provider", "--approve-for-me",
+    "--color",
+})  # fmt: skip
+"""Flags of `codex exec` that `codex exec resume` does not know: they go before the word `resume`."""
 ROLLOUT = r"rollout-(\d{4})-(\d{2})-(\d{2})T\d{2}-\d{2}-\d{2}-"
 
 
@@ -91,7 +96,10 @@ class Codex(Shaped):
                 *prompt,
             ]
             return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
-        argv = [program, "exec", *chosen]
+        from onrecord.vendors.arguments import taken_out
+
+        before, extra = taken_out(self.name, extra, EXEC_ONLY if chosen else ())
+        argv = [program, "exec", *before, *chosen]
         if not has(extra, "--json"):
             argv.append("--json")
         if not has(extra, "--skip-git-repo-check") and not _in_repository(options.cwd):
@@ -122,7 +130,7 @@ class Codex(Shaped):
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """A shared server, and resumes that start a new thread."""
         said = []
         headless = bool({"exec", "e"} & set(command[1:3]))

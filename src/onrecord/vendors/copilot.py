@@ -122,7 +122,7 @@ class Copilot(Base):
             argv += prompted(options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--interactive")))
         return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person or use another conversation than intended."""
         said = []
         free = has(command, "--allow-all-tools", "--allow-all", "--yolo", "--allow-tool") or env.get(

@@ -170,6 +170,8 @@ class Vendor(Protocol):
     """The names of its program on PATH."""
     context_moment: str
     """When the brief is injected (`hooks.START` or `hooks.PROMPT`): the first moment at which the vendor keeps it."""
+    shares_file: bool
+    """Its conversations share one file, which is never moved or replaced."""
     context_lasts: bool
     """Injected text is still there when the conversation is resumed; if not, it is injected again."""
 
@@ -189,8 +191,8 @@ class Vendor(Protocol):
     def resume(self, options: LaunchOptions) -> Launch:
         """How to resume exactly `options.vendor_id`, never a name or "latest"."""
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Warnings about a user's own command line for it."""
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
+        """Warnings about a user's own command line for it, run in `cwd`; what its settings allow needs none."""
 
     def obtain_id(self, options: LaunchOptions) -> str | None:
         """An id from the vendor before the start (runs its program); None with `chooses_id`, or if it is impossible."""
@@ -222,11 +224,17 @@ class Vendor(Protocol):
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed now."""
 
+    def start_hazards(self, env: Mapping[str, str]) -> list[Hazard]:
+        """What would harm this conversation or another one if a new one were started now; `mend` needs no location."""
+
     def mend(self, hazard: Hazard, location: Location, env: Mapping[str, str]) -> None:
         """Apply `hazard.fix`."""
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Write a mirrored transcript so that the program of this home can resume it from `cwd`; never replaces one."""
+
+    def move_within(self, location: Location, env: Mapping[str, str], cwd: str) -> Location:
+        """With `shares_file`: let the program resume it from `cwd`, and change nothing else in the file."""
 
     def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
         """When the vendor's own retention will delete it (seconds since 1970); None: never, or unknown."""

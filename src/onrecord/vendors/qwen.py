@@ -89,16 +89,26 @@ class Qwen(ByProject):
             argv += prompted(
                 options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--prompt-interactive"))
             )
-        return Launch(argv, {"QWEN_CODE_NO_RELAUNCH": "true"}, cwd, warnings=self.warnings(argv, options.env))
+        return Launch(argv, {"QWEN_CODE_NO_RELAUNCH": "true"}, cwd, warnings=self.warnings(argv, options.env, cwd))
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person or start another conversation than intended."""
         said = []
-        if not has(command, "-y", "--yolo", "--approval-mode"):
+        if not has(command, "-y", "--yolo", "--approval-mode", "--allowed-tools") and not self._permits(env, cwd):
             said.append("qwen without --yolo or --approval-mode stops for permissions")
         if has(command, "-c", "--continue"):
             said.append("qwen --continue starts a new conversation if there is none; resume by id")
         return said
+
+    def _permits(self, env: Mapping[str, str], cwd: str) -> bool:
+        """Whether its settings allow tools without asking."""
+        from pathlib import Path
+
+        from onrecord.vendors.base import set_in
+
+        files = [folder / "settings.json" for folder in (Path(cwd or ".") / ".qwen", self.home(env))]
+        mode = set_in(files, "tools", "approvalMode")
+        return mode not in (None, "default", "plan") or bool(set_in(files, "permissions", "allow"))
 
     # Transcripts
 

@@ -401,6 +401,10 @@ class Agent(TypedDict):
     process: Process | None
     links: list[Link]
     waits: Attention | None
+    arguments: list[str]
+    """The user's own arguments of its program, as it was last started with onrecord."""
+    arguments_on: str | None
+    """The machine on which they were given."""
     last_joined_at: NotRequired[int]
     left_at: NotRequired[int]
 

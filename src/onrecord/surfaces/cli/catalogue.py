@@ -32,6 +32,7 @@ _MOVING = "onrecord.surfaces.cli.sessions.bundles"
 _NOTES = "onrecord.surfaces.cli.work.notes"
 _OVERVIEW = "onrecord.surfaces.cli.sessions.overview"
 _PHASES = "onrecord.surfaces.cli.work.phases"
+_PROJECT = "onrecord.surfaces.cli.sessions.project"
 _PROVE = "onrecord.surfaces.cli.upkeep.prove"
 _RECORD = "onrecord.surfaces.cli.sessions.record"
 _RETAIN = "onrecord.surfaces.cli.upkeep.retain"
@@ -68,10 +69,13 @@ class Option:
         return self.flag.lstrip("-")
 
 
+PASSED_ON = "[-- ARGUMENTS...]"
+
+
 class Verb:
     """One verb: its arguments, where its function is, and its help."""
 
-    __slots__ = ("about", "example", "function", "group", "module", "name", "options", "raw", "takes", "usage")
+    __slots__ = ("about", "example", "function", "group", "module", "name", "options", "passes_on", "raw", "takes", "usage")
 
     def __init__(
         self, group: str, name: str, usage: str, about: str, module: str, *options: Option, example: str = "",
@@ -84,7 +88,9 @@ class Verb:
         self.module = module
         self.options = options
         self.example = example
-        self.takes = tuple(usage.split()) if takes is None else takes
+        self.passes_on = takes is None and usage.endswith(PASSED_ON)
+        """Whether the words after `--` are for an agent's program."""
+        self.takes = tuple(usage.removesuffix(PASSED_ON).split()) if takes is None else takes
         self.function = function or name.replace("-", "_")
         self.raw = raw
         """Whether the function gets its words unparsed."""
@@ -104,7 +110,7 @@ EVERYWHERE = (
     Option("--help", "show this help", short="-h"),
 )
 SESSION = Option("--session", "the session (default: ONRECORD_SESSION, or the only live one)", "NAME", short="-s")
-AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or human)", "AGENT")
+AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or your own name)", "AGENT")
 LANE = Option("--agent", "the agent whose lane it is (default: ONRECORD_AGENT, or main)", "AGENT")
 REASON = Option("--reason", "the reason, for the record", "TEXT", short="-m")
 LIMIT = Option("--limit", "show at most this many", "N", short="-n")
@@ -288,9 +294,10 @@ VERBS: tuple[Verb, ...] = (
 
     Verb(LIFE, "pause", "[NAME]", "Pause a session", _LIFECYCLE, REASON, SESSION, AGENT,
          example='onrecord pause --reason "rate limit until 14:00"'),
-    Verb(LIFE, "resume", "[NAME]", "Resume a session and its agent's conversation",
+    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent's conversation",
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
          OPENING, ARGUMENT,
+         Option("--fresh-arguments", "use only the arguments given now, not those on record"),
          Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default); "
                 "must: fail; never: always start a new one", "POLICY", choices=("must", "allow", "never")),
          Option("--print", "only print the command that resumes the agent"), WAIT, YES, REASON, SESSION,
@@ -302,6 +309,9 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord archive fix-invite-403"),
     Verb(LIFE, "rename", "[NAME] NEW", "Rename a session", _LIFECYCLE, SESSION, AGENT,
          example="onrecord rename fix-invite-403 invite-403"),
+    Verb(LIFE, "project", "show|link|move|merge [WORDS...]", "Show which project this is, link it, or move sessions into it",
+         _PROJECT, YES, SESSION, AGENT, takes=("WORDS...",), function="project_verb",
+         example="onrecord project merge /home/ada/old-place"),
     Verb(LIFE, "fork", "[NAME] NEW", "Start a new session from the history of another", _LIFECYCLE,
          Option("--at", "up to this position (default: all of it)", "POSITION"), SESSION, AGENT,
          example="onrecord fork fix-invite-403 try-b --at 41"),
@@ -310,7 +320,7 @@ VERBS: tuple[Verb, ...] = (
          "Start a coding agent (claude, codex, gemini, ...) in a session",
          _AGENTS_START, Option("--name", "the session (default: a new one, named after directory and time)", "NEW"),
          PROMPT, OPENING, ARGUMENT, HEADLESS,
-         Option("--objective", "the objective of a new session", "TEXT", short="-o"), WAIT,
+         Option("--objective", "the objective of a new session", "TEXT", short="-o"), WAIT, YES,
          SESSION, Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          function="start_agent", example="onrecord start claude --name fix-invite-403"),
     Verb(AGENTS, "adopt", "VENDOR", "Attach a coding agent that is already running, or list them",
@@ -318,8 +328,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--name", "the session (default: a new one, named after the id)", "NEW"), SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          example="onrecord adopt claude --pid 4242 --name fix-invite-403"),
-    Verb(AGENTS, "handoff", "[NAME]", "Continue with another vendor's agent, from the note",
-         _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, WAIT, SESSION,
+    Verb(AGENTS, "handoff", "[NAME] [-- ARGUMENTS...]", "Continue with another vendor's agent, from the note",
+         _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, WAIT, YES, SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"),
          example="onrecord handoff fix-invite-403 --to codex"),
     Verb(AGENTS, "team", "up|resume|status|attach|logs|restart|scale|stop [WORDS...]",

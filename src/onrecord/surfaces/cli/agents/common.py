@@ -37,7 +37,8 @@ def asked(call: Call, extra: list[str]) -> Ask:
     headless = bool(prompt) or "headless" in call
     if headless and not prompt and not sys.stdin.isatty():
         prompt = sys.stdin.read().strip()
-    return Ask(prompt, headless, [*call.many("argument"), *extra], anew=opening)
+    words = [*call.many("argument"), *extra]
+    return Ask(prompt, headless, words, only_extra="fresh-arguments" in call, anew=opening)
 
 
 def need_terminal(ask: Ask) -> None:
@@ -52,10 +53,10 @@ def consenting(call: Call) -> Any:
     def consent(hazard: Hazard) -> bool:
         files = ", ".join(hazard.touches)
         if "yes" in call:
-            call.output.note(f"{hazard.message}: {hazard.fix} ({files})")
+            call.output.note(f"{hazard.message}: {hazard.fix}{f' ({files})' if files else ''}")
             return True
         try:
-            call.confirm(f"{hazard.message}. {hazard.fix}? This changes {files}.")
+            call.confirm(f"{hazard.message}. {hazard.fix}?{f' This changes {files}.' if files else ''}")
         except Exception as refusal:  # noqa: BLE001  # declined, or no terminal to ask on: both mean no
             call.output.note(f"{hazard.message}; not changed: {refusal}")
             return False

@@ -31,7 +31,7 @@ def resume_agents(call: Call, session: Session, resume_session: Callable[[], Non
     """Resume an agent of the session; `resume_session` resumes the session itself first."""
     if "print" in call:
         return _print(call, session)
-    ask = common.asked(call, [])
+    ask = common.asked(call, call.behind)
     agent = _choose(call, session)
     acting = call.records().get(session.id, agent=agent)
     if "wait" in call:
@@ -65,7 +65,8 @@ def _choose(call: Call, session: Session) -> str:
 def _print(call: Call, session: Session) -> int:
     """The command alone, for a person or a script to run."""
     planned = plan_here(session, _choose(call, session))
-    ask = Ask()._replace(prompt=call.get("prompt") or "", headless=bool(call.get("prompt")))
+    prompt = call.get("prompt") or ""
+    ask = Ask(prompt, bool(prompt), [*call.many("argument"), *call.behind], only_extra="fresh-arguments" in call)
     launch = command(planned, ask)
     extra = {**_added(planned), **launch.env}
     words = [f"{name}={shlex.quote(value)}" for name, value in extra.items()]

@@ -121,11 +121,16 @@ def _heading(call: Call, session: Session, here: Presence) -> list[Line]:
     lines += [
         ["id", head.session],
         ["project", head.project],
-        ["position", f"{head.position}, last activity {ago(head.at, now)}, opened {ago(head.opened_at, now)}"],
+        ["position", f"{head.position}, last activity {ago(head.at, now)}, opened {ago(head.opened_at, now)}{_by(session)}"],
     ]
     if head.parent:
         lines.append(["forked", f"from {head.parent} at position {head.forked_at}"])
     return lines + [[Cell("needs you", "attention"), Cell(reason, "attention")] for reason in needs(session, here)]
+
+
+def _by(session: Session) -> str:
+    steps = session.views.lifecycle.steps
+    return f" by {steps[0]['by']}" if steps else ""
 
 
 def _lanes(views: Whole, here: Presence) -> list[Line]:
