@@ -345,7 +345,7 @@ def _used(kind: str, record: dict[str, Any], payload: dict[str, Any]) -> list[Us
         Usage(
             call, "", count(about, "input_tokens"), count(about, "cached_input_tokens"),
             count(about, "cache_write_input_tokens"), count(about, "output_tokens"),
-            count(about, "reasoning_output_tokens"),
+            count(about, "reasoning_output_tokens"), local=kind != "token_usage_record",
         )
     )  # fmt: skip
 

@@ -303,15 +303,15 @@ def _used(row: dict[str, Any]) -> list[Usage]:
     from onrecord.vendors.port import Usage
 
     data = json.loads(row["data"])
-    about, began = data.get("tokens"), count(data.get("time"), "created")
-    if not isinstance(about, dict) or not began:
+    about, time = data.get("tokens"), data.get("time")
+    if not isinstance(about, dict) or not isinstance(time, dict):
         return []
     model = text(data.get("modelID"))
     read, written = count(about.get("cache"), "read"), count(about.get("cache"), "write")
     given, reasoning = count(about, "input") + read + written, count(about, "reasoning")
     output = whole_output(about, count(about, "output"), reasoning, given, "total")
     return used(
-        Usage(f"{began}/{model}", model, given, read, written, output, reasoning, dollars(data.get("cost")))
+        Usage(f"{time.get('created')}/{model}", model, given, read, written, output, reasoning, dollars(data.get("cost")))
     )
 
 

@@ -134,6 +134,8 @@ class Usage(NamedTuple):
     """In US dollars, if the vendor says so."""
     again: bool = False
     """The record may repeat calls from anywhere before it in the conversation."""
+    local: bool = False
+    """The id means something only within the conversation."""
 
 
 class Entry(NamedTuple):
