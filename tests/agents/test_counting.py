@@ -111,7 +111,7 @@ def test_a_copied_beginning_counts_for_the_session_that_had_it_first(claude):
 
 
 def test_a_call_that_comes_again_much_later_counts_once(claude):
-    """A message that the vendor appends again after others were counted is recognised, and mirroring goes on."""
+    """A message that the vendor appends again after others were counted is recognised, and mirroring continues."""
     session = claude.session("fix")
     for number in range(4):
         claude.write((f"m{number}", 1))
@@ -255,6 +255,30 @@ def test_counts_of_opencode_are_its_own_totals(records, tmp_path):
         copied_calls = 3 if vendor_id == fork else 0
         expected = said[vendor_id][0] - 10 * copied_calls, said[vendor_id][1] - 5 * copied_calls
         assert (total["input_tokens"], total["output_tokens"]) == expected, vendor_id
+
+
+def test_a_limit_of_spend_prices_what_agents_use(claude):
+    """With a limit of spend, calls are priced as they are counted, earlier ones too; an unknown model stays unknown."""
+    session = claude.session("fix")
+    claude.write(("m1", 5), model="claude-opus-5-5")
+    claude.write(("m2", 5), model="nobody-knows")
+    total = claude.mirror(session)
+    assert (total["cost"], total["unknown_cost_calls"]) == (0.0, 2), "nobody asked for prices"
+    session.budget.set(spend=0.0005)
+    claude.write(("m3", 1), model="claude-opus-5-5")
+    claude.mirror(session)
+    claude.write(("m3", 5), ("m4", 5), model="claude-opus-5-5")
+    total = claude.mirror(session)
+    assert (round(total["cost"], 9), total["unknown_cost_calls"]) == (0.00042, 1)
+    cells = session.views.spend.days[str(DAY)]["claude"]
+    assert (cells["claude-opus-5-5"]["unpriced"], cells["nobody-knows"]["unpriced"]) == (
+        {"input_tokens": 0, "output_tokens": 0}, {"input_tokens": 10, "output_tokens": 5},
+    )  # fmt: skip
+    claude.write(("m5", 5), model="claude-opus-5-5")
+    claude.mirror(session)
+    out = session.views.spend.exhausted(0)
+    assert out is not None
+    assert (out.limit, round(out.used, 9)) == ("spend", 0.00056)
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,19 @@ from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onrecord.agents.pricing import price, price_of_sum
 from onrecord.session.budget import usage_id
 from onrecord.views.spend import TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from onrecord.log.events import Draft, Event
     from onrecord.session.handle import Session
     from onrecord.vendors.port import Chunk, Entry, Usage, Vendor
+    from onrecord.views.spend import Spend
+
+    Pricing = Callable[[str, Mapping[str, int], int], float | None]
 
 KEY_BYTES = 6
 """How many bytes of its hash a call is known by."""
@@ -66,12 +70,16 @@ def drafts(session: Session, of: Vendor, part: Part, chunk: Chunk) -> list[Draft
     newest = fresh[-1] if fresh else grown[0] if grown else None
     if newest is None:
         return []
-    data: dict[str, Any] = {"vendor": of.name, "vendor_id": part.vendor_id, "counted": _rows(fresh, grown)}
+    link = session.views.roster.link(of.name, part.vendor_id)
+    agent = link["agent"] if link else session.agent
+    rows = _rows(fresh, grown, price if "spend" in session.views.spend.budget else None)
+    if "spend" in session.views.spend.budget:
+        rows += _settled(session.views.spend, agent)
+    data: dict[str, Any] = {"vendor": of.name, "vendor_id": part.vendor_id, "counted": rows}
     if part.generation:
         data["generation"] = part.generation
-    link = session.views.roster.link(of.name, part.vendor_id)
-    if link and link["agent"] != session.agent:
-        data["agent"] = link["agent"]
+    if agent != session.agent:
+        data["agent"] = agent
     data |= {"calls": [call.key for call in fresh] or [newest.key], "last": [newest.model, *newest.tokens]}
     id_ = usage_id(of.name, fresh[0].key) if fresh else f"usage/{of.name}/{newest.key}/{sum(newest.tokens)}"
     return [session.log.draft("usage.recorded", data, id=id_)]
@@ -158,20 +166,36 @@ def _new(
     return fresh, grown
 
 
-def _rows(fresh: Iterable[Call], grown: tuple[Call, tuple[int, ...]] | None) -> list[dict[str, Any]]:
+def _rows(
+    fresh: Iterable[Call], grown: tuple[Call, tuple[int, ...]] | None, pricing: Pricing | None
+) -> list[dict[str, Any]]:
     """Sums for each day and model, calls of known and of unknown cost apart."""
     rows: dict[tuple[int, str, bool], dict[str, Any]] = {}
     counted = [(call, 1, call.tokens) for call in fresh]
     if grown is not None:
-        counted.append((grown[0], 0, grown[1]))
-    for call, number, tokens in counted:
+        counted.append((grown[0]._replace(cost=None), 0, grown[1]))
+    for call, number, amounts in counted:
+        tokens = {name: amount for name, amount in zip(TOKENS, amounts, strict=True) if amount}
+        cost = pricing(call.model, tokens, call.day) if call.cost is None and pricing else call.cost
         row = rows.setdefault(
-            (call.day, call.model, call.cost is not None), {"day": call.day, "model": call.model, "calls": 0}
+            (call.day, call.model, cost is not None), {"day": call.day, "model": call.model, "calls": 0}
         )
         row["calls"] += number
-        for name, amount in zip(TOKENS, tokens, strict=True):
-            if amount:
-                row[name] = row.get(name, 0) + amount
-        if call.cost is not None and number:
-            row["cost"] = round(row.get("cost", 0.0) + call.cost, 9)
+        for name, amount in tokens.items():
+            row[name] = row.get(name, 0) + amount
+        if cost is not None:
+            row["cost"] = round(row.get("cost", 0.0) + cost, 9)
     return list(rows.values())
+
+
+def _settled(spend: Spend, agent: str) -> list[dict[str, Any]]:
+    """The cost of an agent's earlier calls, which were counted while no rule depended on it."""
+    rows = []
+    for day, agents in spend.days.items():
+        for model, cell in agents.get(agent, {}).items():
+            calls = cell["unknown_cost_calls"]
+            cost = price_of_sum(model, cell["unpriced"], calls, int(day)) if calls > 0 else None
+            if cost is not None:
+                settles = {"calls": calls, **cell["unpriced"]}
+                rows.append({"day": int(day), "model": model, "calls": 0, "cost": round(cost, 9), "settles": settles})
+    return rows

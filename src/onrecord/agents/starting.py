@@ -22,7 +22,8 @@ OPENING_BYTES = 48 * 1024
 
 
 def join(run: Wrapped, **about: Any) -> Wrapped:
-    """Take the agent's lane for one run. Everything the run starts carries its token."""
+    """Take the agent's lane for one run, unless the budget is spent. All that the run starts carries its token."""
+    run.session.budget.check()
     spawn = token()
     run.session.acquire(vendor=run.of.name, spawn=spawn, **about)
     return run._replace(env=environment(run.env, run.session, spawn))

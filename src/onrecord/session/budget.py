@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onrecord.errors import InvalidInput
+from onrecord.errors import BudgetExhausted, InvalidInput
 from onrecord.log.codec import open_records
 from onrecord.log.names import LINK_PREFIX
 from onrecord.session.chapter import Chapter
@@ -42,6 +42,19 @@ class BudgetVerbs(Chapter):
         which are part of the output.
         """
         return self._session._record("usage.recorded", usage_of(model, input_tokens, output_tokens, cost, **parts))
+
+    def check(self) -> None:
+        """Raise `BudgetExhausted` if a limit is used up. Nothing is recorded and the session is not paused."""
+        from onrecord.rules import spent
+
+        spend = self._session.views.spend
+        if out := spend.exhausted(int(self._session.clock() * 1e6)):
+            raise BudgetExhausted(
+                f"{spent(out)} in session {self._session.name!r}",
+                hint="raise it with session.budget.set(...)",
+                limit=out.limit,
+                name=self._session.name,
+            )
 
     def spent(self) -> Usage:
         """What all model calls together used."""

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN = (
     "finished", "rate_limit", "usage_window", "tokens", "overload", "crash", "killed", "user", "refused", "unknown",
 )  # fmt: skip
-CAUSES = (FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN)
-"""Why a run stopped. Only `finished` means that it did its task."""
+BUDGET = "budget"
+CAUSES = (FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN, BUDGET)
+"""Why a run stopped. Only `finished` means that it did its task; `budget`: onrecord ended it, no vendor says that."""
 
 USER_SCOPE, PROJECT_SCOPE = "user", "project"
 

@@ -21,7 +21,7 @@ RUNS_LIMIT = 200
 DAYS_LIMIT = 400
 """How many days have separate usage; the usage of earlier ones is summed under day 0."""
 WARNING_SHARE = 0.8
-"""The part of a limit from which on agents and people are told."""
+"""The part of a limit from which on agents and people get a warning."""
 TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
 """What is counted of a call. Input and output are whole; the others are parts of them."""
 _DAY = 86_400_000_000
@@ -195,7 +195,7 @@ class Spend(View):
         return None
 
     def nearly(self, now: int) -> Exhausted | None:
-        """The limit of which the largest part is used, if that is so much that it must be told."""
+        """The limit of which the largest part is used, if that is enough for a warning."""
         used = self.used(now)
         parts = [
             Exhausted(limit, used[limit] + self.sliced.get(limit, 0), allowed)

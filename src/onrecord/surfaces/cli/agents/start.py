@@ -63,6 +63,7 @@ def _begin(call: Call, run: Wrapped, cwd: str, ask: Ask, text: str | None = None
     session, of = run.session, run.of
     for warning in of.start(_options(cwd, ask)).warnings:
         call.output.note(warning)
+    common.tell_budget(call, session)
     call.output.note(f"starting {of.title} as {session.agent} in session {session.name}")
     joined = join(run, handed_over=True) if text is not None else join(run)
     try:
