@@ -18,6 +18,8 @@ from tests.vendors.homes import DATA, copied, opencode_database
 
 ID = "aaaaaaaa-0000-4000-8000-000000000001"
 FORKED = "aaaaaaaa-0000-4000-8000-000000000002"
+FIVE_RUNS = "11111111-2222-4333-8444-555555555555"
+HERE = Path(__file__).with_name("data")
 DAY = 20_772  # 15 November 2026
 
 
@@ -210,20 +212,53 @@ def test_counts_of_copilot_are_its_own_totals(records, tmp_path):
 
 
 def test_counts_of_claude_are_its_own_totals(records, tmp_path):
-    """What was counted since the last kill is the total per model that Claude Code states at its end."""
+    """What was counted since the last kill is the total per model that Claude Code states at its end; so is its cost."""
     home = copied("claude", tmp_path / ".claude")
+    (home / "projects" / "-p").mkdir()
+    (home / "projects" / "-p" / f"{FIVE_RUNS}.jsonl").write_bytes((HERE / "claude-five-runs.jsonl").read_bytes())
     for path in home.glob("projects/*/*.jsonl"):
         said = [one for one in stated(path) if one["type"] == "cost-state"][-1]["modelUsage"]
         lines = path.read_text().splitlines()
         killed = max([0, *[number for number, line in enumerate(lines) if '"<synthetic>"' in line]])
         path.write_text("\n".join(lines[killed:]) + "\n")
-        session = take_in(records, vendor("claude"), Location(path.stem, str(path), "", ""), {"HOME": str(tmp_path)})
-        models = session.session.refresh().views.spend.models
-        assert {model: (one["input_tokens"], one["output_tokens"]) for model, one in models.items()} == {
+        done = take_in(records, vendor("claude"), Location(path.stem, str(path), "", ""), {"HOME": str(tmp_path)})
+        models = done.session.refresh().views.spend.models
+        assert {model: (one["input_tokens"], one["output_tokens"], one["cost"]) for model, one in models.items()} == {
             model: (one["inputTokens"] + one["cacheReadInputTokens"] + one["cacheCreationInputTokens"],
-                    one["outputTokens"])
+                    one["outputTokens"], round(one["costUSD"], 9))
             for model, one in said.items()
         }  # fmt: skip
+    assert used(records.get("claude-11111111").views.spend.total) == (5, 50, 25)
+
+
+def test_costs_of_claude_are_its_own_sums(claude):
+    """What Claude Code states as the cost of its calls is their cost; calls of a process that was killed have none."""
+    session = claude.session("fix")
+
+    def state(calls: int, cost: float) -> None:
+        used = {"inputTokens": 10 * calls, "outputTokens": 5 * calls, "costUSD": cost}
+        with claude.path().open("a") as file:
+            file.write(json.dumps({"type": "cost-state", "sessionId": ID, "modelUsage": {"opus": used}}) + "\n")
+
+    claude.write(("m1", 5), ("m2", 5))
+    state(2, 0.5)
+    total = claude.mirror(session)
+    assert (total["calls"], total["cost"], total["unknown_cost_calls"]) == (2, 0.5, 0)
+    claude.write(("m3", 5))
+    assert claude.mirror(session)["unknown_cost_calls"] == 1
+    state(3, 0.75)
+    total = claude.mirror(session)
+    assert (total["calls"], total["cost"], total["unknown_cost_calls"]) == (3, 0.75, 0)
+    state(3, 0.75)
+    assert claude.mirror(session) == total
+    claude.write(("killed", 5), ("m4", 5))
+    state(1, 0.25)
+    total = claude.mirror(session)
+    assert (total["calls"], total["cost"], total["unknown_cost_calls"]) == (5, 1.0, 1), "it began to count again"
+    claude.write(("m5", 5))
+    state(3, 0.75)
+    total = claude.mirror(session)
+    assert (total["calls"], total["cost"], total["unknown_cost_calls"]) == (6, 1.5, 0), "two calls since, and two unknown"
 
 
 def test_counts_of_gemini_and_qwen_are_the_sums_they_state(records, tmp_path):

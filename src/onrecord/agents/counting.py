@@ -12,7 +12,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.agents.pricing import price, price_of_sum
+from onrecord.agents import costing
 from onrecord.session.budget import usage_id
 from onrecord.views.spend import TOKENS
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from onrecord.log.events import Draft, Event
     from onrecord.session.handle import Session
     from onrecord.vendors.port import Chunk, Entry, Usage, Vendor
-    from onrecord.views.spend import Spend
 
     Pricing = Callable[[str, Mapping[str, int], int], float | None]
 
@@ -51,15 +50,43 @@ class Part(NamedTuple):
 
     vendor_id: str
     generation: int
-    kept: str
-    """What the ids of its earlier parts in the log begin with."""
+    id: str
+    """Its id in the log; the ids of all parts of its generation differ after the last slash only."""
 
 
 def drafts(session: Session, of: Vendor, part: Part, chunk: Chunk) -> list[Draft]:
-    """The usage event for the calls of a chunk that were not counted yet, to append together with it; or none."""
+    """The usage events for what a chunk states and was not counted yet, to append together with it."""
     used = [(entry, usage) for entry in chunk.entries for usage in entry.usage]
-    if not any(usage.call for _entry, usage in used):
+    if not used:
         return []
+    link = session.views.roster.link(of.name, part.vendor_id)
+    agent = link["agent"] if link else session.agent
+    about: dict[str, Any] = {"vendor": of.name, "vendor_id": part.vendor_id}
+    if agent != session.agent:
+        about["agent"] = agent
+    made, rows = [], []
+    if (counted := _counted(session, of, part, used)) is not None:
+        rows = counted.data["counted"]
+        if "spend" in session.views.spend.budget:
+            rows += costing.listed(session.views.spend, agent)
+        made.append(session.log.draft("usage.recorded", about | counted.data, id=counted.id))
+    sums = {usage.model: usage for _entry, usage in used if usage.total}
+    if sums and (data := costing.told(session, about, agent, sums, rows)) is not None:
+        made.append(session.log.draft("usage.recorded", about | data, id=f"sums/{part.id}"))
+    return made
+
+
+class Counted(NamedTuple):
+    """The payload and the id of a usage event."""
+
+    data: dict[str, Any]
+    id: str
+
+
+def _counted(session: Session, of: Vendor, part: Part, used: list[tuple[Entry, Usage]]) -> Counted | None:
+    """The calls that were not counted yet."""
+    if not any(usage.call for _entry, usage in used):
+        return None
     last = _last(session, of.name, part)
     calls = _calls(session, of, part, used, last)
     fresh, grown = _new(session, of.name, calls, last.data if last else {})
@@ -69,27 +96,21 @@ def drafts(session: Session, of: Vendor, part: Part, chunk: Chunk) -> list[Draft
         fresh = [call for call in fresh if call.key not in known]
     newest = fresh[-1] if fresh else grown[0] if grown else None
     if newest is None:
-        return []
-    link = session.views.roster.link(of.name, part.vendor_id)
-    agent = link["agent"] if link else session.agent
-    rows = _rows(fresh, grown, price if "spend" in session.views.spend.budget else None)
-    if "spend" in session.views.spend.budget:
-        rows += _settled(session.views.spend, agent)
-    data: dict[str, Any] = {"vendor": of.name, "vendor_id": part.vendor_id, "counted": rows}
-    if part.generation:
-        data["generation"] = part.generation
-    if agent != session.agent:
-        data["agent"] = agent
-    data |= {"calls": [call.key for call in fresh] or [newest.key], "last": [newest.model, *newest.tokens]}
-    id_ = usage_id(of.name, fresh[0].key) if fresh else f"usage/{of.name}/{newest.key}/{sum(newest.tokens)}"
-    return [session.log.draft("usage.recorded", data, id=id_)]
+        return None
+    pricing = costing.price if "spend" in session.views.spend.budget else None
+    data: dict[str, Any] = {"generation": part.generation} if part.generation else {}
+    data |= {
+        "counted": _rows(fresh, grown, pricing), "calls": [call.key for call in fresh] or [newest.key],
+        "last": [newest.model, *newest.tokens],
+    }  # fmt: skip
+    return Counted(data, usage_id(of.name, fresh[0].key) if fresh else f"usage/{part.id}")
 
 
 def _last(session: Session, vendor: str, part: Part) -> Event | None:
     """The last usage event of this generation of the conversation."""
     for event in islice(session.log.newest(("usage.recorded",)), LOOK_BACK):
         about = event.data or {}
-        if (about.get("vendor"), about.get("vendor_id")) == (vendor, part.vendor_id):
+        if (about.get("vendor"), about.get("vendor_id")) == (vendor, part.vendor_id) and "last" in about:
             return event if about.get("generation", 0) == part.generation else None
     return None
 
@@ -102,7 +123,7 @@ def _calls(
     found: dict[str, Call] = {}
     for entry, usage in used:
         if not usage.call:
-            named = usage.model
+            named = named if usage.total else usage.model
             continue
         scope = f"{part.vendor_id}/" if usage.local else ""
         key = key_of(f"{scope}{usage.call}")
@@ -127,10 +148,10 @@ def key_of(call: str) -> str:
 def _named_before(session: Session, of: Vendor, part: Part, last: Event | None) -> str:
     """The model that was named last in the earlier parts, or that of the call that comes after the name."""
     for header in session.log.newest(("payload.kept",), headers=True):
-        if not header.id.startswith(part.kept):
+        if header.id.rpartition("/")[0] != part.id.rpartition("/")[0]:
             continue
         for line in reversed((session.log.event(header.position).data or {}).get("lines") or ()):
-            if found := of.parse(line).usage:
+            if found := [usage for usage in of.parse(line).usage if not usage.total]:
                 return str(last.data["last"][0]) if last and found[-1].call else found[-1].model
     return ""
 
@@ -186,16 +207,3 @@ def _rows(
         if cost is not None:
             row["cost"] = round(row.get("cost", 0.0) + cost, 9)
     return list(rows.values())
-
-
-def _settled(spend: Spend, agent: str) -> list[dict[str, Any]]:
-    """The cost of an agent's earlier calls, which were counted while no rule depended on it."""
-    rows = []
-    for day, agents in spend.days.items():
-        for model, cell in agents.get(agent, {}).items():
-            calls = cell["unknown_cost_calls"]
-            cost = price_of_sum(model, cell["unpriced"], calls, int(day)) if calls > 0 else None
-            if cost is not None:
-                settles = {"calls": calls, **cell["unpriced"]}
-                rows.append({"day": int(day), "model": model, "calls": 0, "cost": round(cost, 9), "settles": settles})
-    return rows

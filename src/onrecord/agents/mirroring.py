@@ -173,7 +173,7 @@ def _keep(
         if number == len(pieces) - 1:
             data |= {"mark_after": [chunk.mark.offset, chunk.mark.extra], "torn": chunk.torn}
         drafts.append(session.log.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
-    part = counting.Part(location.vendor_id, stand.generation, f"{id_.rpartition('/')[0]}/")
+    part = counting.Part(location.vendor_id, stand.generation, id_)
     events = session.log.append(*drafts, *counting.drafts(session, of, part, chunk))
     # The same words recorded by another process have that one's salt, and so another hash.
     return events[len(drafts) - 1].position, events[0].payload_hash == drafts[0].payload_hash

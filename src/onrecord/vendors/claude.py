@@ -135,7 +135,7 @@ class Claude(ByProject):
             known = kind in CONTROL
         return Entry(
             raw, kind, text(record.get("uuid")), text(record.get("parentUuid")), text(record.get("timestamp")), items,
-            known, _used(record) if kind == "assistant" else (),
+            known, _used(record) if kind == "assistant" else _summed(record) if kind == "cost-state" else (),
         )  # fmt: skip
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
@@ -229,6 +229,22 @@ def _used(record: dict[str, Any]) -> list[Usage]:
             written, count(about, "output_tokens"), count(about.get("output_tokens_details"), "thinking_tokens"),
         )
     )  # fmt: skip
+
+
+def _summed(record: dict[str, Any]) -> list[Usage]:
+    """What the calls so far cost. A process that was killed did not write it, so its calls are missing."""
+    from onrecord.vendors.counts import count, dollars
+    from onrecord.vendors.port import Usage
+
+    models = record.get("modelUsage")
+    found = []
+    for model, about in models.items() if isinstance(models, dict) else ():
+        names = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        given, read, written = (count(about, name) for name in names)
+        cost = dollars(about.get("costUSD")) if isinstance(about, dict) else None
+        used = Usage("", model, given + read + written, read, written, count(about, "outputTokens"), cost=cost)
+        found.append(used._replace(total=True))
+    return found
 
 
 def _attached(record: dict[str, Any]) -> list[Item]:

@@ -137,6 +137,8 @@ class Usage(NamedTuple):
     """The record may repeat calls from anywhere before it in the conversation."""
     local: bool = False
     """The id means something only within the conversation."""
+    total: bool = False
+    """No call, but the sum of all calls to the model so far, as far as the vendor's program knows them."""
 
 
 class Entry(NamedTuple):
