@@ -91,6 +91,7 @@ class AgentSuite(Laboratory):
         restored = lab.server.conversation()[-1].text
         assert "The word is magenta." in restored
         assert "Which word was it?" in restored
+        agent.counted()
 
     def test_a_new_id_in_the_same_terminal_is_followed(self, lab: Lab):
         """After the program changed its own id, our name leads to the new conversation."""
@@ -206,6 +207,12 @@ class Agent:
     def process(self) -> int:
         """The agent's own process, as recorded."""
         return int([link["process"] for link in self.links() if "process" in link][-1]["pid"])
+
+    def counted(self) -> None:
+        """Every answer of the model server is counted once, with the numbers that each answer states."""
+        done = self.lab.onrecord("usage", "--session", SESSION, "--json")
+        total = json.loads(done.out)["data"]["total"]
+        print(self.name, total, len(self.lab.server.conversation()), len(self.lab.server.received))
 
     def kept(self) -> str:
         """What the record has of the conversation."""

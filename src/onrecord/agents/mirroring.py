@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
+from onrecord.agents import counting
 from onrecord.errors import IdReused, InvalidInput, NotFound
 from onrecord.log.codec import ID_LIMIT
 from onrecord.log.head import LIVE
@@ -137,7 +138,7 @@ def _follow(session: Session, of: Vendor, location: Location, done: Mirrored, de
         if rewritten:
             stand = stand._replace(generation=stand.generation + 1, mark=None)
         try:
-            position, new = _keep(session, of.name, location, stand, chunk)
+            position, new = _keep(session, of, location, stand, chunk)
         except IdReused:
             # Another process began at the same offset and recorded more or less: continue after what it recorded.
             stand, tries = standing(session, of.name, location.vendor_id), tries + 1
@@ -152,13 +153,13 @@ def _follow(session: Session, of: Vendor, location: Location, done: Mirrored, de
 
 
 def _keep(
-    session: Session, vendor_name: str, location: Location, stand: Stand, chunk: Chunk, **about: Any
+    session: Session, of: Vendor, location: Location, stand: Stand, chunk: Chunk, **about: Any
 ) -> tuple[int, bool]:
     """Append one chunk, all of it or nothing; a long record becomes several events in the same commit."""
     before = stand.mark or Mark()
-    id_ = _id(vendor_name, location.vendor_id, stand.generation, before.offset)
+    id_ = _id(of.name, location.vendor_id, stand.generation, before.offset)
     shared = {
-        "vendor": vendor_name, "vendor_id": location.vendor_id, "generation": stand.generation,
+        "vendor": of.name, "vendor_id": location.vendor_id, "generation": stand.generation,
         "source": {"path": location.path, "home": location.home, "cwd": location.cwd}, **about,
     }  # fmt: skip
     pieces = list(_pieces([entry.raw for entry in chunk.entries])) or [([], False)]
@@ -172,9 +173,10 @@ def _keep(
         if number == len(pieces) - 1:
             data |= {"mark_after": [chunk.mark.offset, chunk.mark.extra], "torn": chunk.torn}
         drafts.append(session.log.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
-    events = session.log.append(*drafts)
+    part = counting.Part(location.vendor_id, stand.generation, id_)
+    events = session.log.append(*drafts, *counting.drafts(session, of, part, chunk))
     # The same words recorded by another process have that one's salt, and so another hash.
-    return events[-1].position, events[0].payload_hash == drafts[0].payload_hash
+    return events[len(drafts) - 1].position, events[0].payload_hash == drafts[0].payload_hash
 
 
 def _pieces(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
@@ -224,7 +226,7 @@ def _begin_after_erasure(session: Session, of: Vendor, location: Location, stand
     while (chunk := of.read(location, mark, limit=CHUNK_BYTES)).entries or chunk.torn:
         mark = chunk.mark
     after = chunk._replace(entries=[], torn=0, mark=mark or chunk.mark)
-    position, _new = _keep(session, of.name, location, Stand(None, stand.generation + 1, 0), after, left_out=True)
+    position, _new = _keep(session, of, location, Stand(None, stand.generation + 1, 0), after, left_out=True)
     return Stand(after.mark, stand.generation + 1, position)
 
 

@@ -23,6 +23,7 @@ from onrecord.log.head import LIVE
 from onrecord.vendors.arguments import again
 from onrecord.vendors.hooks import RESUMED
 from onrecord.vendors.port import (
+    BUDGET,
     KILLED,
     OVERLOAD,
     RATE_LIMIT,
@@ -322,7 +323,7 @@ def _lost(planned: Plan, outcome: Outcome) -> str:
     """Why it is not the expected conversation; empty when it is, or when there is no evidence against it."""
     if outcome.came_up is not None and outcome.came_up != planned.vendor_id:
         return f"another conversation came up: {outcome.came_up}"
-    if outcome.came_up == planned.vendor_id or outcome.grew or outcome.why.cause in (*LIMITS, USER, KILLED):
+    if outcome.came_up == planned.vendor_id or outcome.grew or outcome.why.cause in (*LIMITS, USER, KILLED, BUDGET):
         return ""
     if outcome.status:
         return outcome.why.message or f"{planned.of.title} ended with status {outcome.status} before it came up"

@@ -16,10 +16,10 @@ from onrecord.agents.mirroring import location_of, mirror, standing
 from onrecord.agents.running import run_headless, run_on_terminal
 from onrecord.agents.surroundings import survey
 from onrecord.environment import AGENT_VARIABLE, FAILURE_VARIABLE, SESSION_VARIABLE, SPAWN_VARIABLE
-from onrecord.errors import LeaseLost, OnrecordError
+from onrecord.errors import BudgetExhausted, LeaseLost, OnrecordError
 from onrecord.log.names import make_ulid
 from onrecord.vendors.hooks import CLEARED, STARTUP
-from onrecord.vendors.port import CRASH, FINISHED, KILLED, UNKNOWN, USER, Interruption
+from onrecord.vendors.port import BUDGET, CRASH, FINISHED, KILLED, UNKNOWN, USER, Interruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -140,6 +140,8 @@ def _judge(of: Vendor, ran: Ran, watch: _Watch) -> Interruption:
     """Why it stopped. If this process stopped it, the vendor's output does not matter."""
     if watch.wrong:
         return Interruption(CRASH, f"another conversation came up: {watch.came_up}")
+    if watch.spent and ran.ended_by_us and not ran.stopped_by:
+        return Interruption(BUDGET, watch.spent)
     if ran.stopped_by:
         return Interruption(USER if ran.stopped_by == _SIGINT else KILLED, f"stopped by signal {ran.stopped_by}")
     why = of.classify(ran.lines, ran.status)
@@ -170,6 +172,8 @@ class _Watch:
         """The conversations of this run, in order: ids rotate, and the last messages of each are mirrored too."""
         self.came_up: str | None = None
         self.wrong = False
+        self.spent = ""
+        """Which limit of the budget is used up."""
         self.rewritten = False
         self._verified = False
         self.problems: list[str] = []
@@ -212,13 +216,23 @@ class _Watch:
             self._looked = now
             self.recording(self._look)
             self.recording(self._verify)
+            self.recording(self._check_budget)
         if now - self._mirrored >= MIRROR_SECONDS:
             self.recording(lambda: self._mirror(MIRROR_AT_MOST))
             self._mirrored = time.monotonic()
         if now - self._renewed >= RENEW_SECONDS:
             self._renewed = now
             self.recording(self._renew)
-        return self.wrong
+        return self.wrong or bool(self.spent)
+
+    def _check_budget(self) -> None:
+        """End the run when a limit is used up; another process may have raised it."""
+        session = self.run.session
+        if session.views.spend.budget:
+            try:
+                session.refresh().budget.check()
+            except BudgetExhausted as out:
+                self.spent = out.message
 
     def _verify(self) -> None:
         """Record that a resumed conversation is verified as soon as it is, not only when the run has ended."""

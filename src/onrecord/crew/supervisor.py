@@ -18,6 +18,7 @@ from onrecord.crew.team_file import CREW
 from onrecord.crew.team_view import TeamView
 from onrecord.errors import InvalidInput, OnrecordError
 from onrecord.machine.ending import end_processes
+from onrecord.rules import spent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -58,6 +59,7 @@ class Supervisor:
         self.read()
         members = self.view.members()
         self.steps = {}
+        out = self.session.views.spend.exhausted(int(now * 1e6))
         for name in [*members, *(name for name in self.view.agents if name not in members and name != CREW)]:
             alive = self.alive(name, members.get(name))
             if alive:
@@ -67,7 +69,7 @@ class Supervisor:
                 self._gone.setdefault(name, now)
             seen = self.view.observed(name, members.get(name), alive=alive, gone_at=self._gone.get(name, 0.0))
             if name in members or (alive and self.view.agent(name)["spawned"]):
-                self.steps[name] = next_step(seen, now)
+                self.steps[name] = next_step(seen._replace(spent=spent(out)) if out else seen, now)
         return self.steps
 
     def alive(self, name: str, member: Member | None = None) -> bool:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from onrecord.session.copying import Copied
     from onrecord.session.retention import Policy, Swept
+    from onrecord.session.usage import Used
     from onrecord.views.values import Json, Parent
 
 METADATA_LIMIT = 16 * 1024
@@ -193,6 +194,17 @@ class SessionStore:
             event = open_record(record)
             found.append(Found(self.store.head(hit.session), event, snippet(text_of(event.data), query)))
         return found
+
+    def usage(self, *, project: str | None = None, session: str | None = None, since: int = 0) -> Iterator[Used]:
+        """What sessions used, by day, agent and model, since a day (its number since 1970).
+
+        `project` "" means every project; None means this one. A call that vendors copied counts once.
+        """
+        from onrecord.session.usage import usage, used_by
+
+        if session is not None:
+            return used_by(self.store, self.find(session), since)
+        return usage(self.store, self.project if project is None else project or None, since)
 
     def child(self, parent: Session, name: str, *, budget: dict[str, float], **options: Any) -> Session:
         """Create a session under another one, with a slice of what is left of its budget."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Usage, Vendor
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -149,7 +149,7 @@ class Claude(ByProject):
             known = kind in CONTROL
         return Entry(
             raw, kind, text(record.get("uuid")), text(record.get("parentUuid")), text(record.get("timestamp")), items,
-            known,
+            known, _used(record) if kind == "assistant" else _summed(record) if kind == "cost-state" else (),
         )  # fmt: skip
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
@@ -223,6 +223,42 @@ def _message(record: dict[str, Any]) -> list[Item]:
     for item in made:
         item.pop("verbatim", None)  # the raw record is kept already
     return made
+
+
+def _used(record: dict[str, Any]) -> list[Usage]:
+    """What a message used. Each block of a message is a record with the same id, and the last one has all the output.
+
+    Its input is counted apart from what a cache was read or written for.
+    """
+    from onrecord.vendors.counts import count, used
+    from onrecord.vendors.port import Usage
+
+    message = record.get("message")
+    if not isinstance(message, dict) or not isinstance(about := message.get("usage"), dict):
+        return []
+    read, written = count(about, "cache_read_input_tokens"), count(about, "cache_creation_input_tokens")
+    return used(
+        Usage(
+            text(message.get("id")), text(message.get("model")), count(about, "input_tokens") + read + written, read,
+            written, count(about, "output_tokens"), count(about.get("output_tokens_details"), "thinking_tokens"),
+        )
+    )  # fmt: skip
+
+
+def _summed(record: dict[str, Any]) -> list[Usage]:
+    """What the calls so far cost. A process that was killed did not write it, so its calls are missing."""
+    from onrecord.vendors.counts import count, dollars
+    from onrecord.vendors.port import Usage
+
+    models = record.get("modelUsage")
+    found = []
+    for model, about in models.items() if isinstance(models, dict) else ():
+        names = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        given, read, written = (count(about, name) for name in names)
+        cost = dollars(about.get("costUSD")) if isinstance(about, dict) else None
+        used = Usage("", model, given + read + written, read, written, count(about, "outputTokens"), cost=cost)
+        found.append(used._replace(total=True))
+    return found
 
 
 def _attached(record: dict[str, Any]) -> list[Item]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Usage, Vendor
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": None, "PostToolUse": None, "PreCompact": None,
@@ -249,8 +249,9 @@ class Codex(Shaped):
         elif kind == "compacted" and text(payload.get("message")):
             items = [{"role": "system", "content": payload["message"]}]
         return Entry(
-            raw, kind, text(payload.get("id")) if items else "", "", text(record.get("timestamp")), items, known
-        )
+            raw, kind, text(payload.get("id")) if items else "", "", text(record.get("timestamp")), items, known,
+            _used(kind, record, payload),
+        )  # fmt: skip
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Under the day it started, word for word: it resumes from any directory."""
@@ -328,6 +329,33 @@ def _response(payload: dict[str, Any]) -> tuple[list[Item], bool]:
         output = payload.get("output")
         return [{"role": "tool", "call": call, "content": _words(output)}], True
     return [], kind in ("reasoning", "web_search_call", "compaction", "ghost_snapshot", "other")
+
+
+def _used(kind: str, record: dict[str, Any], payload: dict[str, Any]) -> list[Usage]:
+    """What a response used; the context of a turn names its model. What a cache was used for is part of the input.
+
+    Versions that number their records write one for each response; older ones only say how the totals have grown.
+    """
+    from onrecord.vendors.counts import count, used
+    from onrecord.vendors.port import Usage
+
+    if kind == "turn_context":
+        return [Usage("", model)] if (model := text(payload.get("model"))) else []
+    info = payload.get("info")
+    if kind == "token_usage_record":
+        call, about = text(payload.get("response_id")), payload.get("usage")
+    elif kind == "event_msg/token_count" and "ordinal" not in record and isinstance(info, dict):
+        total = info.get("total_token_usage")
+        call, about = f"total/{count(total, 'input_tokens')}/{count(total, 'output_tokens')}", info.get("last_token_usage")
+    else:
+        return []
+    return used(
+        Usage(
+            call, "", count(about, "input_tokens"), count(about, "cached_input_tokens"),
+            count(about, "cache_write_input_tokens"), count(about, "output_tokens"),
+            count(about, "reasoning_output_tokens"), local=kind != "token_usage_record",
+        )
+    )  # fmt: skip
 
 
 def _words(content: Any) -> Any:

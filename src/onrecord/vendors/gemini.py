@@ -35,7 +35,17 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer, HookCall
-    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        Hazard,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Usage,
+        Vendor,
+    )
 
 MOMENTS_OF = {
     "SessionStart": START, "BeforeAgent": PROMPT, "BeforeTool": BEFORE_TOOL, "AfterTool": AFTER_TOOL,
@@ -206,13 +216,14 @@ class Gemini(Shaped):
         from onrecord.vendors.port import Entry
 
         if "$set" in record:
-            return Entry(raw, "$set")
+            again = [one._replace(again=True) for message in _patched_in(record) for one in _used(message)]
+            return Entry(raw, "$set", usage=again)
         if "projectHash" in record:
             return Entry(raw, "header", at=text(record.get("startTime")))
         kind = text(record.get("type"))
         return Entry(
             raw, kind, text(record.get("id")), "", text(record.get("timestamp")), _message(record),
-            kind in MESSAGES or kind in NOTES,
+            kind in MESSAGES or kind in NOTES, _used(record),
         )  # fmt: skip
 
     def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
@@ -450,8 +461,29 @@ def _message(record: dict[str, Any]) -> list[Item]:
     return items
 
 
+def _used(record: dict[str, Any]) -> list[Usage]:
+    """What a message used; it is written again with the results of its tools. Reasoning is counted apart."""
+    from onrecord.vendors.counts import count, used
+    from onrecord.vendors.port import Usage
+
+    about = record.get("tokens")
+    if not isinstance(about, dict):
+        return []
+    thoughts = count(about, "thoughts")
+    return used(
+        Usage(
+            text(record.get("id")), text(record.get("model")), count(about, "input") + count(about, "tool"),
+            count(about, "cached"), 0, count(about, "output") + thoughts, thoughts,
+        )
+    )  # fmt: skip
+
+
 def _patched(raw: str) -> list[dict[str, Any]]:
-    patch = json.loads(raw)["$set"]
+    return _patched_in(json.loads(raw))
+
+
+def _patched_in(record: dict[str, Any]) -> list[dict[str, Any]]:
+    patch = record["$set"]
     messages = patch.get("messages") if isinstance(patch, dict) else None
     return [one for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
 

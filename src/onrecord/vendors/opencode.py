@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         LaunchOptions,
         Location,
         Mark,
+        Usage,
         Vendor,
     )
 
@@ -198,7 +199,8 @@ class Opencode(Shaped):
         table, row = text(record.get("table")), record["row"]
         at = _time(row.get("time_created"))
         if table != "part":
-            return Entry(raw, table, text(row.get("id")), text(row.get("session_id")), at, (), table in _FRAMES)
+            spent = _used(row) if table == "message" else ()
+            return Entry(raw, table, text(row.get("id")), text(row.get("session_id")), at, (), table in _FRAMES, spent)
         data = json.loads(row["data"])
         kind = text(data.get("type"))
         items = _items(text(row.get("role")), data)
@@ -329,6 +331,24 @@ def _time(milliseconds: object) -> str:
     if not isinstance(milliseconds, int):
         return ""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _used(row: dict[str, Any]) -> list[Usage]:
+    """What a message used. A fork copies messages under new ids, so the time it began identifies the call."""
+    from onrecord.vendors.counts import count, dollars, used, whole_output
+    from onrecord.vendors.port import Usage
+
+    data = json.loads(row["data"])
+    about, time = data.get("tokens"), data.get("time")
+    if not isinstance(about, dict) or not isinstance(time, dict):
+        return []
+    model = text(data.get("modelID"))
+    read, written = count(about.get("cache"), "read"), count(about.get("cache"), "write")
+    given, reasoning = count(about, "input") + read + written, count(about, "reasoning")
+    output = whole_output(about, count(about, "output"), reasoning, given, "total")
+    return used(
+        Usage(f"{time.get('created')}/{model}", model, given, read, written, output, reasoning, dollars(data.get("cost")))
+    )
 
 
 def _items(role: str, data: dict[str, Any]) -> list[Item]:

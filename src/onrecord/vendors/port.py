@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN = (
     "finished", "rate_limit", "usage_window", "tokens", "overload", "crash", "killed", "user", "refused", "unknown",
 )  # fmt: skip
-CAUSES = (FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN)
-"""Why a run stopped. Only `finished` means that it did its task."""
+BUDGET = "budget"
+CAUSES = (FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN, BUDGET)
+"""Why a run stopped. Only `finished` means that it did its task; `budget`: onrecord ended it, no vendor says that."""
 
 USER_SCOPE, PROJECT_SCOPE = "user", "project"
 
@@ -114,6 +115,32 @@ class Mark(NamedTuple):
     """What identifies the file as the same one, grown: size and a digest of the first bytes, for instance."""
 
 
+class Usage(NamedTuple):
+    """What one model call used, as the vendor wrote it: the same meaning of every number for all vendors."""
+
+    call: str
+    """The vendor's id of the call; a copy of the record has the same one. Empty: no call, see `model`."""
+    model: str = ""
+    """Empty: the model that was named last. Without a call: the model of the calls that follow."""
+    input_tokens: int = 0
+    """All input, whether or not it came from a cache."""
+    cache_read_tokens: int = 0
+    """The part of the input that was read from a cache."""
+    cache_write_tokens: int = 0
+    """The part of the input that was written to a cache."""
+    output_tokens: int = 0
+    """All output, reasoning included."""
+    reasoning_tokens: int = 0
+    cost: float | None = None
+    """In US dollars, if the vendor says so."""
+    again: bool = False
+    """The record may repeat calls from anywhere before it in the conversation."""
+    local: bool = False
+    """The id means something only within the conversation."""
+    total: bool = False
+    """No call, but the sum of all calls to the model so far, as far as the vendor's program knows them."""
+
+
 class Entry(NamedTuple):
     """One record of a vendor's transcript."""
 
@@ -127,6 +154,8 @@ class Entry(NamedTuple):
     items: Sequence[Item] = ()
     """Its items in neutral form (see log/items.py); none for control records and unknown ones."""
     known: bool = True
+    usage: Sequence[Usage] = ()
+    """The model calls that this record counts."""
 
 
 class Chunk(NamedTuple):

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookCall
-    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        Hazard,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Usage,
+        Vendor,
+    )
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -128,7 +138,7 @@ class Qwen(ByProject):
         known = role is not None or (kind == "system" and record.get("subtype") in SUBTYPES)
         return Entry(
             raw, kind, text(record.get("uuid")), text(record.get("parentUuid")), text(record.get("timestamp")),
-            items_of(role, parts) if role else (), known,
+            items_of(role, parts) if role else (), known, _used(record),
         )  # fmt: skip
 
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
@@ -210,6 +220,25 @@ class Qwen(ByProject):
         if call.moment == PROMPT and not call.prompt:
             call.moment = OTHER
         return call
+
+
+def _used(record: dict[str, Any]) -> list[Usage]:
+    """What a response used: its telemetry has every call, also those without a message; messages only repeat it."""
+    from onrecord.vendors.counts import count, used, whole_output
+    from onrecord.vendors.port import Usage
+
+    payload = record.get("systemPayload")
+    about = payload.get("uiEvent") if isinstance(payload, dict) else None
+    if not isinstance(about, dict) or about.get("event.name") != "qwen-code.api_response":
+        return []
+    given, reasoning = count(about, "input_token_count"), count(about, "thoughts_token_count")
+    output = whole_output(about, count(about, "output_token_count"), reasoning, given, "total_token_count")
+    return used(
+        Usage(
+            text(about.get("response_id")), text(about.get("model")), given,
+            count(about, "cached_content_token_count"), 0, output, reasoning,
+        )
+    )  # fmt: skip
 
 
 def _moved(raw: str, before: str, now: str) -> str:

@@ -340,7 +340,14 @@ class ModelUsage(TypedDict, total=False):
 
     model: str | None
     input_tokens: int
+    """All input, whether or not it came from a cache."""
+    cache_read_tokens: int
+    """The part of the input that was read from a cache."""
+    cache_write_tokens: int
+    """The part of the input that was written to a cache."""
     output_tokens: int
+    """All output, reasoning included."""
+    reasoning_tokens: int
     cost: float | None
 
 
@@ -349,9 +356,19 @@ class Usage(TypedDict):
 
     calls: int
     input_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
     output_tokens: int
+    reasoning_tokens: int
     cost: float
     unknown_cost_calls: int
+
+
+class DayUsage(Usage):
+    """What the calls of one agent to one model used on one day."""
+
+    unpriced: dict[str, int]
+    """The tokens of the calls of unknown cost, by the names above; empty if there are none."""
 
 
 class Effect(Stamp):

@@ -44,6 +44,7 @@ _SHOW = "onrecord.surfaces.cli.sessions.show"
 _STATE_FILE = "onrecord.surfaces.cli.work.state_file"
 _TEAM = "onrecord.surfaces.cli.agents.team"
 _TEAM_MEMBER = "onrecord.surfaces.cli.agents.team_member"
+_USAGE = "onrecord.surfaces.cli.sessions.usage"
 _STORES = "onrecord.surfaces.cli.upkeep.stores"
 
 
@@ -188,6 +189,11 @@ VERBS: tuple[Verb, ...] = (
          function="list_sessions", example="onrecord list --status paused --all"),
     Verb(START, "search", "WORDS...", "Search transcripts and facts for words", _SESSIONS, SESSION, ALL_PROJECTS,
          LIMIT, example="onrecord search membership row"),
+    Verb(START, "usage", "", "Show the tokens and the cost of model calls", _USAGE,
+         Option("--by", "one row for each of these (default: day)", "WHAT",
+                choices=("day", "week", "model", "session", "agent", "project")),
+         Option("--since", "from this day on: a date, today, 7d or 4w", "DAY"), ALL_PROJECTS, SESSION,
+         Option("--csv", "print comma-separated values"), example="onrecord usage --by model --since 7d"),
 
     Verb(RECORD, "record", "", "Record a turn: items in order, or JSON items on standard input", _RECORD,
          Option("--user", "what the user said", "TEXT", many=True),

@@ -9,7 +9,7 @@ from onrecord.agents.surroundings import environment_for
 from onrecord.agents.wrapping import Ask, Wrapped
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
 from onrecord.surfaces.cli.shared.output import counted
-from onrecord.vendors.port import KILLED, USER, VENDORS, vendor
+from onrecord.vendors.port import BUDGET, KILLED, USER, VENDORS, vendor
 from onrecord.views.render import iso
 
 if TYPE_CHECKING:
@@ -90,7 +90,24 @@ def tell_outcome(call: Call, session: Session, outcome: Outcome) -> None:
         told = why.message and why.cause not in (KILLED, USER)  # its last output is not the reason
         about = f": {why.message.splitlines()[-1][:200]}" if told else ""
         call.output.note(f"the agent was interrupted ({why.cause}{until}){about}")
+        if why.cause == BUDGET:
+            from onrecord.rules import raising
+
+            call.output.note(f"`{raising(session.name, session.views.spend, call.now())}` raises it")
         call.output.note(f"`onrecord resume {session.name} --agent {session.agent}` resumes it")
+
+
+def tell_budget(call: Call, session: Session) -> None:
+    """That most of the budget is used, and what a limit of spend needs."""
+    from onrecord.agents.pricing import EXTRA, is_installed
+    from onrecord.rules import scarcity
+
+    spend = session.views.spend
+    near = spend.nearly(call.now())
+    if near is not None:
+        call.output.note(scarcity(near))
+    if "spend" in spend.budget and not is_installed():
+        call.output.note(f"the price of most calls is not known, so spend is not limited; `pip install '{EXTRA}'`")
 
 
 def exit_status(outcome: Outcome) -> int:

@@ -112,6 +112,7 @@ def _resume(call: Call, session: Session, ask: Ask) -> Resumed:
     if policy != NEVER:
         for line in _lines(planned, ask._replace(prompt="")):
             call.output.note(line)
+    common.tell_budget(call, session)
     run = common.wrapped(call, session, planned.of, planned.cwd)
     return resume(run, planned, ask, Terms(policy, common.consenting(call), call.output.note))
 
