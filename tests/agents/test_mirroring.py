@@ -64,7 +64,7 @@ def test_what_grew_is_taken_and_nothing_twice(conversation):
     assert conversation.mirror().records == 1
     assert conversation.kept() == conversation.lines()
     (first, second) = conversation.session.events(kinds=("payload.kept",))
-    assert first.data["mark_after"] == second.data["mark_before"]
+    assert first.data["mark_after"][0] == second.data["mark_before"][0]
     assert first.id == f"mirror/claude/{ID}/0/0"
 
 

@@ -140,7 +140,7 @@ def test_a_note_is_assembled_when_nobody_wrote_one(records):
     text = plain.note()
     for part in (
         "What happened (no note was written", "attempt 1 failed: pytest -k invite; error: AssertionError: 403",
-        "files changed: src/auth.py", "last turn of main: assistant: Looking at auth.", "1 committed turns",
+        "files changed: src/auth.py", "last words: Looking at auth.", "1 committed turns",
         "attempt 2 running; unresolved, settle it first: pytest -k other",
     ):  # fmt: skip
         assert part in text

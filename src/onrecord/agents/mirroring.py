@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
+from onrecord.agents.reading import Read, read
 from onrecord.errors import IdReused, InvalidInput, NotFound
 from onrecord.log.codec import ID_LIMIT
 from onrecord.log.head import LIVE
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Chunk, Vendor
     from onrecord.views.values import Link
 
-CHUNK_BYTES = 1024 * 1024
+CHUNK_BYTES = 256 * 1024
 """About how many bytes of a transcript one event keeps, and one step of mirroring has in memory."""
 PIECE_CHARACTERS = 8 * 1024 * 1024
 """A single record longer than this is kept in pieces of this length."""
-FOLLOW_SECONDS = 2.0
+FOLLOW_SECONDS = 0.75
 """How often a running conversation is mirrored while it is followed."""
 MIRROR_PREFIX = "mirror/"
 _PAGE = 200
@@ -66,6 +67,8 @@ class Stand(NamedTuple):
     position: int
     """The position of the newest part in the log."""
     erased: bool = False
+    tip: str = ""
+    """The id of the last record of its trunk: the one that the next prompt continues."""
 
 
 class Kept(NamedTuple):
@@ -121,10 +124,13 @@ def mirror(
     if location is None or not Path(location.path).exists():
         return done._replace(why_not="the vendor's file is missing")
     deadline = None if seconds is None else time.monotonic() + seconds
-    return _follow(session, vendor(vendor_name), location, done._replace(path=location.path), deadline)
+    by = {"agent": link["agent"]} if link["agent"] != session.agent else {}
+    return _follow(session, vendor(vendor_name), location, done._replace(path=location.path), deadline, by)
 
 
-def _follow(session: Session, of: Vendor, location: Location, done: Mirrored, deadline: float | None) -> Mirrored:
+def _follow(  # noqa: PLR0917  # one caller, which names them all the same
+    session: Session, of: Vendor, location: Location, done: Mirrored, deadline: float | None, by: dict[str, str]
+) -> Mirrored:
     stand, tries = standing(session, of.name, location.vendor_id), 0
     if stand.erased:
         stand = _begin_after_erasure(session, of, location, stand)
@@ -135,9 +141,10 @@ def _follow(session: Session, of: Vendor, location: Location, done: Mirrored, de
         if not chunk.entries and not chunk.torn and not rewritten:
             return done
         if rewritten:
-            stand = stand._replace(generation=stand.generation + 1, mark=None)
+            stand = stand._replace(generation=stand.generation + 1, mark=None, tip="")
+        read = _reading(session, of, location, stand, chunk)
         try:
-            position, new = _keep(session, of.name, location, stand, chunk)
+            position, new = _keep(session, of.name, location, stand, chunk, read, **by)
         except IdReused:
             # Another process began at the same offset and recorded more or less: continue after what it recorded.
             stand, tries = standing(session, of.name, location.vendor_id), tries + 1
@@ -146,31 +153,66 @@ def _follow(session: Session, of: Vendor, location: Location, done: Mirrored, de
             continue
         if new:
             done = done._replace(records=done.records + len(chunk.entries), torn=done.torn + chunk.torn)
-        stand = Stand(chunk.mark, stand.generation, position)
+        stand = Stand(chunk.mark, stand.generation, position, tip=read.tip)
         if deadline is not None and time.monotonic() >= deadline:
             return done._replace(complete=False)
 
 
-def _keep(
-    session: Session, vendor_name: str, location: Location, stand: Stand, chunk: Chunk, **about: Any
+def _reading(session: Session, of: Vendor, location: Location, stand: Stand, chunk: Chunk) -> Read:
+    """What the chunk says, for the transcript."""
+
+    def find(id_: str) -> tuple[int, int] | None:
+        return _place(session, of, f"{_prefix(of.name, location.vendor_id)}{stand.generation}/", id_)
+
+    return read(of, chunk.entries, stand.tip, find, _split([len(entry.raw) for entry in chunk.entries]))
+
+
+def _place(session: Session, of: Vendor, prefix: str, id_: str) -> tuple[int, int] | None:
+    """Where on record a record is, by its id: the newest parts are searched first, one in memory at a time."""
+    for header in session.log.newest(("payload.kept",), headers=True, page=_PAGE):
+        if header.id.startswith(prefix):
+            lines = (session.log.event(header.position).data or {}).get("lines") or []
+            for number, line in enumerate(lines):
+                if id_ in line and of.parse(line).id == id_:
+                    return header.position, number
+    return None
+
+
+def _split(lengths: list[int]) -> set[int]:
+    """Which records `_pieces` divides among several events."""
+    found, size = set(), 0
+    for number, length in enumerate(lengths):
+        if size + length > PIECE_CHARACTERS:
+            found.add(number)
+            size = (size + length) % PIECE_CHARACTERS or PIECE_CHARACTERS
+        else:
+            size += length
+    return found
+
+
+def _keep(  # noqa: PLR0917  # as above
+    session: Session, vendor_name: str, location: Location, stand: Stand, chunk: Chunk, read: Read, **about: Any
 ) -> tuple[int, bool]:
     """Append one chunk, all of it or nothing; a long record becomes several events in the same commit."""
     before = stand.mark or Mark()
     id_ = _id(vendor_name, location.vendor_id, stand.generation, before.offset)
-    shared = {
-        "vendor": vendor_name, "vendor_id": location.vendor_id, "generation": stand.generation,
-        "source": {"path": location.path, "home": location.home, "cwd": location.cwd}, **about,
-    }  # fmt: skip
+    shared = {"vendor": vendor_name, "vendor_id": location.vendor_id, "generation": stand.generation, **about}
     pieces = list(_pieces([entry.raw for entry in chunk.entries])) or [([], False)]
     drafts = []
+    rows = iter(read.rows)
     for number, (lines, goes_on) in enumerate(pieces):
-        data: dict[str, Any] = shared | {"lines": lines}
+        whole = range(len(lines) - goes_on)
+        said = [{"line": line} | row for line, found in zip(whole, rows, strict=False) for row in found]
+        data: dict[str, Any] = shared | {"lines": lines, "reading": said}
         if goes_on:
             data["goes_on"] = True
         if number == 0:
-            data["mark_before"] = [before.offset, before.extra]
+            data["mark_before"] = [before.offset]
+            if stand.mark is None:
+                data["source"] = {"path": location.path, "home": location.home, "cwd": location.cwd}
         if number == len(pieces) - 1:
             data |= {"mark_after": [chunk.mark.offset, chunk.mark.extra], "torn": chunk.torn}
+            data |= {"tip": read.tip} if read.tip else {}
         drafts.append(session.log.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
     events = session.log.append(*drafts)
     # The same words recorded by another process have that one's salt, and so another hash.
@@ -214,7 +256,7 @@ def standing(session: Session, vendor_name: str, vendor_id: str) -> Stand:
             data = session.log.event(header.position).data
             if data is None:
                 return Stand(None, generation, header.position, erased=True)
-            return Stand(Mark(*data["mark_after"]), generation, header.position)
+            return Stand(Mark(*data["mark_after"]), generation, header.position, tip=str(data.get("tip", "")))
     return Stand(None, 0, 0)
 
 
@@ -224,7 +266,8 @@ def _begin_after_erasure(session: Session, of: Vendor, location: Location, stand
     while (chunk := of.read(location, mark, limit=CHUNK_BYTES)).entries or chunk.torn:
         mark = chunk.mark
     after = chunk._replace(entries=[], torn=0, mark=mark or chunk.mark)
-    position, _new = _keep(session, of.name, location, Stand(None, stand.generation + 1, 0), after, left_out=True)
+    begun = Stand(None, stand.generation + 1, 0)
+    position, _new = _keep(session, of.name, location, begun, after, Read(""), left_out=True)
     return Stand(after.mark, stand.generation + 1, position)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Said, Vendor
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": None, "PostToolUse": None, "PreCompact": None,
@@ -28,6 +28,8 @@ ID_SECONDS = 60.0
 LINES_KNOWN = frozenset({
     "session_meta", "event_msg", "turn_context", "world_state", "token_usage_record", "compacted", "ghost_snapshot",
 })  # fmt: skip
+INSTRUCTIONS = "# AGENTS.md instructions"
+"""How a user's message begins that carries the instructions of the project."""
 ROLLOUT = r"rollout-(\d{4})-(\d{2})-(\d{2})T\d{2}-\d{2}-\d{2}-"
 
 
@@ -243,6 +245,26 @@ class Codex(Shaped):
         return Entry(
             raw, kind, text(payload.get("id")) if items else "", "", text(record.get("timestamp")), items, known
         )
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Response items; events tell of aborted turns only, since they repeat the rest."""
+        from onrecord.log.readings import ABORTS
+        from onrecord.vendors.port import Said
+        from onrecord.vendors.saying import said, summary, thought, words_of
+
+        given = record.get("payload")
+        payload: dict[str, Any] = given if isinstance(given, dict) else {}
+        if entry.kind == "event_msg/turn_aborted":
+            return [Said((), turn=ABORTS)]
+        if entry.kind == "compacted":
+            return summary(payload.get("message"))
+        if entry.kind == "response_item/reasoning":
+            parts = payload.get("summary")
+            told = [text(part.get("text")) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+            items = thought("\n".join(told))
+            return [Said(items, text(payload.get("id")))] if items else ()
+        items = [item for item in entry.items if not words_of(item).startswith(INSTRUCTIONS)]
+        return said(items, record, id=entry.id)
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Under the day it started, word for word: it resumes from any directory."""

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer, HookCall
-    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.port import (
+        Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Said, Vendor,
+    )  # fmt: skip
 
 MOMENTS_OF = {
     "SessionStart": START, "BeforeAgent": PROMPT, "BeforeTool": BEFORE_TOOL, "AfterTool": AFTER_TOOL,
@@ -214,6 +216,18 @@ class Gemini(Shaped):
             else:
                 said[entry.id or f"#{number}"] = number, entry.items
         return answered_once(said.values())
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """A message; or the messages of a patch, which repeat earlier ones and replace none."""
+        from onrecord.vendors.saying import said
+
+        if "$set" not in record:
+            return said([*_thoughts(record), *entry.items], record, id=entry.id)
+        return [
+            one
+            for message in _messages_of(record["$set"])
+            for one in said([*_thoughts(message), *_message(message)], record, id=text(message.get("id")), weak=True)
+        ]
 
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """Retention, stubs, an unfinished line, turns that a resume drops."""
@@ -409,8 +423,20 @@ def _message(record: dict[str, Any]) -> list[Item]:
     return items
 
 
+def _thoughts(record: dict[str, Any]) -> list[Item]:
+    from onrecord.vendors.saying import thought
+
+    given = record.get("thoughts")
+    thoughts = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    told = [" ".join(filter(None, (text(one.get("subject")), text(one.get("description"))))) for one in thoughts]
+    return thought("\n".join(told))
+
+
 def _patched(raw: str) -> list[dict[str, Any]]:
-    patch = json.loads(raw)["$set"]
+    return _messages_of(json.loads(raw)["$set"])
+
+
+def _messages_of(patch: object) -> list[dict[str, Any]]:
     messages = patch.get("messages") if isinstance(patch, dict) else None
     return [one for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
 

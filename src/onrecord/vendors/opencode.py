@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         LaunchOptions,
         Location,
         Mark,
+        Said,
         Vendor,
     )
 
@@ -198,6 +199,23 @@ class Opencode(Shaped):
             if entry.kind.startswith("part/")
         }
         return answered_once(latest[key] for key in sorted(latest))
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Parts: texts, tools, thinking, files; not what it adds to a prompt itself."""
+        from onrecord.vendors.saying import said, thought
+
+        if not entry.kind.startswith("part/"):
+            return ()
+        data = json.loads(record["row"]["data"])
+        if data.get("synthetic") or data.get("ignored"):
+            return ()
+        items = list(entry.items)
+        if entry.kind == "part/reasoning":
+            items = thought(data.get("text"))
+        elif entry.kind == "part/file":
+            role = "assistant" if record["row"].get("role") == "assistant" else "user"
+            items = [{"role": role, "content": [data]}]
+        return said(items, record, id=entry.id)
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Insert its rows, if the database here has exactly the same columns."""

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookCall
-    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.port import (
+        Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Said, Vendor,
+    )  # fmt: skip
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -121,6 +123,15 @@ class Qwen(ByProject):
             items_of(role, parts) if role else (), known,
         )  # fmt: skip
 
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Messages, and the summary of a compaction."""
+        from onrecord.vendors.saying import said, summary
+
+        about = {"id": entry.id, "parent": entry.parent}
+        if record.get("subtype") == "chat_compression":
+            return summary(_compressed(record.get("systemPayload")), **about)
+        return said(entry.items, record, **about)
+
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """A second writer, an unfinished line, a record that follows an unfinished one on its line."""
         from pathlib import Path
@@ -200,6 +211,17 @@ class Qwen(ByProject):
         if call.moment == PROMPT and not call.prompt:
             call.moment = OTHER
         return call
+
+
+def _compressed(payload: object) -> str:
+    """The summary: the first text of the history that a compaction left."""
+    history = payload.get("compressedHistory") if isinstance(payload, dict) else None
+    for message in history if isinstance(history, list) else ():
+        parts = message.get("parts") if isinstance(message, dict) else None
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and text(part.get("text")):
+                return text(part["text"])
+    return ""
 
 
 def _moved(raw: str, before: str, now: str) -> str:
