@@ -1,6 +1,7 @@
 """Mirrored conversations are turns: of every vendor's real files, once each, in the lane of their agent, with their branches."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from onrecord import connect
 from onrecord.agents.mirroring import mirror
+from onrecord.agents.resuming import Plan, put_back
 from onrecord.log.readings import rows_of
 from onrecord.vendors.port import Location, vendor
 from tests.vendors.homes import DATA, opencode_database
@@ -325,3 +327,55 @@ def test_a_log_without_readings_is_read_as_before(talk):
     talk.session.log.record("payload.kept", {"lines": [1, None], "reading": [{"line": 7}, 3, {"line": 0, "items": 5}]})
     assert not talk.session.transcript().committed
     assert not list(rows_of({"lines": ["{}"], "reading": [{"line": 0, "items": [{"role": "user", "content": {"$": "/x"}}]}]}))
+
+
+def test_files_beside_a_conversation_are_kept_and_put_back(talk, tmp_path):
+    """Subagents' transcripts are turns of their own lane; tools' results and they are restored with the conversation."""
+    talk.ask("delegate this")
+    talk.answer("done")
+    folder = talk.path.with_suffix("")
+    (folder / "subagents").mkdir(parents=True)
+    (folder / "tool-results").mkdir()
+    sub = folder / "subagents" / "agent-a1b2.jsonl"
+    said = [("user", "count the files"), ("assistant", "there are 12")]
+    for number, (role, text) in enumerate(said):
+        record = {"type": role, "uuid": f"s{number}", "sessionId": talk.id, "isSidechain": True, "agentId": "a1b2",
+                  "message": {"role": role, "content": text}}  # fmt: skip
+        with sub.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        talk.mirror()
+    result = folder / "tool-results" / "toolu_1.txt"
+    for text in ("a long result\nof a tool", "a longer result\nof a tool\n"):
+        result.write_text(text)
+        talk.mirror()
+    position = talk.session.head.position
+    transcript = talk.mirror()
+    assert talk.session.head.position == position, "nothing is kept twice"
+    assert {turn.agent: len(turn.items) for turn in transcript} == {"claude": 2, "claude/agent-a1b2": 2}
+    before = {path.name: path.read_bytes() for path in (talk.path, sub, result)}
+    shutil.rmtree(tmp_path / "home")
+    (tmp_path / "elsewhere").mkdir()
+    planned = plan_of(talk, tmp_path / "elsewhere")
+    location = put_back(talk.session, planned)
+    again = Path(location.path).with_suffix("")
+    found = [Path(location.path), again / "subagents" / sub.name, again / "tool-results" / result.name]
+    assert {path.name: path.read_bytes() for path in found} == before
+    assert {oct(path.stat().st_mode & 0o777) for path in found} == {"0o600"}
+
+
+def plan_of(talk: Talk, cwd: Path) -> Any:
+    link = talk.session.views.roster.link("claude", talk.id)
+    return Plan("claude", link, vendor("claude"), talk.env, str(cwd), None)
+
+
+def test_a_file_named_elsewhere_is_not_written(talk, tmp_path):
+    """A record from another machine cannot name a file outside of the conversation's folder."""
+    talk.ask("hello there")
+    talk.mirror()
+    for name in ("../../evil.txt", "/tmp/evil.txt"):
+        talk.session.log.record("payload.kept", {"lines": ["x"], "reading": []}, id=f"mirror/claude/{talk.id}/+{name}/0/0")
+    talk.path.unlink()
+    (tmp_path / "elsewhere").mkdir()
+    location = put_back(talk.session, plan_of(talk, tmp_path / "elsewhere"))
+    assert not [path for path in tmp_path.rglob("evil*")]
+    assert not Path(location.path).with_suffix("").exists()

@@ -10,8 +10,10 @@ from onrecord.log.readings import BEGINS, clip_texts, condense
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onrecord.vendors.port import Entry, Said, Vendor
+    from onrecord.vendors.port import Entry, Location, Said, Vendor
 
+_GLIMPSE = 256 * 1024
+"""How many bytes of a file show whether it says anything."""
 Place = tuple[int, int]
 """A position in the log (0: the event that is being made) and the number of a line."""
 
@@ -47,6 +49,12 @@ def read(of: Vendor, entries: Sequence[Entry], tip: str, find: Callable[[str], P
             made.tip = entry.id
             known[entry.id] = number
     return made
+
+
+def says_something(of: Vendor, location: Location) -> bool:
+    """Whether the first records of a conversation's file say anything; a file that was only begun says nothing."""
+    entries = of.read(location, limit=_GLIMPSE).entries
+    return any(_said(of, entry, _parsed(entry.raw)) for entry in entries)
 
 
 def _parsed(raw: str) -> Any:

@@ -167,6 +167,10 @@ class Base:
 
         return said(entry.items, record, id=entry.id)
 
+    def beside(self, location: Location) -> Path | None:
+        """None: the conversation is one file."""
+        return None
+
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """Another process that uses the conversation."""
         from onrecord.vendors.port import Hazard

@@ -130,8 +130,11 @@ class Claude(ByProject):
         known = True
         if kind in ("user", "assistant"):
             items = _message(record)
+            known = bool(record.get("sessionId")) and isinstance(record.get("message"), dict)
+            known = known and "content" in record["message"]
         elif kind == "system":
             items = [{"role": "system", "content": content}] if (content := text(record.get("content"))) else []
+            known = bool(record.get("sessionId")) and "systemPayload" not in record
         elif kind == "attachment":
             items = _attached(record)
         else:
@@ -161,6 +164,13 @@ class Claude(ByProject):
         if items and words_of(items[-1]).startswith(INTERRUPTED):
             return [Said(items, turn=ABORTS, **about)]
         return said(items, record, begins=not record.get("isMeta"), **about)
+
+    def beside(self, location: Location) -> Path | None:
+        """A folder named after the conversation, next to its file."""
+        from pathlib import Path
+
+        path = Path(location.path)
+        return path.with_suffix("") if path.stem == location.vendor_id else None
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Into the project directory of `cwd`; records do not change: the program itself records its directory."""

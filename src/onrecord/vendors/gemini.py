@@ -298,6 +298,14 @@ class Gemini(Shaped):
         write_new(path, (in_project(raw, here, moved=here != location.cwd) for raw in entries))
         return self._location(path, vendor_id, home)
 
+    def absent(self, location: Location, env: Mapping[str, str]) -> None:
+        """A stub is not the conversation."""
+        from pathlib import Path
+
+        there = self.find(location.vendor_id, env)
+        if there is not None and not _is_stub(Path(there.path)):
+            super().absent(location, env)
+
     def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
         """By the retention in its settings, or the documented default."""
         import re

@@ -239,6 +239,9 @@ class Vendor(Protocol):
     def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
         """What a record (`entry`, and as JSON) says in the conversation; nothing for what the program itself adds."""
 
+    def beside(self, location: Location) -> Path | None:
+        """The folder with further files of the conversation: subagents' transcripts, tools' results; None: none."""
+
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed now."""
 

@@ -117,7 +117,7 @@ class Qwen(ByProject):
         message = record.get("message")
         parts = message.get("parts") if isinstance(message, dict) else None
         role = {"user": "user", "assistant": "assistant", "tool_result": "user"}.get(kind)
-        known = role is not None or (kind == "system" and record.get("subtype") in SUBTYPES)
+        known = (role is not None and isinstance(parts, list)) or (kind == "system" and record.get("subtype") in SUBTYPES)
         return Entry(
             raw, kind, text(record.get("uuid")), text(record.get("parentUuid")), text(record.get("timestamp")),
             items_of(role, parts) if role else (), known,
