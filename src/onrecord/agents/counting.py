@@ -115,9 +115,7 @@ def _last(session: Session, vendor: str, part: Part) -> Event | None:
     return None
 
 
-def _calls(
-    session: Session, of: Vendor, part: Part, used: list[tuple[Entry, Usage]], last: Event | None
-) -> list[Call]:
+def _calls(session: Session, of: Vendor, part: Part, used: list[tuple[Entry, Usage]], last: Event | None) -> list[Call]:
     """The calls in their order, each once, in its largest form; those without a model have the one named before."""
     named: str | None = None
     found: dict[str, Call] = {}

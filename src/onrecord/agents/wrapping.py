@@ -33,7 +33,7 @@ LOOK_SECONDS = 1.0
 """How often a run's lock files, and what its hooks recorded, are checked."""
 EAGER_SECONDS = 20.0
 """For so long they are checked at every tick until the conversation is known: a run may be short."""
-MIRROR_SECONDS = 5.0
+MIRROR_SECONDS = 0.75
 """How often a running agent's transcript is mirrored."""
 MIRROR_AT_MOST = 1.0
 """How long one mirroring may take: the agent's output waits meanwhile."""

@@ -245,7 +245,7 @@ def check_payload(kind: Kind, data: Any) -> None:
 
 
 def check_because(because: object) -> None:
-    """Refuse what is not exactly an integer: a column would return `1` for `1.0` and `True`, and the hash covers what was given."""
+    """Refuse what is not exactly an integer: the hash would cover `1.0` or `True`, and a column returns `1`."""
     if type(because) is not int:
         raise InvalidInput(f"`because` is the position of an event, a whole number, not {because!r:.100}")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, LaunchOptions, Location, Mark
+    from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, LaunchOptions, Location, Mark, Said
 
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 SAFE_CONTEXT = 8_000
@@ -161,6 +161,16 @@ class Base:
         for number, entry in enumerate(entries):
             said[entry.id or f"#{number}"] = number, entry.items
         return answered_once(said.values())
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Its items; a prompt is what a user's message says beside the context that the program adds."""
+        from onrecord.vendors.saying import said
+
+        return said(entry.items, record, id=entry.id)
+
+    def beside(self, location: Location) -> Path | None:
+        """None: the conversation is one file."""
+        return None
 
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """Another process that uses the conversation."""

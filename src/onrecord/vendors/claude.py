@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Usage, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Usage,
+        Vendor,
+    )
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -31,6 +41,9 @@ CONTROL = frozenset({
     "api-request-shape", "api-request-blob", "cost-state", "file-history-snapshot", "atis-latch", "tools-used",
     "ai-title", "summary", "progress", "pr-link", "tag", "content-replacement", "worktree-state",
 })  # fmt: skip
+INTERRUPTED = "[Request interrupted by user"
+"""What it writes in the user's place when the user interrupts a turn."""
+SUBAGENT = "subagent"
 CLEANUP_DAYS = 30
 """The default of `cleanupPeriodDays`."""
 LONGEST_NAME = 200
@@ -141,8 +154,11 @@ class Claude(ByProject):
         known = True
         if kind in ("user", "assistant"):
             items = _message(record)
+            known = bool(record.get("sessionId")) and isinstance(record.get("message"), dict)
+            known = known and "content" in record["message"]
         elif kind == "system":
             items = [{"role": "system", "content": content}] if (content := text(record.get("content"))) else []
+            known = bool(record.get("sessionId")) and "systemPayload" not in record
         elif kind == "attachment":
             items = _attached(record)
         else:
@@ -151,6 +167,34 @@ class Claude(ByProject):
             raw, kind, text(record.get("uuid")), text(record.get("parentUuid")), text(record.get("timestamp")), items,
             known, _used(record) if kind == "assistant" else _summed(record) if kind == "cost-state" else (),
         )  # fmt: skip
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Messages, and prompts that waited in its queue; a subagent in the same file has a lane of its own."""
+        from onrecord.log.readings import ABORTS
+        from onrecord.vendors.port import Said
+        from onrecord.vendors.saying import said, summary, words_of
+
+        items, about = list(entry.items), {"id": entry.id, "parent": entry.parent}
+        if entry.kind == "attachment":
+            waiting = record.get("attachment")
+            told = text(waiting.get("prompt")) if isinstance(waiting, dict) else ""
+            return [Said([{"role": "user", "content": told}], **about)] if told else ()
+        if entry.kind not in ("user", "assistant"):
+            return ()
+        if record.get("isSidechain"):
+            about["lane"] = text(record.get("agentId")) or SUBAGENT
+        if record.get("isCompactSummary"):
+            return summary(words_of(items[0]) if items else "", **about)
+        if items and words_of(items[-1]).startswith(INTERRUPTED):
+            return [Said(items, turn=ABORTS, **about)]
+        return said(items, record, begins=not record.get("isMeta"), **about)
+
+    def beside(self, location: Location) -> Path | None:
+        """A folder named after the conversation, next to its file."""
+        from pathlib import Path
+
+        path = Path(location.path)
+        return path.with_suffix("") if path.stem == location.vendor_id else None
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Into the project directory of `cwd`; records do not change: the program itself records its directory."""

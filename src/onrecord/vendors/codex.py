@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Usage, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Usage,
+        Vendor,
+    )
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": None, "PostToolUse": None, "PreCompact": None,
@@ -33,6 +43,8 @@ EXEC_ONLY = frozenset({
     "--color",
 })  # fmt: skip
 """Flags of `codex exec` that `codex exec resume` does not know: they go before the word `resume`."""
+INSTRUCTIONS = "# AGENTS.md instructions"
+"""How a user's message begins that carries the instructions of the project."""
 ROLLOUT = r"rollout-(\d{4})-(\d{2})-(\d{2})T\d{2}-\d{2}-\d{2}-"
 
 
@@ -253,6 +265,28 @@ class Codex(Shaped):
             _used(kind, record, payload),
         )  # fmt: skip
 
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Response items; events tell of aborted turns only, since they repeat the rest."""
+        from onrecord.log.readings import ABORTS
+        from onrecord.vendors.port import Said
+        from onrecord.vendors.saying import said, summary, thought, words_of
+
+        given = record.get("payload")
+        payload: dict[str, Any] = given if isinstance(given, dict) else {}
+        if entry.kind == "event_msg/turn_aborted":
+            return [Said((), turn=ABORTS)]
+        if entry.kind == "compacted":
+            return summary(payload.get("message"))
+        if entry.kind == "response_item/reasoning":
+            parts = payload.get("summary")
+            told = (
+                [text(part.get("text")) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+            )
+            items = thought("\n".join(told))
+            return [Said(items, text(payload.get("id")))] if items else ()
+        items = [item for item in entry.items if not words_of(item).startswith(INSTRUCTIONS)]
+        return said(items, record, id=entry.id)
+
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Under the day it started, word for word: it resumes from any directory."""
         import json
@@ -346,7 +380,10 @@ def _used(kind: str, record: dict[str, Any], payload: dict[str, Any]) -> list[Us
         call, about = text(payload.get("response_id")), payload.get("usage")
     elif kind == "event_msg/token_count" and "ordinal" not in record and isinstance(info, dict):
         total = info.get("total_token_usage")
-        call, about = f"total/{count(total, 'input_tokens')}/{count(total, 'output_tokens')}", info.get("last_token_usage")
+        call, about = (
+            f"total/{count(total, 'input_tokens')}/{count(total, 'output_tokens')}",
+            info.get("last_token_usage"),
+        )
     else:
         return []
     return used(

@@ -43,9 +43,10 @@ if TYPE_CHECKING:
         Launch,
         LaunchOptions,
         Location,
+        Said,
         Usage,
         Vendor,
-    )
+    )  # fmt: skip
 
 MOMENTS_OF = {
     "SessionStart": START, "BeforeAgent": PROMPT, "BeforeTool": BEFORE_TOOL, "AfterTool": AFTER_TOOL,
@@ -256,6 +257,18 @@ class Gemini(Shaped):
             Hazard("retention", message, fix, (str(settings),))
         ]  # fmt: skip
 
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """A message; or the messages of a patch, which repeat earlier ones and replace none."""
+        from onrecord.vendors.saying import said
+
+        if "$set" not in record:
+            return said([*_thoughts(record), *entry.items], record, id=entry.id)
+        return [
+            one
+            for message in _messages_of(record["$set"])
+            for one in said([*_thoughts(message), *_message(message)], record, id=text(message.get("id")), weak=True)
+        ]
+
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """Retention, stubs, a missing head, an unfinished line, turns that a resume drops."""
         from onrecord.vendors import jsonl
@@ -329,6 +342,14 @@ class Gemini(Shaped):
         path = folder_for(here, home) / "chats" / name
         write_new(path, (in_project(raw, here, moved=here != location.cwd) for raw in entries))
         return self._location(path, vendor_id, home)
+
+    def absent(self, location: Location, env: Mapping[str, str]) -> None:
+        """A stub is not the conversation."""
+        from pathlib import Path
+
+        there = self.find(location.vendor_id, env)
+        if there is not None and not _is_stub(Path(there.path)):
+            super().absent(location, env)
 
     def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
         """By the retention in its settings, or the documented default."""
@@ -478,12 +499,24 @@ def _used(record: dict[str, Any]) -> list[Usage]:
     )  # fmt: skip
 
 
+def _thoughts(record: dict[str, Any]) -> list[Item]:
+    from onrecord.vendors.saying import thought
+
+    given = record.get("thoughts")
+    thoughts = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    told = [" ".join(filter(None, (text(one.get("subject")), text(one.get("description"))))) for one in thoughts]
+    return thought("\n".join(told))
+
+
 def _patched(raw: str) -> list[dict[str, Any]]:
-    return _patched_in(json.loads(raw))
+    return _messages_of(json.loads(raw)["$set"])
 
 
 def _patched_in(record: dict[str, Any]) -> list[dict[str, Any]]:
-    patch = record["$set"]
+    return _messages_of(record["$set"])
+
+
+def _messages_of(patch: object) -> list[dict[str, Any]]:
     messages = patch.get("messages") if isinstance(patch, dict) else None
     return [one for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         LaunchOptions,
         Location,
         Mark,
+        Said,
         Usage,
         Vendor,
     )
@@ -228,6 +229,23 @@ class Opencode(Shaped):
         move_to(location.path, self.checked_id(location.vendor_id), here)
         return location._replace(cwd=here)
 
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Parts: texts, tools, thinking, files; not what it adds to a prompt itself."""
+        from onrecord.vendors.saying import said, thought
+
+        if not entry.kind.startswith("part/"):
+            return ()
+        data = json.loads(record["row"]["data"])
+        if data.get("synthetic") or data.get("ignored"):
+            return ()
+        items = list(entry.items)
+        if entry.kind == "part/reasoning":
+            items = thought(data.get("text"))
+        elif entry.kind == "part/file":
+            role = "assistant" if record["row"].get("role") == "assistant" else "user"
+            items = [{"role": role, "content": [data]}]
+        return said(items, record, id=entry.id)
+
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Insert its rows, if the database here has exactly the same columns."""
         import os
@@ -347,7 +365,9 @@ def _used(row: dict[str, Any]) -> list[Usage]:
     given, reasoning = count(about, "input") + read + written, count(about, "reasoning")
     output = whole_output(about, count(about, "output"), reasoning, given, "total")
     return used(
-        Usage(f"{time.get('created')}/{model}", model, given, read, written, output, reasoning, dollars(data.get("cost")))
+        Usage(
+            f"{time.get('created')}/{model}", model, given, read, written, output, reasoning, dollars(data.get("cost"))
+        )
     )
 
 

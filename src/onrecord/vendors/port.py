@@ -158,6 +158,23 @@ class Entry(NamedTuple):
     """The model calls that this record counts."""
 
 
+class Said(NamedTuple):
+    """What a record says in the conversation, for the reading that is kept beside it (see log/readings.py)."""
+
+    items: Sequence[Item]
+    """In neutral form; thinking is marked `thinking`, the summary of a compaction `summary`."""
+    id: str = ""
+    """The vendor's id of it: a later record with the same id replaces it."""
+    parent: str = ""
+    """The id of the record that it continues, where the vendor keeps a tree."""
+    turn: str = ""
+    """`readings.BEGINS` if it is a prompt, `readings.ABORTS` if it ends the turn early."""
+    lane: str = ""
+    """The subagent that said it; empty: the agent itself."""
+    weak: bool = False
+    """It repeats an earlier record, and does not replace it."""
+
+
 class Chunk(NamedTuple):
     """The result of one read."""
 
@@ -249,6 +266,12 @@ class Vendor(Protocol):
 
         Repeated and patched records are merged, and every call has at most one answer.
         """
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """What a record (`entry`, and as JSON) says in the conversation; nothing for what the program itself adds."""
+
+    def beside(self, location: Location) -> Path | None:
+        """The folder with further files of the conversation: subagents' transcripts, tools' results; None: none."""
 
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed now."""

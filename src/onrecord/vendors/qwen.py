@@ -27,9 +27,10 @@ if TYPE_CHECKING:
         Launch,
         LaunchOptions,
         Location,
+        Said,
         Usage,
         Vendor,
-    )
+    )  # fmt: skip
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -135,11 +136,22 @@ class Qwen(ByProject):
         message = record.get("message")
         parts = message.get("parts") if isinstance(message, dict) else None
         role = {"user": "user", "assistant": "assistant", "tool_result": "user"}.get(kind)
-        known = role is not None or (kind == "system" and record.get("subtype") in SUBTYPES)
+        known = (role is not None and isinstance(parts, list)) or (
+            kind == "system" and record.get("subtype") in SUBTYPES
+        )
         return Entry(
             raw, kind, text(record.get("uuid")), text(record.get("parentUuid")), text(record.get("timestamp")),
             items_of(role, parts) if role else (), known, _used(record),
         )  # fmt: skip
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Messages, and the summary of a compaction."""
+        from onrecord.vendors.saying import said, summary
+
+        about = {"id": entry.id, "parent": entry.parent}
+        if record.get("subtype") == "chat_compression":
+            return summary(_compressed(record.get("systemPayload")), **about)
+        return said(entry.items, record, **about)
 
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """A second writer, an unfinished line, a record that follows an unfinished one on its line."""
@@ -239,6 +251,17 @@ def _used(record: dict[str, Any]) -> list[Usage]:
             count(about, "cached_content_token_count"), 0, output, reasoning,
         )
     )  # fmt: skip
+
+
+def _compressed(payload: object) -> str:
+    """The summary: the first text of the history that a compaction left."""
+    history = payload.get("compressedHistory") if isinstance(payload, dict) else None
+    for message in history if isinstance(history, list) else ():
+        parts = message.get("parts") if isinstance(message, dict) else None
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and text(part.get("text")):
+                return text(part["text"])
+    return ""
 
 
 def _moved(raw: str, before: str, now: str) -> str:

@@ -76,7 +76,19 @@ PASSED_ON = "[-- ARGUMENTS...]"
 class Verb:
     """One verb: its arguments, where its function is, and its help."""
 
-    __slots__ = ("about", "example", "function", "group", "module", "name", "options", "passes_on", "raw", "takes", "usage")
+    __slots__ = (
+        "about",
+        "example",
+        "function",
+        "group",
+        "module",
+        "name",
+        "options",
+        "passes_on",
+        "raw",
+        "takes",
+        "usage",
+    )
 
     def __init__(
         self, group: str, name: str, usage: str, about: str, module: str, *options: Option, example: str = "",
@@ -348,7 +360,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--follow", "continue until the agent ends, or Ctrl-C", short="-f"), SESSION, WHOSE,
          example="onrecord mirror fix-invite-403"),
     Verb(AGENTS, "restore", "[NAME]", "Restore a mirrored conversation so that its agent can resume it",
-         _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (default: where it was)", "DIR"), DRY_RUN, YES,
+         _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (default: where it was)", "DIR"),
+         Option("--generation", "an older copy of it, by its number (default: the most complete one)", "N"), DRY_RUN, YES,
          SESSION, WHOSE, example="onrecord restore fix-invite-403 --cwd ~/src/invites"),
 
     Verb(PROVE, "gate", "[override RULE]", "Decide whether a tool call may run; override a refusal", _GATE,

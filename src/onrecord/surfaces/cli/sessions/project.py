@@ -58,7 +58,9 @@ def _show(call: Call, words: list[str]) -> int:
     call.output.line(f"sessions   {whole} ({live} live)")
     others = sum(counts[name][0] for name in here.also)
     if others:
-        call.output.note(f"{counted(others, 'session')} under its other names; `onrecord project merge` moves them here")
+        call.output.note(
+            f"{counted(others, 'session')} under its other names; `onrecord project merge` moves them here"
+        )
     return 0
 
 
