@@ -98,7 +98,8 @@ class Command:
         return error
 
     def on_terminal(self, *words: str, columns: int = 100, keys: str = "", env: dict[str, str] | None = None) -> Done:
-        """Run on a terminal of its own; `out` is what it shows."""
+        """Run on a terminal of its own; `out` is what it shows. The overview asks which session to resume: none."""
+        keys = keys or ("" if words else "q")
         environment = self.environment | {"COLUMNS": str(columns), "LINES": "60"} | (env or {})
         terminal, theirs = pty.openpty()
         server = forking.server()

@@ -276,7 +276,7 @@ def _keep_file(session: Session, vendor_name: str, location: Location, **about: 
     made = Read("")
     made.rows.append([])
     with suppress(IdReused):  # another process keeps the next version of it at this moment
-        _keep(session, vendor_name, location, begun, Chunk([Entry(text, "")], mark), made, **about, whole=True)
+        _keep(session, vendor(vendor_name), location, begun, Chunk([Entry(text, "")], mark), made, **about, whole=True)
 
 
 def _begin_after_erasure(session: Session, of: Vendor, location: Location, **about: str) -> Stand:

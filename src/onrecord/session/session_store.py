@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from onrecord.session.copying import Copied
+    from onrecord.session.listings import Entry
     from onrecord.session.retention import Policy, Swept
     from onrecord.session.usage import Used
     from onrecord.views.values import Json, Parent
@@ -180,6 +181,19 @@ class SessionStore:
         if project is None:
             return self._here(statuses=statuses, limit=limit, before=last)
         return self.store.heads(project=project or None, statuses=statuses, limit=limit, before=last)
+
+    def entries(self, heads: Sequence[Head]) -> list[Entry]:
+        """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
+        from onrecord.session.listings import entries
+
+        return entries(self.store, heads, self.clock)
+
+    def every(self, status: Collection[str], *, project: str | None = None) -> list[Head]:
+        """All sessions with one of these statuses, the newest first. `project` "" means every project."""
+        from onrecord.session.listings import every_head
+
+        here = self.project if project is None else project or None
+        return list(every_head(self.store, here, status))
 
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20

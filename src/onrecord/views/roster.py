@@ -45,7 +45,8 @@ class Roster(View):
             agent["runs"] += 1
             agent |= {"run": event.run, "here": True, "process": data.get("process"), "last_joined_at": event.at}
             self._note_arguments(agent, data)
-            agent["vendor"] = data.get("vendor") or agent["vendor"]
+            agent["joined"] = event.position
+            agent["vendor"], agent["via"] = data.get("vendor") or agent["vendor"], data.get("via")
         elif event.kind == "agent.located":
             self._locate(event, data)
         elif event.kind == "agent.left" and event.run == agent["run"]:

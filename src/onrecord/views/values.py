@@ -403,6 +403,7 @@ class Attention(TypedDict):
     """What an agent needs a person for."""
 
     message: str
+    kind: NotRequired[str]
     position: int
     at: int
 
@@ -422,7 +423,11 @@ class Agent(TypedDict):
     """The user's own arguments of its program, as it was last started with onrecord."""
     arguments_on: str | None
     """The machine on which they were given."""
+    via: NotRequired[str | None]
+    """What recorded the present run: a hook; None is a process that has the lease of its lane."""
     last_joined_at: NotRequired[int]
+    joined: NotRequired[int]
+    """The position at which its present run began."""
     left_at: NotRequired[int]
 
 
@@ -444,6 +449,56 @@ class Interruption(Stamp):
     until: NotRequired[str]
     vendor: NotRequired[str]
     limit: NotRequired[str]
+
+
+class ListedStop(TypedDict):
+    """An interruption, as a listing has it."""
+
+    cause: str
+    message: str
+    resets_at: float | None
+    vendor: str | None
+    position: int
+    at: int
+
+
+class ListedAgent(TypedDict):
+    """An agent, as a listing has it."""
+
+    vendor: str | None
+    via: str | None
+    here: bool
+    process: Process | None
+    talks: bool
+    """Whether it has a conversation that can be resumed."""
+    waits: Attention | None
+    at: int
+    """When its last run began."""
+    position: int
+    """Where its open turn began; else its last run."""
+    run: int
+    stop: ListedStop | None
+    turn: int | None
+    """The number of its open turn."""
+    provisional: ProvisionalTurn | None
+
+
+class Listing(TypedDict):
+    """What lists show of a session besides its head, and all that can make it need a person."""
+
+    agents: dict[str, ListedAgent]
+    agent: str
+    """The one whose conversation was in use last."""
+    vendor: str | None
+    branch: str | None
+    cwd: str | None
+    prompt: str
+    next: str
+    attempts: list[dict[str, Json]]
+    """Those without an outcome."""
+    effects: dict[str, Effect]
+    blocked: list[dict[str, Json]]
+    stale: list[str]
 
 
 class Parent(TypedDict):

@@ -30,6 +30,7 @@ _HOOK = "onrecord.surfaces.cli.main"
 _LIFECYCLE = "onrecord.surfaces.cli.sessions.lifecycle"
 _MOVING = "onrecord.surfaces.cli.sessions.bundles"
 _NOTES = "onrecord.surfaces.cli.work.notes"
+_NOTIFY = "onrecord.surfaces.notifying"
 _OVERVIEW = "onrecord.surfaces.cli.sessions.overview"
 _PHASES = "onrecord.surfaces.cli.work.phases"
 _PROJECT = "onrecord.surfaces.cli.sessions.project"
@@ -45,6 +46,7 @@ _STATE_FILE = "onrecord.surfaces.cli.work.state_file"
 _TEAM = "onrecord.surfaces.cli.agents.team"
 _TEAM_MEMBER = "onrecord.surfaces.cli.agents.team_member"
 _USAGE = "onrecord.surfaces.cli.sessions.usage"
+_USE = "onrecord.surfaces.cli.sessions.use"
 _STORES = "onrecord.surfaces.cli.upkeep.stores"
 
 
@@ -122,7 +124,8 @@ EVERYWHERE = (
     Option("--project", "the project (default: ONRECORD_PROJECT, or this directory's)", "PATH"),
     Option("--help", "show this help", short="-h"),
 )
-SESSION = Option("--session", "the session (default: ONRECORD_SESSION, or the only live one)", "NAME", short="-s")
+SESSION = Option("--session", "the session (default: ONRECORD_SESSION, `onrecord use`, or the only live one)", "NAME",
+                 short="-s")
 AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or your own name)", "AGENT")
 LANE = Option("--agent", "the agent whose lane it is (default: ONRECORD_AGENT, or main)", "AGENT")
 REASON = Option("--reason", "the reason, for the record", "TEXT", short="-m")
@@ -183,7 +186,7 @@ _PROXY = (
 )  # fmt: skip
 
 VERBS: tuple[Verb, ...] = (
-    Verb("", "", "", "Show the sessions of this project; those that need you come first", _OVERVIEW,
+    Verb("", "", "", "Show what needs you, then the other sessions; choose one to resume", _OVERVIEW,
          ALL_PROJECTS, LIMIT, function="overview"),
     Verb(START, "demo", "", "Watch a worker being killed, and its session survive", _DEMO,
          Option("--keep", "keep the demo's store in this directory", "DIR"),
@@ -199,6 +202,8 @@ VERBS: tuple[Verb, ...] = (
          example='onrecord open fix-invite-403 --objective "Fix intermittent 403 after invite acceptance"'),
     Verb(START, "list", "", "List sessions, newest first (also: ls)", _SESSIONS, *_LIST, SESSION,
          function="list_sessions", example="onrecord list --status paused --all"),
+    Verb(START, "use", "[NAME]", "Choose the session that commands in this terminal mean", _USE,
+         Option("--clear", "end the choice"), example="onrecord use fix-invite-403"),
     Verb(START, "search", "WORDS...", "Search transcripts and facts for words", _SESSIONS, SESSION, ALL_PROJECTS,
          LIMIT, example="onrecord search membership row"),
     Verb(START, "usage", "", "Show the tokens and the cost of model calls", _USAGE,
@@ -312,7 +317,7 @@ VERBS: tuple[Verb, ...] = (
 
     Verb(LIFE, "pause", "[NAME]", "Pause a session", _LIFECYCLE, REASON, SESSION, AGENT,
          example='onrecord pause --reason "rate limit until 14:00"'),
-    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent's conversation",
+    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent's conversation; without a name, choose one",
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
          OPENING, ARGUMENT,
          Option("--fresh-arguments", "use only the arguments given now, not those on record"),
@@ -448,6 +453,7 @@ VERBS: tuple[Verb, ...] = (
          Option("--all", "list every verb", short="-a"), function="show_help", example="onrecord help export"),
 
     Verb("", "__complete", "", "", _COMPLETION, function="complete", raw=True),
+    Verb("", "__notify", "", "", _NOTIFY, function="run_programs", raw=True),
     Verb("", "__team-member", "", "", _TEAM_MEMBER, function="run_member", raw=True),
     Verb("", "__demo-worker", "", "", _DEMO_WORKER, function="work", raw=True),
     Verb("", "__demo-resume", "", "", _DEMO_WORKER, function="resume", raw=True),

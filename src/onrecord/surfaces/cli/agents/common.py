@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.agents.surroundings import environment_for
 from onrecord.agents.wrapping import Ask, Wrapped
+from onrecord.surfaces import notifying
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
 from onrecord.surfaces.cli.shared.output import counted
 from onrecord.vendors.port import BUDGET, KILLED, USER, VENDORS, vendor
@@ -77,7 +78,11 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
 
 
 def tell_outcome(call: Call, session: Session, outcome: Outcome) -> None:
-    """What a person should know after an agent has ended."""
+    """What a person should know after an agent has ended; they are notified too, if they want that."""
+    if not outcome.finished:
+        notifying.tell_needs(session)
+    elif {"prompt", "headless", "wait"} & {name for name, _value in call.given}:
+        notifying.tell_end(session, f"{session.agent} finished its work")
     for problem in outcome.problems:
         call.output.note(f"not everything could be recorded: {problem}")
     if outcome.orphans:

@@ -12,6 +12,7 @@ from onrecord.agents.resuming import ALLOW, FRESH, NEVER, Terms, command, plan_h
 from onrecord.agents.sessions import agent_with_conversation
 from onrecord.agents.wrapping import Ask
 from onrecord.errors import AmbiguousName
+from onrecord.surfaces import notifying
 from onrecord.surfaces.cli.agents import common
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.shapes import session_data
@@ -143,6 +144,9 @@ def wait_and_resume(call: Call, session: Session, *, ask: Ask | None = None, fir
     """Wait until the limit ends and resume; repeat at the next limit."""
 
     def resume_once(asking: Ask) -> Outcome:
+        stop = waiting.last_stop(session, session.agent)
+        if stop is not None and waiting.waitable(stop):
+            notifying.tell_passed(session, stop.event.position)
         done = _resume(call, session, asking)
         _tell(call, session, done, final=done.outcome.finished)
         return done.outcome
