@@ -401,6 +401,7 @@ class Agent(TypedDict):
     process: Process | None
     links: list[Link]
     waits: Attention | None
+    stop: Interruption | None
     last_joined_at: NotRequired[int]
     left_at: NotRequired[int]
 
@@ -423,6 +424,7 @@ class Interruption(Stamp):
     until: NotRequired[str]
     vendor: NotRequired[str]
     limit: NotRequired[str]
+    terminal: NotRequired[bool]
 
 
 class Parent(TypedDict):

@@ -28,7 +28,8 @@ def vendor_named(word: str) -> Vendor:
 
 def wrapped(call: Call, session: Session, of: Vendor, cwd: str) -> Wrapped:
     """What a run of an agent needs."""
-    return Wrapped(session, of, environment_for(session, cwd), show=not call.output.json)
+    env = environment_for(session, cwd)
+    return Wrapped(session, of, env, show=not call.output.json, waits="wait" in call)
 
 
 def asked(call: Call, extra: list[str]) -> Ask:
@@ -40,9 +41,14 @@ def asked(call: Call, extra: list[str]) -> Ask:
     return Ask(prompt, headless, [*call.many("argument"), *extra], anew=opening)
 
 
+def has_terminal() -> bool:
+    """Whether a person can see and type."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def need_terminal(ask: Ask) -> None:
     """An agent that is not headless needs a terminal."""
-    if not ask.headless and not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not ask.headless and not has_terminal():
         raise UsageError("an interactive agent needs a terminal", hint="run it without one: `--prompt TEXT`")
 
 
