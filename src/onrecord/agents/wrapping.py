@@ -80,6 +80,8 @@ class Ask(NamedTuple):
     """The idempotency key of the prompt, if it must not be issued twice."""
     anew: str = ""
     """What a new conversation is asked instead, if the old one is not restored."""
+    now: bool = False
+    """It is resumed now, also if there is no limit to wait for and nothing to say."""
 
 
 class Outcome(NamedTuple):

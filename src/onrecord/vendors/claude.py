@@ -54,9 +54,12 @@ class Claude(ByProject):
     exit_keys: Sequence[str] = ("C-c", "C-c")
     shows_turns = True
     prompt_patterns: Sequence[str] = (
-        r"Do you want to (proceed|make this edit|create|allow)",
+        r"Do you want to (proceed|make this edit|create|allow|use this API key)",
         r"\u276f 1\. Yes",
+        r"WARNING: Claude Code running in Bypass Permissions mode",
+        r"Quick safety check: Is this a project you",
         r"Yes, I trust this folder",
+        r"Yes, I accept$",
         r"Make auto mode your default",
     )
 

@@ -115,6 +115,7 @@ BECAUSE = Option("--because", "the position of the event that led to it", "POSIT
 DRY_RUN = Option("--dry-run", "only print what would happen")
 PROMPT = Option("--prompt", "run the agent without a terminal, with this prompt", "TEXT", short="-p")
 OPENING = Option("--opening", "the first message of a new conversation, also on a terminal", "TEXT")
+SAY = Option("--say", "what to tell the agent on the terminal", "TEXT")
 ARGUMENT = Option("--argument", "an extra argument for the agent's program", "WORD", many=True)
 HEADLESS_TEAM = Option("--headless", "run without tmux; output goes to log files")
 HEADLESS = Option("--headless", "run the agent without a terminal; read the prompt from standard input")
@@ -290,7 +291,7 @@ VERBS: tuple[Verb, ...] = (
          example='onrecord pause --reason "rate limit until 14:00"'),
     Verb(LIFE, "resume", "[NAME]", "Resume a session and its agent's conversation",
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
-         OPENING, ARGUMENT,
+         OPENING, ARGUMENT, SAY,
          Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default); "
                 "must: fail; never: always start a new one", "POLICY", choices=("must", "allow", "never")),
          Option("--print", "only print the command that resumes the agent"), WAIT, YES, REASON, SESSION,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.agents.sessions import session_named
 from onrecord.crew.members import warnings_of
-from onrecord.crew.next_step import OVER, RUNNING
+from onrecord.crew.next_step import OVER, RUNS
 from onrecord.crew.running import DONE, STOPPED, Crew, refuse_idle, supervising
 from onrecord.crew.team_file import CREW, read_team
 from onrecord.crew.worktrees import is_from_elsewhere
@@ -28,7 +28,10 @@ from onrecord.views.render import iso
 if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call
 
-_STYLES = {"running": "good", "finished": "quiet", "stopped": "quiet", "degraded": "bad", "parked": "attention"}
+_STYLES = {
+    "working": "good", "idle": "quiet", "finished": "quiet", "stopped": "quiet", "degraded": "bad",
+    "limited": "attention", "needs_person": "attention",
+}  # fmt: skip
 
 
 def team(call: Call) -> int:
@@ -100,7 +103,7 @@ def _supervise(call: Call, crew: Crew) -> int:
 def _tell_reports(call: Call, crew: Crew, rows: dict[str, dict[str, Any]], told: dict[str, str]) -> None:
     """Report once for each agent how its start ended, also for agents that are still running."""
     for name, row in rows.items():
-        how = row["how"] if crew.was_asked_for(name) else "still running" if row["state"] == RUNNING else ""
+        how = row["how"] if crew.was_asked_for(name) else "still running" if row["state"] in RUNS else ""
         if how and told.get(name) != how:
             told[name] = how
             call.output.note(f"{name}: {how}")
@@ -141,7 +144,7 @@ def _show(call: Call, crew: Crew) -> None:
         ("#agent", "!state", "vendor", ">starts", "conversation", "*what"),
         [
             [
-                name, Cell(row["state"] or "?", _STYLES.get(row["state"], "strong")), row["vendor"] or "?",
+                name, Cell((row["state"] or "?").replace("_", " "), _STYLES.get(row["state"], "strong")), row["vendor"] or "?",
                 str(row["starts"]), row["session_id"] or "?", _what(row),
             ]
             for name, row in rows.items()
