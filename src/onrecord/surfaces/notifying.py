@@ -237,7 +237,7 @@ def desktop_command(notice: Notice, env: Mapping[str, str]) -> list[str] | None:
 def _detach(programs: Sequence[Sequence[str]], data: Mapping[str, Any]) -> None:
     """Run programs in a process of their own, which outlives this one and is not one of the agent's."""
     env = {name: value for name, value in os.environ.items() if name not in PRIVATE}
-    child = subprocess.Popen(  # noqa: S603  # a list of words
+    child = subprocess.Popen(  # a list of words
         [sys.executable, "-P", "-m", "onrecord", "__notify"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, start_new_session=True, env=env, cwd=os.path.expanduser("~"), bufsize=0,
     )  # fmt: skip
@@ -262,7 +262,7 @@ def _run(program: list[str], notice: bytes) -> None:
     from signal import SIGKILL
 
     try:
-        child = subprocess.Popen(  # noqa: S603  # a list of words from the user's own settings
+        child = subprocess.Popen(  # a list of words from the user's own settings
             program, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
         )
     except OSError as problem:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, LaunchOptions, Location, Mark, Said
+    from onrecord.vendors.progress import Turn
 
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 SAFE_CONTEXT = 8_000
@@ -40,6 +41,7 @@ class Base:
     interrupt_keys: Sequence[str] = ()
     exit_keys: Sequence[str] = ()
     prompt_patterns: Sequence[str] = ()
+    shows_turns = False
     id_form = UUID
     home_variable = ""
     """The variable that overrides its config home; empty: none."""
@@ -215,6 +217,10 @@ class Base:
         from onrecord.vendors.endings import classify
 
         return classify(lines, status, self.ending)
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """None: its transcript does not show how a turn ends."""
+        return None
 
     def stream_id(self, line: str) -> str | None:
         """The id in a line of the JSON stream, under any of the vendors' names for it."""

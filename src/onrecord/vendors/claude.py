@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Usage,
         Vendor,
     )
+    from onrecord.vendors.progress import Turn
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -46,6 +47,8 @@ INTERRUPTED = "[Request interrupted by user"
 SUBAGENT = "subagent"
 CLEANUP_DAYS = 30
 """The default of `cleanupPeriodDays`."""
+NO_PROMPT = ("<command-", "<local-command-", "<bash-", "Caveat: ")
+"""The beginnings of user records that are commands of the program itself, and what they printed."""
 LONGEST_NAME = 200
 """Claude Code cuts and hashes longer directory names."""
 
@@ -61,10 +64,14 @@ class Claude(ByProject):
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session", "--from-pr")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    shows_turns = True
     prompt_patterns: Sequence[str] = (
-        r"Do you want to (proceed|make this edit|create|allow)",
+        r"Do you want to (proceed|make this edit|create|allow|use this API key)",
         r"\u276f 1\. Yes",
+        r"WARNING: Claude Code running in Bypass Permissions mode",
+        r"Quick safety check: Is this a project you",
         r"Yes, I trust this folder",
+        r"Yes, I accept$",
         r"Make auto mode your default",
     )
 
@@ -238,6 +245,28 @@ class Claude(ByProject):
                 return End(None, f"usage limit reached|{about.get('resetsAt', '')}")
         return End(None, text_in(record.get("error")))
 
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """An error ends a turn with an assistant record of the program itself, and the terminal stays open."""
+        from onrecord.vendors.progress import ABORTED, FAILED, IDLE, WORKING, Turn
+
+        message = record.get("message")
+        kind = record.get("type")
+        if kind not in ("user", "assistant") or record.get("isSidechain") or not isinstance(message, dict):
+            return None
+        said = _said(message)
+        if kind == "user":
+            if said.startswith(INTERRUPTED):
+                return Turn(ABORTED)
+            if record.get("isCompactSummary") or said.startswith(NO_PROMPT):
+                return None
+            return Turn(WORKING, prompt="" if record.get("isMeta") else said)
+        if record.get("isApiErrorMessage"):
+            return Turn(FAILED, _failure(said, text(record.get("error"))))
+        if message.get("model") == "<synthetic>":
+            return None  # its own words, for instance after a tool that a crash interrupted
+        goes_on = message.get("stop_reason") in ("tool_use", "pause_turn") or not said or _calls(message)
+        return Turn(WORKING if goes_on else IDLE, answered=True)
+
     # Hooks
 
     def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
@@ -255,6 +284,26 @@ class Claude(ByProject):
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
         """The hooks to merge into its settings."""
         return {"hooks": hook_entries(command, self.name, EVENTS, HOOK_SECONDS)}
+
+
+def _said(message: dict[str, Any]) -> str:
+    """The text of a message, without tool calls and results."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(text(part.get("text")) for part in content if isinstance(part, dict) and part.get("text"))
+    return text(content)
+
+
+def _calls(message: dict[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and any(isinstance(one, dict) and one.get("type") == "tool_use" for one in content)
+
+
+def _failure(said: str, kind: str) -> str:
+    """The error's text; its kind too, if the text alone does not say what it is."""
+    from onrecord.vendors.endings import cause_of
+
+    return said if cause_of(said) or not kind else f"{said} ({kind.replace('_', ' ')})"
 
 
 def _message(record: dict[str, Any]) -> list[Item]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Usage,
         Vendor,
     )
+    from onrecord.vendors.progress import Turn
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": None, "PostToolUse": None, "PreCompact": None,
@@ -59,6 +60,7 @@ class Codex(Shaped):
     own_flags: Sequence[str] = ("--last", "resume", "fork", "exec")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    shows_turns = True
     prompt_patterns: Sequence[str] = (
         r"Would you like to (run the following command|make the following edits)", r"Allow command\?",
         r"Yes, (proceed|just this once)", r"Press enter to confirm", r"Hooks need review",
@@ -323,6 +325,28 @@ class Codex(Shaped):
         if kind in ("turn.failed", "error"):
             return End(False, text_in(record.get("error")) or text_in(record.get("message")))  # noqa: FBT003 - the field is named ok
         return End()
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """The events around a turn; the one that completes it has the error, if one ended it."""
+        from onrecord.vendors.endings import text_in
+        from onrecord.vendors.progress import ABORTED, FAILED, IDLE, WORKING, Turn
+
+        given = record.get("payload")
+        payload: dict[str, Any] = given if isinstance(given, dict) else {}
+        kind = payload.get("type")
+        if record.get("type") == "response_item":
+            by_model = kind == "function_call" or (kind == "message" and payload.get("role") == "assistant")
+            return Turn(WORKING, answered=True) if by_model else None
+        if record.get("type") != "event_msg":
+            return None
+        if kind == "task_complete":
+            error = payload.get("error")
+            return Turn(FAILED, text_in(error)) if error else Turn(IDLE)
+        if kind == "item_completed":
+            item = payload.get("item")
+            asked = isinstance(item, dict) and item.get("type") == "UserMessage"
+            return Turn(WORKING, prompt=text(_words(item.get("content")))) if asked and isinstance(item, dict) else None
+        return {"task_started": Turn(WORKING), "turn_aborted": Turn(ABORTED)}.get(text(kind))
 
     # Hooks
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         Usage,
         Vendor,
     )  # fmt: skip
+    from onrecord.vendors.progress import Turn
 
 MOMENTS_OF = {
     "SessionStart": START, "BeforeAgent": PROMPT, "BeforeTool": BEFORE_TOOL, "AfterTool": AFTER_TOOL,
@@ -91,6 +92,7 @@ class Gemini(Shaped):
     )
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    shows_turns = True
     prompt_patterns: Sequence[str] = (
         r"Allow execution", r"Apply this change\?", r"Yes, allow once", r"Action Required", r"Do you trust this folder",
     )  # fmt: skip
@@ -374,6 +376,20 @@ class Gemini(Shaped):
         if "response" in record and "session_id" in record:
             return End(ok=not record.get("error"), error=text_in(record.get("error")))
         return End(None, text_in(record.get("error")))
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """A message of the model without tool calls ends a turn, and so does an error or a cancelled request."""
+        from onrecord.vendors.progress import ABORTED, FAILED, IDLE, WORKING, Turn
+
+        kind = record.get("type")
+        if kind == "user":
+            return Turn(WORKING, prompt=_first_words(record))
+        if kind == "gemini":
+            return Turn(WORKING if record.get("toolCalls") else IDLE, answered=True)
+        said = _first_words(record)
+        if kind == "info" and "cancelled" in said:
+            return Turn(ABORTED)
+        return Turn(FAILED, said) if kind == "error" else None
 
     # Hooks
 

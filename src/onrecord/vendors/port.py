@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.rules import ToolRequest
     from onrecord.vendors.hooks import HookAnswer, HookCall, Reply
+    from onrecord.vendors.progress import Turn
 
 FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN = (
     "finished", "rate_limit", "usage_window", "tokens", "overload", "crash", "killed", "user", "refused", "unknown",
@@ -24,6 +25,8 @@ FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUS
 BUDGET = "budget"
 CAUSES = (FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN, BUDGET)
 """Why a run stopped. Only `finished` means that it did its task; `budget`: onrecord ended it, no vendor says that."""
+ENDS_WITH_TIME = frozenset({RATE_LIMIT, USAGE_WINDOW, OVERLOAD})
+"""Causes after which waiting helps."""
 
 USER_SCOPE, PROJECT_SCOPE = "user", "project"
 
@@ -195,6 +198,8 @@ class Interruption(NamedTuple):
     resets_at: float | None = None
     """When a limit ends (seconds since 1970), if the vendor said so."""
     retry_after: float | None = None
+    detail: str = ""
+    """Everything it printed about it, if that is more than the message."""
 
 
 class HookFile(NamedTuple):
@@ -294,6 +299,9 @@ class Vendor(Protocol):
     def classify(self, lines: Sequence[str], status: int | None) -> Interruption:
         """Why a run stopped, from the tail of its output (JSON stream or text) and its exit status (None: unknown)."""
 
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """What a record of the transcript says about the present turn (see `vendors/progress.py`); None: nothing."""
+
     def stream_id(self, line: str) -> str | None:
         """The conversation's id in a line of the JSON stream, if any."""
 
@@ -333,6 +341,8 @@ class Vendor(Protocol):
     """tmux keys that end it cleanly."""
     prompt_patterns: Sequence[str]
     """Regular expressions for its screen when it waits for a permission."""
+    shows_turns: bool
+    """Whether its transcript shows how a turn ends; if not, `turn` knows nothing."""
 
 
 _MODULES = {

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Usage,
         Vendor,
     )  # fmt: skip
+    from onrecord.vendors.progress import Turn
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -55,6 +56,7 @@ class Qwen(ByProject):
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    shows_turns = True
     prompt_patterns: Sequence[str] = (
         r"Allow execution",
         r"Apply this change\?",
@@ -209,6 +211,26 @@ class Qwen(ByProject):
             failed = bool(record.get("is_error")) or record.get("subtype", "success") != "success"
             return End(not failed, text_in(record.get("error")) or text_in(record.get("result")) if failed else "")
         return End(None, text_in(record.get("error")))
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """A message without a tool call ends a turn. A failed request is noted each time, and tried again."""
+        from onrecord.vendors.progress import IDLE, WORKING, Turn
+
+        kind, message = record.get("type"), record.get("message")
+        given = message.get("parts") if isinstance(message, dict) else None
+        parts = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
+        if kind == "assistant":
+            calls = any("functionCall" in part for part in parts)
+            return Turn(WORKING if calls else IDLE, answered=True)
+        if kind == "user":
+            return Turn(WORKING, prompt="\n".join(text(part.get("text")) for part in parts))
+        if kind == "tool_result":
+            return Turn(WORKING)
+        about = record.get("systemPayload")
+        event = about.get("uiEvent") if isinstance(about, dict) else None
+        if isinstance(event, dict) and event.get("event.name") == "qwen-code.api_error":
+            return Turn(WORKING, text(event.get("error_message")))
+        return None
 
     # Hooks
 

@@ -139,9 +139,7 @@ def _resume(head: Head, listing: Listing, name: str) -> str:
     return f"onrecord resume {head.name}" + (f" --agent {name}" if several else "")
 
 
-def _attempts(
-    head: Head, listing: Listing, alive: Collection[str], gone: Callable[[Process], bool]
-) -> Iterator[Need]:
+def _attempts(head: Head, listing: Listing, alive: Collection[str], gone: Callable[[Process], bool]) -> Iterator[Need]:
     """Attempts that no process will settle: theirs is gone, or they have none and their agent is not at work."""
     for one in listing["attempts"]:
         number, status = one["number"], status_of(one, gone)  # type: ignore[arg-type]  # it has these fields

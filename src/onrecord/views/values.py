@@ -425,6 +425,7 @@ class Agent(TypedDict):
     """The machine on which they were given."""
     via: NotRequired[str | None]
     """What recorded the present run: a hook; None is a process that has the lease of its lane."""
+    stop: Interruption | None
     last_joined_at: NotRequired[int]
     joined: NotRequired[int]
     """The position at which its present run began."""
@@ -449,6 +450,7 @@ class Interruption(Stamp):
     until: NotRequired[str]
     vendor: NotRequired[str]
     limit: NotRequired[str]
+    terminal: NotRequired[bool]
 
 
 class ListedStop(TypedDict):

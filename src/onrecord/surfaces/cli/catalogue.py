@@ -124,8 +124,9 @@ EVERYWHERE = (
     Option("--project", "the project (default: ONRECORD_PROJECT, or this directory's)", "PATH"),
     Option("--help", "show this help", short="-h"),
 )
-SESSION = Option("--session", "the session (default: ONRECORD_SESSION, `onrecord use`, or the only live one)", "NAME",
-                 short="-s")
+SESSION = Option(
+    "--session", "the session (default: ONRECORD_SESSION, `onrecord use`, or the only live one)", "NAME", short="-s"
+)
 AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or your own name)", "AGENT")
 LANE = Option("--agent", "the agent whose lane it is (default: ONRECORD_AGENT, or main)", "AGENT")
 REASON = Option("--reason", "the reason, for the record", "TEXT", short="-m")
@@ -137,6 +138,7 @@ BECAUSE = Option("--because", "the position of the event that led to it", "POSIT
 DRY_RUN = Option("--dry-run", "only print what would happen")
 PROMPT = Option("--prompt", "run the agent without a terminal, with this prompt", "TEXT", short="-p")
 OPENING = Option("--opening", "the first message of a new conversation, also on a terminal", "TEXT")
+SAY = Option("--say", "what to tell the agent on the terminal", "TEXT")
 ARGUMENT = Option("--argument", "an extra argument for the agent's program", "WORD", many=True)
 HEADLESS_TEAM = Option("--headless", "run without tmux; output goes to log files")
 HEADLESS = Option("--headless", "run the agent without a terminal; read the prompt from standard input")
@@ -319,7 +321,7 @@ VERBS: tuple[Verb, ...] = (
          example='onrecord pause --reason "rate limit until 14:00"'),
     Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent's conversation; without a name, choose one",
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
-         OPENING, ARGUMENT,
+         OPENING, ARGUMENT, SAY,
          Option("--fresh-arguments", "use only the arguments given now, not those on record"),
          Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default); "
                 "must: fail; never: always start a new one", "POLICY", choices=("must", "allow", "never")),

@@ -29,22 +29,32 @@ def vendor_named(word: str) -> Vendor:
 
 def wrapped(call: Call, session: Session, of: Vendor, cwd: str) -> Wrapped:
     """What a run of an agent needs."""
-    return Wrapped(session, of, environment_for(session, cwd), show=not call.output.json)
+    env = environment_for(session, cwd)
+    return Wrapped(session, of, env, show=not call.output.json, waits="wait" in call)
 
 
 def asked(call: Call, extra: list[str]) -> Ask:
     """The agent's prompt: --prompt, or standard input with --headless; on a terminal the user types it."""
     prompt, opening = call.get("prompt") or "", call.get("opening") or ""
     headless = bool(prompt) or "headless" in call
+    if "say" in call and not headless:
+        return Ask(
+            call.get("say") or "", headless=False, extra=[*call.many("argument"), *extra], anew=opening, now=True
+        )
     if headless and not prompt and not sys.stdin.isatty():
         prompt = sys.stdin.read().strip()
     words = [*call.many("argument"), *extra]
     return Ask(prompt, headless, words, only_extra="fresh-arguments" in call, anew=opening)
 
 
+def has_terminal() -> bool:
+    """Whether a person can see and type."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def need_terminal(ask: Ask) -> None:
     """An agent that is not headless needs a terminal."""
-    if not ask.headless and not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not ask.headless and not has_terminal():
         raise UsageError("an interactive agent needs a terminal", hint="run it without one: `--prompt TEXT`")
 
 

@@ -151,7 +151,9 @@ def wait_and_resume(call: Call, session: Session, *, ask: Ask | None = None, fir
         _tell(call, session, done, final=done.outcome.finished)
         return done.outcome
 
-    done = outlast(session, ask or Ask(), resume_once, call.output.note, first=first)
+    ask = ask or Ask()
+    ask = ask._replace(headless=ask.headless or not common.has_terminal())
+    done = outlast(session, ask, resume_once, call.output.note, first=first)
     status = common.exit_status(done.last) if done.last else 0
     return _nothing(call, session, done.stop, status) if done.nothing else status
 

@@ -28,7 +28,9 @@ _ESCAPE_SECONDS = 0.05
 
 def can_choose(call: Call) -> bool:
     """Whether a person can be asked: there is a terminal on both sides, and asking was not forbidden."""
-    return call.output.terminal and sys.stdin.isatty() and not ({"no-input", "quiet"} & {name for name, _ in call.given})
+    return (
+        call.output.terminal and sys.stdin.isatty() and not ({"no-input", "quiet"} & {name for name, _ in call.given})
+    )
 
 
 def choose(labels: Sequence[str], verb: str = "resume") -> int | None:
