@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.agents.sessions import session_named
 from onrecord.crew.members import warnings_of
-from onrecord.crew.next_step import DEGRADED, FINISHED, OVER, PARKED, RUNS
+from onrecord.crew.next_step import DEGRADED, FINISHED, LIMITED, OVER, RUNS
 from onrecord.crew.running import DONE, STOPPED, Crew, refuse_idle, supervising
 from onrecord.crew.team_file import CREW, read_team
 from onrecord.crew.worktrees import is_from_elsewhere
