@@ -9,7 +9,7 @@ import os
 
 from onrecord.environment import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
 from onrecord.errors import InvalidInput, NotFound, StoreCorrupt, StoreError
-from onrecord.work.project import find_project
+from onrecord.work.project import Project, project_at, project_named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,17 +37,19 @@ def connect(url: str | None = None, *, project: str | None = None) -> SessionSto
     """The sessions of a store: the default one, a path, `sqlite:///relative/x.db`, `postgresql://host/db`, `memory:`.
 
     Without a URL, it is ONRECORD_STORE, then `store` in the configuration, then one file in the user's data
-    directory. The project is the given one, ONRECORD_PROJECT, `project` in the configuration, or the repository of the
-    working directory (all its worktrees are one).
+    directory. The project is the given one, ONRECORD_PROJECT, `project` in the configuration, or that of the working
+    directory: a directory is a project by its repository, whichever clone or worktree of it that is.
     """
     from onrecord.session.session_store import SessionStore
 
-    return SessionStore(open_store(store_url(url)), project=project_of_directory() if project is None else project)
+    here = project_here() if project is None else project_named(project) if os.path.isabs(project) else Project(project)
+    return SessionStore(open_store(store_url(url)), project=here.key, also=here.also, place=here.root)
 
 
-def project_of_directory() -> str:
-    """The project if none is named."""
-    return os.environ.get(PROJECT_VARIABLE) or settings().get("project") or find_project(os.curdir)
+def project_here() -> Project:
+    """The project if none is given: the one that is named in the environment or the settings, or this directory's."""
+    named = os.environ.get(PROJECT_VARIABLE) or settings().get("project")
+    return project_named(named) if named else project_at(os.curdir)
 
 
 def store_url(url: str | None = None) -> str:
@@ -134,17 +136,17 @@ def _told(done: Any, place: Any) -> dict[str, Any]:
     return {"store": place.shown, "before": done.before, "schema": done.after} | roles
 
 
-def glance(url: str | None, project: str, name: str | None) -> Present | None:
+def glance(url: str | None, projects: tuple[str, ...], name: str | None) -> Present | None:
     """What the gate needs to know of a session, quickly; None if the session has to be opened for that.
 
-    Without a name, it is the project's only live session.
+    Without a name, it is the only live session of a project, given by its names.
     """
     file = store_file(url)
     if file is None:
         return None
     from onrecord.stores.sqlite.glance import look
 
-    return look(file, project, name)
+    return look(file, projects, name)
 
 
 def glance_linked(url: str | None, link: str) -> Linked | None:
@@ -266,7 +268,7 @@ def workspace_paths(session: Session, url: str | None = None) -> Paths:
     if stealth or (stealth is None and settings().get("stealth")):
         folder = Path(data_directory(url)) / "sessions" / session.id
         return Paths(folder / "STATE.md", folder / "NOTE.md")
-    root = Path(worktree_for(session.views.head.project, os.curdir))
+    root = Path(worktree_for(session, os.curdir))
     return Paths(root / "STATE.md", root / ".onrecord" / "NOTE.md")
 
 

@@ -135,7 +135,7 @@ def test_a_closed_pipe_is_silent_in_a_real_shell(working):
 
 
 def working_directory() -> str:
-    from tests.cli.conftest import SCRIPT
+    from tests.forking import SCRIPT
 
     return str(SCRIPT.parent)
 

@@ -28,6 +28,8 @@ class Lifecycle(View):
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.names: list[str] = []
+        self.place = ""
+        """The project's directory, where the session was opened or last moved to."""
         self.parent: Parent | None = None
         self.erased: int = 0
         self.interruption: Interruption | None = None
@@ -46,6 +48,8 @@ class Lifecycle(View):
             self.erased += data.get("count", 0)
         if "name" in data:
             self.names.append(data["name"])
+        if data.get("place"):
+            self.place = str(data["place"])
         if data.get("parent"):
             self.parent = data["parent"]
         if event.kind == "session.resumed":

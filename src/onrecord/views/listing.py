@@ -126,11 +126,11 @@ def _agents(whole: Whole) -> dict[str, ListedAgent]:
 
 
 def _counts(whole: Whole, stop: Interruption) -> bool:
-    """Whether an interruption still says why work stopped: no run of that agent began since, nor was it resumed."""
+    """Whether an interruption still says why work stopped: neither the agent nor the session continued since."""
     resumed = next((one["position"] for one in reversed(whole.lifecycle.steps) if one["step"] == "resumed"), 0)
     agent = whole.roster.agents.get(stop["by"])
-    joined = agent.get("joined", 0) if agent and stop.get("vendor") else 0
-    return stop["position"] > max(resumed, joined)
+    over = agent is not None and stop.get("vendor") and (agent["stop"] or {}).get("position") != stop["position"]
+    return stop["position"] > resumed and not over
 
 
 def _stop(stop: Interruption) -> ListedStop:

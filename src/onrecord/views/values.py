@@ -340,7 +340,14 @@ class ModelUsage(TypedDict, total=False):
 
     model: str | None
     input_tokens: int
+    """All input, whether or not it came from a cache."""
+    cache_read_tokens: int
+    """The part of the input that was read from a cache."""
+    cache_write_tokens: int
+    """The part of the input that was written to a cache."""
     output_tokens: int
+    """All output, reasoning included."""
+    reasoning_tokens: int
     cost: float | None
 
 
@@ -349,9 +356,19 @@ class Usage(TypedDict):
 
     calls: int
     input_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
     output_tokens: int
+    reasoning_tokens: int
     cost: float
     unknown_cost_calls: int
+
+
+class DayUsage(Usage):
+    """What the calls of one agent to one model used on one day."""
+
+    unpriced: dict[str, int]
+    """The tokens of the calls of unknown cost, by the names above; empty if there are none."""
 
 
 class Effect(Stamp):
@@ -402,8 +419,13 @@ class Agent(TypedDict):
     process: Process | None
     links: list[Link]
     waits: Attention | None
+    arguments: list[str]
+    """The user's own arguments of its program, as it was last started with onrecord."""
+    arguments_on: str | None
+    """The machine on which they were given."""
     via: NotRequired[str | None]
     """What recorded the present run: a hook; None is a process that has the lease of its lane."""
+    stop: Interruption | None
     last_joined_at: NotRequired[int]
     joined: NotRequired[int]
     """The position at which its present run began."""
@@ -428,6 +450,7 @@ class Interruption(Stamp):
     until: NotRequired[str]
     vendor: NotRequired[str]
     limit: NotRequired[str]
+    terminal: NotRequired[bool]
 
 
 class Parent(TypedDict):

@@ -96,6 +96,11 @@ def _refuse_agents_options(call: Call) -> None:
                 f"--{option} needs a session with a coding agent's conversation",
                 hint="start one: `onrecord start claude`",
             )
+    if call.behind:
+        raise UsageError(
+            "arguments after -- are for a coding agent, and this session has none",
+            hint="start one: `onrecord start claude`",
+        )
 
 
 def close(call: Call) -> int:

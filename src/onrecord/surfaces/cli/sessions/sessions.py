@@ -36,7 +36,7 @@ def open_session(call: Call) -> int:
     """Start a session, or find the one of this name. No process is left behind, so no lane is taken."""
     name, objective = call.positional["NEW"], call.get("objective")
     check_name(name)  # before a store is created for nothing
-    records = call.records()
+    records = call.records_for_new()
     budget = {key: any_number(value, f"--budget {key}") for key, value in pairs(call.many("budget"), "--budget")}
     metadata = dict(pairs(call.many("meta"), "--meta"))
     profile = load_profile(call.get("profile") or "") if "profile" in call else None
@@ -79,7 +79,7 @@ def _existing(records: SessionStore, name: str, agent: str) -> Session:
     from onrecord.log.head import refuse_ended
     from onrecord.session.handle import Session
 
-    head = records.store.heads(project=records.project, name=name, limit=1)[0]
+    head = records.named(name) or records.find(name)
     refuse_ended(head)
     return Session(records.store, head.session, agent=agent, clock=records.clock)
 

@@ -139,7 +139,10 @@ def _heading(call: Call, session: Session) -> list[Line]:
     lines += [
         ["id", head.session],
         ["project", head.project],
-        ["position", f"{head.position}, last activity {ago(head.at, now)}, opened {ago(head.opened_at, now)}"],
+        [
+            "position",
+            f"{head.position}, last activity {ago(head.at, now)}, opened {ago(head.opened_at, now)}{_by(session)}",
+        ],
     ]
     if head.title:
         lines.append(["title", head.title])
@@ -191,6 +194,11 @@ def _interruptions(call: Call, views: Whole) -> list[Line]:
         said = f": {stop['message'].splitlines()[-1]}" if stop.get("message") else ""
         lines.append(["interrupted", f"{ago(stop['at'], call.now())}, {stop['by']}: {stop.get('cause')}{until}{said}"])
     return lines
+
+
+def _by(session: Session) -> str:
+    steps = session.views.lifecycle.steps
+    return f" by {steps[0]['by']}" if steps else ""
 
 
 def _lanes(views: Whole, here: Presence) -> list[Line]:
