@@ -95,7 +95,9 @@ def test_comma_separated_values_are_exact(here, capsys):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [["--since", "soon"], ["--since", "2026-13-01"], ["--by", "hour"], ["--csv", "--json"]])
+@pytest.mark.parametrize(
+    "words", [["--since", "soon"], ["--since", "2026-13-01"], ["--by", "hour"], ["--csv", "--json"]]
+)
 def test_a_mistyped_option_is_one_sentence(here, capsys, words):
     """A wrong day, grouping or pair of forms is a usage error with a hint."""
     assert main.main(["usage", *words]) == 2
@@ -123,6 +125,18 @@ def test_nothing_on_record_is_said(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "none.db").exists()
 
 
+@pytest.mark.parametrize("verb", [["usage"], ["list"], ["search", "words"], []])
+def test_a_mistyped_project_is_an_error(here, monkeypatch, capsys, verb):
+    """A project that no session belongs to is an error with the likely name; a directory without sessions is not."""
+    assert main.main([*verb, "--project", "/work/onne"]) == 4
+    assert "did you mean `--project /work/one`?" in capsys.readouterr().err
+    monkeypatch.setenv("ONRECORD_PROJECT", "nothing-like-it")
+    assert main.main(verb) == 4
+    assert "`onrecord list --all` lists those of all projects" in capsys.readouterr().err
+    assert main.main([*verb, "--project", "/tmp"]) == 0
+    assert main.main([*verb, "--all"]) == 0
+
+
 def test_a_fork_pays_only_for_itself_and_snapshots_change_nothing(here):
     """What a session used is the same from its log, from a snapshot, and from a damaged snapshot."""
     with connect(here, project="/work/one") as records:
@@ -137,6 +151,7 @@ def test_a_fork_pays_only_for_itself_and_snapshots_change_nothing(here):
         whole = first.refresh().views.spend
         assert spend_of(records.store, records.find("first")).days == whole.days
         kept = records.store.snapshot(first.id, VIEWS_VERSION)
+        assert kept is not None
         records.store.save(first.id, kept._replace(body=kept.body[:-9] + b"123456789"))
         assert spend_of(records.store, records.find("first")).days == whole.days
 

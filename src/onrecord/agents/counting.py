@@ -115,9 +115,7 @@ def _last(session: Session, vendor: str, part: Part) -> Event | None:
     return None
 
 
-def _calls(
-    session: Session, of: Vendor, part: Part, used: list[tuple[Entry, Usage]], last: Event | None
-) -> list[Call]:
+def _calls(session: Session, of: Vendor, part: Part, used: list[tuple[Entry, Usage]], last: Event | None) -> list[Call]:
     """The calls in their order, each once, in its largest form; those without a model have the one named before."""
     named: str | None = None
     found: dict[str, Call] = {}
@@ -175,7 +173,7 @@ def _new(
 ) -> tuple[list[Call], tuple[Call, tuple[int, ...]] | None]:
     """The calls that were not counted yet; and the last counted one with what it has grown by, if it has."""
     if last and not any(call.again for call in calls):
-        known = set(last["calls"])
+        known = frozenset(last["calls"])
     else:
         known = session.budget.counted(vendor, [call.key for call in calls])
     fresh = [call for call in calls if call.key not in known]

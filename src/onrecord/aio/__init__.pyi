@@ -17,6 +17,7 @@ from onrecord.session.copying import Copied
 from onrecord.session.moment import Moment
 from onrecord.session.retention import Policy, Swept
 from onrecord.session.session_store import Found, SessionStore
+from onrecord.session.usage import Used
 from onrecord.views.context import Context
 from onrecord.views.fold import Whole
 from onrecord.views.transcript import Transcript
@@ -45,7 +46,7 @@ class AsyncTurn(OwnTurn):
     async def decide(self, text: str, *, why: str | None = ...) -> Event:
         """Record a decision that comes from the last item: it is a fact, whatever becomes of the turn."""
 
-    async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ...) -> Event:
+    async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ..., **parts: int) -> Event:
         """Record what a model call of this turn used; it counts even if the turn is aborted."""
 
     async def system(self, content: Json) -> Event:
@@ -226,6 +227,9 @@ class AsyncSessionStore(OwnStore):
     def url(self) -> str:
         """The address of the store, as `connect` takes it."""
 
+    def usage(self, *, project: str | None = ..., session: str | None = ..., since: int = ...) -> AsyncIterator[Used]:
+        """What sessions used, by day, agent and model, since a day (its number since 1970)."""
+
 
 class AsyncAgentVerbs(Awaited):
     """Record where an agent's conversation is, its runs and tools, when it needs a person, why it stopped."""
@@ -286,10 +290,16 @@ class AsyncAttemptVerbs(Awaited):
 class AsyncBudgetVerbs(Awaited):
     """Set limits, record usage, read what is used and left."""
 
+    async def check(self) -> None:
+        """Raise `BudgetExhausted` if a limit is used up. Nothing is recorded and the session is not paused."""
+
+    async def counted(self, vendor: str, calls: Collection[str]) -> frozenset[str]:
+        """Which calls of a vendor's model were counted already: in this session, or in one with the same history."""
+
     async def left(self) -> Budget:
         """What is left of each set limit, after usage and the slices given to other sessions."""
 
-    async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ...) -> Event:
+    async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ..., **parts: int) -> Event:
         """Record what a model call used. A cost that is not known stays unknown."""
 
     async def set(self, /, **limits: float) -> Event:

@@ -338,7 +338,10 @@ def _used(kind: str, record: dict[str, Any], payload: dict[str, Any]) -> list[Us
         call, about = text(payload.get("response_id")), payload.get("usage")
     elif kind == "event_msg/token_count" and "ordinal" not in record and isinstance(info, dict):
         total = info.get("total_token_usage")
-        call, about = f"total/{count(total, 'input_tokens')}/{count(total, 'output_tokens')}", info.get("last_token_usage")
+        call, about = (
+            f"total/{count(total, 'input_tokens')}/{count(total, 'output_tokens')}",
+            info.get("last_token_usage"),
+        )
     else:
         return []
     return used(

@@ -311,7 +311,9 @@ def _used(row: dict[str, Any]) -> list[Usage]:
     given, reasoning = count(about, "input") + read + written, count(about, "reasoning")
     output = whole_output(about, count(about, "output"), reasoning, given, "total")
     return used(
-        Usage(f"{time.get('created')}/{model}", model, given, read, written, output, reasoning, dollars(data.get("cost")))
+        Usage(
+            f"{time.get('created')}/{model}", model, given, read, written, output, reasoning, dollars(data.get("cost"))
+        )
     )
 
 

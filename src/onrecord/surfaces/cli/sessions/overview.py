@@ -8,6 +8,7 @@ from onrecord.log.head import LIVE, STATUSES, Head
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.attention import SHAPES, needs, presence
 from onrecord.surfaces.cli.shared.exits import NotInitialised
+from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.views.render import ago
@@ -35,6 +36,8 @@ def overview(call: Call) -> int:
     except NotInitialised:
         return _nothing(call, "no store yet")
     entries, more = _entries(call, records)
+    if not entries:
+        refuse_mistyped(call, records)
     if call.output.json:
         place = {"store": records.url, "project": records.project}
         sessions = [entry["session"] | {"needs": entry["needs"], "working": entry["working"]} for entry in entries]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.agents import pricing
 from onrecord.surfaces.cli.shared.exits import NotInitialised, UsageError
 from onrecord.surfaces.cli.shared.hints import hint_of
+from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.views.spend import TOKENS
 
@@ -35,7 +36,7 @@ Row = dict[str, Any]
 
 KEYS: dict[str, Callable[[Used], str]] = {
     "day": lambda used: _date(used.day).isoformat() if used.day else LONG_AGO,
-    "week": lambda used: "{0}-W{1:02d}".format(*_date(used.day).isocalendar()[:2]) if used.day else LONG_AGO,
+    "week": lambda used: "{}-W{:02d}".format(*_date(used.day).isocalendar()[:2]) if used.day else LONG_AGO,
     "model": lambda used: used.model,
     "session": lambda used: used.session.name,
     "agent": lambda used: used.agent,
@@ -54,6 +55,8 @@ def usage(call: Call) -> int:
         raise UsageError("--csv and --json exclude each other", hint="leave one of them out")
     try:
         rows = _rows(_used(call, by, since), by)
+        if not rows:
+            refuse_mistyped(call, call.records())
     except NotInitialised as missing:
         call.output.note(f"{missing.message}; {hint_of(missing, call.verb)}")
         rows = []
