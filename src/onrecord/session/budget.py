@@ -114,7 +114,7 @@ def usage_of(
                 f"the parts of {what} are more than the whole", hint="input contains what a cache was used for"
             )
     used: ModelUsage = {"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, "cost": cost}
-    return used | {what: amount for what, amount in parts.items() if amount}  # type: ignore[return-value]
+    return used | {what: amount for what, amount in parts.items() if amount}  # type: ignore[return-value]  # the names are those of PARTS
 
 
 def usage_id(vendor: str, call: str) -> str:

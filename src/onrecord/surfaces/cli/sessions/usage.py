@@ -25,6 +25,7 @@ LEAST_BAR = 5
 """Shorter bars say nothing."""
 LONG_AGO = "earlier"
 """The days before those that a session keeps apart."""
+MILLION = 1_000_000
 EXACT_BELOW = 10_000
 """A terminal shows larger numbers of tokens in thousands or millions."""
 _EPOCH = date(1970, 1, 1)
@@ -211,7 +212,7 @@ def _numbers(row: Row) -> list[str]:
 def _short(number: int) -> str:
     if number < EXACT_BELOW:
         return f"{number:,}"
-    return f"{number / 1e6:,.1f}M" if number >= 1e6 else f"{number / 1e3:,.0f}k"  # noqa: PLR2004  # a million
+    return f"{number / MILLION:,.1f}M" if number >= MILLION else f"{number / 1e3:,.0f}k"
 
 
 def _cost(row: Row) -> str:

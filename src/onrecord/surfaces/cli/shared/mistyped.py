@@ -41,6 +41,6 @@ def _guess(named: str, known: list[str]) -> str:
 
     from onrecord.surfaces.cli.catalogue import nearest
 
-    guess = nearest(named, known) or nearest(named, [os.path.basename(one) for one in known])  # noqa: PTH119
+    guess = nearest(named, known) or nearest(named, [one.rpartition("/")[2] for one in known])
     whole = next((one for one in known if guess and guess in (one, one.rpartition("/")[2])), "")
     return f"did you mean `--project {quote(whole)}`?" if whole else "`onrecord list --all` lists those of all projects"
