@@ -303,7 +303,7 @@ class AsyncBudgetVerbs(Awaited):
     async def check(self) -> None:
         """Raise `BudgetExhausted` if a limit is used up. Nothing is recorded and the session is not paused."""
 
-    async def counted(self, vendor: str, calls: Collection[str]) -> set[str]:
+    async def counted(self, vendor: str, calls: Collection[str]) -> frozenset[str]:
         """Which calls of a vendor's model were counted already: in this session, or in one with the same history."""
 
     async def left(self) -> Budget:
