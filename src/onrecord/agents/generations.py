@@ -37,6 +37,8 @@ class Stand(NamedTuple):
     erased: bool = False
     tip: str = ""
     """The id of the last record of its trunk: the one that the next prompt continues."""
+    unread: bool = False
+    """It was copied before there were readings."""
 
 
 class Kept(NamedTuple):
@@ -78,7 +80,8 @@ def standings(session: Session, vendor_name: str, vendor_id: str, beside: str = 
                 yield Stand(None, generation, header.position, erased=True)
             else:
                 tip = str(data.get("tip", ""))
-                yield Stand(Mark(*data["mark_after"]), generation, header.position, tip=tip)
+                unread = "reading" not in data
+                yield Stand(Mark(*data["mark_after"]), generation, header.position, tip=tip, unread=unread)
 
 
 def standing(session: Session, vendor_name: str, vendor_id: str, beside: str = "") -> Stand:

@@ -142,6 +142,9 @@ def _follow(
     stand, tries = standing(session, of.name, location.vendor_id, beside), 0
     if stand.generation and not stand.erased:
         stand = _fitting(session, of, location, beside) or stand
+    if stand.unread and not has_gaps(session, of.name, location.vendor_id, generation=stand.generation):
+        # Copied by an older version: the file is read once more, so that the transcript has it. Never what was erased.
+        stand = Stand(None, _next(session, of.name, location.vendor_id, beside), 0)
     if stand.erased:
         stand = _begin_after_erasure(session, of, location, **about)
     while True:
@@ -322,4 +325,3 @@ def links_of(session: Session, agent: str | None = None) -> list[Link]:
     """The conversations of the session, or of one agent, as its agents have them in order."""
     agents = session.views.roster.agents
     return [link for name, one in agents.items() if agent in (None, name) for link in one["links"]]
-

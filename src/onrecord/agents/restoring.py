@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Location
 
 
-def plan_restore(
-    session: Session, agent: str, here: str, cwd: str | None, *, generation: int | None = None
-) -> Plan:
+def plan_restore(session: Session, agent: str, here: str, cwd: str | None, *, generation: int | None = None) -> Plan:
     """What would be written where; an error if there is no whole copy, or the vendor has the conversation already."""
     planned = plan(session, agent, environment_for(session, here), here)
     planned = planned._replace(cwd=str(Path(cwd or planned.cwd).resolve()), generation=generation)

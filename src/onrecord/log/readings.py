@@ -34,6 +34,8 @@ MEDIA = "media"
 _REFERENCE, _JOINED, _LITERAL = "$", "$+", "$="
 _EMBEDDED = "~j"
 _PIECES = 64
+_ITEM_DEPTH = 2
+"""How deep an item is in a row: the row, the list, the item. What is deeper may be a whole object of the record."""
 _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -100,7 +102,7 @@ class _Condenser:
             return self._text(value)
         if not isinstance(value, dict | list) or not value:
             return value
-        if depth > 1 and (found := self._whole(value)) is not None:
+        if depth > _ITEM_DEPTH and (found := self._whole(value)) is not None:
             return {_REFERENCE: found}
         if depth > INLINE_DEPTH:
             return json.dumps(value, ensure_ascii=False)
@@ -226,7 +228,9 @@ def _row(row: dict[str, Any], record: Any, position: int) -> Row:
     after = row.get("after")
     where = (int(after[0]) or position, int(after[1])) if after else None
     id_ = str(resolve(record, row.get("id", "")))
-    return Row(row["line"], items, id_, str(row.get("turn", "")), str(row.get("lane", "")), where, bool(row.get("weak")))
+    return Row(
+        row["line"], items, id_, str(row.get("turn", "")), str(row.get("lane", "")), where, bool(row.get("weak"))
+    )
 
 
 def _shown(part: Any, line: int, position: int) -> Any:
@@ -240,4 +244,3 @@ def pointer_to(record: Any, text: str) -> str:
     """The pointer to a long text of a record; empty if the record does not have it."""
     found = _Condenser(record)
     return found.pointer(text) or ""
-

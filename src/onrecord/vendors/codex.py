@@ -260,7 +260,9 @@ class Codex(Shaped):
             return summary(payload.get("message"))
         if entry.kind == "response_item/reasoning":
             parts = payload.get("summary")
-            told = [text(part.get("text")) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+            told = (
+                [text(part.get("text")) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+            )
             items = thought("\n".join(told))
             return [Said(items, text(payload.get("id")))] if items else ()
         items = [item for item in entry.items if not words_of(item).startswith(INSTRUCTIONS)]

@@ -36,7 +36,15 @@ if TYPE_CHECKING:
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer, HookCall
     from onrecord.vendors.port import (
-        Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Said, Vendor,
+        Capabilities,
+        Entry,
+        Hazard,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Vendor,
     )  # fmt: skip
 
 MOMENTS_OF = {

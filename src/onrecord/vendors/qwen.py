@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import (
-        Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Said, Vendor,
+        Capabilities,
+        Entry,
+        Hazard,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Vendor,
     )  # fmt: skip
 
 EVENTS = {
@@ -117,7 +125,9 @@ class Qwen(ByProject):
         message = record.get("message")
         parts = message.get("parts") if isinstance(message, dict) else None
         role = {"user": "user", "assistant": "assistant", "tool_result": "user"}.get(kind)
-        known = (role is not None and isinstance(parts, list)) or (kind == "system" and record.get("subtype") in SUBTYPES)
+        known = (role is not None and isinstance(parts, list)) or (
+            kind == "system" and record.get("subtype") in SUBTYPES
+        )
         return Entry(
             raw, kind, text(record.get("uuid")), text(record.get("parentUuid")), text(record.get("timestamp")),
             items_of(role, parts) if role else (), known,
@@ -127,7 +137,7 @@ class Qwen(ByProject):
         """Messages, and the summary of a compaction."""
         from onrecord.vendors.saying import said, summary
 
-        about = {"id": entry.id, "parent": entry.parent}
+        about: dict[str, Any] = {"id": entry.id, "parent": entry.parent}
         if record.get("subtype") == "chat_compression":
             return summary(_compressed(record.get("systemPayload")), **about)
         return said(entry.items, record, **about)

@@ -32,7 +32,7 @@ Key = tuple[object, ...]
 class Exchange:
     """One turn of a mirrored conversation, as it grows."""
 
-    __slots__ = ("aborted", "abandoned", "agent", "begun", "conversation", "last", "parts", "place", "prompted")
+    __slots__ = ("abandoned", "aborted", "agent", "begun", "conversation", "last", "parts", "place", "prompted")
 
     def __init__(self, agent: str, conversation: Key, position: int, line: int) -> None:
         self.agent = agent

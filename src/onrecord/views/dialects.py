@@ -35,7 +35,9 @@ def to_messages(items: Iterable[Item], dialect: str) -> list[dict[str, Any]]:
 def _sayable(item: Item) -> Item:
     """An item in which an image of a mirrored conversation is named: the record has its data."""
     content = item.get("content")
-    if not isinstance(content, list) or not any(isinstance(part, dict) and part.get("type") == MEDIA for part in content):
+    if not isinstance(content, list) or not any(
+        isinstance(part, dict) and part.get("type") == MEDIA for part in content
+    ):
         return item
     return {**item, "content": [_named(part) if isinstance(part, dict) else part for part in content]}
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from onrecord.views.attempts import RUNNING, status_of
 from onrecord.views.findings import finding_line
-from onrecord.views.happenings import lines_of
 from onrecord.views.render import clip, iso, one_line
 
 if TYPE_CHECKING:
@@ -193,6 +192,8 @@ def happenings(whole: Whole, recent: Recent | None) -> list[Group]:
         more = f" and {len(changed) - _CHANGED_SHOWN} more" if len(changed) > _CHANGED_SHOWN else ""
         lines.append(f"files changed: {', '.join(changed[:_CHANGED_SHOWN])}{more}")
     if recent is not None:
+        from onrecord.views.happenings import lines_of  # only a session without a note pays for it
+
         lines = [*lines_of(recent), *lines]
     return [(HAPPENED, lines)] if lines else []
 
