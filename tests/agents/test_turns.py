@@ -205,7 +205,7 @@ def test_a_turn_grows_until_it_is_answered(talk):
 
 
 def test_who_mirrors_does_not_matter(talk):
-    """Whoever copies a conversation, its turns are in the lane of the agent that it belongs to."""
+    """When a person copies a conversation, its turns are in the lane of the agent that it belongs to."""
     talk.ask("hello there")
     talk.answer("hello")
     by_hand = connect(talk.session.log.url, project="p").get("fix")

@@ -78,8 +78,8 @@ class AsyncSession(OwnSession):
     def attempts(self) -> AsyncAttemptVerbs:
         """Runs of commands on record, and what they teach."""
 
-    async def brief(self) -> str:
-        """The first 2 KB of the note, readable on their own."""
+    async def brief(self, *, happened: bool = ...) -> str:
+        """The first 2 KB of the note, readable on their own; without `happened`, of what was written down only."""
 
     @property
     def budget(self) -> AsyncBudgetVerbs:

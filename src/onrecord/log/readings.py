@@ -30,7 +30,7 @@ INLINE_DEPTH = 12
 CLIPPED = 4_096
 """How many characters of a text are repeated if its record is too long to be kept in one event."""
 MEDIA = "media"
-"""The type of a part that stands for an image or another file: it names the type, the size and where the data is."""
+"""The type of a part that refers to an image or another file: it names the type, the size and where the data is."""
 _REFERENCE, _JOINED, _LITERAL = "$", "$+", "$="
 _EMBEDDED = "~j"
 _PIECES = 64
@@ -84,7 +84,7 @@ class _Condenser:
                 self._index(one, f"{pointer}/{number}")
 
     def _parsed(self) -> list[tuple[str, Any]]:
-        """The values inside texts that are JSON themselves; looked at only when something is not found otherwise."""
+        """The values inside texts that are JSON themselves; parsed only when something is not found outside of them."""
         if self._embedded is None:
             self._embedded = []
             for text, pointer in list(self._texts.items()):

@@ -1,4 +1,4 @@
-"""The end of the log for a note that nobody wrote; a session with a note pays nothing for it."""
+"""The end of the log, for a session without a note; a session with a note pays nothing for it."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def brief(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) 
         f"Objective: {_fact(facts.objective)}",
         f"Next action: {_next(facts.next_action)}",
     ]
-    groups = [*_groups(whole, gone), *happenings(whole, recent)]
+    groups = [*_groups(whole, gone), *(happenings(whole, recent) if recent is not None else ())]
     for needed, other, width in _SHRINKING:
         text = _compose(fixed, groups, needed, other, width)
         if len(text.encode()) <= BRIEF_LIMIT:
