@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
+from onrecord.agents import counting
 from onrecord.agents.beside import RECORDS, files_beside
 from onrecord.agents.generations import Stand, event_id, has_gaps, kept, prefix_of, standing, standings
 from onrecord.agents.reading import Read, read, says_something
@@ -160,7 +161,7 @@ def _follow(
             stand = Stand(None, _next(session, of.name, location.vendor_id, beside), 0)
         read = _reading(session, of, location, stand, chunk, beside)
         try:
-            position, new = _keep(session, of.name, location, stand, chunk, read, **about)
+            position, new = _keep(session, of, location, stand, chunk, read, **about)
         except IdReused:
             # Another process began at the same offset and recorded more or less: continue after what it recorded.
             stands = standings(session, of.name, location.vendor_id, beside)
@@ -219,12 +220,12 @@ def _split(lengths: list[int]) -> set[int]:
 
 
 def _keep(  # noqa: PLR0917  # as above
-    session: Session, vendor_name: str, location: Location, stand: Stand, chunk: Chunk, read: Read, **about: Any
+    session: Session, of: Vendor, location: Location, stand: Stand, chunk: Chunk, read: Read, **about: Any
 ) -> tuple[int, bool]:
     """Append one chunk, all of it or nothing; a long record becomes several events in the same commit."""
     before = stand.mark or Mark()
-    id_ = event_id(vendor_name, location.vendor_id, stand.generation, before.offset, about.get("beside", ""))
-    shared = {"vendor": vendor_name, "vendor_id": location.vendor_id, "generation": stand.generation, **about}
+    id_ = event_id(of.name, location.vendor_id, stand.generation, before.offset, about.get("beside", ""))
+    shared = {"vendor": of.name, "vendor_id": location.vendor_id, "generation": stand.generation, **about}
     pieces = list(_pieces([entry.raw for entry in chunk.entries])) or [([], False)]
     drafts = []
     rows = iter(read.rows)
@@ -242,9 +243,10 @@ def _keep(  # noqa: PLR0917  # as above
             data |= {"mark_after": [chunk.mark.offset, chunk.mark.extra], "torn": chunk.torn}
             data |= {"tip": read.tip} if read.tip else {}
         drafts.append(session.log.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
-    events = session.log.append(*drafts)
+    part = counting.Part(location.vendor_id, stand.generation, id_)
+    events = session.log.append(*drafts, *counting.drafts(session, of, part, chunk))
     # The same words recorded by another process have that one's salt, and so another hash.
-    return events[-1].position, events[0].payload_hash == drafts[0].payload_hash
+    return events[len(drafts) - 1].position, events[0].payload_hash == drafts[0].payload_hash
 
 
 def _pieces(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
@@ -277,7 +279,7 @@ def _keep_file(session: Session, vendor_name: str, location: Location, **about: 
     made = Read("")
     made.rows.append([])
     with suppress(IdReused):  # another process keeps the next version of it at this moment
-        _keep(session, vendor_name, location, begun, Chunk([Entry(text, "")], mark), made, **about, whole=True)
+        _keep(session, vendor(vendor_name), location, begun, Chunk([Entry(text, "")], mark), made, **about, whole=True)
 
 
 def _begin_after_erasure(session: Session, of: Vendor, location: Location, **about: str) -> Stand:
@@ -287,7 +289,7 @@ def _begin_after_erasure(session: Session, of: Vendor, location: Location, **abo
         mark = chunk.mark
     after = chunk._replace(entries=[], torn=0, mark=mark or chunk.mark)
     begun = Stand(None, _next(session, of.name, location.vendor_id, about.get("beside", "")), 0)
-    position, _new = _keep(session, of.name, location, begun, after, Read(""), **about, left_out=True)
+    position, _new = _keep(session, of, location, begun, after, Read(""), **about, left_out=True)
     return Stand(after.mark, begun.generation, position)
 
 

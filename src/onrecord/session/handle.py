@@ -22,7 +22,7 @@ from onrecord.errors import (
     TooLarge,
     TurnConflict,
 )
-from onrecord.log.codec import BATCH_LIMIT, SealOnRead, event_of, is_simple, open_records, seal, seal_own
+from onrecord.log.codec import BATCH_LIMIT, SealOnRead, check_because, event_of, is_simple, open_records, seal, seal_own
 from onrecord.log.events import NEW_RUN, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_event_id
@@ -269,6 +269,7 @@ class Session(KeptViews):
         return event
 
     def _refuse_unknown(self, because: int) -> None:
+        check_because(because)
         if because > self.head.position:
             self.refresh()
         if not 0 < because <= self.head.position:
@@ -404,9 +405,11 @@ class Session(KeptViews):
         """Archive a closed session: lists leave it out."""
         return self._record("session.archived", {"reason": reason})
 
-    def rename(self, name: str) -> Event:
-        """Give the session another name; its id and history stay."""
-        return self._record("session.renamed", {"name": check_name(name), "was": self.name})
+    def rename(self, name: str | None = None, *, project: str | None = None, place: str = "") -> Event:
+        """Give the session another name, or move it to another project (and its directory); id and history stay."""
+        moved = {} if project is None else {"project": project, "from": self.head.project}
+        moved |= {"place": place} if place else {}
+        return self._record("session.renamed", {"name": check_name(name or self.name), "was": self.name, **moved})
 
     # Reading
 

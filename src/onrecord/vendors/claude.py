@@ -18,7 +18,18 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Said, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Usage,
+        Vendor,
+    )
+    from onrecord.vendors.progress import Turn
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -36,6 +47,8 @@ INTERRUPTED = "[Request interrupted by user"
 SUBAGENT = "subagent"
 CLEANUP_DAYS = 30
 """The default of `cleanupPeriodDays`."""
+NO_PROMPT = ("<command-", "<local-command-", "<bash-", "Caveat: ")
+"""The beginnings of user records that are commands of the program itself, and what they printed."""
 LONGEST_NAME = 200
 """Claude Code cuts and hashes longer directory names."""
 
@@ -51,10 +64,14 @@ class Claude(ByProject):
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session", "--from-pr")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    shows_turns = True
     prompt_patterns: Sequence[str] = (
-        r"Do you want to (proceed|make this edit|create|allow)",
+        r"Do you want to (proceed|make this edit|create|allow|use this API key)",
         r"\u276f 1\. Yes",
+        r"WARNING: Claude Code running in Bypass Permissions mode",
+        r"Quick safety check: Is this a project you",
         r"Yes, I trust this folder",
+        r"Yes, I accept$",
         r"Make auto mode your default",
     )
 
@@ -100,10 +117,10 @@ class Claude(ByProject):
             argv += extra
         return Launch(
             argv, {}, options.cwd, stdin=options.prompt if options.headless else None,
-            warnings=self.warnings(argv, options.env),
+            warnings=self.warnings(argv, options.env, options.cwd),
         )  # fmt: skip
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person or start another conversation than intended."""
         said = []
         headless = has(command, "-p", "--print")
@@ -112,12 +129,26 @@ class Claude(ByProject):
             said.append("claude --resume without an id opens a picker (or picks one by name); resume by id")
         if has(command, "-c", "--continue"):
             said.append("claude --continue starts a new conversation if there is none; resume by id")
-        free = has(command, "--dangerously-skip-permissions", "--permission-mode", "--allowedTools", "--allowed-tools")
-        if headless and not free:
+        free = has(
+            command, "--dangerously-skip-permissions", "--permission-mode", "--allowedTools", "--allowed-tools",
+            "--settings", "--permission-prompt-tool",
+        )  # fmt: skip
+        if headless and not free and not self._permits(env, cwd):
             said.append("claude -p refuses tools that need a permission: give --allowedTools or --permission-mode")
         if has(command, "--dangerously-skip-permissions") and not headless:
             said.append("claude --dangerously-skip-permissions asks once for consent before it starts")
         return said
+
+    def _permits(self, env: Mapping[str, str], cwd: str) -> bool:
+        """Whether its settings allow tools without asking: rules of any kind, or another mode than the default."""
+        from pathlib import Path
+
+        from onrecord.vendors.base import set_in
+
+        own = Path(cwd or ".") / ".claude"
+        files = [own / "settings.local.json", own / "settings.json", self.home(env) / "settings.json"]
+        mode = set_in(files, "permissions", "defaultMode")
+        return any(set_in([path], "permissions", "allow") for path in files) or mode not in (None, "default", "plan")
 
     # Transcripts
 
@@ -141,7 +172,7 @@ class Claude(ByProject):
             known = kind in CONTROL
         return Entry(
             raw, kind, text(record.get("uuid")), text(record.get("parentUuid")), text(record.get("timestamp")), items,
-            known,
+            known, _used(record) if kind == "assistant" else _summed(record) if kind == "cost-state" else (),
         )  # fmt: skip
 
     def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
@@ -215,6 +246,28 @@ class Claude(ByProject):
                 return End(None, f"usage limit reached|{about.get('resetsAt', '')}")
         return End(None, text_in(record.get("error")))
 
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """An error ends a turn with an assistant record of the program itself, and the terminal stays open."""
+        from onrecord.vendors.progress import ABORTED, FAILED, IDLE, WORKING, Turn
+
+        message = record.get("message")
+        kind = record.get("type")
+        if kind not in ("user", "assistant") or record.get("isSidechain") or not isinstance(message, dict):
+            return None
+        said = _said(message)
+        if kind == "user":
+            if said.startswith(INTERRUPTED):
+                return Turn(ABORTED)
+            if record.get("isCompactSummary") or said.startswith(NO_PROMPT):
+                return None
+            return Turn(WORKING, prompt="" if record.get("isMeta") else said)
+        if record.get("isApiErrorMessage"):
+            return Turn(FAILED, _failure(said, text(record.get("error"))))
+        if message.get("model") == "<synthetic>":
+            return None  # its own words, for instance after a tool that a crash interrupted
+        goes_on = message.get("stop_reason") in ("tool_use", "pause_turn") or not said or _calls(message)
+        return Turn(WORKING if goes_on else IDLE, answered=True)
+
     # Hooks
 
     def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
@@ -234,6 +287,26 @@ class Claude(ByProject):
         return {"hooks": hook_entries(command, self.name, EVENTS, HOOK_SECONDS)}
 
 
+def _said(message: dict[str, Any]) -> str:
+    """The text of a message, without tool calls and results."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(text(part.get("text")) for part in content if isinstance(part, dict) and part.get("text"))
+    return text(content)
+
+
+def _calls(message: dict[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and any(isinstance(one, dict) and one.get("type") == "tool_use" for one in content)
+
+
+def _failure(said: str, kind: str) -> str:
+    """The error's text; its kind too, if the text alone does not say what it is."""
+    from onrecord.vendors.endings import cause_of
+
+    return said if cause_of(said) or not kind else f"{said} ({kind.replace('_', ' ')})"
+
+
 def _message(record: dict[str, Any]) -> list[Item]:
     from onrecord.log.items import to_items
 
@@ -244,6 +317,42 @@ def _message(record: dict[str, Any]) -> list[Item]:
     for item in made:
         item.pop("verbatim", None)  # the raw record is kept already
     return made
+
+
+def _used(record: dict[str, Any]) -> list[Usage]:
+    """What a message used. Each block of a message is a record with the same id, and the last one has all the output.
+
+    Its input is counted apart from what a cache was read or written for.
+    """
+    from onrecord.vendors.counts import count, used
+    from onrecord.vendors.port import Usage
+
+    message = record.get("message")
+    if not isinstance(message, dict) or not isinstance(about := message.get("usage"), dict):
+        return []
+    read, written = count(about, "cache_read_input_tokens"), count(about, "cache_creation_input_tokens")
+    return used(
+        Usage(
+            text(message.get("id")), text(message.get("model")), count(about, "input_tokens") + read + written, read,
+            written, count(about, "output_tokens"), count(about.get("output_tokens_details"), "thinking_tokens"),
+        )
+    )  # fmt: skip
+
+
+def _summed(record: dict[str, Any]) -> list[Usage]:
+    """What the calls so far cost. A process that was killed did not write it, so its calls are missing."""
+    from onrecord.vendors.counts import count, dollars
+    from onrecord.vendors.port import Usage
+
+    models = record.get("modelUsage")
+    found = []
+    for model, about in models.items() if isinstance(models, dict) else ():
+        names = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        given, read, written = (count(about, name) for name in names)
+        cost = dollars(about.get("costUSD")) if isinstance(about, dict) else None
+        used = Usage("", model, given + read + written, read, written, count(about, "outputTokens"), cost=cost)
+        found.append(used._replace(total=True))
+    return found
 
 
 def _attached(record: dict[str, Any]) -> list[Item]:

@@ -100,6 +100,7 @@ def _groups(whole: Whole, gone: Gone | None) -> list[Group]:
     """Titled lists, the most important first; empty ones are left out."""
     findings = whole.findings
     active = findings.active()
+    several = len({decision["by"] for decision in whole.facts.decisions}) > 1
     groups = [
         ("Blocked", [finding_line(findings, one) for one in findings.labelled("blocked")]),
         (REJECTED, [finding_line(findings, one) for one in findings.labelled("rejected")]),
@@ -115,7 +116,7 @@ def _groups(whole: Whole, gone: Gone | None) -> list[Group]:
         ("Not settled (provisional turns and unknown effects)", _unsettled(whole)),
         ("Open", [finding_line(findings, one) for one in findings.labelled("open")]),
         ("Features that do not pass yet, or must be tested again", feature_lines(whole)),
-        ("Decisions", [_decision(decision) for decision in whole.facts.decisions]),
+        ("Decisions", [_decision(decision, several=several) for decision in whole.facts.decisions]),
         ("Pointers", _pointers(whole)),
     ]
     return [(title, entries) for title, entries in groups if entries]
@@ -242,8 +243,10 @@ def _next(action: NextAction | None, width: int = _FIELD) -> str:
     return f"{text}  $ {clip(one_line(action['command'], width), width)}" if action and action["command"] else text
 
 
-def _decision(decision: Decision) -> str:
-    source = f" (from position {decision['because']})" if decision["because"] else ""
+def _decision(decision: Decision, *, several: bool) -> str:
+    """A decision; with its author, if several people or agents decided."""
+    source = f" ({decision['by']})" if several else ""
+    source += f" (from position {decision['because']})" if decision["because"] else ""
     return f"{decision['text']}" + (f" because {decision['why']}" if decision["why"] else "") + source
 
 

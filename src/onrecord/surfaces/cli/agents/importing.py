@@ -141,7 +141,7 @@ def restore(call: Call) -> int:
     """Write a mirrored conversation back where the vendor's program can resume it."""
     session = call.session()
     agent = agent_with_conversation(session, call.get("agent"))
-    here = call.get("cwd") or worktree_for(session.head.project, os.curdir)
+    here = call.get("cwd") or worktree_for(session, os.curdir)
     if not Path(here).is_dir():
         raise UsageError(f"the directory {here} does not exist")
     chosen = call.get("generation")

@@ -132,6 +132,9 @@ def _relabelled(data: dict[str, Any]) -> str:
 
 
 def _usage(data: dict[str, Any]) -> str:
+    if "counted" in data:
+        rows = [(counted(row.get("calls", 0), "call"), _usage(row)) for row in data["counted"]]
+        return f"{data.get('vendor')}: " + "; ".join(f"{calls} of {about}" for calls, about in rows)
     cost = "unknown cost" if data.get("cost") is None else f"cost {data['cost']:g}"
     tokens = f"{data.get('input_tokens', 0):,} in, {data.get('output_tokens', 0):,} out"
     return f"{data.get('model') or 'unknown model'}: {tokens}, {cost}"

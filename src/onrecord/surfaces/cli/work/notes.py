@@ -159,7 +159,7 @@ def _survey(call: Call, session: Session) -> None:
     from onrecord.work.project import worktree_for
     from onrecord.work.surveying import survey
 
-    root = worktree_for(session.head.project, os.curdir)
+    root = worktree_for(session, os.curdir)
     state_file.forgiving(call, lambda: survey(session, root))
 
 
