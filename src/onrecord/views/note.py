@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from onrecord.views.attempts import RUNNING, status_of
 from onrecord.views.findings import finding_line
-from onrecord.views.happenings import lines_of
 from onrecord.views.render import clip, iso, one_line
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def brief(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) 
         f"Objective: {_fact(facts.objective)}",
         f"Next action: {_next(facts.next_action)}",
     ]
-    groups = [*_groups(whole, gone), *happenings(whole, recent)]
+    groups = [*_groups(whole, gone), *(happenings(whole, recent) if recent is not None else ())]
     for needed, other, width in _SHRINKING:
         text = _compose(fixed, groups, needed, other, width)
         if len(text.encode()) <= BRIEF_LIMIT:
@@ -194,6 +193,8 @@ def happenings(whole: Whole, recent: Recent | None) -> list[Group]:
         more = f" and {len(changed) - _CHANGED_SHOWN} more" if len(changed) > _CHANGED_SHOWN else ""
         lines.append(f"files changed: {', '.join(changed[:_CHANGED_SHOWN])}{more}")
     if recent is not None:
+        from onrecord.views.happenings import lines_of  # only a session without a note pays for it
+
         lines = [*lines_of(recent), *lines]
     return [(HAPPENED, lines)] if lines else []
 

@@ -368,8 +368,8 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord mirror fix-invite-403"),
     Verb(AGENTS, "restore", "[NAME]", "Restore a mirrored conversation so that its agent can resume it",
          _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (default: where it was)", "DIR"),
-         Option("--generation", "an older copy of it, by its number (default: the most complete one)", "N"), DRY_RUN, YES,
-         SESSION, WHOSE, example="onrecord restore fix-invite-403 --cwd ~/src/invites"),
+         Option("--generation", "an older copy of it, by its number (default: the most complete one)", "N"), DRY_RUN,
+         YES, SESSION, WHOSE, example="onrecord restore fix-invite-403 --cwd ~/src/invites"),
 
     Verb(PROVE, "gate", "[override RULE]", "Decide whether a tool call may run; override a refusal", _GATE,
          Option("--tool", "the tool's name, as the agent calls it", "TOOL"),
