@@ -92,8 +92,6 @@ class AgentSuite(ProgramSuite):
     """What its screen shows when it accepts a prompt."""
     forgets_the_unanswered: ClassVar[bool] = False
     """It cannot resume a conversation in which the model never answered."""
-    hears_nudges: ClassVar[bool] = True
-    """Its hook can prevent it from stopping."""
 
     def set_up(self, lab: Lab) -> "Agent":
         done = lab.onrecord("setup", self.name, "--user", "--no-input")
@@ -144,7 +142,7 @@ class AgentSuite(ProgramSuite):
         last = lab.server.conversation()[-1].text
         assert "To clear it: onrecord attempt" in last
         nudges = [one["rule"] for one in decided if one["act"] == "stop"]
-        assert nudges == (["note"] if self.hears_nudges else []), "once, and it may stop then"
+        assert nudges == [], "without a terminal, an answer to a nudge would replace the agent's own"
 
     def test_a_lost_conversation_is_put_back_from_the_record(self, lab: Lab):
         """When the vendor's own copy is gone, the record's copy is restored and resumed; nothing is invented (T07)."""
@@ -183,7 +181,7 @@ class AgentSuite(ProgramSuite):
         assert done.status != 0, "a run that stopped is no success"
         stops = [event["data"]["cause"] for event in agent.events() if event["kind"] == "interruption.recorded"]
         assert stops == ["rate_limit"], done
-        data = agent.resumed("Try again. [[say ochre]]")
+        data = agent.resumed("Try again. [[say ochre]]", "--policy", "allow")
         assert data["finished"], data
         if self.forgets_the_unanswered:
             assert data["state"] == "fresh"

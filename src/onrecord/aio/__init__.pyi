@@ -248,6 +248,9 @@ class AsyncAgentVerbs(Awaited):
     async def record_end(self, /, reason: str = ...) -> Event:
         """Record that the agent's present run ended cleanly; the counterpart of `record_start`."""
 
+    async def record_going_on(self) -> Event | None:
+        """Record that this agent works again after a stop of the same run; None if it was not stopped."""
+
     async def record_interruption(self, /, cause: str, message: str = ..., *, resets_at: float | None = ..., **about: Json) -> Event:
         """Record why work stopped; `resets_at` (seconds since 1970) is when a limit ends, if that is known."""
 

@@ -49,7 +49,7 @@ class Observed(NamedTuple):
     dismissed: str = ""
     """Why it is not started again, if a person ended it."""
     limited: bool = False
-    """A limit that ends with time stopped it, and it has not gone on since."""
+    """A limit that ends with time stopped it, and it has not worked since."""
     resets_at: float | None = None
     """When that limit ends, if that is known."""
     doing: str = ""
@@ -85,7 +85,9 @@ def next_step(seen: Observed, now: float) -> Step:
         )
     parked = seen.resets_at if seen.resets_at is not None and seen.resets_at > now else 0.0
     if parked or (seen.alive and seen.limited):
-        return Step(NOTHING, LIMITED, at=parked, why="its limit ends then" if parked else "it waits for its limit to end")
+        return Step(
+            NOTHING, LIMITED, at=parked, why="its limit ends then" if parked else "it waits for its limit to end"
+        )
     if seen.alive:
         return Step(NOTHING, seen.doing or WORKING, why=seen.trouble)
     if seen.asked:

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
-    from onrecord.vendors.progress import Turn
+    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Turn, Vendor
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": None, "PostToolUse": None, "PreCompact": None,
@@ -286,7 +285,7 @@ class Codex(Shaped):
     def turn(self, record: dict[str, Any]) -> Turn | None:
         """The events around a turn; the one that completes it has the error, if one ended it."""
         from onrecord.vendors.endings import text_in
-        from onrecord.vendors.progress import ABORTED, FAILED, IDLE, WORKING, Turn
+        from onrecord.vendors.port import ABORTED, FAILED, IDLE, WORKING, Turn
 
         given = record.get("payload")
         payload: dict[str, Any] = given if isinstance(given, dict) else {}

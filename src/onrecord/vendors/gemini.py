@@ -35,8 +35,17 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer, HookCall
-    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Vendor
-    from onrecord.vendors.progress import Turn
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        Hazard,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Turn,
+        Vendor,
+    )
 
 MOMENTS_OF = {
     "SessionStart": START, "BeforeAgent": PROMPT, "BeforeTool": BEFORE_TOOL, "AfterTool": AFTER_TOOL,
@@ -312,7 +321,7 @@ class Gemini(Shaped):
 
     def turn(self, record: dict[str, Any]) -> Turn | None:
         """A message of the model without tool calls ends a turn, and so does an error or a cancelled request."""
-        from onrecord.vendors.progress import ABORTED, FAILED, IDLE, WORKING, Turn
+        from onrecord.vendors.port import ABORTED, FAILED, IDLE, WORKING, Turn
 
         kind = record.get("type")
         if kind == "user":

@@ -19,8 +19,17 @@ if TYPE_CHECKING:
 
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookCall
-    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Vendor
-    from onrecord.vendors.progress import Turn
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        Hazard,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Turn,
+        Vendor,
+    )
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -182,7 +191,7 @@ class Qwen(ByProject):
 
     def turn(self, record: dict[str, Any]) -> Turn | None:
         """A message without a tool call ends a turn. A failed request is noted each time, and tried again."""
-        from onrecord.vendors.progress import IDLE, WORKING, Turn
+        from onrecord.vendors.port import IDLE, WORKING, Turn
 
         kind, message = record.get("type"), record.get("message")
         given = message.get("parts") if isinstance(message, dict) else None

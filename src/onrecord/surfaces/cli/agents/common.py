@@ -37,7 +37,9 @@ def asked(call: Call, extra: list[str]) -> Ask:
     prompt, opening = call.get("prompt") or "", call.get("opening") or ""
     headless = bool(prompt) or "headless" in call
     if "say" in call and not headless:
-        return Ask(call.get("say") or "", headless=False, extra=[*call.many("argument"), *extra], anew=opening, now=True)
+        return Ask(
+            call.get("say") or "", headless=False, extra=[*call.many("argument"), *extra], anew=opening, now=True
+        )
     if headless and not prompt and not sys.stdin.isatty():
         prompt = sys.stdin.read().strip()
     return Ask(prompt, headless, [*call.many("argument"), *extra], anew=opening)
