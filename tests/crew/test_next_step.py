@@ -33,6 +33,13 @@ def test_who_is_asked_for_is_started_or_resumed():
     assert next_step(asked._replace(alive=True), 1.0)[:2] == (NOTHING, WORKING)
 
 
+def test_a_team_without_budget_stops():
+    """When the session's budget is used up, agents that run are ended and none is started, also if a person asks."""
+    for seen in (CRASHED, CRASHED._replace(asked=True), CRASHED._replace(asked_fresh=True)):
+        assert next_step(seen._replace(spent="no steps"), 2000.0)[:2] == (NOTHING, STOPPED)
+        assert next_step(seen._replace(spent="no steps", alive=True), 2000.0)[:2] == (END, STOPPED)
+
+
 def test_who_is_asked_for_is_resumed_although_it_had_finished():
     """`team resume` starts all agents, also those that were done; without it they stay finished."""
     done = CRASHED._replace(finished=True)

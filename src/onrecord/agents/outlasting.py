@@ -59,7 +59,7 @@ def outlast(
             raise
         if last.finished:
             break
-        ask = Ask(headless=ask.headless, extra=ask.extra, anew=ask.anew)
+        ask = Ask(headless=ask.headless, extra=ask.extra, only_extra=ask.only_extra, anew=ask.anew)
     return Outlasted(last)
 
 

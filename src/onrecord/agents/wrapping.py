@@ -17,10 +17,11 @@ from onrecord.agents.observing import Follower, record_stop, undone
 from onrecord.agents.running import run_headless, run_on_terminal
 from onrecord.agents.surroundings import survey
 from onrecord.environment import AGENT_VARIABLE, FAILURE_VARIABLE, HEADLESS_VARIABLE, SESSION_VARIABLE, SPAWN_VARIABLE
-from onrecord.errors import LeaseLost, OnrecordError
+from onrecord.errors import BudgetExhausted, LeaseLost, OnrecordError
 from onrecord.log.names import make_ulid
 from onrecord.vendors.hooks import CLEARED, STARTUP
 from onrecord.vendors.port import (
+    BUDGET,
     CRASH,
     ENDS_WITH_TIME,
     FAILED,
@@ -44,7 +45,7 @@ LOOK_SECONDS = 1.0
 """How often a run's lock files, and what its hooks recorded, are checked."""
 EAGER_SECONDS = 20.0
 """For so long they are checked at every tick until the conversation is known: a run may be short."""
-MIRROR_SECONDS = 5.0
+MIRROR_SECONDS = 0.75
 """How often a running agent's transcript is mirrored."""
 MIRROR_AT_MOST = 1.0
 """How long one mirroring may take: the agent's output waits meanwhile."""
@@ -76,6 +77,8 @@ class Ask(NamedTuple):
     headless: bool = False
     extra: Sequence[str] = ()
     """The user's own arguments for the vendor's program."""
+    only_extra: bool = False
+    """Whether a resume uses only these arguments, and not those on record."""
     id: str | None = None
     """The idempotency key of the prompt, if it must not be issued twice."""
     anew: str = ""
@@ -158,6 +161,8 @@ def _judge(of: Vendor, ran: Ran, watch: _Watch) -> Interruption:
         return Interruption(CRASH, f"another conversation came up: {watch.came_up}")
     if watch.why is not None:
         return watch.why  # a limit explains why a person, or this process, ended it
+    if watch.spent and ran.ended_by_us and not ran.stopped_by:
+        return Interruption(BUDGET, watch.spent)
     if ran.stopped_by:
         return Interruption(USER if ran.stopped_by == _SIGINT else KILLED, f"stopped by signal {ran.stopped_by}")
     why = of.classify(ran.lines, ran.status)
@@ -188,6 +193,8 @@ class _Watch:
         """The conversations of this run, in order: ids rotate, and the last messages of each are mirrored too."""
         self.came_up: str | None = None
         self.wrong = False
+        self.spent = ""
+        """Which limit of the budget is used up."""
         self.rewritten = False
         self._verified = False
         self.problems: list[str] = []
@@ -237,6 +244,7 @@ class _Watch:
             self._looked = now
             self.recording(self._look)
             self.recording(self._verify)
+            self.recording(self._check_budget)
             self.recording(self._observe)
         if now - self._mirrored >= MIRROR_SECONDS:
             self.recording(lambda: self._mirror(MIRROR_AT_MOST))
@@ -244,7 +252,16 @@ class _Watch:
         if now - self._renewed >= RENEW_SECONDS:
             self._renewed = now
             self.recording(self._renew)
-        return self.wrong or self._is_over()
+        return self.wrong or bool(self.spent) or self._is_over()
+
+    def _check_budget(self) -> None:
+        """End the run when a limit is used up; another process may have raised it."""
+        session = self.run.session
+        if session.views.spend.budget:
+            try:
+                session.refresh().budget.check()
+            except BudgetExhausted as out:
+                self.spent = out.message
 
     # What its transcript shows, on a terminal
 

@@ -61,7 +61,7 @@ class Members:
         self.headless = headless or all(member.headless for member in team.members())
         self.yes = yes
         """Whether a resume may change the user's files without asking."""
-        self.here = worktree_for(session.head.project, os.curdir)
+        self.here = worktree_for(session, os.curdir)
         self.folder = runtime_of(team, self.here)
         self.processes = ProcessHost(self.folder / "logs" / session.id)
         self._tmux: TmuxHost | None = None
@@ -109,10 +109,19 @@ class Members:
         own = ["--agent", member.id, *(f"--argument={word}" for word in member.command[1:])]
         if mode == FRESH:
             asked = [f"--prompt={prompt}"] if headless else [f"--opening={prompt}"] if prompt else []
-            return ["start", name, "--session", self.session.id, *own, *asked, *([] if headless else ["--wait"])]
+            return [
+                "start",
+                name,
+                "--session",
+                self.session.id,
+                *own,
+                *asked,
+                *([] if headless else ["--wait"]),
+                "--yes" if self.yes else "--no-input",
+            ]
         fallback = [f"--opening={prompt}"] if prompt else []
         return [
-            "resume", self.session.id, *own, "--policy=allow", *fallback,
+            "resume", self.session.id, "--fresh-arguments", *own, "--policy=allow", *fallback,
             *self._proceed(member, view, headless=headless), *(["--yes"] if self.yes else []),
         ]  # fmt: skip
 

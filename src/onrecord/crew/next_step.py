@@ -60,6 +60,8 @@ class Observed(NamedTuple):
     """When it was started again since a person last asked for it, oldest first."""
     ended_at: float = 0.0
     """When its last run ended."""
+    spent: str = ""
+    """Which limit of the session's budget is used up."""
 
 
 class Step(NamedTuple):
@@ -77,6 +79,8 @@ def next_step(seen: Observed, now: float) -> Step:
     """The next step for one agent."""
     if not seen.wanted:
         return Step(END, STOPPED, why="it is not wanted any more") if seen.alive else Step(NOTHING, STOPPED)
+    if seen.spent:
+        return Step(END if seen.alive else NOTHING, STOPPED, why=seen.spent)
     if seen.asked_fresh:
         return (
             Step(END, RESTARTING, why="it starts a new conversation")

@@ -18,6 +18,7 @@ from onrecord.crew.team_file import CREW
 from onrecord.crew.team_view import TeamView
 from onrecord.errors import InvalidInput, OnrecordError
 from onrecord.machine.ending import end_processes
+from onrecord.rules import spent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -59,6 +60,7 @@ class Supervisor:
         members = self.view.members()
         roster = self.session.refresh().views.roster.agents
         self.steps = {}
+        out = self.session.views.spend.exhausted(int(now * 1e6))
         for name in [*members, *(name for name in self.view.agents if name not in members and name != CREW)]:
             alive = self.alive(name, members.get(name))
             if alive:
@@ -72,7 +74,7 @@ class Supervisor:
                 name, members.get(name), alive=alive, gone_at=gone_at, doing=doing, trouble=trouble
             )  # fmt: skip
             if name in members or (alive and self.view.agent(name)["spawned"]):
-                self.steps[name] = next_step(seen, now)
+                self.steps[name] = next_step(seen._replace(spent=spent(out)) if out else seen, now)
         return self.steps
 
     def alive(self, name: str, member: Member | None = None) -> bool:

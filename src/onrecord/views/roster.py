@@ -42,7 +42,7 @@ class Roster(View):
             event.by,
             {
                 "joined_at": event.at, "runs": 0, "run": 0, "here": False, "vendor": None, "process": None, "links": [],
-                "waits": None, "stop": None,
+                "waits": None, "arguments": [], "arguments_on": None, "stop": None,
             },
         )  # fmt: skip
         waiting: Attention = {"message": str(data.get("message") or ""), "position": event.position, "at": event.at}
@@ -52,11 +52,23 @@ class Roster(View):
         if event.kind == "agent.joined":
             agent["runs"] += 1
             agent |= {"run": event.run, "here": True, "process": data.get("process"), "last_joined_at": event.at}
-            agent["vendor"] = data.get("vendor") or agent["vendor"]
+            self._note_arguments(agent, data)
+            agent["joined"] = event.position
+            agent["vendor"], agent["via"] = data.get("vendor") or agent["vendor"], data.get("via")
         elif event.kind == "agent.located":
             self._locate(event, data)
         elif event.kind == "agent.left" and event.run == agent["run"]:
             agent |= {"here": False, "left_at": event.at}
+
+    @staticmethod
+    def _note_arguments(agent: Agent, data: dict[str, Any]) -> None:
+        """The last known arguments of its program. A run that we did not start says nothing about them."""
+        if isinstance(data.get("arguments"), list):
+            process = data.get("process")
+            agent["arguments"] = [str(word) for word in data["arguments"]]
+            agent["arguments_on"] = process.get("host") if isinstance(process, dict) else None
+        elif data.get("vendor") not in (None, agent["vendor"]):
+            agent |= {"arguments": [], "arguments_on": None}  # another vendor's program
 
     def _interrupt(self, event: Event, data: dict[str, Any]) -> None:
         agent = self.agents.get(event.by)
