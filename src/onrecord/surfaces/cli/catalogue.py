@@ -323,8 +323,9 @@ VERBS: tuple[Verb, ...] = (
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
          OPENING, ARGUMENT, SAY,
          Option("--fresh-arguments", "use only the arguments given now, not those on record"),
-         Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default); "
-                "must: fail; never: always start a new one", "POLICY", choices=("must", "allow", "never")),
+         Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default on a "
+                "terminal); must: fail (default without one); never: always start a new one", "POLICY",
+                choices=("must", "allow", "never")),
          Option("--print", "only print the command that resumes the agent"), WAIT, YES, REASON, SESSION,
          AGENT, example="onrecord resume fix-invite-403"),
     Verb(LIFE, "close", "[NAME]", "Close a session; its record is kept", _LIFECYCLE,
