@@ -136,17 +136,17 @@ def _told(done: Any, place: Any) -> dict[str, Any]:
     return {"store": place.shown, "before": done.before, "schema": done.after} | roles
 
 
-def glance(url: str | None, projects: tuple[str, ...], name: str | None) -> Present | None:
+def glance(url: str | None, project: str, name: str | None, also: tuple[str, ...] = ()) -> Present | None:
     """What the gate needs to know of a session, quickly; None if the session has to be opened for that.
 
-    Without a name, it is the only live session of a project, given by its names.
+    Without a name, it is the only live session of the project; `also` are other names of it.
     """
     file = store_file(url)
     if file is None:
         return None
     from onrecord.stores.sqlite.glance import look
 
-    return look(file, projects, name)
+    return look(file, (project, *also), name)
 
 
 def glance_linked(url: str | None, link: str) -> Linked | None:

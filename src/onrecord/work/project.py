@@ -126,6 +126,11 @@ def project_named(name: str) -> Project:
     return project_at(name) if os.path.isdir(name) else Project(name)
 
 
+def spelled_out(name: str) -> str:
+    """The absolute path, if there is a directory with this name; if not, the name itself."""
+    return os.path.abspath(name) if os.path.isdir(name) else name
+
+
 # Repositories
 
 
@@ -173,7 +178,7 @@ def normalised(url: str) -> str:
     scheme, found, rest = url.partition("://")
     if not found:
         host, colon, path = url.partition(":")
-        if not colon or "/" in host or len(host) < 2:
+        if not colon or "/" in host or not host[1:]:
             return ""  # a path, or a drive
         rest = f"{host}/{path}"
     elif scheme.lower() in ("file", ""):

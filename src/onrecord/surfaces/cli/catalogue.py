@@ -44,6 +44,7 @@ _SHOW = "onrecord.surfaces.cli.sessions.show"
 _STATE_FILE = "onrecord.surfaces.cli.work.state_file"
 _TEAM = "onrecord.surfaces.cli.agents.team"
 _TEAM_MEMBER = "onrecord.surfaces.cli.agents.team_member"
+_WORKTREE = "onrecord.surfaces.cli.agents.worktree"
 _STORES = "onrecord.surfaces.cli.upkeep.stores"
 
 
@@ -75,7 +76,19 @@ PASSED_ON = "[-- ARGUMENTS...]"
 class Verb:
     """One verb: its arguments, where its function is, and its help."""
 
-    __slots__ = ("about", "example", "function", "group", "module", "name", "options", "passes_on", "raw", "takes", "usage")
+    __slots__ = (
+        "about",
+        "example",
+        "function",
+        "group",
+        "module",
+        "name",
+        "options",
+        "passes_on",
+        "raw",
+        "takes",
+        "usage",
+    )
 
     def __init__(
         self, group: str, name: str, usage: str, about: str, module: str, *options: Option, example: str = "",
@@ -309,7 +322,7 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord archive fix-invite-403"),
     Verb(LIFE, "rename", "[NAME] NEW", "Rename a session", _LIFECYCLE, SESSION, AGENT,
          example="onrecord rename fix-invite-403 invite-403"),
-    Verb(LIFE, "project", "show|link|move|merge [WORDS...]", "Show which project this is, link it, or move sessions into it",
+    Verb(LIFE, "project", "show|link|move|merge [WORDS...]", "Which project this is; link it, or move sessions into it",
          _PROJECT, YES, SESSION, AGENT, takes=("WORDS...",), function="project_verb",
          example="onrecord project merge /home/ada/old-place"),
     Verb(LIFE, "fork", "[NAME] NEW", "Start a new session from the history of another", _LIFECYCLE,
@@ -320,6 +333,7 @@ VERBS: tuple[Verb, ...] = (
          "Start a coding agent (claude, codex, gemini, ...) in a session",
          _AGENTS_START, Option("--name", "the session (default: a new one, named after directory and time)", "NEW"),
          PROMPT, OPENING, ARGUMENT, HEADLESS,
+         Option("--worktree", "work on this branch, in a git worktree of its own beside the repository", "BRANCH"),
          Option("--objective", "the objective of a new session", "TEXT", short="-o"), WAIT, YES,
          SESSION, Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          function="start_agent", example="onrecord start claude --name fix-invite-403"),
@@ -332,6 +346,10 @@ VERBS: tuple[Verb, ...] = (
          _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, WAIT, YES, SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"),
          example="onrecord handoff fix-invite-403 --to codex"),
+    Verb(AGENTS, "worktree", "list|diff|remove [NAME]", "Show and remove the git worktrees of a session's agents",
+         _WORKTREE, Option("--files", "diff: only the names of the changed files"),
+         Option("--force", "remove: lose what is not committed"), YES, SESSION, WHOSE, takes=("WORDS...",),
+         example="onrecord worktree diff fix-login"),
     Verb(AGENTS, "team", "up|resume|status|attach|logs|restart|scale|stop [WORDS...]",
          "Run a team of agents in one session, from a team file", _TEAM,
          HEADLESS_TEAM, Option("--detach", "run the supervisor in the background", short="-d"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord.connection import project_here
@@ -58,7 +59,9 @@ def _show(call: Call, words: list[str]) -> int:
     call.output.line(f"sessions   {whole} ({live} live)")
     others = sum(counts[name][0] for name in here.also)
     if others:
-        call.output.note(f"{counted(others, 'session')} under its other names; `onrecord project merge` moves them here")
+        call.output.note(
+            f"{counted(others, 'session')} under its other names; `onrecord project merge` moves them here"
+        )
     return 0
 
 
@@ -117,7 +120,7 @@ def _merge(call: Call, words: list[str]) -> int:
     """Move all sessions of another project into this one; without a name, those under this project's other names."""
     here, records = _chosen(call), call.records(make=False)
     others = [*(need(call, words, "PROJECT") if words else here.also)]
-    if words and os.path.isdir(others[0]):
+    if words and Path(others[0]).is_dir():
         others = [name for name in project_named(others[0]).names if name != here.key]
     found = [head for name in others for head in _sessions(records, name) if name != here.key]
     if words and not found:

@@ -121,7 +121,10 @@ def _heading(call: Call, session: Session, here: Presence) -> list[Line]:
     lines += [
         ["id", head.session],
         ["project", head.project],
-        ["position", f"{head.position}, last activity {ago(head.at, now)}, opened {ago(head.opened_at, now)}{_by(session)}"],
+        [
+            "position",
+            f"{head.position}, last activity {ago(head.at, now)}, opened {ago(head.opened_at, now)}{_by(session)}",
+        ],
     ]
     if head.parent:
         lines.append(["forked", f"from {head.parent} at position {head.forked_at}"])
