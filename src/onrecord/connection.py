@@ -38,7 +38,7 @@ def connect(url: str | None = None, *, project: str | None = None) -> SessionSto
 
     Without a URL, it is ONRECORD_STORE, then `store` in the configuration, then one file in the user's data
     directory. The project is the given one, ONRECORD_PROJECT, `project` in the configuration, or that of the working
-    directory: a directory is a project by its repository, whichever clone or worktree of it that is.
+    directory. An absolute path means the project of that directory: its repository, in whichever clone or worktree.
     """
     from onrecord.session.session_store import SessionStore
 

@@ -198,9 +198,9 @@ def _first_commit(root: str, git: str) -> str:
         return ""  # the oldest commit of a shallow clone is not the first one
     import subprocess
 
-    command = ["git", "-C", root, "rev-list", "--max-parents=0", "HEAD"]
+    command = ["git", f"--git-dir={git}", "rev-list", "--max-parents=0", "HEAD"]
     try:
-        answer = subprocess.run(command, capture_output=True, check=False, timeout=GIT_SECONDS)
+        answer = subprocess.run(command, cwd=root, capture_output=True, check=False, timeout=GIT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     found = answer.stdout.decode(errors="replace").split() if answer.returncode == 0 else []

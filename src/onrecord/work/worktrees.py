@@ -68,7 +68,10 @@ def add_worktree(root: str | Path, place: Path, branch: str) -> str:
     """The worktree in this directory; its branch is created unless it exists."""
     if (place / ".git").exists():
         return str(place)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InvalidInput(f"{place.parent} cannot be created: {problem.strerror}") from None
     known = _git(root, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").returncode == 0
     made = _git(root, "worktree", "add", *([] if known else ["-b", branch]), str(place), *([branch] if known else []))
     if made.returncode:

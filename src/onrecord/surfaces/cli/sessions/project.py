@@ -11,7 +11,7 @@ from onrecord.errors import InvalidInput, NameTaken, SessionErased, SessionNotFo
 from onrecord.log.head import LIVE
 from onrecord.log.names import NAME_LIMIT
 from onrecord.session.handle import Session
-from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.shared.exits import NotInitialised, UsageError
 from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.shared.place import act, need
 from onrecord.views.render import one_line
@@ -43,8 +43,11 @@ def _chosen(call: Call) -> Project:
 def _show(call: Call, words: list[str]) -> int:
     need(call, words)
     here = _chosen(call)
-    records = call.records()
-    counts = {name: _count(records, name) for name in here.names}
+    try:
+        records = call.records(make=False)
+        counts = {name: _count(records, name) for name in here.names}
+    except NotInitialised:  # a store that is not there yet has no sessions
+        counts = dict.fromkeys(here.names, (0, 0))
     data = {
         "project": here.key, "known_by": _known_by(here), "also": list(here.also), "directory": here.root or None,
         "sessions": {name: {"all": whole, "live": live} for name, (whole, live) in counts.items()},
