@@ -29,7 +29,7 @@ from onrecord.environment import (
 )
 from onrecord.vendors.port import ABORTED, FAILED, vendor, vendor_of
 from onrecord.vendors.processes import family
-from onrecord.work.project import worktree_for
+from onrecord.work.project import project_at, worktree_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -140,7 +140,7 @@ class Members:
 
     def _prompt(self, member: Member, cwd: str) -> str:
         known = {
-            "agent": member.id, "session": self.session.name, "project": self.session.head.project,
+            "agent": member.id, "session": self.session.name, "project": project_at(self.here).root,
             "team": self.team.name, "directory": cwd,
         }  # fmt: skip
         return filled(member.prompt, self.team.variables | known)

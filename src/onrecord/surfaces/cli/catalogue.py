@@ -47,6 +47,7 @@ _TEAM = "onrecord.surfaces.cli.agents.team"
 _TEAM_MEMBER = "onrecord.surfaces.cli.agents.team_member"
 _USAGE = "onrecord.surfaces.cli.sessions.usage"
 _USE = "onrecord.surfaces.cli.sessions.use"
+_WORKTREE = "onrecord.surfaces.cli.agents.worktree"
 _STORES = "onrecord.surfaces.cli.upkeep.stores"
 
 
@@ -335,7 +336,7 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord archive fix-invite-403"),
     Verb(LIFE, "rename", "[NAME] NEW", "Rename a session", _LIFECYCLE, SESSION, AGENT,
          example="onrecord rename fix-invite-403 invite-403"),
-    Verb(LIFE, "project", "show|link|move|merge [WORDS...]", "Show which project this is, link it, or move sessions into it",
+    Verb(LIFE, "project", "show|link|move|merge [WORDS...]", "Which project this is; link it, or move sessions into it",
          _PROJECT, YES, SESSION, AGENT, takes=("WORDS...",), function="project_verb",
          example="onrecord project merge /home/ada/old-place"),
     Verb(LIFE, "fork", "[NAME] NEW", "Start a new session from the history of another", _LIFECYCLE,
@@ -346,6 +347,7 @@ VERBS: tuple[Verb, ...] = (
          "Start a coding agent (claude, codex, gemini, ...) in a session",
          _AGENTS_START, Option("--name", "the session (default: a new one, named after directory and time)", "NEW"),
          PROMPT, OPENING, ARGUMENT, HEADLESS,
+         Option("--worktree", "work on this branch, in a git worktree of its own beside the repository", "BRANCH"),
          Option("--objective", "the objective of a new session", "TEXT", short="-o"), WAIT, YES,
          SESSION, Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          function="start_agent", example="onrecord start claude --name fix-invite-403"),
@@ -358,6 +360,10 @@ VERBS: tuple[Verb, ...] = (
          _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, WAIT, YES, SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"),
          example="onrecord handoff fix-invite-403 --to codex"),
+    Verb(AGENTS, "worktree", "list|diff|remove [NAME]", "Show and remove the git worktrees of a session's agents",
+         _WORKTREE, Option("--files", "diff: only the names of the changed files"),
+         Option("--force", "remove: lose what is not committed"), YES, SESSION, WHOSE, takes=("WORDS...",),
+         example="onrecord worktree diff fix-login"),
     Verb(AGENTS, "team", "up|resume|status|attach|logs|restart|scale|stop [WORDS...]",
          "Run a team of agents in one session, from a team file", _TEAM,
          HEADLESS_TEAM, Option("--detach", "run the supervisor in the background", short="-d"),
