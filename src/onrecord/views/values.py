@@ -104,12 +104,27 @@ class Correction(Stamp):
     remark: str | None
 
 
+class Worktree(TypedDict):
+    """Which worktree: the path of its top, the machine that it is on, and whether it is one of git."""
+
+    root: str
+    host: str
+    git: bool
+
+
+class ProposedFix(TypedDict):
+    """What was said to fix a failed attempt, and at which position."""
+
+    text: str
+    position: int
+
+
 class Attempt(Stamp):
     """A run of a command on record. The fields that may be missing come when it is settled."""
 
     number: int
     status: str
-    """running, succeeded, failed or abandoned."""
+    """running, succeeded, failed, interrupted or abandoned."""
     command: str
     signature: str
     code: str | None
@@ -118,6 +133,12 @@ class Attempt(Stamp):
     process: Process | None
     keeper: Process | None
     revision: Revision | None
+    worktree: Worktree | None
+    """Where it runs; None in old logs, and for an attempt that names no worktree."""
+    fixes: NotRequired[list[ProposedFix]]
+    """Every fix that was proposed for it, the newest last."""
+    code_change_needed: NotRequired[bool]
+    """Somebody said that only a change of the code helps."""
     corrections: NotRequired[list[Correction]]
     ended_at: NotRequired[int]
     settled: NotRequired[int]
@@ -146,6 +167,10 @@ class Anchor(TypedDict):
     lines: NotRequired[list[int]]
     """The first and the last line."""
     symbol: NotRequired[str]
+    within: NotRequired[str]
+    """The function or class around the lines."""
+    symbols: NotRequired[dict[str, str]]
+    """For a whole Python file: fingerprints of its functions and classes, so that a survey can name what changed."""
 
 
 class Judgement(Stamp):
@@ -154,6 +179,24 @@ class Judgement(Stamp):
     label: str
     evidence: list[str]
     why: NotRequired[str | None]
+    revision: NotRequired[Revision | None]
+    """The revision of the worktree then."""
+
+
+class Staleness(Stamp):
+    """A finding turned stale or settled because code changed, or fresh because the change was reverted."""
+
+    label: str
+    was: str
+    what: str
+    """The code that differs, by name."""
+
+
+class Fix(Stamp):
+    """The fix of a verified cause."""
+
+    evidence: list[str]
+    revision: Revision | None
 
 
 class Challenge(Stamp):
@@ -163,7 +206,11 @@ class Challenge(Stamp):
     evidence: list[str]
     outcome: str | None
     settled: NotRequired[int]
+    settled_at: NotRequired[int]
+    settled_by: NotRequired[str]
     why: NotRequired[str | None]
+    proof: NotRequired[list[str]]
+    """The evidence of the outcome."""
 
 
 class Finding(Stamp):
@@ -177,6 +224,18 @@ class Finding(Stamp):
     history: list[Judgement]
     challenges: list[Challenge]
     anchors: list[Anchor]
+    contradicts: list[str]
+    """Findings that it excludes, whatever their labels are now."""
+    staleness: list[Staleness]
+
+
+class ClaimStep(Stamp):
+    """One step in the story of a finding."""
+
+    what: str
+    """stated verified, rejected, challenged, upheld, turned stale, fixed, and so on."""
+    evidence: list[str]
+    why: str | None
 
 
 class Proof(TypedDict):
@@ -194,6 +253,10 @@ class ShownFinding(Finding):
     files_changed: int
     active: bool
     proof: list[Proof]
+    what_changed: str
+    """The code that differs, by name."""
+    settled: str | None
+    """How it was settled; None if it is not."""
 
 
 class Evidence(Stamp):
@@ -323,6 +386,7 @@ class Milestone(Stamp):
     what: str
     finding: str | None
     evidence: list[str]
+    revision: NotRequired[Revision | None]
 
 
 class WorkStart(TypedDict):

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from onrecord.views.values import Worktree
+
 
 def find_project(start: str) -> str:
     """The root of the repository, the same for all its worktrees; outside a repository, the directory itself."""
@@ -34,6 +38,13 @@ def find_worktree(start: str) -> str:
             return here
         folder = above
     return folder
+
+
+def worktree_named(root: str) -> Worktree:
+    """A worktree as an attempt and a request name it: two are the same if all of this is."""
+    return {
+        "root": os.path.realpath(root), "host": os.uname().nodename, "git": os.path.exists(os.path.join(root, ".git"))
+    }  # fmt: skip
 
 
 def worktree_for(project: str, start: str) -> str:
