@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from onrecord.aio.calls import Outcome as Outcome, outcome_of as outcome_of, settled as settled
 from onrecord.aio.deriving import Awaited
 from onrecord.aio.own import OwnSession, OwnStore, OwnTurn
+from onrecord.log import heads
 from onrecord.log.events import Draft, Event
 from onrecord.log.head import Head
 from onrecord.log.items import Item
@@ -14,6 +15,7 @@ from onrecord.rules import ToolRequest, Verdict
 from onrecord.session.attempts import OpenAttempt
 from onrecord.session.compaction import Coverage
 from onrecord.session.copying import Copied
+from onrecord.session.listings import Entry
 from onrecord.session.moment import Moment
 from onrecord.session.retention import Policy, Swept
 from onrecord.session.session_store import Found, SessionStore
@@ -194,6 +196,12 @@ class AsyncSessionStore(OwnStore):
 
     async def create(self, name: str, *, agent: str = ..., objective: str | None = ..., metadata: Mapping[str, Json] | None = ..., budget: Mapping[str, float] | None = ..., parent: Parent | None = ...) -> AsyncSession:
         """Make a new session; `NameTaken` if the project has one of this name."""
+
+    async def entries(self, heads: Sequence[Head]) -> list[Entry]:
+        """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
+
+    async def every(self, status: Collection[str], *, project: str | None = ...) -> list[Head]:
+        """All sessions with one of these statuses, the newest first. `project` "" means every project."""
 
     async def find(self, name: str) -> Head:
         """The head of the session with this name or id."""

@@ -155,7 +155,7 @@ class _Lexer:
             self.word = None  # the number of a descriptor, as in `2>`
         self.end_word()
         operator = ""
-        while self.at < len(self.text) and self.text[self.at] in "<>&|" and len(operator) < 3:  # noqa: PLR2004  # `<<<`
+        while self.at < len(self.text) and self.text[self.at] in "<>&|" and len(operator) < 3:  # noqa: PLR2004  # the longest one is a here-string
             if self.text[self.at] == "|" and operator != ">":
                 break
             operator += self.text[self.at]

@@ -9,14 +9,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
-Json: TypeAlias = Any
-"""A JSON value: text, number, boolean, None, a list or a dict of these. The caller knows its form."""
+from onrecord.views.finding_values import (
+    Anchor,
+    Challenge,
+    ClaimStep,
+    Evidence,
+    Finding,
+    Fix,
+    Judgement,
+    Proof,
+    ShownFinding,
+    Staleness,
+)
+from onrecord.views.stamps import Json, Revision, Stamp
+
+__all__ = [
+    "Anchor", "Challenge", "ClaimStep", "Evidence", "Finding", "Fix", "Json", "Judgement", "Proof", "Revision",
+    "ShownFinding", "Staleness", "Stamp",
+]  # fmt: skip
+"""What is defined elsewhere and used from here. Every other name of this module is public too."""
+
+
 Message: TypeAlias = Any
 """A message: an item in neutral form (`{"role", "content"}`), or a message of a partner's library."""
 Process: TypeAlias = Mapping[str, Json]
 """Which process on which machine: host, boot, pid, started and space, as `machine.identity` gives it."""
-Revision: TypeAlias = Mapping[str, Json]
-"""Which state of the code: revision, branch and dirty, a hash of what differs from the revision."""
 Budget: TypeAlias = dict[str, float]
 """An amount for each limit: steps, tokens, seconds, spend, repeats."""
 
@@ -27,15 +44,6 @@ class ToolCall(TypedDict):
     id: str
     name: str
     arguments: NotRequired[Json]
-
-
-class Stamp(TypedDict):
-    """Where, when and by whom something was recorded."""
-
-    position: int
-    at: int
-    """Microseconds since 1970."""
-    by: str
 
 
 # Lanes
@@ -156,140 +164,6 @@ class Attempt(Stamp):
     code_after: NotRequired[str | None]
 
 
-# Findings and evidence
-
-
-class Anchor(TypedDict):
-    """A piece of code that a finding rests on, and its fingerprint when it was judged."""
-
-    path: str
-    fingerprint: NotRequired[str]
-    lines: NotRequired[list[int]]
-    """The first and the last line."""
-    symbol: NotRequired[str]
-    within: NotRequired[str]
-    """The function or class around the lines."""
-    symbols: NotRequired[dict[str, str]]
-    """For a whole Python file: fingerprints of its functions and classes, so that a survey can name what changed."""
-
-
-class Judgement(Stamp):
-    """A label that a finding was given."""
-
-    label: str
-    evidence: list[str]
-    why: NotRequired[str | None]
-    revision: NotRequired[Revision | None]
-    """The revision of the worktree then."""
-
-
-class Staleness(Stamp):
-    """A finding turned stale or settled because code changed, or fresh because the change was reverted."""
-
-    label: str
-    was: str
-    what: str
-    """The code that differs, by name."""
-
-
-class Fix(Stamp):
-    """The fix of a verified cause."""
-
-    evidence: list[str]
-    revision: Revision | None
-
-
-class Challenge(Stamp):
-    """An argument against a finding; `outcome` is None while it is open."""
-
-    argument: str
-    evidence: list[str]
-    outcome: str | None
-    settled: NotRequired[int]
-    settled_at: NotRequired[int]
-    settled_by: NotRequired[str]
-    why: NotRequired[str | None]
-    proof: NotRequired[list[str]]
-    """The evidence of the outcome."""
-
-
-class Finding(Stamp):
-    """A claim, its label, and what it rests on."""
-
-    id: str
-    claim: str
-    label: str
-    evidence: list[str]
-    because: int | None
-    history: list[Judgement]
-    challenges: list[Challenge]
-    anchors: list[Anchor]
-    contradicts: list[str]
-    """Findings that it excludes, whatever their labels are now."""
-    staleness: list[Staleness]
-
-
-class ClaimStep(Stamp):
-    """One step in the story of a finding."""
-
-    what: str
-    """stated verified, rejected, challenged, upheld, turned stale, fixed, and so on."""
-    evidence: list[str]
-    why: str | None
-
-
-class Proof(TypedDict):
-    """An evidence id, and whether it was captured, asserted or only named."""
-
-    id: str
-    how: str
-
-
-class ShownFinding(Finding):
-    """A finding with what follows from the present code and evidence."""
-
-    current: str
-    changed: list[str]
-    files_changed: int
-    active: bool
-    proof: list[Proof]
-    what_changed: str
-    """The code that differs, by name."""
-    settled: str | None
-    """How it was settled; None if it is not."""
-
-
-class Evidence(Stamp):
-    """Something inspectable. Which of the further fields it has depends on its kind."""
-
-    id: str
-    kind: str
-    captured: NotRequired[bool]
-    command: NotRequired[Json]
-    exit_code: NotRequired[int]
-    output: NotRequired[str | None]
-    excerpt: NotRequired[str | None]
-    error: NotRequired[str | None]
-    revision: NotRequired[Revision | None]
-    reference: NotRequired[str | None]
-    text: NotRequired[str | None]
-    path: NotRequired[str | None]
-    url: NotRequired[str | None]
-    ref: NotRequired[str | None]
-    anchor: NotRequired[Anchor | None]
-    argv: NotRequired[list[str]]
-    cwd: NotRequired[str]
-    seconds: NotRequired[float]
-    started_at: NotRequired[int]
-    ended_at: NotRequired[int]
-    timed_out: NotRequired[bool]
-    output_bytes: NotRequired[int]
-    left_out: NotRequired[int]
-    kept_at: NotRequired[int | None]
-    """Where the whole output is; None if all of it is in `output`."""
-    attempt: NotRequired[int]
-
-
 # Facts
 
 
@@ -404,7 +278,14 @@ class ModelUsage(TypedDict, total=False):
 
     model: str | None
     input_tokens: int
+    """All input, whether or not it came from a cache."""
+    cache_read_tokens: int
+    """The part of the input that was read from a cache."""
+    cache_write_tokens: int
+    """The part of the input that was written to a cache."""
     output_tokens: int
+    """All output, reasoning included."""
+    reasoning_tokens: int
     cost: float | None
 
 
@@ -413,9 +294,19 @@ class Usage(TypedDict):
 
     calls: int
     input_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
     output_tokens: int
+    reasoning_tokens: int
     cost: float
     unknown_cost_calls: int
+
+
+class DayUsage(Usage):
+    """What the calls of one agent to one model used on one day."""
+
+    unpriced: dict[str, int]
+    """The tokens of the calls of unknown cost, by the names above; empty if there are none."""
 
 
 class Effect(Stamp):
@@ -450,6 +341,7 @@ class Attention(TypedDict):
     """What an agent needs a person for."""
 
     message: str
+    kind: NotRequired[str]
     position: int
     at: int
 
@@ -465,7 +357,16 @@ class Agent(TypedDict):
     process: Process | None
     links: list[Link]
     waits: Attention | None
+    arguments: list[str]
+    """The user's own arguments of its program, as it was last started with onrecord."""
+    arguments_on: str | None
+    """The machine on which they were given."""
+    via: NotRequired[str | None]
+    """What recorded the present run: a hook; None is a process that has the lease of its lane."""
+    stop: Interruption | None
     last_joined_at: NotRequired[int]
+    joined: NotRequired[int]
+    """The position at which its present run began."""
     left_at: NotRequired[int]
 
 
@@ -487,6 +388,57 @@ class Interruption(Stamp):
     until: NotRequired[str]
     vendor: NotRequired[str]
     limit: NotRequired[str]
+    terminal: NotRequired[bool]
+
+
+class ListedStop(TypedDict):
+    """An interruption, as a listing has it."""
+
+    cause: str
+    message: str
+    resets_at: float | None
+    vendor: str | None
+    position: int
+    at: int
+
+
+class ListedAgent(TypedDict):
+    """An agent, as a listing has it."""
+
+    vendor: str | None
+    via: str | None
+    here: bool
+    process: Process | None
+    talks: bool
+    """Whether it has a conversation that can be resumed."""
+    waits: Attention | None
+    at: int
+    """When its last run began."""
+    position: int
+    """Where its open turn began; else its last run."""
+    run: int
+    stop: ListedStop | None
+    turn: int | None
+    """The number of its open turn."""
+    provisional: ProvisionalTurn | None
+
+
+class Listing(TypedDict):
+    """What lists show of a session besides its head, and all that can make it need a person."""
+
+    agents: dict[str, ListedAgent]
+    agent: str
+    """The one whose conversation was in use last."""
+    vendor: str | None
+    branch: str | None
+    cwd: str | None
+    prompt: str
+    next: str
+    attempts: list[dict[str, Json]]
+    """Those without an outcome."""
+    effects: dict[str, Effect]
+    blocked: list[dict[str, Json]]
+    stale: list[str]
 
 
 class Parent(TypedDict):
