@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from onrecord.views.claims import is_fixed
 from onrecord.views.findings import CAPTURED, NAMED
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def obstacles(whole: Whole) -> list[Gap]:
     """What keeps a session from being closed: it would leave only a summary behind."""
     if not owes_a_note(whole):
         return []
-    over = bool(whole.phases.profile) and whole.phases.current() is None
+    over = (bool(whole.phases.profile) and whole.phases.current() is None) or is_fixed(whole)
     waived = {"next action"} if over else set()
     return [gap for gap in check(whole).gaps if gap.essential and gap.field not in waived]
 
@@ -123,7 +124,11 @@ def _judged(whole: Whole) -> list[Gap]:
 def _counts_as_verified(whole: Whole) -> bool:
     """A command that onrecord saw succeed and a feature that passes count as much as a verified finding."""
     ran = any(attempt["status"] == "succeeded" for attempt in whole.attempts.all())
-    return ran or any(feature["passes"] for feature in whole.phases.features.values())
+    return (
+        ran
+        or bool(whole.findings.labelled("settled"))
+        or any(feature["passes"] for feature in whole.phases.features.values())
+    )
 
 
 def _unresolved(whole: Whole) -> list[Gap]:

@@ -48,7 +48,9 @@ def report(
         "position": whole.position, "since": before.position if before else 0,
         "objective": whole.facts.purpose, "next_action": whole.facts.next_action,
         "phase": phases.current(), "outcome": (status_lines(whole) or [""])[0],
-        "reused": [finding_line(findings, one) for one in findings.labelled("verified")],
+        "reused": [
+            finding_line(findings, one) for label in ("verified", "settled") for one in findings.labelled(label)
+        ],
         "rejected": [finding_line(findings, one) for one in findings.labelled("rejected")],
         "new": changes(before, whole, []) + _new_attempts(before, whole) if before else [],
         "unresolved": unresolved,
