@@ -227,6 +227,28 @@ class Evidence(Stamp):
     attempt: NotRequired[int]
 
 
+# Code
+
+
+class CodeState(TypedDict):
+    """The code as it was seen last: revision, branch, and what differed from the revision."""
+
+    revision: str
+    branch: str | None
+    dirty: bool
+    changed: list[str]
+    position: int
+
+
+class RecordedCommit(TypedDict):
+    """A commit of the repository that was made during the work."""
+
+    revision: str
+    subject: str
+    files: NotRequired[list[str]]
+    position: NotRequired[int]
+
+
 # Facts
 
 
