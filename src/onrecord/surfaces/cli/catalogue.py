@@ -264,7 +264,7 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord state-file sync"),
 
     Verb(RECORD, "compact", "[accept|list] [N...]",
-         "Cover the transcript so far by a summary; accept facts that were proposed", _COMPACT,
+         "Summarize the transcript so far; accept facts that were proposed", _COMPACT,
          Option("--with", "the command that makes the summary; it reads the transcript from standard input", "COMMAND"),
          Option("--text", "the summary itself", "TEXT"),
          Option("--propose", "let the same command propose facts; nothing is recorded until you accept it"),
