@@ -178,7 +178,7 @@ def test_continue_names_what_is_reused_and_diff_covers_it_all(here):
     here("run", "--", "true")
     proof = here.data("evidence", "list")[0]["id"]
     here("finding", "state", "The row is written late", "-l", "verified", "-e", proof)
-    here("finding", "challenge", "f1", "It also fails with the row there")
+    here("finding", "challenge", "f1", "It also fails with the row there", "-e", proof)
     here("reached", "root-cause", "--finding", "f1")
     here("title", "403 after an invite")
     changed = {one["what"] for one in here.data("diff", str(start))["changes"]}

@@ -31,7 +31,8 @@ def poisoned(tmp_path_factory, bytecode):
         name = f"s{number}"
         command.ok("open", name, "--objective", text, "--meta", f"key={text}")
         command.ok("decide", text, "--why", text, "--session", name)
-        command.ok("finding", "state", text, "--label", "blocked", "--evidence", text, "--session", name)
+        command.ok("evidence", "add", text, "--kind", "log", "--id", "log-1", "--text", text, "--session", name)
+        command.ok("finding", "state", text, "--label", "blocked", "--evidence", "log-1", "--session", name)
         command.ok("next", text, "--command", text, "--session", name)
         items = [
             {

@@ -5,6 +5,7 @@ import pytest
 from onrecord.connection import load_profile
 from onrecord.errors import Conflict
 from onrecord.views.check import NONE_KEY, check, is_vague, obstacles
+from tests.proofs import cite
 
 
 def essential(session):
@@ -17,8 +18,8 @@ def bug(records):
     session = records.create("bug", agent="main", objective="Fix the intermittent 403 after an invite")
     session.facts.set_reproduction("pytest -k invite", rate="3/10")
     session.evidence.record("run", id="run-a", captured=True)
-    session.findings.state("The middleware is the cause", "rejected", evidence=["run-a"])
-    session.findings.state("The row is written late", "verified", evidence=["run-a"])
+    session.findings.state("The middleware is the cause", "rejected", evidence=cite(session, "run-a"))
+    session.findings.state("The row is written late", "verified", evidence=cite(session, "run-a"))
     session.facts.set_next_action("Look at the order", command="pytest -k commit")
     return session
 
@@ -52,8 +53,9 @@ def test_minor_gaps_leave_it_usable(bug):
     """A missing rate, or evidence that was not captured, make a note usable, not complete."""
     bug.facts.set_reproduction("pytest -k invite")
     bug.evidence.record("log", id="log-b")
-    bug.findings.state("The cache is warm", "verified", evidence=["log-b"])
-    bug.findings.state("It happens on Tuesdays", "rejected", evidence=["somewhere"])
+    bug.findings.state("The cache is warm", "verified", evidence=cite(bug, "log-b"))
+    # As an older version recorded it, which accepted any name.
+    bug.log.record("finding.stated", {"claim": "It happens on Tuesdays", "label": "rejected", "evidence": ["somewhere"]})
     grade, gaps = check(bug.views)
     assert grade == "usable"
     assert [(gap.field, gap.problem) for gap in gaps] == [

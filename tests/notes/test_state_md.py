@@ -11,6 +11,7 @@ from onrecord.views.sections import WORKLOG_SHOWN
 from onrecord.views.state_md import key_of, neutral, read, render
 from tests.laws import values
 from tests.phases.conftest import SMALL
+from tests.proofs import cite
 
 PROFILE = SMALL | {"sections": [*SMALL["sections"], {"name": "Learnings", "description": "What was learnt."}]}
 WRITABLE = ("Spec", "Design", "Learnings")
@@ -18,6 +19,7 @@ MARKS = (
     "<!-- onrecord:begin 000000000000 Design -->", "<!-- onrecord:end 000000000000 Design -->", "\n# Spec\n", "-->",
     "<!-- onrecord:state session=X position=1 outside=000000000000 -->", "<!--", "# Runs", "\r\n", "<!-- onrecord:end",
 )  # fmt: skip
+
 texts = st.lists(values.hostile_texts | st.sampled_from(MARKS), min_size=1, max_size=4).map("\n".join)
 
 
@@ -176,7 +178,7 @@ def test_findings_facts_and_features_have_sections():
     session.facts.set_reproduction("pytest -k invite", scenario="fresh database", rate="3/10")
     session.evidence.record("run", id="run-a", captured=True, command="pytest -k invite")
     session.evidence.record("log", id="log-b", reference="acceptance 17")
-    session.findings.state("The row is written late", "verified", evidence=["run-a"])
+    session.findings.state("The row is written late", "verified", evidence=cite(session, "run-a"))
     session.findings.state("The cache is stale")
     session.decide("Keep the middleware", why="it is not the cause")
     session.decide("Test first")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from onrecord.errors import Conflict, InvalidInput, NotFound
 from onrecord.session.chapter import Chapter, checked_text
+from onrecord.session.evidence import cited
 from onrecord.views.facts import TEXT_LIMIT
 from onrecord.views.phases import DONE, IN_PROGRESS, SECTION_LIMIT, TITLE_SECTION
 
@@ -169,20 +170,13 @@ class PhaseVerbs(Chapter):
             raise NotFound(
                 f"there is no feature {feature!r}", hint="the session's features list their names", step="list_features"
             )
-        named = [evidence] if isinstance(evidence, str) else list(evidence)
+        named = cited(self._session, evidence)
         if not named:
             raise InvalidInput(
                 "a feature can pass or fail only with evidence",
                 hint="pass the id of an evidence",
                 step="feature_evidence",
             )
-        for one in named:
-            if one not in self._session.views.findings.evidence:
-                raise NotFound(
-                    f"there is no evidence {one!r:.80}",
-                    hint="record the evidence first, or name one that exists",
-                    step="list_evidence",
-                )
         unproven = [name for name in phases.unproven() if name != feature]
         if passes and not phases.features[feature]["passes"] and unproven:
             raise Conflict(

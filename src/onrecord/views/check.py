@@ -9,6 +9,7 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
+from onrecord.views.claims import is_fixed
 from onrecord.views.findings import CAPTURED, NAMED, STALE
 
 if TYPE_CHECKING:
@@ -76,9 +77,9 @@ def obstacles(whole: Whole) -> list[Gap]:
 
 
 def is_done(whole: Whole) -> bool:
-    """Whether nothing is left to do: every phase is finished, or the fix is implemented."""
+    """Whether nothing is left to do: every phase is finished, or the problem is fixed."""
     finished = whole.phases.profile is not None and whole.phases.current() is None
-    return finished or "fix" in whole.phases.milestones
+    return finished or is_fixed(whole)
 
 
 def nothing_on_purpose(whole: Whole) -> dict[str, Json]:
@@ -201,7 +202,11 @@ def _is_real(whole: Whole, finding: Finding) -> bool:
 def _counts_as_verified(whole: Whole) -> bool:
     """A command that onrecord saw succeed and a feature that passes count as much as a verified finding."""
     ran = any(attempt["status"] == "succeeded" for attempt in whole.attempts.all())
-    return ran or any(feature["passes"] for feature in whole.phases.features.values())
+    return (
+        ran
+        or bool(whole.findings.labelled("settled"))
+        or any(feature["passes"] for feature in whole.phases.features.values())
+    )
 
 
 def _unresolved(whole: Whole) -> list[Gap]:

@@ -51,7 +51,7 @@ def report(
     unresolved += [f"feature {line}" for line in feature_lines(whole)]
     reproduction = whole.facts.reproduction
     reused = [f"{REPRODUCED}{reproduction_line(reproduction)}"] if reproduction else []
-    reused += [finding_line(findings, one) for one in findings.labelled("verified")]
+    reused += [finding_line(findings, one) for label in ("verified", "settled") for one in findings.labelled(label)]
     return {
         "session": whole.head.session, "name": whole.head.name, "status": whole.head.status,
         "position": whole.position, "since": before.position if before else 0,

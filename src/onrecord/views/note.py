@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onrecord.views.claims import pending_action
 from onrecord.views.code import code_lines, commit_lines
 from onrecord.views.findings import finding_line
 from onrecord.views.happenings import lines_of
@@ -52,9 +53,12 @@ _CHANGED_SHOWN = 8
 REJECTED = "Rejected (do not reopen without new evidence)"
 HAPPENED = "What happened (no note was written; this is from the events)"
 STALE_TITLE = "Stale (check again before relying on it)"
+SETTLED_TITLE = "Settled (verified, and fixed since)"
 FAILED_TITLE = "Failed (do not repeat it)"
 REPRODUCTION = "Reproduction"
-_NEEDED = ("Blocked", REPRODUCTION, REJECTED, STALE_TITLE, "Verified", FAILED_TITLE, "Attempt", HAPPENED)
+_NEEDED = (
+    "Blocked", REPRODUCTION, REJECTED, STALE_TITLE, "Verified", SETTLED_TITLE, FAILED_TITLE, "Attempt", HAPPENED
+)  # fmt: skip
 """The groups that shrink last."""
 _SHRINKING = (
     (40, 8, 200), (40, 4, 200), (40, 3, 160), (40, 2, 120), (40, 2, 100), (30, 1, 90), (24, 1, 80), (18, 1, 70),
@@ -72,7 +76,7 @@ def brief(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) 
     fixed = [
         f"# {one_line(whole.head.name, _SHORT)} ({whole.head.status}, position {whole.position})",
         f"Objective: {_fact(facts.objective)}",
-        f"Next action: {_next(facts.next_action)}",
+        f"Next action: {_next_of(whole)}",
     ]
     groups = [*_groups(whole, gone), *happenings(whole, recent)]
     for needed, other, width in _SHRINKING:
@@ -91,7 +95,7 @@ def note(whole: Whole, recent: Recent | None = None, gone: Gone | None = None) -
         f"*{head.status}; from position {whole.position}; last activity {iso(head.at)}*",
         "",
         f"**Objective:** {_fact(facts.objective, _LINE * 5)}",
-        f"**Next action:** {_next(facts.next_action, _LINE * 5)}",
+        f"**Next action:** {_next_of(whole, _LINE * 5)}",
     ]
     if facts.reproduction:
         lines.append(f"**Reproduction:** {reproduction_line(facts.reproduction)}")
@@ -126,6 +130,7 @@ def _groups(whole: Whole, gone: Gone | None) -> list[Group]:
         (REJECTED, [finding_line(findings, one) for one in findings.labelled("rejected")]),
         (STALE_TITLE, [finding_line(findings, one) for one in findings.labelled("stale")]),
         ("Verified", [finding_line(findings, one) for one in findings.labelled("verified")]),
+        (SETTLED_TITLE, [finding_line(findings, one) for one in findings.labelled("settled")]),
         (FAILED_TITLE, failed_entries(whole)),
         ("Attempt", attempt_entries(whole, gone)),
         ("Phase", _phase(whole)),
@@ -159,7 +164,9 @@ def status_lines(whole: Whole) -> list[str]:
         return []
     cause = reached.get("root_cause")
     fix = reached.get("fix")
-    told = f"root cause verified ({cause['finding']})" if cause else "root cause not verified"
+    finding = whole.findings.findings.get((cause["finding"] if cause else "") or "")
+    how = f": {whole.findings.settled_by(finding)}" if finding and whole.findings.is_settled(finding) else ""
+    told = f"root cause verified ({cause['finding']}{how})" if cause else "root cause not verified"
     return [f"{told}; " + ("fix implemented" if fix else "fix not implemented")]
 
 
@@ -249,6 +256,12 @@ def _unsettled(whole: Whole) -> list[str]:
 
 def _fact(fact: Objective | NextAction | None, width: int = _FIELD) -> str:
     return clip(one_line(fact["text"], width), width) if fact else "(none on record)"
+
+
+def _next_of(whole: Whole, width: int = _FIELD) -> str:
+    """The next action; in an ended session, one that is done is left out."""
+    done = whole.head.status in ("closed", "archived") and pending_action(whole) is None
+    return "(none: the work has ended)" if whole.facts.next_action and done else _next(whole.facts.next_action, width)
 
 
 def _next(action: NextAction | None, width: int = _FIELD) -> str:

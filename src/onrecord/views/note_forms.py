@@ -42,6 +42,7 @@ def pull_request(whole: Whole, gone: Gone | None = None) -> str:
         ("Status", status_lines(whole)),
         ("How to reproduce the problem", [reproduction_line(facts.reproduction)] if facts.reproduction else []),
         ("Verified", [finding_line(findings, one) for one in findings.labelled("verified")]),
+        ("Settled: verified, and fixed since", [finding_line(findings, one) for one in findings.labelled("settled")]),
         ("Ruled out", [finding_line(findings, one) for one in findings.labelled("rejected")]),
         ("Stale: check again", [finding_line(findings, one) for one in findings.labelled("stale")]),
         ("Open", [finding_line(findings, one) for one in (*findings.labelled("open"), *findings.labelled("blocked"))]),

@@ -112,9 +112,10 @@ def _features(whole: Whole) -> list[str]:
     ]
 
 
-def _labelled(label: str) -> Callable[[Whole], list[str]]:
+def _labelled(*labels: str) -> Callable[[Whole], list[str]]:
     def lines(whole: Whole) -> list[str]:
-        return [f"- {_line(finding_line(whole.findings, finding))}" for finding in whole.findings.labelled(label)]
+        found = [finding for label in labels for finding in whole.findings.labelled(label)]
+        return [f"- {_line(finding_line(whole.findings, finding))}" for finding in found]
 
     return lines
 
@@ -171,7 +172,7 @@ _GENERATORS: dict[str, Callable[[Whole], list[str]]] = {
     "features": _features,
     "objective": _objective,
     "reproduction": _reproduction,
-    "verified": _labelled("verified"),
+    "verified": _labelled("verified", "settled"),
     "rejected": _labelled("rejected"),
     "open": _labelled("open"),
     "blocked": _labelled("blocked"),

@@ -157,7 +157,9 @@ METRIC = Option("--metric", "a metric of the attempt", "NAME=NUMBER", many=True)
 FIX = Option("--fix", "what was changed to fix the failure", "TEXT")
 STRICT = Option("--strict", "refuse a command that already failed on this code")
 TIMEOUT = Option("--timeout", "stop the command after this many seconds", "SECONDS")
-PROOF = Option("--evidence", "the id of evidence for it", "EVIDENCE", many=True, short="-e")
+PROOF = Option(
+    "--evidence", "evidence for it: an id, `last`, or the letter of a new one", "EVIDENCE", many=True, short="-e"
+)
 FORMATS = ("bundle", "jsonl", "messages", "markdown")
 DIALECTS = ("neutral", "openai", "anthropic")
 SHELLS = ("bash", "zsh", "fish")
@@ -236,16 +238,19 @@ VERBS: tuple[Verb, ...] = (
     Verb(RECORD, "run", "-- COMMAND...", "Run a command as an attempt, and record how it ends",
          _RUN, METRIC, Option("--metrics-file", "a JSON file of metrics that the command writes", "FILE"),
          Option("--metric-pattern", "a metric to find in the output", "NAME=REGEX", many=True),
-         Option("--expect-file", "a file that the command must create", "FILE", many=True), TIMEOUT, STRICT,
+         Option("--expect-file", "a file that the command must write", "FILE", many=True), TIMEOUT, STRICT,
          Option("--fix", "what was changed to fix the previous failure", "TEXT"),
          Option("--allow-traceback", "do not count a traceback in the output as a failure"),
+         Option("--allow-nan", "do not count a metric that prints NaN or infinity as a failure"),
          Option("--open", "open a session of this name, if there is none, and run it there", "NAME"), SESSION, AGENT,
          takes=("COMMAND...",), example="onrecord run --expect-file model.pt --timeout 600 -- python train.py"),
-    Verb(RECORD, "attempt", "start|succeed|fail|abandon|correct|list|show [N] [-- COMMAND...]",
+    Verb(RECORD, "attempt", "start|succeed|fail|interrupt|abandon|correct|list|show|compare [N...] [-- COMMAND...]",
          "List attempts, and record those that onrecord did not run", _ATTEMPTS, METRIC,
          Option("--output", "a file that it created", "FILE", many=True),
          Option("--error", "the exact error message", "TEXT"), FIX, Option("--exit-code", "its exit code", "N"),
-         Option("--remark", "a remark to add to a finished attempt", "TEXT"), STRICT, REASON, SESSION, AGENT,
+         Option("--remark", "a remark to add to a finished attempt", "TEXT"),
+         Option("--code-change-needed", "fail, correct: it fails again until the code changes"),
+         Option("--csv", "list, compare: print comma-separated values"), STRICT, REASON, SESSION, AGENT,
          takes=("WORDS...",),
          example='onrecord attempt fail 3 --error "CUDA out of memory" --fix "batch size 16"'),
     Verb(RECORD, "finding", "state|relabel|challenge|uphold|pursue|list|show|recheck [FINDING] [TEXT]",
@@ -253,6 +258,7 @@ VERBS: tuple[Verb, ...] = (
          Option("--label", "how certain it is", "LABEL", choices=(*LABELS, "stale"), short="-l"), PROOF,
          Option("--on", "code it depends on: path, path:10-20 or path::Class.method", "CODE", many=True),
          Option("--why", "the reason for the label", "TEXT"),
+         Option("--contradicts", "a finding that it excludes", "FINDING", many=True),
          Option("--hypothesis", "make it the active hypothesis"),
          Option("--apply", "recheck: set the label that follows from the result"), TIMEOUT, BECAUSE, SESSION, AGENT,
          takes=("WORDS...",),
@@ -260,13 +266,14 @@ VERBS: tuple[Verb, ...] = (
     Verb(RECORD, "evidence", "run|file|add|list|show [REFERENCE] [-- COMMAND...]",
          "Capture a command's output or part of a file as evidence", _EVIDENCE,
          Option("--kind", "add: the kind of evidence", "KIND",
-                choices=("log", "trace", "test", "commit", "branch", "url", "position", "tracker")),
+                choices=("log", "trace", "test", "commit", "branch", "url", "issue", "pull-request", "row", "note",
+                         "dashboard", "position", "tracker")),
          Option("--id", "its id (default: a new one like run-2026-05-18-a)", "ID"), TIMEOUT,
          Option("--text", "add: what it says", "TEXT"), Option("--full", "show: print the full output"), SESSION, AGENT,
          takes=("WORDS...",), example="onrecord evidence run -- pytest -k invite"),
     Verb(RECORD, "reached", "root-cause|fix", "Record that the root cause is verified, or the fix is done",
          _FINDINGS, Option("--finding", "the verified finding that is the root cause", "FINDING"), PROOF, SESSION,
-         AGENT, takes=("WHAT",), example="onrecord reached root-cause --finding f2"),
+         AGENT, takes=("WHAT",), example="onrecord reached fix --finding f2 --evidence last"),
     Verb(RECORD, "survey", "", "Check whether the code that findings depend on has changed", _FINDINGS, SESSION, AGENT,
          example="onrecord survey"),
 

@@ -11,7 +11,6 @@ from onrecord.log.head import LIVE
 from onrecord.machine import is_gone
 from onrecord.surfaces.cli.shared.call import any_number, whole_number
 from onrecord.surfaces.cli.shared.exits import UsageError
-from onrecord.surfaces.cli.shared.output import counted
 from onrecord.views.attempts import LOST, status_of
 from onrecord.work.project import worktree_for
 
@@ -33,9 +32,11 @@ def look_at_code(call: Call, session: Session) -> None:
         from onrecord.work.surveying import survey
 
         found = survey(session, root_of(session))
+        view = session.views.findings
         for name in found.turned_stale:
-            count = found.stale[name]
-            call.output.note(f"{name} is stale: {counted(count, 'file')} changed since it was judged")
+            call.output.note(f"{name} is stale: {view.what_changed(view.findings[name])} changed since it was judged")
+        for name in found.turned_settled:
+            call.output.note(f"{name} is settled: {view.settled_by(view.findings[name])}")
         if found.turned_fresh:
             call.output.note(f"{', '.join(found.turned_fresh)}: the code is unchanged again")
 

@@ -18,6 +18,7 @@ from onrecord.surfaces.cli.shared.output import shown
 from onrecord.surfaces.cli.shared.place import look_at_code, root_of, seconds
 from onrecord.surfaces.cli.work import state_file
 from onrecord.surfaces.cli.work.attempts import attempt_data, metrics_of
+from onrecord.views.attempts import FAILED
 from onrecord.work.attempting import Wanted, retold, run_attempt
 from onrecord.work.running import show_rest
 
@@ -33,6 +34,7 @@ def run(call: Call) -> int:
         metrics=tuple(metrics_of(call).items()), metrics_file=call.get("metrics-file"),
         patterns=tuple(pairs(call.many("metric-pattern"), "--metric-pattern NAME=REGEX")),
         files=tuple(call.many("expect-file")), allow_traceback="allow-traceback" in call,
+        allow_nan="allow-nan" in call,
     )  # fmt: skip
     timeout = seconds(call)
     session = _session(call)
@@ -109,5 +111,5 @@ def _tell(call: Call, done: Finished) -> None:
     )
     if done.known:
         call.output.note(f"the same error happened before: {retold(done.known)}")
-    elif done.error:
+    elif done.status == FAILED:
         call.output.note(f'when you have fixed it: `onrecord attempt correct {done.number} --fix "..."`')
