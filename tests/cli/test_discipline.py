@@ -120,6 +120,7 @@ def test_the_note_says_where_everything_is(here):
     here("evidence", "file", "--id", "file-b", "invites.py:1-1")
     here("evidence", "add", "https://ci.example.org/17", "--kind", "url", "--id", "url-c", "--text", "three of ten")
     here("evidence", "run", "--id", "run-unused", "--", "true")
+    assert "run-unused: captured" in here.state, "every command that records something renders the file"
     here("finding", "state", "The middleware is the cause", "-l", "rejected", "-e", "run-a", "-e", "url-c")
     here("finding", "state", "The row is written late", "-l", "verified", "-e", "file-b", "--on", "invites.py")
     here("finding", "state", "The test database is shared", "-l", "blocked")
@@ -278,14 +279,17 @@ def test_a_run_without_a_session_offers_one(here):
     assert [one["number"] for one in here.data("attempt", "list", "--session", "echo")] == [1, 2]
 
 
-def test_show_surveys_first(here):
-    """`show` says that a finding is stale without a `survey` before it."""
+@pytest.mark.parametrize(
+    "words", [["show"], ["continue"], ["finding", "list"], ["finding", "show", "f1"]], ids=" ".join
+)
+def test_what_shows_findings_surveys_first(here, words):
+    """A finding is stale where it is shown, without a `survey` before it."""
     (here.project / "cache.py").write_text("size = 1\n")
     here("open", "bug", "--objective", "Fix the intermittent 403 after an invite")
     here("evidence", "run", "--id", "run-a", "--", "true")
     here("finding", "state", "The cache is too small", "-l", "verified", "-e", "run-a", "--on", "cache.py")
     (here.project / "cache.py").write_text("size = 2\n")
-    assert "Stale (check again" in here("show").out
+    assert "stale" in here(*words).out.casefold()
 
 
 # Compaction
