@@ -129,6 +129,7 @@ def record_prompt(session: Session, ask: Ask, **about: Any) -> int | None:
     """Record an agent's prompt before it is sent; returns its position, if there is a prompt."""
     if not ask.prompt:
         return None
+    session.facts.title_by_prompt(ask.prompt)
     id_ = ask.id or PROMPT_PREFIX + make_ulid(int(session.clock() * 1e3), machine.entropy(10))
     return session.log.record("payload.kept", {"prompt": ask.prompt, "agent": session.agent, **about}, id=id_).position
 

@@ -358,7 +358,7 @@ class AsyncFactVerbs(Awaited):
         """Record the one thing to do next."""
 
     async def set_objective(self, text: str) -> Event:
-        """Record what the session is for."""
+        """Record what the session is for. A title that was given stays the title in lists."""
 
     async def set_reproduction(self, steps: str, *, rate: str | None = ..., scenario: str | None = ...) -> Event:
         """Record how to reproduce the problem, and how often it occurs (`3/10`)."""
@@ -367,7 +367,10 @@ class AsyncFactVerbs(Awaited):
         """Keep a small value under a key across restarts; None removes it."""
 
     async def set_title(self, text: str) -> Event:
-        """Record a summary of the work so far, for lists."""
+        """Record a summary of the work so far, for lists; it is also the Session Title of STATE.md, if that has one."""
+
+    async def title_by_prompt(self, prompt: str) -> Event | None:
+        """Title a session that has no title and no objective by the beginning of its first prompt."""
 
 
 class AsyncFindingVerbs(Awaited):

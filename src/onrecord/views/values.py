@@ -164,6 +164,28 @@ class Attempt(Stamp):
     code_after: NotRequired[str | None]
 
 
+# Code
+
+
+class CodeState(TypedDict):
+    """The code as it was seen last: revision, branch, and what differed from the revision."""
+
+    revision: str
+    branch: str | None
+    dirty: bool
+    changed: list[str]
+    position: int
+
+
+class RecordedCommit(TypedDict):
+    """A commit of the repository that was made during the work."""
+
+    revision: str
+    subject: str
+    files: NotRequired[list[str]]
+    position: NotRequired[int]
+
+
 # Facts
 
 

@@ -15,6 +15,7 @@ _AGENTS_IMPORT = "onrecord.surfaces.cli.agents.importing"
 _AGENTS_START = "onrecord.surfaces.cli.agents.start"
 _ATTEMPTS = "onrecord.surfaces.cli.work.attempts"
 _BACKUPS = "onrecord.surfaces.cli.upkeep.backups"
+_COMPACT = "onrecord.surfaces.cli.work.compact"
 _COPIES = "onrecord.surfaces.cli.upkeep.copies"
 _COMPLETION = "onrecord.surfaces.cli.completion"
 _DEMO = "onrecord.surfaces.cli.demo.verb"
@@ -230,6 +231,8 @@ VERBS: tuple[Verb, ...] = (
          example='onrecord decide "Reproduce before touching the middleware" --why "two fixes failed"'),
     Verb(RECORD, "objective", "TEXT", "Set the objective of the session", _FACTS, SESSION, AGENT,
          example='onrecord objective "Fix intermittent 403 after invite acceptance"'),
+    Verb(RECORD, "title", "TEXT", "Set the title that lists and STATE.md show", _FACTS, SESSION, AGENT,
+         example='onrecord title "403 after invite acceptance"'),
     Verb(RECORD, "next", "TEXT", "Set the next action", _FACTS,
          Option("--command", "the command that does it", "COMMAND"), SESSION, AGENT, function="next_action",
          example='onrecord next "Run the suite ten times" --command "pytest -k invite"'),
@@ -239,7 +242,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--expect-file", "a file that the command must write", "FILE", many=True), TIMEOUT, STRICT,
          Option("--fix", "what was changed to fix the previous failure", "TEXT"),
          Option("--allow-traceback", "do not count a traceback in the output as a failure"),
-         Option("--allow-nan", "do not count a metric that prints NaN or infinity as a failure"), SESSION, AGENT,
+         Option("--allow-nan", "do not count a metric that prints NaN or infinity as a failure"),
+         Option("--open", "open a session of this name, if there is none, and run it there", "NAME"), SESSION, AGENT,
          takes=("COMMAND...",), example="onrecord run --expect-file model.pt --timeout 600 -- python train.py"),
     Verb(RECORD, "attempt", "start|succeed|fail|interrupt|abandon|correct|list|show|compare [N...] [-- COMMAND...]",
          "List attempts, and record those that onrecord did not run", _ATTEMPTS, METRIC,
@@ -297,6 +301,15 @@ VERBS: tuple[Verb, ...] = (
     Verb(RECORD, "state-file", "[ACTION]", "Read edits of STATE.md into the log and write it again",
          _STATE_FILE, Option("--fresh", "rename an existing file and start a new one"), SESSION, AGENT,
          example="onrecord state-file sync"),
+
+    Verb(RECORD, "compact", "[accept|list] [N...]",
+         "Summarize the transcript so far; accept facts that were proposed", _COMPACT,
+         Option("--with", "the command that makes the summary; it reads the transcript from standard input", "COMMAND"),
+         Option("--text", "the summary itself", "TEXT"),
+         Option("--propose", "let the same command propose facts; nothing is recorded until you accept it"),
+         Option("--upto", "cover turns up to this position", "POSITION"),
+         Option("--afresh", "summarize from the beginning, not from the last summary"), SESSION, LANE,
+         takes=("[WORDS...]",), example="onrecord compact --with 'claude -p' --propose"),
 
     Verb(READ, "note", "[check|none] [NAME]", "Print, write or check the note for the next agent",
          _NOTES, Option("--format", "the format; brief is the first 2 KB", "FORMAT", choices=NOTE_FORMS, short="-f"),
