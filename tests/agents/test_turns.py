@@ -39,7 +39,7 @@ def words(turn: Any) -> list[str]:
 
 REAL = [
     ("claude", "projects/*/aaaaaaaa-0000-4000-8000-00000000000a.jsonl", [
-        ["user: @@TOOL Bash {\"co", "assistant calls", "tool: [Tool call inter", "assistant: No response requ"],
+        ['user: @@TOOL Bash {"co', "assistant calls", "tool: [Tool call inter", "assistant: No response requ"],
         ["user: after crash", "assistant: MOCK-REPLY turn="],
     ]),
     ("codex", "sessions/*/*/*/*01a1ddec-2375-7ee0-bade-e44cc4ed7f0c.jsonl", [
@@ -61,7 +61,7 @@ REAL = [
         ["user: @@TOOL write_fil", "assistant calls", "tool: DENIED-BY-PreToo", "assistant: MOCK-AFTER-TOOL "],
     ]),
     ("copilot", "session-state/0cb916db-26aa-40f2-86b5-1ba81b225f00/events.jsonl", [
-        ["user: @@TOOL bash {\"co", "assistant calls", "tool: Denied by preToo", "assistant: MOCK-AFTER-TOOL "],
+        ['user: @@TOOL bash {"co', "assistant calls", "tool: Denied by preToo", "assistant: MOCK-AFTER-TOOL "],
     ]),
 ]  # fmt: skip
 
