@@ -235,10 +235,10 @@ def test_costs_of_claude_are_its_own_sums(claude):
     """What Claude Code states as the cost of its calls is their cost; calls of a process that was killed have none."""
     session = claude.session("fix")
 
-    def state(calls: int, cost: float) -> None:
+    def state(calls: int, cost: float, model: str = "opus") -> None:
         used = {"inputTokens": 10 * calls, "outputTokens": 5 * calls, "costUSD": cost}
         with claude.path().open("a") as file:
-            file.write(json.dumps({"type": "cost-state", "sessionId": ID, "modelUsage": {"opus": used}}) + "\n")
+            file.write(json.dumps({"type": "cost-state", "sessionId": ID, "modelUsage": {model: used}}) + "\n")
 
     claude.write(("m1", 5), ("m2", 5))
     state(2, 0.5)

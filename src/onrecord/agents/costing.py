@@ -57,18 +57,27 @@ def told(
     now = {model: [one.cost or 0.0, one.input_tokens + one.output_tokens] for model, one in sums.items()}
     if now == before:
         return None
+    grown = {model: _growth(before.get(model, [0.0, 0]), stated) for model, stated in now.items()}
     open_calls = list(_unpriced(session.views.spend, agent, rows))
-    made = []
-    for model, (cost, tokens) in now.items():
-        cost_then, tokens_then = before.get(model, (0.0, 0))
-        if tokens < tokens_then:
-            cost_then, tokens_then = 0.0, 0  # the program forgot what was before
-        cells = [one for one in open_calls if one.model == model]
-        missing, more = sum(one.whole for one in cells), tokens - tokens_then
-        if missing and more > 0 and cost > cost_then:
-            paid = (cost - cost_then) * min(1.0, missing / more)
-            made += [_row(one, paid * one.whole / missing, min(1.0, more / missing)) for one in cells]
-    return {"sums": now, "counted": made}
+    by_model = [([one for one in open_calls if one.model == model], *more) for model, more in grown.items()]
+    if not any(cells for cells, _cost, _tokens in by_model):
+        # The sums have other names for the models than the calls: then they are one sum.
+        by_model = [(open_calls, sum(cost for cost, _ in grown.values()), sum(more for _, more in grown.values()))]
+    return {"sums": now, "counted": [row for cells, cost, more in by_model for row in _shared(cells, cost, more)]}
+
+
+def _growth(then: list[float], now: list[float]) -> tuple[float, float]:
+    """By how much cost and tokens have grown; a sum that is smaller than before began again."""
+    return (now[0] - then[0], now[1] - then[1]) if now[1] >= then[1] else (now[0], now[1])
+
+
+def _shared(cells: list[Unpriced], cost: float, tokens: float) -> list[dict[str, Any]]:
+    """Rows that share a cost out to calls by their tokens, as far as it is theirs."""
+    missing = sum(one.whole for one in cells)
+    if not missing or tokens <= 0 or cost <= 0:
+        return []
+    paid = cost * min(1.0, missing / tokens)
+    return [_row(one, paid * one.whole / missing, min(1.0, tokens / missing)) for one in cells]
 
 
 def _sums_before(session: Session, about: dict[str, Any]) -> dict[str, Any]:
