@@ -26,6 +26,9 @@ def main(words: list[str]) -> int:
             chosen = words[index + 1]
         elif word == "--":
             prompt = words[index + 1]
+    if os.environ.get("PRETENDER_WORDS"):
+        with Path(os.environ["PRETENDER_WORDS"]).open("a") as file:
+            file.write(json.dumps(words) + "\n")
     plan = next_step()
     if plan == "silently-fresh" and resumed:
         resumed, chosen = None, str(uuid.uuid4())

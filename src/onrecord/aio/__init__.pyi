@@ -14,6 +14,7 @@ from onrecord.rules import ToolRequest, Verdict
 from onrecord.session.attempts import OpenAttempt
 from onrecord.session.compaction import Coverage
 from onrecord.session.copying import Copied
+from onrecord.session.listings import Entry
 from onrecord.session.moment import Moment
 from onrecord.session.retention import Policy, Swept
 from onrecord.session.session_store import Found, SessionStore
@@ -79,8 +80,8 @@ class AsyncSession(OwnSession):
     def attempts(self) -> AsyncAttemptVerbs:
         """Runs of commands on record, and what they teach."""
 
-    async def brief(self) -> str:
-        """The first 2 KB of the note, readable on their own."""
+    async def brief(self, *, happened: bool = ...) -> str:
+        """The first 2 KB of the note, readable on their own; without `happened`, of what was written down only."""
 
     @property
     def budget(self) -> AsyncBudgetVerbs:
@@ -158,8 +159,8 @@ class AsyncSession(OwnSession):
     async def refresh(self) -> Self:
         """Fold in what others appended."""
 
-    async def rename(self, name: str) -> Event:
-        """Give the session another name; its id and history stay."""
+    async def rename(self, name: str | None = ..., *, project: str | None = ..., place: str = ...) -> Event:
+        """Give the session another name, or move it to another project (and its directory); id and history stay."""
 
     async def renew(self, seconds: float = ...) -> None:
         """Extend the lease on this agent's lane; `LeaseLost` if another process has the lane now."""
@@ -195,6 +196,12 @@ class AsyncSessionStore(OwnStore):
 
     async def create(self, name: str, *, agent: str = ..., objective: str | None = ..., metadata: Mapping[str, Json] | None = ..., budget: Mapping[str, float] | None = ..., parent: Parent | None = ...) -> AsyncSession:
         """Make a new session; `NameTaken` if the project has one of this name."""
+
+    async def entries(self, sessions: Sequence[Head]) -> list[Entry]:
+        """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
+
+    async def every(self, status: Collection[str], *, project: str | None = ...) -> list[Head]:
+        """All sessions with one of these statuses, the newest first. `project` "" means every project."""
 
     async def find(self, name: str) -> Head:
         """The head of the session with this name or id."""
@@ -251,6 +258,9 @@ class AsyncAgentVerbs(Awaited):
 
     async def record_end(self, /, reason: str = ...) -> Event:
         """Record that the agent's present run ended cleanly; the counterpart of `record_start`."""
+
+    async def record_going_on(self) -> Event | None:
+        """Record that this agent works again after a stop of the same run; None if it was not stopped."""
 
     async def record_interruption(self, /, cause: str, message: str = ..., *, resets_at: float | None = ..., **about: Json) -> Event:
         """Record why work stopped; `resets_at` (seconds since 1970) is when a limit ends, if that is known."""

@@ -91,8 +91,13 @@ def _kinds(*rows: tuple[str, str, str] | tuple[str, str, str, str]) -> dict[str,
 
 
 KINDS: dict[str, Kind] = _kinds(
-    ("session.opened", DURABLE, "A session began: name, project, objective, metadata, budget, parent.", "name project"),
-    ("session.renamed", DURABLE, "The session was renamed.", "name"),
+    (
+        "session.opened",
+        DURABLE,
+        "A session began: name, project, its directory, objective, metadata, budget, parent.",
+        "name project",
+    ),
+    ("session.renamed", DURABLE, "The session was renamed, or moved to another project.", "name"),
     ("session.titled", DURABLE, "A title that sums up the work so far.", "text"),
     ("session.paused", DURABLE, "Work stops for now; no process keeps running."),
     ("session.resumed", DURABLE, "Work continues after a pause or an explicit reopening."),

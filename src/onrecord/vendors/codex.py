@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Usage, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Usage,
+        Vendor,
+    )
+    from onrecord.vendors.progress import Turn
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": None, "PostToolUse": None, "PreCompact": None,
@@ -28,6 +39,13 @@ ID_SECONDS = 60.0
 LINES_KNOWN = frozenset({
     "session_meta", "event_msg", "turn_context", "world_state", "token_usage_record", "compacted", "ghost_snapshot",
 })  # fmt: skip
+EXEC_ONLY = frozenset({
+    "-s", "--sandbox", "-p", "--profile", "-C", "--cd", "--add-dir", "--oss", "--local-provider", "--approve-for-me",
+    "--color",
+})  # fmt: skip
+"""Flags of `codex exec` that `codex exec resume` does not know: they go before the word `resume`."""
+INSTRUCTIONS = "# AGENTS.md instructions"
+"""How a user's message begins that carries the instructions of the project."""
 ROLLOUT = r"rollout-(\d{4})-(\d{2})-(\d{2})T\d{2}-\d{2}-\d{2}-"
 
 
@@ -42,6 +60,7 @@ class Codex(Shaped):
     own_flags: Sequence[str] = ("--last", "resume", "fork", "exec")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    shows_turns = True
     prompt_patterns: Sequence[str] = (
         r"Would you like to (run the following command|make the following edits)", r"Allow command\?",
         r"Yes, (proceed|just this once)", r"Press enter to confirm", r"Hooks need review",
@@ -91,7 +110,10 @@ class Codex(Shaped):
                 *prompt,
             ]
             return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
-        argv = [program, "exec", *chosen]
+        from onrecord.vendors.arguments import taken_out
+
+        before, extra = taken_out(self.name, extra, EXEC_ONLY if chosen else ())
+        argv = [program, "exec", *before, *chosen]
         if not has(extra, "--json"):
             argv.append("--json")
         if not has(extra, "--skip-git-repo-check") and not _in_repository(options.cwd):
@@ -122,7 +144,7 @@ class Codex(Shaped):
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """A shared server, and resumes that start a new thread."""
         said = []
         headless = bool({"exec", "e"} & set(command[1:3]))
@@ -245,6 +267,28 @@ class Codex(Shaped):
             _used(kind, record, payload),
         )  # fmt: skip
 
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Response items; events tell of aborted turns only, since they repeat the rest."""
+        from onrecord.log.readings import ABORTS
+        from onrecord.vendors.port import Said
+        from onrecord.vendors.saying import said, summary, thought, words_of
+
+        given = record.get("payload")
+        payload: dict[str, Any] = given if isinstance(given, dict) else {}
+        if entry.kind == "event_msg/turn_aborted":
+            return [Said((), turn=ABORTS)]
+        if entry.kind == "compacted":
+            return summary(payload.get("message"))
+        if entry.kind == "response_item/reasoning":
+            parts = payload.get("summary")
+            told = (
+                [text(part.get("text")) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+            )
+            items = thought("\n".join(told))
+            return [Said(items, text(payload.get("id")))] if items else ()
+        items = [item for item in entry.items if not words_of(item).startswith(INSTRUCTIONS)]
+        return said(items, record, id=entry.id)
+
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Under the day it started, word for word: it resumes from any directory."""
         import json
@@ -281,6 +325,28 @@ class Codex(Shaped):
         if kind in ("turn.failed", "error"):
             return End(False, text_in(record.get("error")) or text_in(record.get("message")))  # noqa: FBT003 - the field is named ok
         return End()
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """The events around a turn; the one that completes it has the error, if one ended it."""
+        from onrecord.vendors.endings import text_in
+        from onrecord.vendors.progress import ABORTED, FAILED, IDLE, WORKING, Turn
+
+        given = record.get("payload")
+        payload: dict[str, Any] = given if isinstance(given, dict) else {}
+        kind = payload.get("type")
+        if record.get("type") == "response_item":
+            by_model = kind == "function_call" or (kind == "message" and payload.get("role") == "assistant")
+            return Turn(WORKING, answered=True) if by_model else None
+        if record.get("type") != "event_msg":
+            return None
+        if kind == "task_complete":
+            error = payload.get("error")
+            return Turn(FAILED, text_in(error)) if error else Turn(IDLE)
+        if kind == "item_completed":
+            item = payload.get("item")
+            asked = isinstance(item, dict) and item.get("type") == "UserMessage"
+            return Turn(WORKING, prompt=text(_words(item.get("content")))) if asked and isinstance(item, dict) else None
+        return {"task_started": Turn(WORKING), "turn_aborted": Turn(ABORTED)}.get(text(kind))
 
     # Hooks
 

@@ -42,7 +42,17 @@ if TYPE_CHECKING:
     from onrecord.rules import ToolRequest
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Usage, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Usage,
+        Vendor,
+    )
 
 MOMENTS_OF = {
     "sessionStart": START, "userPromptSubmitted": PROMPT, "preToolUse": BEFORE_TOOL, "postToolUse": AFTER_TOOL,
@@ -122,7 +132,7 @@ class Copilot(Base):
             argv += prompted(options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--interactive")))
         return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person or use another conversation than intended."""
         said = []
         free = has(command, "--allow-all-tools", "--allow-all", "--yolo", "--allow-tool") or env.get(
@@ -199,6 +209,23 @@ class Copilot(Base):
             raw, kind, text(record.get("id")), text(record.get("parentId")), text(record.get("timestamp")), items,
             bool(items) or kind in SILENT or kind in SPOKEN, _used(kind, data),
         )  # fmt: skip
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Messages and results; a subagent's events name the agent or the call that started it."""
+        from onrecord.log.readings import ABORTS
+        from onrecord.vendors.port import Said
+        from onrecord.vendors.saying import said, summary, thought
+
+        given = record.get("data")
+        data: dict[str, Any] = given if isinstance(given, dict) else {}
+        lane = text(record.get("agentId")) or text(data.get("parentToolCallId"))
+        about = {"id": entry.id, "parent": "" if lane else entry.parent, "lane": lane}
+        if entry.kind == "abort":
+            return [Said((), turn=ABORTS, **about)]
+        if entry.kind == "session.compaction_complete":
+            return summary(data.get("summaryContent") or data.get("summary"), **about)
+        thoughts = thought(data.get("reasoningText")) if entry.kind == "assistant.message" else []
+        return said([*thoughts, *entry.items], record, **about)
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """A folder named after its id, with the events and the small file that names its directory."""

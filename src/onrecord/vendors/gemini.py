@@ -43,9 +43,11 @@ if TYPE_CHECKING:
         Launch,
         LaunchOptions,
         Location,
+        Said,
         Usage,
         Vendor,
-    )
+    )  # fmt: skip
+    from onrecord.vendors.progress import Turn
 
 MOMENTS_OF = {
     "SessionStart": START, "BeforeAgent": PROMPT, "BeforeTool": BEFORE_TOOL, "AfterTool": AFTER_TOOL,
@@ -90,6 +92,7 @@ class Gemini(Shaped):
     )
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    shows_turns = True
     prompt_patterns: Sequence[str] = (
         r"Allow execution", r"Apply this change\?", r"Yes, allow once", r"Action Required", r"Do you trust this folder",
     )  # fmt: skip
@@ -130,7 +133,7 @@ class Gemini(Shaped):
         if options.headless and not has(extra, "-o", "--output-format"):
             argv += ["-o", "stream-json"]
         argv += extra
-        said = self.warnings([*argv, "-p"] if options.headless else argv, options.env)
+        said = self.warnings([*argv, "-p"] if options.headless else argv, options.env, cwd)
         if options.prompt.lstrip().startswith(LEFT_OUT):
             said.append("when gemini resumes, it drops a turn that begins like this prompt from its history")
         stdin = None
@@ -142,10 +145,10 @@ class Gemini(Shaped):
             )
         return Launch(argv, {"GEMINI_CLI_NO_RELAUNCH": "true"}, cwd, stdin=stdin, warnings=said)
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person, or start another conversation than intended."""
         said = []
-        if not has(command, "-y", "--yolo", "--approval-mode"):
+        if not has(command, "-y", "--yolo", "--approval-mode", "--policy") and not self._permits(env, cwd):
             headless = has(command, "-p", "--prompt")
             said.append(
                 "gemini -p without --yolo or --approval-mode has no tools that write or run commands"
@@ -156,16 +159,32 @@ class Gemini(Shaped):
             said.append("gemini --resume latest (or an index) may resume the wrong conversation or start a new one")
         return said
 
+    def _permits(self, env: Mapping[str, str], cwd: str) -> bool:
+        """Whether its settings or policies allow tools without asking."""
+        from pathlib import Path
+
+        from onrecord.vendors.base import set_in
+
+        homes = [Path(cwd or ".") / ".gemini", self.home(env)]
+        files = [home / "settings.json" for home in homes]
+        mode = set_in(files, "general", "defaultApprovalMode") or set_in(files, "tools", "approvalMode")
+        rules = set_in(files, "tools", "allowed") or any(list((home / "policies").glob("*.toml")) for home in homes)
+        return mode in ("auto_edit", "autoEdit", "yolo") or bool(rules)
+
     # Conversations
 
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
-        """File names have only eight letters of the id, so the head of each file is read; a stub does not count."""
+        """File names have only eight letters of the id, so the head of each file is read; a stub does not count.
+
+        A file without a head is one whose head another start has deleted: then the name is all there is.
+        """
         if not self.is_id(vendor_id):
             return None
         home = self.home(env)
         paths = sorted((home / "tmp").glob(f"*/chats/session-*-{vendor_id[:8]}.jsonl"))
         found = [path for path in paths if _id_of(path) == vendor_id]
-        real = [path for path in found if not _is_stub(path)] or found
+        real = [path for path in found if not _is_stub(path)]
+        real = real or [path for path in paths if not _id_of(path) and not _is_stub(path)] or found
         return self._location(real[0], vendor_id, home) if real else None
 
     def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
@@ -226,23 +245,49 @@ class Gemini(Shaped):
                 said[entry.id or f"#{number}"] = number, entry.items
         return answered_once(said.values())
 
+    def start_hazards(self, env: Mapping[str, str]) -> list[Hazard]:
+        """With retention, which is on by default, a start deletes the files of others that have no message yet."""
+        message = "every start of gemini may delete a conversation that has just begun in the same directory"
+        return self._with_retention(env, message)
+
+    def _with_retention(self, env: Mapping[str, str], message: str) -> list[Hazard]:
+        from onrecord.vendors.port import Hazard
+
+        settings = self.home(env) / "settings.json"
+        fix = f"set general.sessionRetention.enabled to false in {settings}"
+        return [] if _retention(settings).get("enabled") is False else [
+            Hazard("retention", message, fix, (str(settings),))
+        ]  # fmt: skip
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """A message; or the messages of a patch, which repeat earlier ones and replace none."""
+        from onrecord.vendors.saying import said
+
+        if "$set" not in record:
+            return said([*_thoughts(record), *entry.items], record, id=entry.id)
+        return [
+            one
+            for message in _messages_of(record["$set"])
+            for one in said([*_thoughts(message), *_message(message)], record, id=text(message.get("id")), weak=True)
+        ]
+
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
-        """Retention, stubs, an unfinished line, turns that a resume drops."""
+        """Retention, stubs, a missing head, an unfinished line, turns that a resume drops."""
         from onrecord.vendors import jsonl
         from onrecord.vendors.port import Hazard
 
         found = super().hazards(location, env)
-        settings = self.home(env) / "settings.json"
-        if _retention(settings).get("enabled") is not False:
-            found.append(Hazard(
-                "retention", "after a resume, the next start of another conversation may delete this one",
-                f"set general.sessionRetention.enabled to false in {settings}", (str(settings),),
-            ))  # fmt: skip
+        found += self._with_retention(env, "after a resume, the next start of another conversation may delete this one")
         real = self.find(location.vendor_id, env) or location
         found += [
             Hazard("stub", f"{stub} would make gemini delete the conversation", "move the stub away", (stub,))
             for stub in self._stubs(real)
         ]
+        if _exists(real.path) and not _id_of_file(real.path):
+            found.append(Hazard(
+                "headless", "another start of gemini has deleted the head of its file, so gemini would not find it",
+                "write the head again", (real.path,), fatal=True,
+            ))  # fmt: skip
         if _exists(real.path) and jsonl.unfinished_tail(real.path):
             found.append(Hazard(
                 "torn_tail", "the last line is unfinished; the next record would be appended to it and lost",
@@ -274,6 +319,10 @@ class Gemini(Shaped):
         elif hazard.code == "stub":
             for stub in set(hazard.touches) & set(self._stubs(self.find(location.vendor_id, env) or location)):
                 Path(stub).rename(f"{stub}.onrecord-stub")
+        elif hazard.code == "headless":
+            from onrecord.vendors.gemini_projects import write_head
+
+            write_head(self.find(location.vendor_id, env) or location)
         elif hazard.code == "torn_tail":
             jsonl.cut_tail((self.find(location.vendor_id, env) or location).path)
         elif hazard.code != "turns_left_out":
@@ -283,17 +332,26 @@ class Gemini(Shaped):
         """Into the folder of `cwd`, which is added to its list of projects if necessary."""
         import os
 
-        from onrecord.vendors.gemini_projects import folder_for, in_project, name_of
+        from onrecord.vendors.gemini_projects import folder_for, in_project, name_of, with_head
 
         vendor_id = self.checked_id(location.vendor_id)
         self.absent(location, env)
         from onrecord.vendors.jsonl import write_new
 
         home, here = self.home(env), os.path.realpath(cwd)
+        entries = with_head(entries, vendor_id, location.cwd or here)
         name, entries = name_of(location.path, vendor_id, entries)
         path = folder_for(here, home) / "chats" / name
         write_new(path, (in_project(raw, here, moved=here != location.cwd) for raw in entries))
         return self._location(path, vendor_id, home)
+
+    def absent(self, location: Location, env: Mapping[str, str]) -> None:
+        """A stub is not the conversation."""
+        from pathlib import Path
+
+        there = self.find(location.vendor_id, env)
+        if there is not None and not _is_stub(Path(there.path)):
+            super().absent(location, env)
 
     def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
         """By the retention in its settings, or the documented default."""
@@ -318,6 +376,20 @@ class Gemini(Shaped):
         if "response" in record and "session_id" in record:
             return End(ok=not record.get("error"), error=text_in(record.get("error")))
         return End(None, text_in(record.get("error")))
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """A message of the model without tool calls ends a turn, and so does an error or a cancelled request."""
+        from onrecord.vendors.progress import ABORTED, FAILED, IDLE, WORKING, Turn
+
+        kind = record.get("type")
+        if kind == "user":
+            return Turn(WORKING, prompt=_first_words(record))
+        if kind == "gemini":
+            return Turn(WORKING if record.get("toolCalls") else IDLE, answered=True)
+        said = _first_words(record)
+        if kind == "info" and "cancelled" in said:
+            return Turn(ABORTED)
+        return Turn(FAILED, said) if kind == "error" else None
 
     # Hooks
 
@@ -366,6 +438,12 @@ def _id_of(path: Path) -> str:
 
     head = first_record(str(path), lambda record: "projectHash" in record) or {}
     return text(head.get("sessionId"))
+
+
+def _id_of_file(path: str) -> str:
+    from pathlib import Path
+
+    return _id_of(Path(path))
 
 
 def _is_whole(record: dict[str, Any]) -> bool:
@@ -437,12 +515,24 @@ def _used(record: dict[str, Any]) -> list[Usage]:
     )  # fmt: skip
 
 
+def _thoughts(record: dict[str, Any]) -> list[Item]:
+    from onrecord.vendors.saying import thought
+
+    given = record.get("thoughts")
+    thoughts = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    told = [" ".join(filter(None, (text(one.get("subject")), text(one.get("description"))))) for one in thoughts]
+    return thought("\n".join(told))
+
+
 def _patched(raw: str) -> list[dict[str, Any]]:
-    return _patched_in(json.loads(raw))
+    return _messages_of(json.loads(raw)["$set"])
 
 
 def _patched_in(record: dict[str, Any]) -> list[dict[str, Any]]:
-    patch = record["$set"]
+    return _messages_of(record["$set"])
+
+
+def _messages_of(patch: object) -> list[dict[str, Any]]:
     messages = patch.get("messages") if isinstance(patch, dict) else None
     return [one for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -16,6 +17,8 @@ from onrecord.vendors.jsonl import write_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from onrecord.vendors.port import Location
 
 FILE_NAME = r"session-\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-{}\.jsonl"
 
@@ -50,6 +53,41 @@ def name_of(path: str, vendor_id: str, entries: Iterator[str]) -> tuple[str, Ite
     if not re.fullmatch(pattern, name):
         raise InvalidInput("the mirrored conversation does not begin with a head record", hint="import it again")
     return name, chain([first], entries)
+
+
+def with_head(entries: Iterator[str], vendor_id: str, cwd: str) -> Iterator[str]:
+    """The lines of a conversation, with a head if they have none."""
+    first = next(entries, None)
+    if first is None:
+        return iter(())
+    whole = chain([first], entries)
+    return whole if '"projectHash"' in first else chain([head_of(vendor_id, cwd, first)], whole)
+
+
+def head_of(vendor_id: str, cwd: str, first: str) -> str:
+    """A head as Gemini writes it; it began with its first record."""
+    try:
+        record = json.loads(first)
+        begun = text(record.get("timestamp")) if isinstance(record, dict) else ""
+    except ValueError:
+        begun = ""
+    begun = begun or datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return json.dumps(
+        {
+            "sessionId": vendor_id, "projectHash": sha256(cwd.encode()).hexdigest(), "startTime": begun,
+            "lastUpdated": begun, "kind": "main",
+        },
+        separators=(",", ":"),
+    )  # fmt: skip
+
+
+def write_head(location: Location) -> None:
+    """Put a head before the lines of a file that lost it."""
+    path = Path(location.path)
+    lines = path.read_text(encoding="utf-8")
+    first = next((line for line in lines.splitlines() if line.strip()), "")
+    if '"projectHash"' not in first:
+        write_over(path, f"{head_of(location.vendor_id, location.cwd, first)}\n{lines}")
 
 
 def in_project(raw: str, cwd: str, *, moved: bool) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.rules import ToolRequest
     from onrecord.vendors.hooks import HookAnswer, HookCall, Reply
+    from onrecord.vendors.progress import Turn
 
 FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN = (
     "finished", "rate_limit", "usage_window", "tokens", "overload", "crash", "killed", "user", "refused", "unknown",
@@ -24,6 +25,8 @@ FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUS
 BUDGET = "budget"
 CAUSES = (FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN, BUDGET)
 """Why a run stopped. Only `finished` means that it did its task; `budget`: onrecord ended it, no vendor says that."""
+ENDS_WITH_TIME = frozenset({RATE_LIMIT, USAGE_WINDOW, OVERLOAD})
+"""Causes after which waiting helps."""
 
 USER_SCOPE, PROJECT_SCOPE = "user", "project"
 
@@ -158,6 +161,23 @@ class Entry(NamedTuple):
     """The model calls that this record counts."""
 
 
+class Said(NamedTuple):
+    """What a record says in the conversation, for the reading that is kept beside it (see log/readings.py)."""
+
+    items: Sequence[Item]
+    """In neutral form; thinking is marked `thinking`, the summary of a compaction `summary`."""
+    id: str = ""
+    """The vendor's id of it: a later record with the same id replaces it."""
+    parent: str = ""
+    """The id of the record that it continues, where the vendor keeps a tree."""
+    turn: str = ""
+    """`readings.BEGINS` if it is a prompt, `readings.ABORTS` if it ends the turn early."""
+    lane: str = ""
+    """The subagent that said it; empty: the agent itself."""
+    weak: bool = False
+    """It repeats an earlier record, and does not replace it."""
+
+
 class Chunk(NamedTuple):
     """The result of one read."""
 
@@ -178,6 +198,8 @@ class Interruption(NamedTuple):
     resets_at: float | None = None
     """When a limit ends (seconds since 1970), if the vendor said so."""
     retry_after: float | None = None
+    detail: str = ""
+    """Everything it printed about it, if that is more than the message."""
 
 
 class HookFile(NamedTuple):
@@ -199,6 +221,8 @@ class Vendor(Protocol):
     """The names of its program on PATH."""
     context_moment: str
     """When the brief is injected (`hooks.START` or `hooks.PROMPT`): the first moment at which the vendor keeps it."""
+    shares_file: bool
+    """Its conversations share one file, which is never moved or replaced."""
     context_lasts: bool
     """Injected text is still there when the conversation is resumed; if not, it is injected again."""
 
@@ -218,8 +242,8 @@ class Vendor(Protocol):
     def resume(self, options: LaunchOptions) -> Launch:
         """How to resume exactly `options.vendor_id`, never a name or "latest"."""
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Warnings about a user's own command line for it."""
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
+        """Warnings about a user's own command line for it, run in `cwd`; what its settings allow needs none."""
 
     def obtain_id(self, options: LaunchOptions) -> str | None:
         """An id from the vendor before the start (runs its program); None with `chooses_id`, or if it is impossible."""
@@ -248,8 +272,17 @@ class Vendor(Protocol):
         Repeated and patched records are merged, and every call has at most one answer.
         """
 
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """What a record (`entry`, and as JSON) says in the conversation; nothing for what the program itself adds."""
+
+    def beside(self, location: Location) -> Path | None:
+        """The folder with further files of the conversation: subagents' transcripts, tools' results; None: none."""
+
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed now."""
+
+    def start_hazards(self, env: Mapping[str, str]) -> list[Hazard]:
+        """What would harm this conversation or another one if a new one were started now; `mend` needs no location."""
 
     def mend(self, hazard: Hazard, location: Location, env: Mapping[str, str]) -> None:
         """Apply `hazard.fix`."""
@@ -257,11 +290,17 @@ class Vendor(Protocol):
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Write a mirrored transcript so that the program of this home can resume it from `cwd`; never replaces one."""
 
+    def move_within(self, location: Location, env: Mapping[str, str], cwd: str) -> Location:
+        """With `shares_file`: let the program resume it from `cwd`, and change nothing else in the file."""
+
     def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
         """When the vendor's own retention will delete it (seconds since 1970); None: never, or unknown."""
 
     def classify(self, lines: Sequence[str], status: int | None) -> Interruption:
         """Why a run stopped, from the tail of its output (JSON stream or text) and its exit status (None: unknown)."""
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """What a record of the transcript says about the present turn (see `vendors/progress.py`); None: nothing."""
 
     def stream_id(self, line: str) -> str | None:
         """The conversation's id in a line of the JSON stream, if any."""
@@ -302,6 +341,8 @@ class Vendor(Protocol):
     """tmux keys that end it cleanly."""
     prompt_patterns: Sequence[str]
     """Regular expressions for its screen when it waits for a permission."""
+    shows_turns: bool
+    """Whether its transcript shows how a turn ends; if not, `turn` knows nothing."""
 
 
 _MODULES = {

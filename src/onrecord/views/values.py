@@ -403,6 +403,7 @@ class Attention(TypedDict):
     """What an agent needs a person for."""
 
     message: str
+    kind: NotRequired[str]
     position: int
     at: int
 
@@ -418,7 +419,16 @@ class Agent(TypedDict):
     process: Process | None
     links: list[Link]
     waits: Attention | None
+    arguments: list[str]
+    """The user's own arguments of its program, as it was last started with onrecord."""
+    arguments_on: str | None
+    """The machine on which they were given."""
+    via: NotRequired[str | None]
+    """What recorded the present run: a hook; None is a process that has the lease of its lane."""
+    stop: Interruption | None
     last_joined_at: NotRequired[int]
+    joined: NotRequired[int]
+    """The position at which its present run began."""
     left_at: NotRequired[int]
 
 
@@ -440,6 +450,7 @@ class Interruption(Stamp):
     until: NotRequired[str]
     vendor: NotRequired[str]
     limit: NotRequired[str]
+    terminal: NotRequired[bool]
 
 
 class Parent(TypedDict):

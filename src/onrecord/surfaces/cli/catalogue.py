@@ -30,8 +30,10 @@ _HOOK = "onrecord.surfaces.cli.main"
 _LIFECYCLE = "onrecord.surfaces.cli.sessions.lifecycle"
 _MOVING = "onrecord.surfaces.cli.sessions.bundles"
 _NOTES = "onrecord.surfaces.cli.work.notes"
+_NOTIFY = "onrecord.surfaces.notifying"
 _OVERVIEW = "onrecord.surfaces.cli.sessions.overview"
 _PHASES = "onrecord.surfaces.cli.work.phases"
+_PROJECT = "onrecord.surfaces.cli.sessions.project"
 _PROVE = "onrecord.surfaces.cli.upkeep.prove"
 _RECORD = "onrecord.surfaces.cli.sessions.record"
 _RETAIN = "onrecord.surfaces.cli.upkeep.retain"
@@ -44,6 +46,7 @@ _STATE_FILE = "onrecord.surfaces.cli.work.state_file"
 _TEAM = "onrecord.surfaces.cli.agents.team"
 _TEAM_MEMBER = "onrecord.surfaces.cli.agents.team_member"
 _USAGE = "onrecord.surfaces.cli.sessions.usage"
+_USE = "onrecord.surfaces.cli.sessions.use"
 _STORES = "onrecord.surfaces.cli.upkeep.stores"
 
 
@@ -69,10 +72,25 @@ class Option:
         return self.flag.lstrip("-")
 
 
+PASSED_ON = "[-- ARGUMENTS...]"
+
+
 class Verb:
     """One verb: its arguments, where its function is, and its help."""
 
-    __slots__ = ("about", "example", "function", "group", "module", "name", "options", "raw", "takes", "usage")
+    __slots__ = (
+        "about",
+        "example",
+        "function",
+        "group",
+        "module",
+        "name",
+        "options",
+        "passes_on",
+        "raw",
+        "takes",
+        "usage",
+    )
 
     def __init__(
         self, group: str, name: str, usage: str, about: str, module: str, *options: Option, example: str = "",
@@ -85,7 +103,9 @@ class Verb:
         self.module = module
         self.options = options
         self.example = example
-        self.takes = tuple(usage.split()) if takes is None else takes
+        self.passes_on = takes is None and usage.endswith(PASSED_ON)
+        """Whether the words after `--` are for an agent's program."""
+        self.takes = tuple(usage.removesuffix(PASSED_ON).split()) if takes is None else takes
         self.function = function or name.replace("-", "_")
         self.raw = raw
         """Whether the function gets its words unparsed."""
@@ -104,8 +124,10 @@ EVERYWHERE = (
     Option("--project", "the project (default: ONRECORD_PROJECT, or this directory's)", "PATH"),
     Option("--help", "show this help", short="-h"),
 )
-SESSION = Option("--session", "the session (default: ONRECORD_SESSION, or the only live one)", "NAME", short="-s")
-AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or human)", "AGENT")
+SESSION = Option(
+    "--session", "the session (default: ONRECORD_SESSION, `onrecord use`, or the only live one)", "NAME", short="-s"
+)
+AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or your own name)", "AGENT")
 LANE = Option("--agent", "the agent whose lane it is (default: ONRECORD_AGENT, or main)", "AGENT")
 REASON = Option("--reason", "the reason, for the record", "TEXT", short="-m")
 LIMIT = Option("--limit", "show at most this many", "N", short="-n")
@@ -116,6 +138,7 @@ BECAUSE = Option("--because", "the position of the event that led to it", "POSIT
 DRY_RUN = Option("--dry-run", "only print what would happen")
 PROMPT = Option("--prompt", "run the agent without a terminal, with this prompt", "TEXT", short="-p")
 OPENING = Option("--opening", "the first message of a new conversation, also on a terminal", "TEXT")
+SAY = Option("--say", "what to tell the agent on the terminal", "TEXT")
 ARGUMENT = Option("--argument", "an extra argument for the agent's program", "WORD", many=True)
 HEADLESS_TEAM = Option("--headless", "run without tmux; output goes to log files")
 HEADLESS = Option("--headless", "run the agent without a terminal; read the prompt from standard input")
@@ -165,7 +188,7 @@ _PROXY = (
 )  # fmt: skip
 
 VERBS: tuple[Verb, ...] = (
-    Verb("", "", "", "Show the sessions of this project; those that need you come first", _OVERVIEW,
+    Verb("", "", "", "Show what needs you, then the other sessions; resume one", _OVERVIEW,
          ALL_PROJECTS, LIMIT, function="overview"),
     Verb(START, "demo", "", "Watch a worker being killed, and its session survive", _DEMO,
          Option("--keep", "keep the demo's store in this directory", "DIR"),
@@ -181,6 +204,8 @@ VERBS: tuple[Verb, ...] = (
          example='onrecord open fix-invite-403 --objective "Fix intermittent 403 after invite acceptance"'),
     Verb(START, "list", "", "List sessions, newest first (also: ls)", _SESSIONS, *_LIST, SESSION,
          function="list_sessions", example="onrecord list --status paused --all"),
+    Verb(START, "use", "[NAME]", "Choose the session that commands in this terminal mean", _USE,
+         Option("--clear", "end the choice"), example="onrecord use fix-invite-403"),
     Verb(START, "search", "WORDS...", "Search transcripts and facts for words", _SESSIONS, SESSION, ALL_PROJECTS,
          LIMIT, example="onrecord search membership row"),
     Verb(START, "usage", "", "Show the tokens and the cost of model calls", _USAGE,
@@ -294,9 +319,10 @@ VERBS: tuple[Verb, ...] = (
 
     Verb(LIFE, "pause", "[NAME]", "Pause a session", _LIFECYCLE, REASON, SESSION, AGENT,
          example='onrecord pause --reason "rate limit until 14:00"'),
-    Verb(LIFE, "resume", "[NAME]", "Resume a session and its agent's conversation",
+    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent's conversation, or choose one",
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
-         OPENING, ARGUMENT,
+         OPENING, ARGUMENT, SAY,
+         Option("--fresh-arguments", "use only the arguments given now, not those on record"),
          Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default); "
                 "must: fail; never: always start a new one", "POLICY", choices=("must", "allow", "never")),
          Option("--print", "only print the command that resumes the agent"), WAIT, YES, REASON, SESSION,
@@ -308,6 +334,9 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord archive fix-invite-403"),
     Verb(LIFE, "rename", "[NAME] NEW", "Rename a session", _LIFECYCLE, SESSION, AGENT,
          example="onrecord rename fix-invite-403 invite-403"),
+    Verb(LIFE, "project", "show|link|move|merge [WORDS...]", "Show which project this is, link it, or move sessions into it",
+         _PROJECT, YES, SESSION, AGENT, takes=("WORDS...",), function="project_verb",
+         example="onrecord project merge /home/ada/old-place"),
     Verb(LIFE, "fork", "[NAME] NEW", "Start a new session from the history of another", _LIFECYCLE,
          Option("--at", "up to this position (default: all of it)", "POSITION"), SESSION, AGENT,
          example="onrecord fork fix-invite-403 try-b --at 41"),
@@ -316,7 +345,7 @@ VERBS: tuple[Verb, ...] = (
          "Start a coding agent (claude, codex, gemini, ...) in a session",
          _AGENTS_START, Option("--name", "the session (default: a new one, named after directory and time)", "NEW"),
          PROMPT, OPENING, ARGUMENT, HEADLESS,
-         Option("--objective", "the objective of a new session", "TEXT", short="-o"), WAIT,
+         Option("--objective", "the objective of a new session", "TEXT", short="-o"), WAIT, YES,
          SESSION, Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          function="start_agent", example="onrecord start claude --name fix-invite-403"),
     Verb(AGENTS, "adopt", "VENDOR", "Attach a coding agent that is already running, or list them",
@@ -324,8 +353,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--name", "the session (default: a new one, named after the id)", "NEW"), SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          example="onrecord adopt claude --pid 4242 --name fix-invite-403"),
-    Verb(AGENTS, "handoff", "[NAME]", "Continue with another vendor's agent, from the note",
-         _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, WAIT, SESSION,
+    Verb(AGENTS, "handoff", "[NAME] [-- ARGUMENTS...]", "Continue with another vendor's agent, from the note",
+         _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, WAIT, YES, SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"),
          example="onrecord handoff fix-invite-403 --to codex"),
     Verb(AGENTS, "team", "up|resume|status|attach|logs|restart|scale|stop [WORDS...]",
@@ -338,7 +367,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--follow", "continue until the agent ends, or Ctrl-C", short="-f"), SESSION, WHOSE,
          example="onrecord mirror fix-invite-403"),
     Verb(AGENTS, "restore", "[NAME]", "Restore a mirrored conversation so that its agent can resume it",
-         _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (default: where it was)", "DIR"), DRY_RUN, YES,
+         _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (default: where it was)", "DIR"),
+         Option("--generation", "an older copy of it, by its number (default: the most complete one)", "N"), DRY_RUN, YES,
          SESSION, WHOSE, example="onrecord restore fix-invite-403 --cwd ~/src/invites"),
 
     Verb(PROVE, "gate", "[override RULE]", "Decide whether a tool call may run; override a refusal", _GATE,
@@ -425,6 +455,7 @@ VERBS: tuple[Verb, ...] = (
          Option("--all", "list every verb", short="-a"), function="show_help", example="onrecord help export"),
 
     Verb("", "__complete", "", "", _COMPLETION, function="complete", raw=True),
+    Verb("", "__notify", "", "", _NOTIFY, function="run_programs", raw=True),
     Verb("", "__team-member", "", "", _TEAM_MEMBER, function="run_member", raw=True),
     Verb("", "__demo-worker", "", "", _DEMO_WORKER, function="work", raw=True),
     Verb("", "__demo-resume", "", "", _DEMO_WORKER, function="resume", raw=True),

@@ -12,6 +12,7 @@ from onrecord.agents.resuming import ALLOW, FRESH, NEVER, Terms, command, plan_h
 from onrecord.agents.sessions import agent_with_conversation
 from onrecord.agents.wrapping import Ask
 from onrecord.errors import AmbiguousName
+from onrecord.surfaces import notifying
 from onrecord.surfaces.cli.agents import common
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.shapes import session_data
@@ -31,7 +32,7 @@ def resume_agents(call: Call, session: Session, resume_session: Callable[[], Non
     """Resume an agent of the session; `resume_session` resumes the session itself first."""
     if "print" in call:
         return _print(call, session)
-    ask = common.asked(call, [])
+    ask = common.asked(call, call.behind)
     agent = _choose(call, session)
     acting = call.records().get(session.id, agent=agent)
     if "wait" in call:
@@ -65,7 +66,8 @@ def _choose(call: Call, session: Session) -> str:
 def _print(call: Call, session: Session) -> int:
     """The command alone, for a person or a script to run."""
     planned = plan_here(session, _choose(call, session))
-    ask = Ask()._replace(prompt=call.get("prompt") or "", headless=bool(call.get("prompt")))
+    prompt = call.get("prompt") or ""
+    ask = Ask(prompt, bool(prompt), [*call.many("argument"), *call.behind], only_extra="fresh-arguments" in call)
     launch = command(planned, ask)
     extra = {**_added(planned), **launch.env}
     words = [f"{name}={shlex.quote(value)}" for name, value in extra.items()]
@@ -142,11 +144,16 @@ def wait_and_resume(call: Call, session: Session, *, ask: Ask | None = None, fir
     """Wait until the limit ends and resume; repeat at the next limit."""
 
     def resume_once(asking: Ask) -> Outcome:
+        stop = waiting.last_stop(session, session.agent)
+        if stop is not None and waiting.waitable(stop):
+            notifying.tell_passed(session, stop.event.position)
         done = _resume(call, session, asking)
         _tell(call, session, done, final=done.outcome.finished)
         return done.outcome
 
-    done = outlast(session, ask or Ask(), resume_once, call.output.note, first=first)
+    ask = ask or Ask()
+    ask = ask._replace(headless=ask.headless or not common.has_terminal())
+    done = outlast(session, ask, resume_once, call.output.note, first=first)
     status = common.exit_status(done.last) if done.last else 0
     return _nothing(call, session, done.stop, status) if done.nothing else status
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.agents import adopting
 from onrecord.agents.handover import hand_over
 from onrecord.agents.sessions import free_agent, name_for, resume_if_paused, session_named
-from onrecord.agents.starting import check_installed, join, start
+from onrecord.agents.starting import check_installed, join, mend_first, start
 from onrecord.environment import SESSION_VARIABLE
 from onrecord.errors import NotFound
 from onrecord.log.names import check_name
@@ -37,13 +37,13 @@ def start_agent(call: Call) -> int:
     check_name(agent, "agent")
     common.need_terminal(ask)
     check_installed(of, _options(cwd, ask))
-    session = session_named(call.records(), name, agent, call.get("objective"))
+    session = session_named(call.records_for_new(), name, agent, call.get("objective"))
     return _begin(call, common.wrapped(call, session, of, cwd), cwd, ask)
 
 
 def handoff(call: Call) -> int:
     """Let another vendor's agent continue the work of a session."""
-    of, ask = common.vendor_named(call.get("to") or _no_target(call)), common.asked(call, [])
+    of, ask = common.vendor_named(call.get("to") or _no_target(call)), common.asked(call, call.behind)
     common.need_terminal(ask)
     session = call.session()
     resume_if_paused(session)
@@ -63,9 +63,10 @@ def _begin(call: Call, run: Wrapped, cwd: str, ask: Ask, text: str | None = None
     session, of = run.session, run.of
     for warning in of.start(_options(cwd, ask)).warnings:
         call.output.note(warning)
+    mend_first(run, cwd, common.consenting(call))
     common.tell_budget(call, session)
     call.output.note(f"starting {of.title} as {session.agent} in session {session.name}")
-    joined = join(run, handed_over=True) if text is not None else join(run)
+    joined = join(run, ask.extra, **({"handed_over": True} if text is not None else {}))
     try:
         outcome = start(joined, cwd, ask, text=text)
     finally:
@@ -101,7 +102,7 @@ def adopt(call: Call) -> int:
         return _running(call, of)
     running = adopting.find_running(of, os.environ, pid=pid, vendor_id=vendor_id)
     done = adopting.adopt(
-        call.records(), of, running, name=call.get("name") or call.get("session"), agent=call.get("agent") or of.name
+        call.records_for_new(), of, running, name=call.get("name") or call.get("session"), agent=call.get("agent") or of.name
     )  # fmt: skip
     session, vendor_id = done.session, running.location.vendor_id
     state = "adopted" if done.new else "already_adopted"

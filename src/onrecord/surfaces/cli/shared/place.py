@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def root_of(session: Session) -> Path:
     """The top of the worktree of a session."""
-    return Path(worktree_for(session.head.project, os.curdir))
+    return Path(worktree_for(session, os.curdir))
 
 
 def look_at_code(call: Call, session: Session) -> None:

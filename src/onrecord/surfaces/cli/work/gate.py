@@ -66,11 +66,11 @@ def _decide(call: Call, request: ToolRequest) -> int:
     if request.act not in (EDIT, RUN):
         return _answer(call, Verdict(ALLOW))
     from onrecord import machine
-    from onrecord.connection import glance, project_of_directory
+    from onrecord.connection import glance, project_here
     from onrecord.work.project import project_named
 
     named, project = call.get("session") or os.environ.get(SESSION_VARIABLE), call.get("project")
-    present = glance(call.get("store"), project_named(project) if project else project_of_directory(), named)
+    present = glance(call.get("store"), (project_named(project) if project else project_here()).names, named)
     if present is not None:
         verdict = decide(request, present, time.time_ns() // 1000, machine.is_gone)
         if verdict.plain:
