@@ -52,6 +52,8 @@ class Part(NamedTuple):
     generation: int
     id: str
     """Its id in the log; the ids of all parts of its generation differ after the last slash only."""
+    beside: str = ""
+    """Which file beside the conversation's own it is in, for instance that of a subagent."""
 
 
 def drafts(session: Session, of: Vendor, part: Part, chunk: Chunk) -> list[Draft]:
@@ -99,6 +101,7 @@ def _counted(session: Session, of: Vendor, part: Part, used: list[tuple[Entry, U
         return None
     pricing = costing.price if "spend" in session.views.spend.budget else None
     data: dict[str, Any] = {"generation": part.generation} if part.generation else {}
+    data |= {"beside": part.beside} if part.beside else {}
     data |= {
         "counted": _rows(fresh, grown, pricing), "calls": [call.key for call in fresh] or [newest.key],
         "last": [newest.model, *newest.tokens],
@@ -110,7 +113,8 @@ def _last(session: Session, vendor: str, part: Part) -> Event | None:
     """The last usage event of this generation of the conversation."""
     for event in islice(session.log.newest(("usage.recorded",)), LOOK_BACK):
         about = event.data or {}
-        if (about.get("vendor"), about.get("vendor_id")) == (vendor, part.vendor_id) and "last" in about:
+        place = about.get("vendor"), about.get("vendor_id"), about.get("beside", "")
+        if place == (vendor, part.vendor_id, part.beside) and "last" in about:
             return event if about.get("generation", 0) == part.generation else None
     return None
 
