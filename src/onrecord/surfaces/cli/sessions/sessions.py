@@ -74,6 +74,11 @@ def _equip(call: Call, session: Session, profile: Profile | None) -> None:
     if session.views.phases.profile is not None and "fresh" in call:
         state_file.sync(call, session, fresh=True)
     state_file.after(call, session)
+    if profile is not None:
+        from onrecord.surfaces.cli.work.phases import what_comes_first
+
+        files = [str(path) for path in state_file.paths(call, session) if path.is_file()]
+        call.output.note(f"wrote {', '.join(files)}; {what_comes_first(session)}")
 
 
 def _existing(records: SessionStore, name: str, agent: str) -> Session:

@@ -19,6 +19,7 @@ from onrecord.surfaces.cli.shared.attention import (
 )
 from onrecord.surfaces.cli.shared.call import whole_number
 from onrecord.surfaces.cli.shared.output import Cell, counted
+from onrecord.surfaces.cli.shared.place import survey_worktree
 from onrecord.surfaces.cli.shared.shapes import describe, event_data, item_line, lease_data, session_data
 from onrecord.views.attempts import status_of
 from onrecord.views.lanes import new_lane
@@ -43,6 +44,7 @@ Line = list[str | Cell]
 def show(call: Call) -> int:
     """The note as the next agent reads it, and the state of everything else."""
     session = call.session()
+    survey_worktree(call, session)
     views = session.views
     here = presence(session, call.now())
     tail = session.transcript().provisional
