@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.agents.pricing import price, price_of_sum
-from onrecord.views.spend import TOKENS
+from onrecord.views.spend import ROW, TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -46,7 +46,7 @@ def listed(spend: Spend, agent: str) -> list[dict[str, Any]]:
 
 
 def told(
-    session: Session, about: dict[str, Any], agent: str, sums: Mapping[str, Usage], rows: Iterable[dict[str, Any]]
+    session: Session, about: dict[str, Any], agent: str, sums: Mapping[str, Usage], rows: Iterable[list[Any]]
 ) -> dict[str, Any] | None:
     """The payload for what a vendor states that all calls of a conversation cost; None if that is on record.
 
@@ -63,7 +63,8 @@ def told(
     if not any(cells for cells, _cost, _tokens in by_model):
         # The sums have other names for the models than the calls: then they are one sum.
         by_model = [(open_calls, sum(cost for cost, _ in grown.values()), sum(more for _, more in grown.values()))]
-    return {"sums": now, "counted": [row for cells, cost, more in by_model for row in _shared(cells, cost, more)]}
+    settled = [row for cells, cost, more in by_model for row in _shared(cells, cost, more)]
+    return {"sums": now, "counted": [], "settled": settled}
 
 
 def _growth(then: list[float], now: list[float]) -> tuple[float, float]:
@@ -83,18 +84,19 @@ def _shared(cells: list[Unpriced], cost: float, tokens: float) -> list[dict[str,
 def _sums_before(session: Session, about: dict[str, Any]) -> dict[str, Any]:
     for event in islice(session.log.newest(("usage.recorded",)), LOOK_BACK):
         data = event.data or {}
-        if "sums" in data and (data["vendor"], data["vendor_id"]) == (about["vendor"], about["vendor_id"]):
+        if "sums" in data and data.get("of") == about["of"]:
             return dict(data["sums"])
     return {}
 
 
-def _unpriced(spend: Spend, agent: str, rows: Iterable[dict[str, Any]]) -> Iterator[Unpriced]:
+def _unpriced(spend: Spend, agent: str, rows: Iterable[list[Any]]) -> Iterator[Unpriced]:
     """An agent's calls of unknown cost: those on record, and those of rows."""
     for day, agents in spend.days.items():
         for model, cell in agents.get(agent, {}).items():
             if cell["unknown_cost_calls"] > 0:
                 yield Unpriced(int(day), model, cell["unknown_cost_calls"], cell["unpriced"])
-    for row in rows:
+    for values in rows:
+        row = dict(zip(ROW, values, strict=False))
         if row["calls"] and "cost" not in row:
             yield Unpriced(row["day"], row["model"], row["calls"], {name: row.get(name, 0) for name in TOKENS})
 
@@ -104,4 +106,4 @@ def _row(one: Unpriced, cost: float, share: float) -> dict[str, Any]:
     settles = {"calls": round(one.calls * share)} | {
         name: round(amount * share) for name, amount in one.tokens.items() if amount
     }
-    return {"day": one.day, "model": one.model, "calls": 0, "cost": round(cost, 9), "settles": settles}
+    return {"day": one.day, "model": one.model, "cost": round(cost, 9), "settles": settles}
