@@ -14,6 +14,7 @@ from onrecord import machine
 from onrecord.agents import processes
 from onrecord.agents.mirroring import location_of, mirror, standing
 from onrecord.agents.observing import Follower, record_stop, undone
+from onrecord.agents.printing import Printer
 from onrecord.agents.running import run_headless, run_on_terminal
 from onrecord.agents.surroundings import survey
 from onrecord.environment import AGENT_VARIABLE, FAILURE_VARIABLE, HEADLESS_VARIABLE, SESSION_VARIABLE, SPAWN_VARIABLE
@@ -66,6 +67,8 @@ class Wrapped(NamedTuple):
     """The complete environment it will run in."""
     show: bool = True
     """Whether a headless agent's output is passed on."""
+    raw: bool = False
+    """Whether that is the JSON stream itself and not the text that the program prints without one."""
     waits: bool = False
     """Whether an agent on a terminal is ended at a limit that ends with time, because its command waits for that."""
 
@@ -143,7 +146,11 @@ def wrap(
     """
     watch = _Watch(run, launch, vendor_id, resumed=resumed, prompted=prompted, seen=not headless)
     whole = {**run.env, **launch.env, **({HEADLESS_VARIABLE: "1"} if headless else {})}
-    ran = run_headless(launch, whole, watch, show=run.show) if headless else run_on_terminal(launch, whole, watch)
+    if headless:
+        printer = Printer(run.of) if launch.streams and not run.raw else None
+        ran = run_headless(launch, whole, watch, show=run.show, printer=printer)
+    else:
+        ran = run_on_terminal(launch, whole, watch)
     watch.finish()
     why = _judge(run.of, ran, watch)
     orphans = processes.end_spawned(run.env[SPAWN_VARIABLE]) if why.cause not in (FINISHED, UNKNOWN) else []
