@@ -90,6 +90,7 @@ class AgentSuite(Laboratory):
         assert "The word is magenta." in restored
         assert "Which word was it?" in restored
         agent.counted()
+        agent.is_told("The word is magenta.", "Which word was it?", "And once more?", answers=("ochre", "teal"))
 
     def test_a_new_id_in_the_same_terminal_is_followed(self, lab: Lab):
         """After the program changed its own id, our name leads to the new conversation."""
@@ -211,6 +212,23 @@ class Agent:
         done = self.lab.onrecord("usage", "--session", SESSION, "--json")
         total = json.loads(done.out)["data"]["total"]
         print(self.name, total, len(self.lab.server.conversation()), len(self.lab.server.received))
+
+    def is_told(self, *prompts: str, answers: tuple[str, ...]) -> None:
+        """The conversation is the record's transcript: each prompt once and first in its turn, with its answer."""
+        done = self.lab.onrecord("export", SESSION, "--format", "messages")
+        messages = json.loads(done.out)
+        asked = [message["content"] for message in messages if message["role"] == "user"]
+        assert [sum(prompt in text for text in asked) for prompt in prompts] == [1] * len(prompts), asked
+        assert not [text for text in asked if FENCED.search(text)], "what onrecord injects is not what a user said"
+        said = [message["content"] for message in messages if message["role"] == "assistant"]
+        assert all(any(answer in str(text) for text in said) for answer in answers), said
+        markdown = self.lab.onrecord("export", SESSION, "--format", "markdown").out
+        assert all(f"user: {prompt}" in markdown for prompt in prompts), markdown
+        note = self.lab.onrecord("note", SESSION).out
+        assert f"asked last: {prompts[-1]}" in note, note
+        assert f"last words: {answers[-1]}" in note, note
+        found = json.loads(self.lab.onrecord("search", "magenta", "--json").out)["data"]["results"]
+        assert any("The word is magenta." in hit["snippet"] for hit in found), found
 
     def kept(self) -> str:
         """What the record has of the conversation."""

@@ -9,6 +9,7 @@ from onrecord import machine
 from onrecord.connection import load_profile
 from onrecord.work.anchors import anchored
 from tests.hook.conftest import CONVERSATION
+from tests.proofs import cite
 
 NAMED = {"ONRECORD_SESSION": "fix-403", "ONRECORD_AGENT": "solver"}
 SECOND = "bbbbbbbb-0000-4000-8000-0000000000ad"
@@ -46,7 +47,7 @@ def test_a_restored_conversation_is_not_told_again(hooks, session):
     assert "Fix the 403 after invite acceptance" in first.context
     assert hooks.claude("SessionStart", source="resume").is_empty
     session.facts.set_next_action("Run the suite ten times", command="pytest -k invite")
-    session.findings.state("The middleware is the cause", "rejected", evidence=["run-7"])
+    session.findings.state("The middleware is the cause", "rejected", evidence=cite(session, "run-7"))
     later = hooks.claude("SessionStart", source="resume")
     assert "Run the suite ten times" in later.context
     assert "The middleware is the cause" in later.context
@@ -171,7 +172,7 @@ def test_an_edit_of_code_that_a_finding_rests_on_makes_it_stale(hooks, session):
     file.parent.mkdir()
     file.write_text("one = 1\n")
     session.findings.state(
-        "auth is fine", "verified", evidence=["run-1"], anchors=[anchored(hooks.project, "src/auth.py")]
+        "auth is fine", "verified", evidence=cite(session, "run-1"), anchors=[anchored(hooks.project, "src/auth.py")]
     )
     file.write_text("one = 2\n")
     about = {"tool_name": "Edit", "tool_response": {}}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord import machine
 from onrecord.agents import processes
 from onrecord.agents.mirroring import location_of, mirror, standing
-from onrecord.agents.observing import Follower, record_stop, undone
+from onrecord.agents.observing import SCREEN, Follower, record_stop, undone
 from onrecord.agents.printing import Printer
 from onrecord.agents.running import run_headless, run_on_terminal
 from onrecord.agents.surroundings import survey
@@ -132,6 +132,7 @@ def record_prompt(session: Session, ask: Ask, **about: Any) -> int | None:
     """Record an agent's prompt before it is sent; returns its position, if there is a prompt."""
     if not ask.prompt:
         return None
+    session.facts.title_by_prompt(ask.prompt)
     id_ = ask.id or PROMPT_PREFIX + make_ulid(int(session.clock() * 1e3), machine.entropy(10))
     return session.log.record("payload.kept", {"prompt": ask.prompt, "agent": session.agent, **about}, id=id_).position
 
@@ -299,9 +300,13 @@ class _Watch:
         if why is not None and turn != self._stopped_turn:
             self._stopped_turn, self.why = turn, why
             self.stop = _interrupt(self.run, self, why)
-        elif self.stop is not None and turn is not None and turn.state != FAILED and not turn.error:
+        elif self._works_again(turn):
             self.stop = self.why = self._stopped_turn = None
             self.run.session.agents.record_going_on()
+
+    def _works_again(self, turn: Turn | None) -> bool:
+        changed = self.stop is not None and turn is not None and turn != self._stopped_turn
+        return changed and turn is not None and turn.state != FAILED and not turn.error
 
     def _is_over(self) -> bool:
         """Whether the command that started it waits for the end of the limit that stopped it."""
@@ -327,12 +332,15 @@ class _Watch:
         self._hear_hooks()
 
     def _hear_hooks(self) -> None:
-        """The conversations that hooks of this very run recorded."""
+        """The conversations that hooks of this very run recorded, and a limit that a supervisor saw on the screen."""
         session = self.run.session
-        for event in session.events(after=self._since, kinds=("agent.located",)):
+        for event in session.events(after=self._since, kinds=("agent.located", "interruption.recorded")):
             self._since = event.position
             about = event.data or {}
-            if event.by == session.agent and about.get("via") == "hook" and about.get("vendor") == self.run.of.name:
+            if event.by == session.agent and about.get("via") == SCREEN:
+                self.stop, self._stopped_turn = event, self.turn
+                self.why = Interruption(str(about["cause"]), str(about["message"]), about["resets_at"])
+            elif event.by == session.agent and about.get("via") == "hook" and about.get("vendor") == self.run.of.name:
                 self._see(str(about["vendor_id"]), linked=True)
 
     def _see(self, seen: str, *, linked: bool = False) -> None:

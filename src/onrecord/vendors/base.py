@@ -40,6 +40,7 @@ class Base:
     interrupt_keys: Sequence[str] = ()
     exit_keys: Sequence[str] = ()
     prompt_patterns: Sequence[str] = ()
+    limit_patterns: Sequence[str] = ()
     shows_turns = False
     prints_last = False
     id_form = UUID

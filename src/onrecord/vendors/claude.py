@@ -183,7 +183,8 @@ class Claude(ByProject):
         from onrecord.vendors.port import Said
         from onrecord.vendors.saying import said, summary, words_of
 
-        items, about = list(entry.items), {"id": entry.id, "parent": entry.parent}
+        items = list(entry.items)
+        about: dict[str, Any] = {"id": entry.id, "parent": entry.parent}
         if entry.kind == "attachment":
             waiting = record.get("attachment")
             told = text(waiting.get("prompt")) if isinstance(waiting, dict) else ""

@@ -92,6 +92,7 @@ class Gemini(Shaped):
     )
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    limit_patterns: Sequence[str] = (r"Usage limit reached for",)
     shows_turns = True
     prompt_patterns: Sequence[str] = (
         r"Allow execution", r"Apply this change\?", r"Yes, allow once", r"Action Required", r"Do you trust this folder",

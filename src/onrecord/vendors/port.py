@@ -363,6 +363,8 @@ class Vendor(Protocol):
     """tmux keys that end it cleanly."""
     prompt_patterns: Sequence[str]
     """Regular expressions for its screen when it waits for a permission."""
+    limit_patterns: Sequence[str]
+    """Regular expressions for its screen when a limit stops it and its transcript does not say so."""
     prints_last: bool
     """Whether it prints only the last text of a run."""
     shows_turns: bool

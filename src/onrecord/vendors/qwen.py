@@ -151,7 +151,7 @@ class Qwen(ByProject):
         """Messages, and the summary of a compaction."""
         from onrecord.vendors.saying import said, summary
 
-        about = {"id": entry.id, "parent": entry.parent}
+        about: dict[str, Any] = {"id": entry.id, "parent": entry.parent}
         if record.get("subtype") == "chat_compression":
             return summary(_compressed(record.get("systemPayload")), **about)
         return said(entry.items, record, **about)
