@@ -129,7 +129,8 @@ def _counts(whole: Whole, stop: Interruption) -> bool:
     """Whether an interruption still says why work stopped: neither the agent nor the session continued since."""
     resumed = next((one["position"] for one in reversed(whole.lifecycle.steps) if one["step"] == "resumed"), 0)
     agent = whole.roster.agents.get(stop["by"])
-    over = agent is not None and stop.get("vendor") and (agent["stop"] or {}).get("position") != stop["position"]
+    last = agent["stop"] if agent is not None else None
+    over = agent is not None and bool(stop.get("vendor")) and (last is None or last["position"] != stop["position"])
     return stop["position"] > resumed and not over
 
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from onrecord.views.claims import pending_action
 from onrecord.views.code import code_lines, commit_lines
 from onrecord.views.findings import finding_line
-from onrecord.views.happenings import lines_of
 from onrecord.views.note_lines import (
     attempt_entries,
     attempt_entry,
