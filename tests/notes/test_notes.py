@@ -221,7 +221,7 @@ def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
     session.findings.state("The cache is stale", "open")
     session.attempts.start("make it again")
     found = report(session.views, before, never_gone, int(clock() * 1e6))
-    assert found["reused"] == ["f2: The row is written late [log-b]"]
+    assert found["reused"] == ["reproduction: pytest -k invite (rate 3/10)", "f2: The row is written late [log-b]"]
     assert found["rejected"] == ["f1: The middleware is the cause [run-a✓]"]
     assert {one["what"] for one in found["new"]} == {"finding f3", "attempt 1", "attempt 2"}
     assert found["unresolved"] == ["attempt 2 is running: make it again"]
@@ -235,7 +235,7 @@ def test_the_report_says_what_is_reused_rejected_new_and_saved(session, clock):
     ):  # fmt: skip
         assert part in text
     assert "Continue with: phase Do: Read the commit order $ pytest -k commit" in text
-    assert "Already done: 1 phase (Plan), 1 attempt (1 failed, 4.5 s); saved: 1,200 tokens, 90 s" in text
+    assert "Already done: 1 phase (Plan), 1 attempt (1 failed, 4.5 s of runs); 1,200 tokens were spent on it" in text
 
 
 def test_no_template_can_lose_the_instructions():

@@ -125,8 +125,8 @@ def test_attempts_are_shown_with_what_came_out():
     outputs = [{"path": "model.json", "size": 7}, {"path": "plot.svg", "size": 9}]
     session.attempts.settle(2, "succeeded", metrics={"mse": 0.06}, outputs=outputs)
     assert lines("attempts") == [
-        "- attempt 1 FAILED: `python train.py 0`; error: Singular matrix; fix: l2 above zero",
-        "- attempt 2 SUCCEEDED: `python train.py 0.1`; mse=0.06; files: model.json, plot.svg",
+        "- attempt 1 Status: FAILED: `python train.py 0`; error: Singular matrix; fix: l2 above zero",
+        "- attempt 2 Status: SUCCESS: `python train.py 0.1`; mse=0.06; files: model.json, plot.svg",
     ]
     assert lines("workflow") == ["1. `python train.py 0.1` (attempt 2)"]
 
@@ -190,7 +190,7 @@ def test_findings_facts_and_features_have_sections():
     assert lines("verified") == ["- f1: The row is written late [run-a✓]"]
     assert lines("open") == ["- f2: The cache is stale"]
     assert lines("decisions") == ["- Keep the middleware because it is not the cause", "- Test first"]
-    assert lines("evidence") == ["- run-a: captured run", "- log-b: asserted log"]
+    assert lines("evidence") == ["- run-a: captured run pytest -k invite", "- log-b: asserted log acceptance 17"]
     assert lines("features") == ["- [x] login: A user can log in [run-a]", "- [ ] logout: A user can log out"]
 
 

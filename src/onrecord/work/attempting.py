@@ -78,11 +78,12 @@ class _Brought(NamedTuple):
 def run_attempt(
     session: Session, command: Sequence[str], *, root: Path, cwd: Path, wanted: Wanted | None = None,
     timeout: float | None = None, strict: bool = False, fix: str | None = None, show: bool = True,
-    warn: Callable[[str], None] = lambda _line: None,
+    warn: Callable[[str], None] = lambda _line: None, begun: Callable[[], None] = lambda: None,
 ) -> Finished:  # fmt: skip
     """Run a command as an attempt. If it failed before, `warn` gets that.
 
     With `strict` it is refused if it failed on this code, or if the fix was tried before and failed.
+    `begun` is called when the attempt is on record as RUNNING and its process has not started yet.
     """
     if not command:
         raise InvalidInput("there is no command to run")
@@ -98,6 +99,7 @@ def run_attempt(
             worktree=worktree_named(str(root)),
         )  # fmt: skip
         number = number_at(session, started.position)
+        begun()
         ran = suspended.go(timeout=timeout, show=show, stop=stop)
         brought = _judge(ran, wanted, patterns, root=root, cwd=cwd, before=before, timeout=timeout)
         return _settle(session, command, number, ran, brought, root=root, cwd=cwd, revision=revision)

@@ -15,6 +15,7 @@ _AGENTS_IMPORT = "onrecord.surfaces.cli.agents.importing"
 _AGENTS_START = "onrecord.surfaces.cli.agents.start"
 _ATTEMPTS = "onrecord.surfaces.cli.work.attempts"
 _BACKUPS = "onrecord.surfaces.cli.upkeep.backups"
+_COMPACT = "onrecord.surfaces.cli.work.compact"
 _COPIES = "onrecord.surfaces.cli.upkeep.copies"
 _COMPLETION = "onrecord.surfaces.cli.completion"
 _DEMO = "onrecord.surfaces.cli.demo.verb"
@@ -47,6 +48,7 @@ _TEAM = "onrecord.surfaces.cli.agents.team"
 _TEAM_MEMBER = "onrecord.surfaces.cli.agents.team_member"
 _USAGE = "onrecord.surfaces.cli.sessions.usage"
 _USE = "onrecord.surfaces.cli.sessions.use"
+_WORKTREE = "onrecord.surfaces.cli.agents.worktree"
 _STORES = "onrecord.surfaces.cli.upkeep.stores"
 
 
@@ -190,7 +192,7 @@ _PROXY = (
 )  # fmt: skip
 
 VERBS: tuple[Verb, ...] = (
-    Verb("", "", "", "Show what needs you, then the other sessions; choose one to resume", _OVERVIEW,
+    Verb("", "", "", "Show what needs you, then the other sessions; resume one", _OVERVIEW,
          ALL_PROJECTS, LIMIT, function="overview"),
     Verb(START, "demo", "", "Watch a worker being killed, and its session survive", _DEMO,
          Option("--keep", "keep the demo's store in this directory", "DIR"),
@@ -229,6 +231,8 @@ VERBS: tuple[Verb, ...] = (
          example='onrecord decide "Reproduce before touching the middleware" --why "two fixes failed"'),
     Verb(RECORD, "objective", "TEXT", "Set the objective of the session", _FACTS, SESSION, AGENT,
          example='onrecord objective "Fix intermittent 403 after invite acceptance"'),
+    Verb(RECORD, "title", "TEXT", "Set the title that lists and STATE.md show", _FACTS, SESSION, AGENT,
+         example='onrecord title "403 after invite acceptance"'),
     Verb(RECORD, "next", "TEXT", "Set the next action", _FACTS,
          Option("--command", "the command that does it", "COMMAND"), SESSION, AGENT, function="next_action",
          example='onrecord next "Run the suite ten times" --command "pytest -k invite"'),
@@ -238,7 +242,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--expect-file", "a file that the command must write", "FILE", many=True), TIMEOUT, STRICT,
          Option("--fix", "what was changed to fix the previous failure", "TEXT"),
          Option("--allow-traceback", "do not count a traceback in the output as a failure"),
-         Option("--allow-nan", "do not count a metric that prints NaN or infinity as a failure"), SESSION, AGENT,
+         Option("--allow-nan", "do not count a metric that prints NaN or infinity as a failure"),
+         Option("--open", "open a session of this name, if there is none, and run it there", "NAME"), SESSION, AGENT,
          takes=("COMMAND...",), example="onrecord run --expect-file model.pt --timeout 600 -- python train.py"),
     Verb(RECORD, "attempt", "start|succeed|fail|interrupt|abandon|correct|list|show|compare [N...] [-- COMMAND...]",
          "List attempts, and record those that onrecord did not run", _ATTEMPTS, METRIC,
@@ -297,6 +302,15 @@ VERBS: tuple[Verb, ...] = (
          _STATE_FILE, Option("--fresh", "rename an existing file and start a new one"), SESSION, AGENT,
          example="onrecord state-file sync"),
 
+    Verb(RECORD, "compact", "[accept|list] [N...]",
+         "Summarize the transcript so far; accept facts that were proposed", _COMPACT,
+         Option("--with", "the command that makes the summary; it reads the transcript from standard input", "COMMAND"),
+         Option("--text", "the summary itself", "TEXT"),
+         Option("--propose", "let the same command propose facts; nothing is recorded until you accept it"),
+         Option("--upto", "cover turns up to this position", "POSITION"),
+         Option("--afresh", "summarize from the beginning, not from the last summary"), SESSION, LANE,
+         takes=("[WORDS...]",), example="onrecord compact --with 'claude -p' --propose"),
+
     Verb(READ, "note", "[check|none] [NAME]", "Print, write or check the note for the next agent",
          _NOTES, Option("--format", "the format; brief is the first 2 KB", "FORMAT", choices=NOTE_FORMS, short="-f"),
          Option("--write", "write .onrecord/NOTE.md"), Option("--out", "write this file", "FILE", short="-o"),
@@ -326,12 +340,13 @@ VERBS: tuple[Verb, ...] = (
 
     Verb(LIFE, "pause", "[NAME]", "Pause a session", _LIFECYCLE, REASON, SESSION, AGENT,
          example='onrecord pause --reason "rate limit until 14:00"'),
-    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent's conversation; without a name, choose one",
+    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent's conversation, or choose one",
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
          OPENING, ARGUMENT, SAY,
          Option("--fresh-arguments", "use only the arguments given now, not those on record"),
-         Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default); "
-                "must: fail; never: always start a new one", "POLICY", choices=("must", "allow", "never")),
+         Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default on a "
+                "terminal); must: fail (default without one); never: always start a new one", "POLICY",
+                choices=("must", "allow", "never")),
          Option("--print", "only print the command that resumes the agent"), WAIT, YES, REASON, SESSION,
          AGENT, example="onrecord resume fix-invite-403"),
     Verb(LIFE, "close", "[NAME]", "Close a session; its record is kept", _LIFECYCLE,
@@ -341,7 +356,7 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord archive fix-invite-403"),
     Verb(LIFE, "rename", "[NAME] NEW", "Rename a session", _LIFECYCLE, SESSION, AGENT,
          example="onrecord rename fix-invite-403 invite-403"),
-    Verb(LIFE, "project", "show|link|move|merge [WORDS...]", "Show which project this is, link it, or move sessions into it",
+    Verb(LIFE, "project", "show|link|move|merge [WORDS...]", "Which project this is; link it, or move sessions into it",
          _PROJECT, YES, SESSION, AGENT, takes=("WORDS...",), function="project_verb",
          example="onrecord project merge /home/ada/old-place"),
     Verb(LIFE, "fork", "[NAME] NEW", "Start a new session from the history of another", _LIFECYCLE,
@@ -352,6 +367,7 @@ VERBS: tuple[Verb, ...] = (
          "Start a coding agent (claude, codex, gemini, ...) in a session",
          _AGENTS_START, Option("--name", "the session (default: a new one, named after directory and time)", "NEW"),
          PROMPT, OPENING, ARGUMENT, HEADLESS,
+         Option("--worktree", "work on this branch, in a git worktree of its own beside the repository", "BRANCH"),
          Option("--objective", "the objective of a new session", "TEXT", short="-o"), WAIT, YES,
          SESSION, Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          function="start_agent", example="onrecord start claude --name fix-invite-403"),
@@ -364,6 +380,10 @@ VERBS: tuple[Verb, ...] = (
          _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, WAIT, YES, SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"),
          example="onrecord handoff fix-invite-403 --to codex"),
+    Verb(AGENTS, "worktree", "list|diff|remove [NAME]", "Show and remove the git worktrees of a session's agents",
+         _WORKTREE, Option("--files", "diff: only the names of the changed files"),
+         Option("--force", "remove: lose what is not committed"), YES, SESSION, WHOSE, takes=("WORDS...",),
+         example="onrecord worktree diff fix-login"),
     Verb(AGENTS, "team", "up|resume|status|attach|logs|restart|scale|stop [WORDS...]",
          "Run a team of agents in one session, from a team file", _TEAM,
          HEADLESS_TEAM, Option("--detach", "run the supervisor in the background", short="-d"),
@@ -375,8 +395,8 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord mirror fix-invite-403"),
     Verb(AGENTS, "restore", "[NAME]", "Restore a mirrored conversation so that its agent can resume it",
          _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (default: where it was)", "DIR"),
-         Option("--generation", "an older copy of it, by its number (default: the most complete one)", "N"), DRY_RUN, YES,
-         SESSION, WHOSE, example="onrecord restore fix-invite-403 --cwd ~/src/invites"),
+         Option("--generation", "an older copy of it, by its number (default: the most complete one)", "N"), DRY_RUN,
+         YES, SESSION, WHOSE, example="onrecord restore fix-invite-403 --cwd ~/src/invites"),
 
     Verb(PROVE, "gate", "[override RULE]", "Decide whether a tool call may run; override a refusal", _GATE,
          Option("--tool", "the tool's name, as the agent calls it", "TOOL"),

@@ -63,6 +63,7 @@ def _run(call: Call, words: list[str]) -> int:
         # The command's own output is the answer.
         how = found.error or f"exit code {found.ran.exit_code}"
         call.output.note(f"captured as {found.evidence}: {how} (position {found.position} of {session.name})")
+        state_file.after(call, session)
     else:
         _answer(call, session, found.evidence, found.position)
     return found.ran.exit_code if found.ran.stopped_by else 0

@@ -131,6 +131,7 @@ def _recheck(call: Call, words: list[str]) -> int:
     show_rest(found.again.ran)
     known = session.views.findings.findings[name]
     applied = _applied(session, name, found, root) if "apply" in call else None
+    state_file.after(call, session)
     data = {
         "finding": name, "label": known["label"], "proposed": found.proposed, "agrees": found.agrees, "why": found.why,
         "evidence": found.again.evidence, "rechecked": found.before, "applied": applied,
@@ -163,6 +164,7 @@ def _applied(session: Session, name: str, found: Recheck, root: Path) -> int | N
 def _list(call: Call, words: list[str]) -> int:
     need(call, words)
     session = call.session()
+    look_at_code(call, session)
     view = session.views.findings
     label = call.get("label")
     found = [one for one in view.findings.values() if label in (None, one["label"], view.label_of(one))]
@@ -186,6 +188,7 @@ def _list(call: Call, words: list[str]) -> int:
 def _show(call: Call, words: list[str]) -> int:
     (name,) = need(call, words, "FINDING")
     session = call.session()
+    look_at_code(call, session)
     view = session.views.findings
     one = _known(session, name)
     if call.output.json:
@@ -229,6 +232,7 @@ def survey(call: Call) -> int:
 
     session = call.session()
     found = look(session, root_of(session))
+    state_file.after(call, session)
     if call.output.json:
         call.output.envelope("survey", found._asdict() | {"state": "recorded" if found.position else "nothing_new"})
         return 0
