@@ -43,8 +43,6 @@ class AgentSuite(Laboratory):
     """What its screen shows when it accepts a prompt."""
     forgets_the_unanswered: ClassVar[bool] = False
     """It cannot resume a conversation in which the model never answered."""
-    hears_nudges: ClassVar[bool] = True
-    """Its hook can prevent it from stopping."""
 
     @property
     def name(self) -> str:
@@ -127,8 +125,8 @@ class AgentSuite(Laboratory):
         early, late = lab.project / "early.txt", lab.project / "late.txt"
         data = agent.resumed(
             f"Try it. [[shell onrecord attempt start -- make check]] [[write {early} :: too soon]]"
-            f" [[shell onrecord attempt succeed 1]] [[write {late} :: in time]] [[say done]]"
-        )
+            f" [[shell onrecord attempt succeed 1]] [[write {late} :: in time]] [[say done]]", "--policy", "allow",
+        )  # fmt: skip
         assert data["finished"], data
         last = lab.server.conversation()[-1].text
         if self.forgets_the_unanswered:
@@ -143,7 +141,7 @@ class AgentSuite(Laboratory):
         assert [one["rule"] for one in decided if one["act"] == "edit"] == ["unresolved_attempt"], decided
         assert "To clear it: onrecord attempt" in last
         nudges = [one["rule"] for one in decided if one["act"] == "stop"]
-        assert nudges == (["note"] if self.hears_nudges else []), "once, and it may stop then"
+        assert nudges == [], "without a terminal, an answer to a nudge would replace the agent's own"
 
     def test_a_killed_agent_leaves_nothing_running(self, lab: Lab):
         """When only the agent is killed, its death is on record and the tool it left behind is ended (G05, G09)."""

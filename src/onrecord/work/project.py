@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onrecord.session.handle import Session
+    from onrecord.views.values import Worktree
 
 GIT_SECONDS = 5
 """How long git may take to find the first commit; after that the path is the project's name."""
@@ -98,6 +99,13 @@ def find_worktree(start: str) -> str:
     return folder
 
 
+def worktree_named(root: str) -> Worktree:
+    """A worktree as an attempt and a request name it: two are the same if all of this is."""
+    return {
+        "root": os.path.realpath(root), "host": os.uname().nodename, "git": os.path.exists(os.path.join(root, ".git"))
+    }  # fmt: skip
+
+
 def worktree_for(session: Session, start: str) -> str:
     """The worktree to use for a session: the one around `start` if it is of its project, else one that is on record."""
     wanted = session.head.project
@@ -124,6 +132,11 @@ def _places(session: Session) -> Iterator[str]:
 def project_named(name: str) -> Project:
     """The project of a directory, if there is a directory with this name; if not, the project of this name."""
     return project_at(name) if os.path.isdir(name) else Project(name)
+
+
+def spelled_out(name: str) -> str:
+    """The absolute path, if there is a directory with this name; if not, the name itself."""
+    return os.path.abspath(name) if os.path.isdir(name) else name
 
 
 # Repositories
@@ -173,7 +186,7 @@ def normalised(url: str) -> str:
     scheme, found, rest = url.partition("://")
     if not found:
         host, colon, path = url.partition(":")
-        if not colon or "/" in host or len(host) < 2:
+        if not colon or "/" in host or not host[1:]:
             return ""  # a path, or a drive
         rest = f"{host}/{path}"
     elif scheme.lower() in ("file", ""):
@@ -193,9 +206,9 @@ def _first_commit(root: str, git: str) -> str:
         return ""  # the oldest commit of a shallow clone is not the first one
     import subprocess
 
-    command = ["git", "-C", root, "rev-list", "--max-parents=0", "HEAD"]
+    command = ["git", f"--git-dir={git}", "rev-list", "--max-parents=0", "HEAD"]
     try:
-        answer = subprocess.run(command, capture_output=True, check=False, timeout=GIT_SECONDS)
+        answer = subprocess.run(command, cwd=root, capture_output=True, check=False, timeout=GIT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     found = answer.stdout.decode(errors="replace").split() if answer.returncode == 0 else []
