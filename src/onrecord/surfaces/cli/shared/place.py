@@ -12,7 +12,7 @@ from onrecord.machine import is_gone
 from onrecord.surfaces.cli.shared.call import any_number, whole_number
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.views.attempts import LOST, status_of
-from onrecord.work.project import worktree_for
+from onrecord.work.project import project_at, worktree_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,7 +52,9 @@ def survey_worktree(call: Call, session: Session) -> None:
 
     try:
         look_at_code(call, session)
-        record_commits(session, root_of(session))
+        root = root_of(session)
+        if session.head.project in project_at(str(root)).names:  # never the history of another repository
+            record_commits(session, root)
     except (OnrecordError, OSError) as problem:
         call.output.note(f"the worktree could not be surveyed: {problem}")
 
