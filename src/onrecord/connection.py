@@ -38,7 +38,7 @@ def connect(url: str | None = None, *, project: str | None = None) -> SessionSto
 
     Without a URL, it is ONRECORD_STORE, then `store` in the configuration, then one file in the user's data
     directory. The project is the given one, ONRECORD_PROJECT, `project` in the configuration, or that of the working
-    directory: a directory is a project by its repository, whichever clone or worktree of it that is.
+    directory. An absolute path means the project of that directory: its repository, in whichever clone or worktree.
     """
     from onrecord.session.session_store import SessionStore
 
@@ -136,17 +136,17 @@ def _told(done: Any, place: Any) -> dict[str, Any]:
     return {"store": place.shown, "before": done.before, "schema": done.after} | roles
 
 
-def glance(url: str | None, projects: tuple[str, ...], name: str | None) -> Present | None:
+def glance(url: str | None, project: str, name: str | None, also: tuple[str, ...] = ()) -> Present | None:
     """What the gate needs to know of a session, quickly; None if the session has to be opened for that.
 
-    Without a name, it is the only live session of a project, given by its names.
+    Without a name, it is the only live session of the project; `also` are other names of it.
     """
     file = store_file(url)
     if file is None:
         return None
     from onrecord.stores.sqlite.glance import look
 
-    return look(file, projects, name)
+    return look(file, (project, *also), name)
 
 
 def glance_linked(url: str | None, link: str) -> Linked | None:
@@ -328,7 +328,7 @@ def notify_settings() -> dict[str, Any]:
         if not (known or (name == "command" and words) or (name in ("bell", "desktop") and isinstance(value, bool))):
             raise InvalidInput(
                 f"notify: {name!r} is not a setting, or has the wrong type",
-                hint=f"bell and desktop are true or false, command is a list of words, events are of {', '.join(NOTICES)}",
+                hint=f"bell and desktop are true or false, command is a list of words, events: {', '.join(NOTICES)}",
             )
     return chosen
 

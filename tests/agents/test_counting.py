@@ -258,7 +258,9 @@ def test_costs_of_claude_are_its_own_sums(claude):
     claude.write(("m5", 5))
     state(3, 0.75)
     total = claude.mirror(session)
-    assert (total["calls"], total["cost"], total["unknown_cost_calls"]) == (6, 1.5, 0), "two calls since, and two unknown"
+    assert (total["calls"], total["cost"], total["unknown_cost_calls"]) == (6, 1.5, 0), (
+        "two calls since, and two unknown"
+    )
 
 
 def test_counts_of_gemini_and_qwen_are_the_sums_they_state(records, tmp_path):

@@ -49,7 +49,7 @@ def test_lists_compare_and_export(command):
     for loss in ("0.5", "0.25"):
         command.ok("attempt", "start", "--", "make", loss)
         command.ok("attempt", "succeed", "--metric", f"loss={loss}", "--metric", "acc=0.9")
-    assert command.ok("attempt", "list").splitlines()[0].startswith("1\tsucceeded\tmake 0.5\t0.5\t0.9\t\tasserted")
+    assert command.ok("attempt", "list").splitlines()[0].startswith("1\tsucceeded\tmake 0.5\t0.9\t0.5\t\tasserted")
     assert "loss\t0.5\t0.25\t-0.25" in command.ok("attempt", "compare", "1", "2")
     assert command.ok("attempt", "compare", "1", "2", "--csv").splitlines()[0] == ",attempt 1,attempt 2,change"
     assert command.ok("attempt", "list", "--csv").splitlines()[1].startswith("1,succeeded,make 0.5,")

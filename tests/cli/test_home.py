@@ -12,8 +12,9 @@ import time
 import pytest
 
 from onrecord.surfaces.cli.shared.chooser import _moved
-from tests.cli.conftest import PATIENCE, SCRIPT, copied
+from tests.cli.conftest import PATIENCE, copied
 from tests.cli.test_hints import parse
+from tests.forking import SCRIPT
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 

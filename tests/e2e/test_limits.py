@@ -56,7 +56,7 @@ class TestTeamsOnTerminals(Laboratory):
     programs = ("claude", "codex")
 
     def test_every_state_is_told_apart_and_nobody_stalls(self, lab: Lab):
-        """Limited, asking, idle and crashed agents are told apart; the limited and the crashed go on, each told exactly once."""
+        """Limited, asking, idle and crashed agents have states of their own; the limited and the crashed continue, exactly once."""
         assert lab.onrecord("setup", "claude", "--user", "--no-input").status == 0
         opens = int(time.time()) + WINDOW_SECONDS
         window = Fault(429, "rate_limit_error", f"Claude AI usage limit reached|{opens}")

@@ -281,3 +281,39 @@ def test_the_first_prompt_titles_a_session_without_one(hooks, session):
         hooks.claude("SessionStart", source="startup")
         hooks.claude("UserPromptSubmit", prompt="Look at the cache first")
         assert records.find("fix-403").title == "Fix the 403 after invite acceptance"
+
+
+LIMIT = "API Error: Request rejected (429) · Claude AI usage limit reached|1794823723"
+
+
+def test_a_limit_of_an_agent_without_a_wrapper_is_on_record_until_it_goes_on(hooks, session):
+    """The hook of a failed turn records cause, time and prompt, once; the next prompt ends that state."""
+    transcript = hooks.place / ".claude" / "projects" / "p" / f"{CONVERSATION}.jsonl"
+    transcript.parent.mkdir(parents=True)
+    asked = {"role": "user", "content": "Fix it"}
+    transcript.write_text(json.dumps({"type": "user", "sessionId": CONVERSATION, "message": asked}) + "\n")
+    hooks.claude("SessionStart", source="startup", transcript_path=str(transcript))
+    for _ in range(2):
+        hooks.claude("StopFailure", error="rate_limit", last_assistant_message=LIMIT)
+    (stop,) = [event.data for event in hooks.kinds("interruption.recorded")]
+    assert (stop["cause"], stop["resets_at"], stop["vendor"]) == ("usage_window", 1794823723.0, "claude")
+    assert hooks.session().log.event(stop["prompt"]).data["prompt"] == "Fix it"
+    assert hooks.session().views.interruption()["cause"] == "usage_window"
+    hooks.claude("UserPromptSubmit", prompt="again")
+    assert hooks.session().views.interruption() is None
+
+
+def test_a_limit_of_a_wrapped_agent_is_left_to_its_wrapper(hooks, session):
+    """The process that started an agent records how its turns end; the hook does not record it a second time."""
+    session.acquire(vendor="claude")
+    hooks.claude("SessionStart", source="startup")
+    hooks.claude("StopFailure", error="rate_limit", last_assistant_message=LIMIT)
+    assert hooks.kinds("interruption.recorded") == []
+
+
+def test_an_agent_without_a_terminal_is_not_nudged(hooks, session):
+    """The last thing it says is its answer: a nudge would replace that. A wrapper says so, or the agent's environment."""
+    session.attempts.start("pytest -k invite")
+    assert hooks.claude("Stop", {"ONRECORD_HEADLESS": "1"}).is_empty
+    assert hooks.claude("Stop", {"CLAUDE_CODE_SESSION_ATTENDED": "0"}).is_empty
+    assert hooks.claude("Stop").refusal

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from onrecord.surfaces import notifying
-from onrecord.surfaces.notifying import ENDS, END_SECONDS, SENT_LIMIT, SENT_SECONDS, WAITING, Notice, decide
+from onrecord.surfaces.notifying import END_SECONDS, ENDS, SENT_LIMIT, SENT_SECONDS, WAITING, Notice, decide
 from tests.agents.conftest import Desk, until
 
 TELLER = """
@@ -81,6 +81,7 @@ def test_text_from_an_agent_is_only_text(tmp_path, monkeypatch):
         program.write_text("#!/bin/sh\n")
         program.chmod(0o755)
         words = notifying.desktop_command(notice, {"PATH": str(tmp_path), "DISPLAY": ":0"})
+        assert words is not None
         assert words[0] == str(program)
         assert [word for word in words if "evil" in word and word.startswith("-")] == []
         assert name != "notify-send" or "<b>" not in words[-1]

@@ -55,7 +55,9 @@ def test_minor_gaps_leave_it_usable(bug):
     bug.evidence.record("log", id="log-b")
     bug.findings.state("The cache is warm", "verified", evidence=cite(bug, "log-b"))
     # As an older version recorded it, which accepted any name.
-    bug.log.record("finding.stated", {"claim": "It happens on Tuesdays", "label": "rejected", "evidence": ["somewhere"]})
+    bug.log.record(
+        "finding.stated", {"claim": "It happens on Tuesdays", "label": "rejected", "evidence": ["somewhere"]}
+    )
     grade, gaps = check(bug.views)
     assert grade == "usable"
     assert [(gap.field, gap.problem) for gap in gaps] == [

@@ -82,9 +82,12 @@ def test_verified_and_rejected_need_evidence(session):
     with pytest.raises(InvalidInput):
         session.findings.state("surely", "certain", evidence=["x"])
     assert session.refresh().head == before
-    session.findings.state("as the turn shows", "verified", because=1)
+    turn = session.record_turn(HELLO).position
+    session.findings.state("as the turn shows", "verified", because=turn)
+    cite(session, "run-1")
     session.findings.state("one is enough", "verified", evidence="run-1")
-    assert [finding["evidence"] for finding in session.views.findings.findings.values()] == [["position 1"], ["run-1"]]
+    named = [finding["evidence"] for finding in session.views.findings.findings.values()]
+    assert named == [[f"position {turn}"], ["run-1"]]
 
 
 def test_a_relabelling_names_a_finding_that_is_there(session):

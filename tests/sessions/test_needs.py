@@ -133,7 +133,7 @@ def test_attempts_that_nobody_will_settle_need_a_person(agent, timed):
          'onrecord attempt abandon 3 --reason "its process ended" --session fix'),
     ]  # fmt: skip
     session.agents.record_end()
-    assert [why for _kind, why, _command in said(session)][0] == "attempt 1 has no outcome (pytest)"
+    assert next(why for _kind, why, _command in said(session)) == "attempt 1 has no outcome (pytest)"
 
 
 def test_stale_and_blocked_findings_need_a_person(timed):
@@ -198,7 +198,7 @@ def test_every_session_is_looked_at_not_only_the_newest_page(timed, clock, monke
             session.findings.state("No access to the logs", label="blocked")
         clock.advance(1)
     timed.create("over").close()
-    found = [standing(entry, lambda: [], 0) for entry in timed.entries(timed.every(LIVE))]
+    found = [standing(entry, list, 0) for entry in timed.entries(timed.every(LIVE))]
     assert [one.entry.head.name for one in found] == [f"fix-{number}" for number in range(9, -1, -1)]
     assert [one.entry.head.name for one in found if one.needs] == ["fix-0"]
 

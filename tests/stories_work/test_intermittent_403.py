@@ -67,7 +67,7 @@ def test_the_middleware_theory_stays_rejected_and_the_note_leads_to_the_focused_
     assert labels == {"f1": "rejected", "f2": "settled"}
     assert "fixed: fails, passes" in gemini.do("finding", "recheck", "f2")
     gemini.do("close")
-    assert "Next action: (none: the work has ended)" in gemini.do("note", "--format", "brief")
+    assert "Next action: (none: the work has ended)" in gemini.do("note", "invite-403", "--format", "brief")
 
 
 def test_reopening_a_rejected_theory_needs_new_evidence(agent):

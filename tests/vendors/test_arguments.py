@@ -21,7 +21,12 @@ from onrecord.vendors.port import VENDORS
         ("claude", "--dangerously-skip-permissions", "--permission-mode plan", "--permission-mode plan"),
         ("codex", "-c model=a -c b=1", "-c model=z", "-c b=1 -c model=z"),
         ("codex", "--dangerously-bypass-hook-trust -i shot.png -m X", "", "--dangerously-bypass-hook-trust -m X"),
-        ("copilot", "--allow-tool shell write --yolo", "--deny-tool x", "--allow-tool shell write --yolo --deny-tool x"),
+        (
+            "copilot",
+            "--allow-tool shell write --yolo",
+            "--deny-tool x",
+            "--allow-tool shell write --yolo --deny-tool x",
+        ),
         ("opencode", "-m a/b --prompt hello", "", "-m a/b"),
         ("qwen", "-y --max-session-turns -1", "", "-y --max-session-turns -1"),
         ("unheard-of", "--flag value --other", "--flag new", "--other --flag new"),

@@ -209,6 +209,8 @@ def test_what_the_settings_allow_is_no_warning(name, settings, warned, tmp_path)
     for folder in (tmp_path / "home" / f".{name}", tmp_path / "project" / f".{name}"):
         folder.mkdir(parents=True)
         (folder / "settings.json").write_text(settings)
-        wanted = LaunchOptions(str(tmp_path / "project"), prompt="x", headless=True, env={"HOME": str(tmp_path / "home")})
+        wanted = LaunchOptions(
+            str(tmp_path / "project"), prompt="x", headless=True, env={"HOME": str(tmp_path / "home")}
+        )
         assert bool(vendor(name).start(wanted).warnings) == warned
         (folder / "settings.json").unlink()

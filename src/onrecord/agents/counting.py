@@ -173,7 +173,7 @@ def _new(
 ) -> tuple[list[Call], tuple[Call, tuple[int, ...]] | None]:
     """The calls that were not counted yet; and the last counted one with what it has grown by, if it has."""
     if last and not any(call.again for call in calls):
-        known = set(last["calls"])
+        known = frozenset(last["calls"])
     else:
         known = session.budget.counted(vendor, [call.key for call in calls])
     fresh = [call for call in calls if call.key not in known]

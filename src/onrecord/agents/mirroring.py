@@ -143,6 +143,9 @@ def _follow(
     stand, tries = standing(session, of.name, location.vendor_id, beside), 0
     if stand.generation and not stand.erased:
         stand = _fitting(session, of, location, beside) or stand
+    if stand.unread and not has_gaps(session, of.name, location.vendor_id, generation=stand.generation):
+        # Copied by an older version: the file is read once more, so that the transcript has it. Never what was erased.
+        stand = Stand(None, _next(session, of.name, location.vendor_id, beside), 0)
     if stand.erased:
         stand = _begin_after_erasure(session, of, location, **about)
     while True:

@@ -5,7 +5,6 @@ from contextlib import AbstractAsyncContextManager
 from onrecord.aio.calls import Outcome as Outcome, outcome_of as outcome_of, settled as settled
 from onrecord.aio.deriving import Awaited
 from onrecord.aio.own import OwnSession, OwnStore, OwnTurn
-from onrecord.log import heads
 from onrecord.log.events import Draft, Event
 from onrecord.log.head import Head
 from onrecord.log.items import Item
@@ -198,7 +197,7 @@ class AsyncSessionStore(OwnStore):
     async def create(self, name: str, *, agent: str = ..., objective: str | None = ..., metadata: Mapping[str, Json] | None = ..., budget: Mapping[str, float] | None = ..., parent: Parent | None = ...) -> AsyncSession:
         """Make a new session; `NameTaken` if the project has one of this name."""
 
-    async def entries(self, heads: Sequence[Head]) -> list[Entry]:
+    async def entries(self, sessions: Sequence[Head]) -> list[Entry]:
         """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
 
     async def every(self, status: Collection[str], *, project: str | None = ...) -> list[Head]:
@@ -310,7 +309,7 @@ class AsyncBudgetVerbs(Awaited):
     async def check(self) -> None:
         """Raise `BudgetExhausted` if a limit is used up. Nothing is recorded and the session is not paused."""
 
-    async def counted(self, vendor: str, calls: Collection[str]) -> set[str]:
+    async def counted(self, vendor: str, calls: Collection[str]) -> frozenset[str]:
         """Which calls of a vendor's model were counted already: in this session, or in one with the same history."""
 
     async def left(self) -> Budget:

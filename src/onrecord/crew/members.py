@@ -27,12 +27,9 @@ from onrecord.environment import (
     SPAWN_VARIABLE,
     STORE_VARIABLE,
 )
-from onrecord.vendors.port import vendor, vendor_of
+from onrecord.vendors.port import ABORTED, FAILED, vendor, vendor_of
 from onrecord.vendors.processes import family
-from onrecord.vendors.progress import ABORTED, FAILED, Turn
-from onrecord.vendors.progress import IDLE as ENDED
-from onrecord.vendors.progress import WORKING as UNDER_WAY
-from onrecord.work.project import worktree_for
+from onrecord.work.project import project_at, worktree_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,6 +39,7 @@ if TYPE_CHECKING:
     from onrecord.crew.team_file import Member, Team
     from onrecord.crew.team_view import TeamView
     from onrecord.session.handle import Session
+    from onrecord.vendors.port import Turn
     from onrecord.views.values import Agent
 
 PLAIN = "__team-member"
@@ -123,26 +121,26 @@ class Members:
             ]
         fallback = [f"--opening={prompt}"] if prompt else []
         return [
-            "resume", self.session.id, "--fresh-arguments", *own, *fallback, *self._proceed(member, view, headless=headless),
-            *(["--yes"] if self.yes else []),
+            "resume", self.session.id, "--fresh-arguments", *own, "--policy=allow", *fallback,
+            *self._proceed(member, view, headless=headless), *(["--yes"] if self.yes else []),
         ]  # fmt: skip
 
     def _proceed(self, member: Member, view: TeamView, *, headless: bool) -> list[str]:
-        """What a resumed agent is told: after a limit its prompt again, after a crash to continue, else nothing.
+        """What a resumed agent gets: after a limit its prompt again, after a crash the order to continue, else nothing.
 
-        On a terminal it is told to continue only if its turn was under way: that is in its transcript, so it is told
-        exactly once, whoever died in between.
+        On a terminal it gets that order only if its turn was in progress. Its transcript shows that, so the order comes
+        exactly once, also if this process dies.
         """
         if view.stopped_at_limit(member.id):
             return ["--wait"]
         if headless:
             return [f"--prompt={CONTINUE}"]
         turn = present_turn(self.session, member.id, os.environ)
-        return ["--wait", f"--say={CONTINUE if turn is not None and turn.state == UNDER_WAY else ''}"]
+        return ["--wait", f"--say={CONTINUE if turn is not None and turn.state == WORKING else ''}"]
 
     def _prompt(self, member: Member, cwd: str) -> str:
         known = {
-            "agent": member.id, "session": self.session.name, "project": self.session.head.project,
+            "agent": member.id, "session": self.session.name, "project": project_at(self.here).root,
             "team": self.team.name, "directory": cwd,
         }  # fmt: skip
         return filled(member.prompt, self.team.variables | known)
@@ -191,11 +189,11 @@ class Members:
             return WORKING, ""
         turn = self._turn(member.id)
         asks, waits = self.question(member), known["waits"] if known else None
-        if asks or (waits and (turn is None or turn.state != ENDED)):
+        if asks or (waits and (turn is None or turn.state != IDLE)):
             return NEEDS_PERSON, ""  # what it asks is in the roster
         if turn is not None and turn.state == FAILED:
             return NEEDS_PERSON, turn.error.splitlines()[-1] if turn.error else "its turn failed"
-        return (IDLE if turn is not None and turn.state in (ENDED, ABORTED) else WORKING), ""
+        return (IDLE if turn is not None and turn.state in (IDLE, ABORTED) else WORKING), ""
 
     def _turn(self, agent: str) -> Turn | None:
         at, turn = self._turns.get(agent, (0.0, None))

@@ -82,8 +82,9 @@ class FindingVerbs(Chapter):
         finding needs evidence that was recorded after it was rejected.
         """
         for _try in range(_TRIES):
+            judged = _labelled(self._session, label, evidence, because)
             known = _find(self._session, finding)
-            data = {"finding": known["id"], "why": why, **_labelled(self._session, label, evidence, because)}
+            data = {"finding": known["id"], "why": why, **judged}
             _refuse_old_evidence(self._session, known, label, data["evidence"], anchors)
             data |= {"anchors": list(anchors), **_more(self._session, contradicts, revision)}
             id = f"finding/{known['id']}/judged-after/{known['history'][-1]['position']}"

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import OnrecordError, StoreError
+from onrecord.log.readings import BEGINS, rows_of
 from onrecord.log.store import PAGE_LIMIT, Snapshot
 from onrecord.session.handle import Session
 from onrecord.views.listing import LISTING_VERSION, WORDS_LISTED, listing
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from onrecord.log.head import Head
+    from onrecord.log.items import Item
     from onrecord.log.store import Store
-    from onrecord.views.values import Listing
+    from onrecord.views.listing import Listing
 
 PROMPT_KINDS = ("turn.recorded", "item.added", "payload.kept")
 PROMPTS_LOOKED_AT = 60
@@ -60,7 +62,7 @@ def entries(store: Store, heads: Sequence[Head], clock: Callable[[], float]) -> 
 
 
 def every_head(store: Store, project: str | None, statuses: Collection[str]) -> Iterator[Head]:
-    """All sessions with one of these statuses, the newest first, page by page."""
+    """All sessions of a project with one of these statuses, the newest first, page by page."""
     before: tuple[int, str] | None = None
     while page := store.heads(project=project, statuses=statuses, limit=PAGE_LIMIT, before=before):
         yield from page
@@ -89,15 +91,19 @@ def last_prompt(session: Session) -> str:
         if not isinstance(data, dict):
             continue
         if event.kind == "payload.kept":
-            if isinstance(data.get("prompt"), str) and data["prompt"].strip():
-                return str(data["prompt"])[: 4 * WORDS_LISTED]
-            continue
-        items = data.get("items") if event.kind == "turn.recorded" else [data.get("item")]
+            items: Any = [{"role": "user", "content": data.get("prompt")}, *_asked(data)]
+        else:
+            items = data.get("items") if event.kind == "turn.recorded" else [data.get("item")]
         for item in reversed(items if isinstance(items, list) else []):
             said = _said(item)
             if said:
                 return said
     return ""
+
+
+def _asked(data: Any) -> list[Item]:
+    """The prompts in mirrored records of a conversation, without those that an agent gave to a subagent."""
+    return [item for row in rows_of(data) if row.turn == BEGINS and not row.lane for item in row.items]
 
 
 def _said(item: Any) -> str:

@@ -9,7 +9,8 @@ from onrecord.views.happenings import Recent
 from onrecord.views.transcript import SHARED_KINDS, TURN_KINDS, Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
     from onrecord.log.events import Record
     from onrecord.session.handle import Session
@@ -47,7 +48,7 @@ def recent(session: Session, upto: int | None = None) -> Recent:
     events = list(open_records(reversed(found)))
     told = Transcript().fold(event for event in events if event.kind != "tool.used")
     turns = sorted([*told.committed, *told.provisional], key=lambda turn: max(turn.begun, turn.ended))
-    tools = [
+    tools: list[Mapping[str, Any]] = [
         {**event.data, "call": event.id.rpartition("/")[2]}
         for event in events
         if event.kind == "tool.used" and isinstance(event.data, dict)

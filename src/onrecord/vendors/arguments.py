@@ -38,72 +38,86 @@ class Flags(NamedTuple):
 
 FLAGS = {
     "claude": Flags(
-        switches="--allow-dangerously-skip-permissions --ax-screen-reader --bare --brief --chrome --no-chrome "
-        "--dangerously-skip-permissions --disable-slash-commands --exclude-dynamic-system-prompt-sections "
-        "--forward-subagent-text --ide --include-hook-events --include-partial-messages --no-session-persistence -p "
-        "--print --replay-user-messages --restricted --safe-mode --strict-mcp-config --tmux --verbose --bg --background "
-        "--desktop -h --help -v --version",
-        lists="--add-dir --allowedTools --allowed-tools --betas --disallowedTools --disallowed-tools --file --mcp-config "
-        "--tools",
+        switches="--allow-dangerously-skip-permissions --ax-screen-reader --bare --brief --chrome "
+        "--no-chrome --dangerously-skip-permissions --disable-slash-commands "
+        "--exclude-dynamic-system-prompt-sections --forward-subagent-text --ide "
+        "--include-hook-events --include-partial-messages --no-session-persistence -p --print "
+        "--replay-user-messages --restricted --safe-mode --strict-mcp-config --tmux --verbose "
+        "--bg --background --desktop -h --help -v --version",
+        lists="--add-dir --allowedTools --allowed-tools --betas --disallowedTools --disallowed-tools "
+        "--file --mcp-config --tools",
         adding="--plugin-dir --plugin-url",
-        once="-p --print --file -n --name --bg --background --cloud --desktop --teleport -w --worktree --environment -h "
-        "--help -v --version",
+        once="-p --print --file -n --name --bg --background --cloud --desktop --teleport -w --worktree "
+        "--environment -h --help -v --version",
         headless="--output-format --input-format --include-partial-messages --include-hook-events "
-        "--replay-user-messages --forward-subagent-text --json-schema --max-budget-usd --permission-prompts",
+        "--replay-user-messages --forward-subagent-text --json-schema --max-budget-usd "
+        "--permission-prompts",
         terminal="--tmux --ide",
         same="--allowed-tools=--allowedTools --disallowed-tools=--disallowedTools -d=--debug "
         "--dangerously-skip-permissions=--permission-mode",
     ),
     "codex": Flags(
         switches="--strict-config --oss --approve-for-me --dangerously-bypass-approvals-and-sandbox "
-        "--dangerously-bypass-hook-trust --worktree --search --no-alt-screen --no-daemon --skip-git-repo-check "
-        "--ephemeral --ignore-user-config --ignore-rules --json -h --help -V --version",
+        "--dangerously-bypass-hook-trust --worktree --search --no-alt-screen --no-daemon "
+        "--skip-git-repo-check --ephemeral --ignore-user-config --ignore-rules --json -h --help "
+        "-V --version",
         lists="-i --image",
         adding="-c --config --enable --disable --add-dir",
         once="-i --image --worktree -h --help -V --version",
-        headless="--skip-git-repo-check --ephemeral --ignore-user-config --ignore-rules --output-schema --color --json -o "
-        "--output-last-message --thread-source --cyber-access-program",
-        terminal="--remote --remote-auth-token-env -a --ask-for-approval --search --no-alt-screen --no-daemon",
-        same="-c=--config -m=--model -p=--profile -s=--sandbox -C=--cd -a=--ask-for-approval -o=--output-last-message",
+        headless="--skip-git-repo-check --ephemeral --ignore-user-config --ignore-rules --output-schema "
+        "--color --json -o --output-last-message --thread-source --cyber-access-program",
+        terminal="--remote --remote-auth-token-env -a --ask-for-approval --search --no-alt-screen "
+        "--no-daemon",
+        same="-c=--config -m=--model -p=--profile -s=--sandbox -C=--cd -a=--ask-for-approval "
+        "-o=--output-last-message",
     ),
     "gemini": Flags(
-        switches="-d --debug --skip-trust -s --sandbox -y --yolo --acp --experimental-acp -l --list-extensions "
-        "--screen-reader --raw-output --accept-raw-output-risk -v --version -h --help",
-        lists="--policy --admin-policy --allowed-mcp-server-names --allowed-tools -e --extensions --include-directories",
-        once="-p --prompt -i --prompt-interactive -w --worktree -l --list-extensions -v --version -h --help",
+        switches="-d --debug --skip-trust -s --sandbox -y --yolo --acp --experimental-acp -l "
+        "--list-extensions --screen-reader --raw-output --accept-raw-output-risk -v --version -h "
+        "--help",
+        lists="--policy --admin-policy --allowed-mcp-server-names --allowed-tools -e --extensions "
+        "--include-directories",
+        once="-p --prompt -i --prompt-interactive -w --worktree -l --list-extensions -v --version -h "
+        "--help",
         headless="-o --output-format",
         same="-d=--debug -m=--model -s=--sandbox -y=--approval-mode --yolo=--approval-mode -e=--extensions "
         "-o=--output-format",
     ),
     "qwen": Flags(
-        switches="--telemetry --telemetry-log-prompts -d --debug --bare --safe-mode --insecure --chat-recording -s "
-        "--sandbox -y --yolo --acp --experimental-lsp --restore-ask-user-question -l --list-extensions --openai-logging "
-        "--screen-reader --include-partial-messages -v --version -h --help",
-        lists="--allowed-mcp-server-names --allowed-tools -e --extensions --include-directories --add-dir --core-tools "
-        "--exclude-tools",
+        switches="--telemetry --telemetry-log-prompts -d --debug --bare --safe-mode --insecure "
+        "--chat-recording -s --sandbox -y --yolo --acp --experimental-lsp "
+        "--restore-ask-user-question -l --list-extensions --openai-logging --screen-reader "
+        "--include-partial-messages -v --version -h --help",
+        lists="--allowed-mcp-server-names --allowed-tools -e --extensions --include-directories --add-dir "
+        "--core-tools --exclude-tools",
         adding="--mcp-config --disabled-slash-commands",
         once="-p --prompt -i --prompt-interactive --worktree -l --list-extensions -v --version -h --help",
-        headless="-o --output-format --input-format --include-partial-messages --json-schema --max-wall-time",
+        headless="-o --output-format --input-format --include-partial-messages --json-schema "
+        "--max-wall-time",
         same="-d=--debug -m=--model -s=--sandbox -y=--approval-mode --yolo=--approval-mode -e=--extensions "
         "-o=--output-format --add-dir=--include-directories",
     ),
     "copilot": Flags(
-        switches="--fleet --trust-folder -s --silent --disable-client-telemetry --enable-memory --allow-all-tools "
-        "--allow-all-paths --disallow-temp-dir --banner --screen-reader --plain-diff --share-gist --disable-builtin-mcps "
-        "--enable-all-github-mcp-tools --allow-all-mcp-server-instructions --allow-all-urls --allow-all --yolo "
-        "--autopilot --plan --experimental --acp --remote --remote-export --assisted-approval --no-custom-instructions "
-        "--no-auto-update --no-ask-user --no-color --no-experimental --no-bash-env --no-mouse --no-remote "
-        "--no-remote-export --no-eager-powershell-resolution -v --version -h --help",
-        lists="--allow-tool --deny-tool --available-tools --excluded-tools --secret-env-vars --allow-url --deny-url",
-        adding="--add-dir --disable-mcp-server --enable-mcp-server --add-github-mcp-toolset --add-github-mcp-tool "
-        "--plugin-dir --additional-mcp-config --mcp-github-auth --dynamic-retrieval",
+        switches="--fleet --trust-folder -s --silent --disable-client-telemetry --enable-memory "
+        "--allow-all-tools --allow-all-paths --disallow-temp-dir --banner --screen-reader "
+        "--plain-diff --share-gist --disable-builtin-mcps --enable-all-github-mcp-tools "
+        "--allow-all-mcp-server-instructions --allow-all-urls --allow-all --yolo --autopilot "
+        "--plan --experimental --acp --remote --remote-export --assisted-approval "
+        "--no-custom-instructions --no-auto-update --no-ask-user --no-color --no-experimental "
+        "--no-bash-env --no-mouse --no-remote --no-remote-export --no-eager-powershell-resolution "
+        "-v --version -h --help",
+        lists="--allow-tool --deny-tool --available-tools --excluded-tools --secret-env-vars --allow-url "
+        "--deny-url",
+        adding="--add-dir --disable-mcp-server --enable-mcp-server --add-github-mcp-toolset "
+        "--add-github-mcp-tool --plugin-dir --additional-mcp-config --mcp-github-auth "
+        "--dynamic-retrieval",
         once="-i --interactive -p --prompt -n --attachment --share --share-gist -v --version -h --help",
         headless="-s --silent --output-format --usage-output-file",
         terminal="--banner",
     ),
     "opencode": Flags(
-        switches="--print-logs --pure --mdns --auto --mini --no-replay --share --thinking -i --interactive -v --version "
-        "-h --help",
+        switches="--print-logs --pure --mdns --auto --mini --no-replay --share --thinking -i --interactive "
+        "-v --version -h --help",
         lists="--cors -f --file",
         once="--prompt --command -f --file --title --share -i --interactive -v --version -h --help",
         headless="--format --attach --variant --thinking -u --username",
@@ -111,8 +125,8 @@ FLAGS = {
         same="-m=--model",
     ),
     "cursor": Flags(
-        switches="-p --print -f --force --trust --stream-partial-output --background --fullscreen --approve-mcps -h "
-        "--help -v --version",
+        switches="-p --print -f --force --trust --stream-partial-output --background --fullscreen "
+        "--approve-mcps -h --help -v --version",
         adding="-H --header",
         once="-p --print --background -h --help -v --version",
         headless="--output-format --stream-partial-output",

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, LaunchOptions, Location, Mark, Said
-    from onrecord.vendors.progress import Turn
+    from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, LaunchOptions, Location, Mark, Said, Turn
 
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 SAFE_CONTEXT = 8_000

@@ -18,6 +18,7 @@ from onrecord.vendors.hooks import (
     COMPACT,
     COMPACTED,
     END,
+    FAILED,
     FORKED,
     NOTICE,
     OTHER,
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 
 MOMENTS_OF = {
     "SessionStart": START, "UserPromptSubmit": PROMPT, "PreToolUse": BEFORE_TOOL, "PostToolUse": AFTER_TOOL,
-    "PostToolUseFailure": AFTER_TOOL, "PreCompact": COMPACT, "Stop": STOP, "SessionEnd": END, "Notification": NOTICE,
+    "PostToolUseFailure": AFTER_TOOL, "PreCompact": COMPACT, "Stop": STOP, "StopFailure": FAILED,
+    "SessionEnd": END, "Notification": NOTICE,
 }  # fmt: skip
 SOURCES = {
     "startup": STARTUP, "new": STARTUP, "resume": RESUMED, "clear": CLEARED, "compact": COMPACTED, "fork": FORKED,
@@ -113,6 +115,8 @@ def about(moment: str, payload: dict[str, Any]) -> dict[str, Any]:
     """Further fields at a stop, an end or a notice."""
     if moment == STOP:
         return {"nudged": payload.get("stop_hook_active") is True}
+    if moment == FAILED:
+        return {"message": word(payload, "last_assistant_message", "error")}
     if moment == END:
         return {"stays": word(payload, "reason") in GOES_ON}
     return {"message": word(payload, "message", "title", "notification_type")} if moment == NOTICE else {}

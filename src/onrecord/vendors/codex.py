@@ -25,10 +25,10 @@ if TYPE_CHECKING:
         LaunchOptions,
         Location,
         Said,
+        Turn,
         Usage,
         Vendor,
     )
-    from onrecord.vendors.progress import Turn
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": None, "PostToolUse": None, "PreCompact": None,
@@ -329,7 +329,7 @@ class Codex(Shaped):
     def turn(self, record: dict[str, Any]) -> Turn | None:
         """The events around a turn; the one that completes it has the error, if one ended it."""
         from onrecord.vendors.endings import text_in
-        from onrecord.vendors.progress import ABORTED, FAILED, IDLE, WORKING, Turn
+        from onrecord.vendors.port import ABORTED, FAILED, IDLE, WORKING, Turn
 
         given = record.get("payload")
         payload: dict[str, Any] = given if isinstance(given, dict) else {}

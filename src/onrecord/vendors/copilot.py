@@ -219,7 +219,7 @@ class Copilot(Base):
         given = record.get("data")
         data: dict[str, Any] = given if isinstance(given, dict) else {}
         lane = text(record.get("agentId")) or text(data.get("parentToolCallId"))
-        about = {"id": entry.id, "parent": "" if lane else entry.parent, "lane": lane}
+        about: dict[str, Any] = {"id": entry.id, "parent": "" if lane else entry.parent, "lane": lane}
         if entry.kind == "abort":
             return [Said((), turn=ABORTS, **about)]
         if entry.kind == "session.compaction_complete":

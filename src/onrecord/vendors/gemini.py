@@ -44,10 +44,10 @@ if TYPE_CHECKING:
         LaunchOptions,
         Location,
         Said,
+        Turn,
         Usage,
         Vendor,
     )  # fmt: skip
-    from onrecord.vendors.progress import Turn
 
 MOMENTS_OF = {
     "SessionStart": START, "BeforeAgent": PROMPT, "BeforeTool": BEFORE_TOOL, "AfterTool": AFTER_TOOL,
@@ -379,7 +379,7 @@ class Gemini(Shaped):
 
     def turn(self, record: dict[str, Any]) -> Turn | None:
         """A message of the model without tool calls ends a turn, and so does an error or a cancelled request."""
-        from onrecord.vendors.progress import ABORTED, FAILED, IDLE, WORKING, Turn
+        from onrecord.vendors.port import ABORTED, FAILED, IDLE, WORKING, Turn
 
         kind = record.get("type")
         if kind == "user":

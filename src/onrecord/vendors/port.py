@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.rules import ToolRequest
     from onrecord.vendors.hooks import HookAnswer, HookCall, Reply
-    from onrecord.vendors.progress import Turn
 
 FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN = (
     "finished", "rate_limit", "usage_window", "tokens", "overload", "crash", "killed", "user", "refused", "unknown",
@@ -200,6 +199,24 @@ class Interruption(NamedTuple):
     retry_after: float | None = None
     detail: str = ""
     """Everything it printed about it, if that is more than the message."""
+
+
+WORKING, IDLE, FAILED, ABORTED = "working", "idle", "failed", "aborted"
+"""A turn is in progress; it ended as it should; an error ended it; a person interrupted it."""
+
+
+class Turn(NamedTuple):
+    """What a record says about the present turn."""
+
+    state: str
+    error: str = ""
+    """What ended the turn; while it works: the error after which the program tries again."""
+    prompt: str = ""
+    """What was asked, if this record is a prompt."""
+    answered: bool = False
+    """The model answered something since the prompt: text or a tool call."""
+    at: str = ""
+    """When, as the vendor wrote it."""
 
 
 class HookFile(NamedTuple):

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
         LaunchOptions,
         Location,
         Said,
+        Turn,
         Usage,
         Vendor,
     )  # fmt: skip
-    from onrecord.vendors.progress import Turn
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -150,7 +150,7 @@ class Qwen(ByProject):
         """Messages, and the summary of a compaction."""
         from onrecord.vendors.saying import said, summary
 
-        about = {"id": entry.id, "parent": entry.parent}
+        about: dict[str, Any] = {"id": entry.id, "parent": entry.parent}
         if record.get("subtype") == "chat_compression":
             return summary(_compressed(record.get("systemPayload")), **about)
         return said(entry.items, record, **about)
@@ -214,7 +214,7 @@ class Qwen(ByProject):
 
     def turn(self, record: dict[str, Any]) -> Turn | None:
         """A message without a tool call ends a turn. A failed request is noted each time, and tried again."""
-        from onrecord.vendors.progress import IDLE, WORKING, Turn
+        from onrecord.vendors.port import IDLE, WORKING, Turn
 
         kind, message = record.get("type"), record.get("message")
         given = message.get("parts") if isinstance(message, dict) else None

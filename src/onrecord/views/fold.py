@@ -81,7 +81,7 @@ class Whole:
         return self.head.position
 
     def interruption(self) -> Interruption | None:
-        """Why work stopped last; None after the session was resumed, or once that agent runs again or goes on."""
+        """Why work stopped last; None after the session was resumed, or once that agent runs or works again."""
         stop = self.lifecycle.interruption
         agent = self.roster.agents.get(stop["by"]) if stop and stop.get("vendor") else None
         return None if stop and agent and agent["stop"] is None else stop

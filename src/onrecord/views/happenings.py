@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.views.render import one_line
-from onrecord.views.transcript import ABANDONED, COMMITTED
+from onrecord.views.transcript import ABANDONED, COMMITTED, RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -66,7 +66,7 @@ class Told(NamedTuple):
 
 
 def told(recent: Recent) -> Told:
-    """What the end of the log tells."""
+    """What the end of the log says."""
     turns = [turn for turn in recent.turns if turn.status != ABANDONED]
     last = turns[-1] if turns else None
     commands, files, seen = [], [], set()
@@ -76,7 +76,7 @@ def told(recent: Recent) -> Told:
             seen.add(call.get("id"))
             files += changed_by(call)
             if command := _command(call.get("arguments")):
-                commands.append(_ran(command, answers.get(call.get("id")), running=turn is last))
+                commands.append(_ran(command, answers.get(call.get("id")), running=turn.status == RUNNING))
     for used in recent.tools:
         if used.get("call") not in seen:
             files += used.get("paths") or () if used.get("act") == "edit" else ()
@@ -168,7 +168,7 @@ def _doing(items: list[Item]) -> str:
     for item in reversed(items):
         for call in reversed(item.get("tool_calls") or ()):
             return f"{call.get('name')} {_command(call.get('arguments')) or ', '.join(changed_by(call))}".strip()
-    return "nothing was answered yet" if items else ""
+    return "answering" if _words(items) else "nothing was answered yet" if items else ""
 
 
 def _text(item: Item) -> str:

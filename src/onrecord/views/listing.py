@@ -6,13 +6,13 @@ at a moment, with processes that run or have ended, is for `views/needs`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from onrecord.views.findings import STALE
 
 if TYPE_CHECKING:
     from onrecord.views.fold import Whole
-    from onrecord.views.values import Interruption, ListedAgent, ListedStop, Listing
+    from onrecord.views.values import Attention, Effect, Interruption, Json, Process, ProvisionalTurn
 
 LISTING_VERSION = "listing.1"
 """Changes whenever a listing changes its meaning, so that older snapshots are not used."""
@@ -20,6 +20,56 @@ ENTRIES_LISTED = 20
 """How many attempts, effects, agents and claims a listing has of each; lists show fewer."""
 WORDS_LISTED = 300
 """How many characters a listing keeps of a command, a message, a claim or a prompt."""
+
+
+class ListedStop(TypedDict):
+    """An interruption, as a listing has it."""
+
+    cause: str
+    message: str
+    resets_at: float | None
+    vendor: str | None
+    position: int
+    at: int
+
+
+class ListedAgent(TypedDict):
+    """An agent, as a listing has it."""
+
+    vendor: str | None
+    via: str | None
+    here: bool
+    process: Process | None
+    talks: bool
+    """Whether it has a conversation that can be resumed."""
+    waits: Attention | None
+    at: int
+    """When its last run began."""
+    position: int
+    """Where its open turn began; else its last run."""
+    run: int
+    stop: ListedStop | None
+    turn: int | None
+    """The number of its open turn."""
+    provisional: ProvisionalTurn | None
+
+
+class Listing(TypedDict):
+    """What lists show of a session besides its head, and all that can make it need a person."""
+
+    agents: dict[str, ListedAgent]
+    agent: str
+    """The one whose conversation was in use last."""
+    vendor: str | None
+    branch: str | None
+    cwd: str | None
+    prompt: str
+    next: str
+    attempts: list[dict[str, Json]]
+    """Those without an outcome."""
+    effects: dict[str, Effect]
+    blocked: list[dict[str, Json]]
+    stale: list[str]
 
 
 def listing(whole: Whole, prompt: str = "") -> Listing:
@@ -76,17 +126,19 @@ def _agents(whole: Whole) -> dict[str, ListedAgent]:
 
 
 def _counts(whole: Whole, stop: Interruption) -> bool:
-    """Whether an interruption still says why work stopped: no run of that agent began since, nor was it resumed."""
+    """Whether an interruption still says why work stopped: neither the agent nor the session continued since."""
     resumed = next((one["position"] for one in reversed(whole.lifecycle.steps) if one["step"] == "resumed"), 0)
     agent = whole.roster.agents.get(stop["by"])
-    joined = agent.get("joined", 0) if agent and stop.get("vendor") else 0
-    return stop["position"] > max(resumed, joined)
+    last = agent["stop"] if agent is not None else None
+    over = agent is not None and bool(stop.get("vendor")) and (last is None or last["position"] != stop["position"])
+    return stop["position"] > resumed and not over
 
 
 def _stop(stop: Interruption) -> ListedStop:
+    last = (stop.get("message") or "").strip().rpartition("\n")[2]
     return {
-        "cause": str(stop.get("cause") or "unknown"), "message": _short((stop.get("message") or "").strip().rpartition("\n")[2]),
-        "resets_at": stop.get("resets_at"), "vendor": stop.get("vendor"), "position": stop["position"], "at": stop["at"],
+        "cause": str(stop.get("cause") or "unknown"), "message": _short(last), "resets_at": stop.get("resets_at"),
+        "vendor": stop.get("vendor"), "position": stop["position"], "at": stop["at"],
     }  # fmt: skip
 
 

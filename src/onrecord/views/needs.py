@@ -1,8 +1,8 @@
 """Needs: why a person should look at a session, and the one command that helps. Deduced, never stored.
 
 A session needs a person if an agent waits for one, was stopped by a limit or crashed; if an attempt or an effect has
-no outcome and no process is left that would record it; if findings are blocked, or stale when work continues. A process that ended
-without leaving anything open is a script that ended normally, and needs no person.
+no outcome and no process is left that would record it; if findings are blocked, or stale when work continues. A process
+that ended without leaving anything open is a script that ended normally, and needs no person.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from onrecord.log.head import Head
-    from onrecord.views.values import Effect, ListedStop, Listing, Process
+    from onrecord.views.listing import ListedStop, Listing
+    from onrecord.views.values import Effect, Process
 
 WAITS, QUESTION, LIMIT, CRASHED, STOPPED, ATTEMPT, EFFECT, TURN, BLOCKED, STALE = (
     "waits", "question", "limit", "crashed", "stopped", "attempt", "effect", "turn", "blocked", "stale",

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from onrecord.views.claims import pending_action
 from onrecord.views.code import code_lines, commit_lines
 from onrecord.views.findings import finding_line
-from onrecord.views.happenings import lines_of
 from onrecord.views.note_lines import (
     attempt_entries,
     attempt_entry,
@@ -78,7 +77,7 @@ def brief(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) 
         f"Objective: {_fact(facts.objective)}",
         f"Next action: {_next_of(whole)}",
     ]
-    groups = [*_groups(whole, gone), *happenings(whole, recent)]
+    groups = [*_groups(whole, gone), *(happenings(whole, recent) if recent is not None else ())]
     for needed, other, width in _SHRINKING:
         text = _compose(fixed, groups, needed, other, width)
         if len(text.encode()) <= BRIEF_LIMIT:
@@ -214,6 +213,8 @@ def happenings(whole: Whole, recent: Recent | None) -> list[Group]:
         more = f" and {len(changed) - _CHANGED_SHOWN} more" if len(changed) > _CHANGED_SHOWN else ""
         lines.append(f"files changed: {', '.join(changed[:_CHANGED_SHOWN])}{more}")
     if recent is not None:
+        from onrecord.views.happenings import lines_of  # only a session without a note pays for it
+
         lines = [*lines_of(recent), *lines]
     return [(HAPPENED, lines)] if lines else []
 

@@ -413,56 +413,6 @@ class Interruption(Stamp):
     terminal: NotRequired[bool]
 
 
-class ListedStop(TypedDict):
-    """An interruption, as a listing has it."""
-
-    cause: str
-    message: str
-    resets_at: float | None
-    vendor: str | None
-    position: int
-    at: int
-
-
-class ListedAgent(TypedDict):
-    """An agent, as a listing has it."""
-
-    vendor: str | None
-    via: str | None
-    here: bool
-    process: Process | None
-    talks: bool
-    """Whether it has a conversation that can be resumed."""
-    waits: Attention | None
-    at: int
-    """When its last run began."""
-    position: int
-    """Where its open turn began; else its last run."""
-    run: int
-    stop: ListedStop | None
-    turn: int | None
-    """The number of its open turn."""
-    provisional: ProvisionalTurn | None
-
-
-class Listing(TypedDict):
-    """What lists show of a session besides its head, and all that can make it need a person."""
-
-    agents: dict[str, ListedAgent]
-    agent: str
-    """The one whose conversation was in use last."""
-    vendor: str | None
-    branch: str | None
-    cwd: str | None
-    prompt: str
-    next: str
-    attempts: list[dict[str, Json]]
-    """Those without an outcome."""
-    effects: dict[str, Effect]
-    blocked: list[dict[str, Json]]
-    stale: list[str]
-
-
 class Parent(TypedDict):
     """The session that another one was forked or sliced from."""
 

@@ -1,4 +1,4 @@
-"""Git's own files, read without git: its configuration, and whether a repository has a commit. No pathlib: see project."""
+"""Git's own files, read without git: its configuration, and whether there is a commit. No pathlib: see `project`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_text(path: str) -> str:
 
 
 def settings_in(config: str) -> dict[tuple[str, str, str], str]:
-    """The settings of a configuration by section, subsection and key; the first value of each. Includes are not read."""
+    """The settings of a configuration by section, subsection and key; the first value counts. Includes are not read."""
     found: dict[tuple[str, str, str], str] = {}
     section = subsection = ""
     for line in config.splitlines():

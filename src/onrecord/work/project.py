@@ -134,6 +134,11 @@ def project_named(name: str) -> Project:
     return project_at(name) if os.path.isdir(name) else Project(name)
 
 
+def spelled_out(name: str) -> str:
+    """The absolute path, if there is a directory with this name; if not, the name itself."""
+    return os.path.abspath(name) if os.path.isdir(name) else name
+
+
 # Repositories
 
 
@@ -181,7 +186,7 @@ def normalised(url: str) -> str:
     scheme, found, rest = url.partition("://")
     if not found:
         host, colon, path = url.partition(":")
-        if not colon or "/" in host or len(host) < 2:
+        if not colon or "/" in host or not host[1:]:
             return ""  # a path, or a drive
         rest = f"{host}/{path}"
     elif scheme.lower() in ("file", ""):
@@ -201,9 +206,9 @@ def _first_commit(root: str, git: str) -> str:
         return ""  # the oldest commit of a shallow clone is not the first one
     import subprocess
 
-    command = ["git", "-C", root, "rev-list", "--max-parents=0", "HEAD"]
+    command = ["git", f"--git-dir={git}", "rev-list", "--max-parents=0", "HEAD"]
     try:
-        answer = subprocess.run(command, capture_output=True, check=False, timeout=GIT_SECONDS)
+        answer = subprocess.run(command, cwd=root, capture_output=True, check=False, timeout=GIT_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     found = answer.stdout.decode(errors="replace").split() if answer.returncode == 0 else []

@@ -48,6 +48,7 @@ _TEAM = "onrecord.surfaces.cli.agents.team"
 _TEAM_MEMBER = "onrecord.surfaces.cli.agents.team_member"
 _USAGE = "onrecord.surfaces.cli.sessions.usage"
 _USE = "onrecord.surfaces.cli.sessions.use"
+_WORKTREE = "onrecord.surfaces.cli.agents.worktree"
 _STORES = "onrecord.surfaces.cli.upkeep.stores"
 
 
@@ -191,7 +192,7 @@ _PROXY = (
 )  # fmt: skip
 
 VERBS: tuple[Verb, ...] = (
-    Verb("", "", "", "Show what needs you, then the other sessions; choose one to resume", _OVERVIEW,
+    Verb("", "", "", "Show what needs you, then the other sessions; resume one", _OVERVIEW,
          ALL_PROJECTS, LIMIT, function="overview"),
     Verb(START, "demo", "", "Watch a worker being killed, and its session survive", _DEMO,
          Option("--keep", "keep the demo's store in this directory", "DIR"),
@@ -339,12 +340,13 @@ VERBS: tuple[Verb, ...] = (
 
     Verb(LIFE, "pause", "[NAME]", "Pause a session", _LIFECYCLE, REASON, SESSION, AGENT,
          example='onrecord pause --reason "rate limit until 14:00"'),
-    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent's conversation; without a name, choose one",
+    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent's conversation, or choose one",
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
          OPENING, ARGUMENT, SAY,
          Option("--fresh-arguments", "use only the arguments given now, not those on record"),
-         Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default); "
-                "must: fail; never: always start a new one", "POLICY", choices=("must", "allow", "never")),
+         Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default on a "
+                "terminal); must: fail (default without one); never: always start a new one", "POLICY",
+                choices=("must", "allow", "never")),
          Option("--print", "only print the command that resumes the agent"), WAIT, YES, REASON, SESSION,
          AGENT, example="onrecord resume fix-invite-403"),
     Verb(LIFE, "close", "[NAME]", "Close a session; its record is kept", _LIFECYCLE,
@@ -354,7 +356,7 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord archive fix-invite-403"),
     Verb(LIFE, "rename", "[NAME] NEW", "Rename a session", _LIFECYCLE, SESSION, AGENT,
          example="onrecord rename fix-invite-403 invite-403"),
-    Verb(LIFE, "project", "show|link|move|merge [WORDS...]", "Show which project this is, link it, or move sessions into it",
+    Verb(LIFE, "project", "show|link|move|merge [WORDS...]", "Which project this is; link it, or move sessions into it",
          _PROJECT, YES, SESSION, AGENT, takes=("WORDS...",), function="project_verb",
          example="onrecord project merge /home/ada/old-place"),
     Verb(LIFE, "fork", "[NAME] NEW", "Start a new session from the history of another", _LIFECYCLE,
@@ -365,6 +367,7 @@ VERBS: tuple[Verb, ...] = (
          "Start a coding agent (claude, codex, gemini, ...) in a session",
          _AGENTS_START, Option("--name", "the session (default: a new one, named after directory and time)", "NEW"),
          PROMPT, OPENING, ARGUMENT, HEADLESS,
+         Option("--worktree", "work on this branch, in a git worktree of its own beside the repository", "BRANCH"),
          Option("--objective", "the objective of a new session", "TEXT", short="-o"), WAIT, YES,
          SESSION, Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          function="start_agent", example="onrecord start claude --name fix-invite-403"),
@@ -377,6 +380,10 @@ VERBS: tuple[Verb, ...] = (
          _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, WAIT, YES, SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"),
          example="onrecord handoff fix-invite-403 --to codex"),
+    Verb(AGENTS, "worktree", "list|diff|remove [NAME]", "Show and remove the git worktrees of a session's agents",
+         _WORKTREE, Option("--files", "diff: only the names of the changed files"),
+         Option("--force", "remove: lose what is not committed"), YES, SESSION, WHOSE, takes=("WORDS...",),
+         example="onrecord worktree diff fix-login"),
     Verb(AGENTS, "team", "up|resume|status|attach|logs|restart|scale|stop [WORDS...]",
          "Run a team of agents in one session, from a team file", _TEAM,
          HEADLESS_TEAM, Option("--detach", "run the supervisor in the background", short="-d"),
@@ -388,8 +395,8 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord mirror fix-invite-403"),
     Verb(AGENTS, "restore", "[NAME]", "Restore a mirrored conversation so that its agent can resume it",
          _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (default: where it was)", "DIR"),
-         Option("--generation", "an older copy of it, by its number (default: the most complete one)", "N"), DRY_RUN, YES,
-         SESSION, WHOSE, example="onrecord restore fix-invite-403 --cwd ~/src/invites"),
+         Option("--generation", "an older copy of it, by its number (default: the most complete one)", "N"), DRY_RUN,
+         YES, SESSION, WHOSE, example="onrecord restore fix-invite-403 --cwd ~/src/invites"),
 
     Verb(PROVE, "gate", "[override RULE]", "Decide whether a tool call may run; override a refusal", _GATE,
          Option("--tool", "the tool's name, as the agent calls it", "TOOL"),

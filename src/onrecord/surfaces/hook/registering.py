@@ -101,7 +101,7 @@ def _automatic(records: SessionStore, call: HookCall) -> Session | None:
     """A session named after the project's directory and the day; if that has ended, the next one."""
     from datetime import UTC, datetime
 
-    folder = os.path.basename(records.project.rstrip("/")) or "work"
+    folder = os.path.basename((records.place or records.project).rstrip("/")) or "work"
     day = datetime.fromtimestamp(records.clock(), UTC).strftime("%Y-%m-%d")
     stem = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in folder).strip("-") or "work"
     for number in range(1, NAMES_TRIED):

@@ -43,8 +43,8 @@ def at_a_glance(call: HookCall) -> Seen:
     named, agent = os.environ.get(SESSION_VARIABLE), os.environ.get(AGENT_VARIABLE)
     if named:
         # Without the agent's name, only the roster can identify it. An id needs no project.
-        projects = () if is_ulid(named.upper()) else project_here().names
-        return Seen(named, agent, glance(None, projects, named)) if agent else Seen()
+        key, *also = [""] if is_ulid(named.upper()) else project_here().names
+        return Seen(named, agent, glance(None, key, named, tuple(also))) if agent else Seen()
     try:
         found = glance_linked(None, link_id(call.vendor, call.vendor_id))
     except InvalidInput:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord.connection import project_here
@@ -10,7 +11,7 @@ from onrecord.errors import InvalidInput, NameTaken, SessionErased, SessionNotFo
 from onrecord.log.head import LIVE
 from onrecord.log.names import NAME_LIMIT
 from onrecord.session.handle import Session
-from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.shared.exits import NotInitialised, UsageError
 from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.shared.place import act, need
 from onrecord.views.render import one_line
@@ -42,8 +43,11 @@ def _chosen(call: Call) -> Project:
 def _show(call: Call, words: list[str]) -> int:
     need(call, words)
     here = _chosen(call)
-    records = call.records()
-    counts = {name: _count(records, name) for name in here.names}
+    try:
+        records = call.records(make=False)
+        counts = {name: _count(records, name) for name in here.names}
+    except NotInitialised:  # a store that is not there yet has no sessions
+        counts = dict.fromkeys(here.names, (0, 0))
     data = {
         "project": here.key, "known_by": _known_by(here), "also": list(here.also), "directory": here.root or None,
         "sessions": {name: {"all": whole, "live": live} for name, (whole, live) in counts.items()},
@@ -119,7 +123,7 @@ def _merge(call: Call, words: list[str]) -> int:
     """Move all sessions of another project into this one; without a name, those under this project's other names."""
     here, records = _chosen(call), call.records(make=False)
     others = [*(need(call, words, "PROJECT") if words else here.also)]
-    if words and os.path.isdir(others[0]):
+    if words and Path(others[0]).is_dir():
         others = [name for name in project_named(others[0]).names if name != here.key]
     found = [head for name in others for head in _sessions(records, name) if name != here.key]
     if words and not found:

@@ -13,6 +13,7 @@ from onrecord.log.text import words_of
 from onrecord.surfaces.cli.shared.call import any_number, pairs
 from onrecord.surfaces.cli.shared.exits import NotInitialised
 from onrecord.surfaces.cli.shared.hints import hint_of
+from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.surfaces.cli.shared.shapes import event_data, session_data
 
@@ -98,6 +99,8 @@ def list_sessions(call: Call) -> int:
         heads = _named(call, records) or records.sessions(
             project="" if "all" in call else None, status=call.many("status") or None, limit=limit
         )
+        if not heads:
+            refuse_mistyped(call, records)
         found = records.entries(heads)
     except NotInitialised as missing:
         call.output.note(f"{missing.message}; {hint_of(missing, call.verb)}")
@@ -169,6 +172,8 @@ def search(call: Call) -> int:
         session=call.get("session"),
         limit=call.number("limit") or FOUND,
     )
+    if not found:
+        refuse_mistyped(call, records)
     if call.output.json:
         results: list[dict[str, Any]] = [
             {"session": session_data(hit.session), "event": event_data(hit.event), "snippet": hit.snippet}

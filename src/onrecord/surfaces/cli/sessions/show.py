@@ -108,7 +108,8 @@ def whole_data(session: Session, here: Presence, tail: list[Turn], now: int) -> 
     now_here = standing_of(session)
     return session_data(views.head) | _views_data(views, now) | {
         "needs": [sentence(need) for need in now_here.needs], "needs_you": [need_data(one) for one in now_here.needs],
-        "working": now_here.working, "last_prompt": now_here.entry.listing["prompt"] or None, "leases": leases, "unknown_effects": unknown_effects(session, here),
+        "working": now_here.working, "last_prompt": now_here.entry.listing["prompt"] or None,
+        "leases": leases, "unknown_effects": unknown_effects(session, here),
         "attempts": [one | {"status": status_of(one, is_gone)} for one in views.attempts.all()],
         "provisional": [turn_data(turn) for turn in tail], "note": session.note(), "brief": session.brief(),
     }  # fmt: skip

@@ -78,8 +78,10 @@ class Call:
                 file = store_file(url)
                 if file is not None and not os.access(file, os.F_OK):
                     raise NotInitialised(f"there is no store yet ({file})")
-            if project and os.path.isdir(project):
-                project = os.path.abspath(project)
+            if project:
+                from onrecord.work.project import spelled_out
+
+                project = spelled_out(project)
             self._records = connect(url, project=project)
         return self._records
 

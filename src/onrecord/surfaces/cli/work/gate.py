@@ -73,7 +73,8 @@ def _decide(call: Call, request: ToolRequest) -> int:
     from onrecord.work.project import project_named
 
     named, project = call.get("session") or os.environ.get(SESSION_VARIABLE), call.get("project")
-    present = glance(call.get("store"), (project_named(project) if project else project_here()).names, named)
+    here = project_named(project) if project else project_here()
+    present = glance(call.get("store"), here.key, named, here.also)
     if present is not None:
         verdict = decide(request, present, time.time_ns() // 1000, machine.is_gone)
         if verdict.plain:
