@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onrecord.environment import PROJECT_VARIABLE
 from onrecord.errors import OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.machine import is_gone
@@ -53,7 +54,8 @@ def survey_worktree(call: Call, session: Session) -> None:
     try:
         look_at_code(call, session)
         root = root_of(session)
-        if session.head.project in project_at(str(root)).names:  # never the history of another repository
+        names = (*project_at(str(root)).names, os.environ.get(PROJECT_VARIABLE))
+        if session.head.project in names:  # never the history of another repository
             record_commits(session, root)
     except (OnrecordError, OSError) as problem:
         call.output.note(f"the worktree could not be surveyed: {problem}")
