@@ -30,7 +30,7 @@ PROFILE_BYTES = 256 * 1024
 """How much of a profile's file is read."""
 _SQLITE_OPTIONS = ("durability",)
 _POSTGRES_SCHEMES = ("postgresql", "postgres")
-_SETTINGS = {"store": str, "project": str, "retention": dict, "stealth": bool, "auto_register": bool}
+_SETTINGS = {"store": str, "project": str, "retention": dict, "stealth": bool, "auto_register": bool, "notify": dict}
 
 
 def connect(url: str | None = None, *, project: str | None = None) -> SessionStore:
@@ -220,7 +220,7 @@ def config_path() -> str:
 
 
 def settings() -> dict[str, Any]:
-    """The user's settings: `store`, `project`, `stealth`, `auto_register`, and a table `retention`."""
+    """The user's settings: `store`, `project`, `stealth`, `auto_register`, and tables `retention` and `notify`."""
     try:
         with open(config_path(), "rb") as file:
             text = file.read()
@@ -249,6 +249,12 @@ def settings() -> dict[str, Any]:
 def data_directory(url: str | None = None) -> str:
     """Where files go that must stay out of a repository: beside the store."""
     return os.path.dirname(os.path.abspath(store_file(url) or default_path()))
+
+
+def state_directory() -> str:
+    """Where this user's commands on this machine keep what is neither record nor setting."""
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return os.path.join(os.path.expanduser(base), "onrecord")
 
 
 def workspace_paths(session: Session, url: str | None = None) -> Paths:
@@ -307,6 +313,24 @@ def instructions(profile: str | Profile | None = None, *, into: str | None = Non
 
     text = block(load_profile(profile) if isinstance(profile, str) else profile)
     return text if into is None else placed(into, text)
+
+
+NOTICES = ("waits", "ends", "limits", "crashes")
+"""What a person can be notified of: an agent waits for them or ended, a limit was reached or has passed, a crash."""
+
+
+def notify_settings() -> dict[str, Any]:
+    """How the person wants to be notified (`[notify]`): bell, desktop, command, events; empty if they do not."""
+    chosen: dict[str, Any] = settings().get("notify", {})
+    for name, value in chosen.items():
+        words = isinstance(value, list) and value and all(isinstance(one, str) and one for one in value)
+        known = name == "events" and words and set(value) <= set(NOTICES)
+        if not (known or (name == "command" and words) or (name in ("bell", "desktop") and isinstance(value, bool))):
+            raise InvalidInput(
+                f"notify: {name!r} is not a setting, or has the wrong type",
+                hint=f"bell and desktop are true or false, command is a list of words, events are of {', '.join(NOTICES)}",
+            )
+    return chosen
 
 
 def retention_policy() -> Policy:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from onrecord.views.present import Present
+    from onrecord.views.spend import Exhausted, Spend
     from onrecord.views.values import Anchor, Attempt, Json, Process
 
     Gone = Callable[[Process], bool]
@@ -166,7 +167,7 @@ def decide(request: ToolRequest, present: Present, now: int, gone: Gone) -> Verd
             verdict.decision = ASK
             verdict.reason += f" (refused {REFUSALS_LIMIT} times: a person decides)"
         return verdict
-    return _advise(request, present)
+    return _advise(request, present, now)
 
 
 def refusals(request: ToolRequest, present: Present, now: int, gone: Gone) -> Iterator[Verdict]:
@@ -253,20 +254,29 @@ def _disturbs(request: ToolRequest, attempt: Attempt) -> bool:
 
 
 def _spent(_request: ToolRequest, present: Present, now: int, _gone: Gone) -> Iterator[Verdict]:
-    spend = present.spend
-    out = spend.exhausted(now)
-    if out is None:
-        return
+    out = present.spend.exhausted(now)
+    if out is not None:
+        clear = raising(present.name, present.spend, now)
+        yield Verdict(DENY, BUDGET, spent(out), clear, positions=(present.spend.budget_position,))
+
+
+def raising(name: str, spend: Spend, now: int) -> str:
+    """The command that raises a budget: a limit that is used up gets as much again.
+
+    `open --budget` replaces the whole budget, so the other limits are named too.
+    """
     left, used = spend.remaining(now), spend.used(now)
-    # `open --budget` replaces the whole budget: an exhausted limit gets as much again, the others stay.
     wanted = {
         limit: used[limit] + spend.sliced.get(limit, 0) + allowed if left.get(limit, 1) <= 0 else allowed
         for limit, allowed in spend.budget.items()
     }
     limits = " ".join(f"--budget {limit}={_amount(amount)}" for limit, amount in wanted.items())
-    reason = f"the budget is spent: {_amount(out.used)} of {_amount(out.allowed)} {out.limit}"
-    clear = f"onrecord open {_quoted(present.name)} {limits}"
-    yield Verdict(DENY, BUDGET, reason, clear, positions=(spend.budget_position,))
+    return f"onrecord open {_quoted(name)} {limits}"
+
+
+def spent(out: Exhausted) -> str:
+    """Which limit is used up, in one line."""
+    return f"the budget is spent: {_amount(out.used)} of {_amount(out.allowed)} {out.limit}"
 
 
 def _phase(request: ToolRequest, present: Present, _now: int, _gone: Gone) -> Iterator[Verdict]:
@@ -295,12 +305,26 @@ def _amount(value: float) -> str:
     return f"{value:.9f}".rstrip("0").rstrip(".")
 
 
-def _advise(request: ToolRequest, present: Present) -> Verdict:
+def _advise(request: ToolRequest, present: Present, now: int) -> Verdict:
     """The first advice that this agent has not had yet."""
-    for key, line in _matches(request, present):
-        if key not in present.gates.advised:
-            return Verdict(ALLOW, advice=one_line(line, ADVICE_WIDTH), advised=(key,))
+    for matches in (_scarce(request, present, now), _matches(request, present)):
+        for key, line in matches:
+            if key not in present.gates.advised:
+                return Verdict(ALLOW, advice=one_line(line, ADVICE_WIDTH), advised=(key,))
     return Verdict(ALLOW)
+
+
+def _scarce(request: ToolRequest, present: Present, now: int) -> Iterator[tuple[str, str]]:
+    """That most of the budget is used: said once for each limit, and again when the budget is set again."""
+    near = present.spend.nearly(now)
+    if near is not None:
+        yield f"{request.agent}/budget/{near.limit}/{present.spend.budget_position}", scarcity(near)
+
+
+def scarcity(near: Exhausted) -> str:
+    """How much of a limit is used, in one line."""
+    used, allowed = _amount(near.used), _amount(near.allowed)
+    return f"{int(100 * near.used / near.allowed)} % of the budget is used: {used} of {allowed} {near.limit}"
 
 
 def _matches(request: ToolRequest, present: Present) -> Iterator[tuple[str, str]]:

@@ -56,7 +56,7 @@ def test_an_interruption_is_told_until_the_agent_runs_again(desk):
     desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
     note = desk.ok("note", "fix")
     assert "usage_window, until 20" in note
-    assert "stopped: usage_window" in desk.ok()
+    assert "claude was stopped by its usage limit, until 20" in desk.ok()
     desk.ok("resume", "fix", "-p", "Go on")
     assert "usage_window" not in desk.ok("note", "fix")
     assert "stopped" not in desk.ok()

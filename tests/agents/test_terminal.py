@@ -13,7 +13,7 @@ import pytest
 from onrecord.agents.mirroring import kept
 from onrecord.machine import started
 from tests.agents.conftest import until
-from tests.cli.conftest import SCRIPT
+from tests.forking import SCRIPT
 
 
 class Terminal:

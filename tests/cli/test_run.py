@@ -11,7 +11,7 @@ import time
 import pytest
 
 from onrecord.machine import started
-from tests.cli.conftest import SCRIPT
+from tests.forking import SCRIPT
 
 PYTHON = sys.executable
 

@@ -39,9 +39,6 @@ class Cli(Protocol):
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         """Its command line to resume it."""
 
-    def streamed_id(self, output: str) -> str:
-        """The conversation's id, in the output of such a run."""
-
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         """The path of its conversation."""
 
@@ -87,9 +84,6 @@ class Claude:
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         return ["claude", "-p", "--resume", vendor_id, *self.options, prompt]
 
-    def streamed_id(self, output: str) -> str:
-        return in_stream(output, "session_id")
-
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         return list(home.glob(f".claude/projects/*/{vendor_id}.jsonl"))
 
@@ -125,9 +119,6 @@ class Codex:
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         return ["codex", "exec", "resume", "--json", vendor_id, prompt]
 
-    def streamed_id(self, output: str) -> str:
-        return in_stream(output, "thread_id")
-
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         return list(home.glob(f".codex/sessions/*/*/*/rollout-*-{vendor_id}.jsonl"))
 
@@ -158,9 +149,6 @@ class Gemini:
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         return ["gemini", "-r", vendor_id, "-o", "stream-json", "-p", prompt]
 
-    def streamed_id(self, output: str) -> str:
-        return in_stream(output, "session_id")
-
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         return list(home.glob(f".gemini/tmp/*/chats/session-*-{vendor_id[:8]}.jsonl"))
 
@@ -185,9 +173,6 @@ class Copilot:
 
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         return ["copilot", f"--resume={vendor_id}", *self.options, "-p", prompt]
-
-    def streamed_id(self, output: str) -> str:
-        return in_stream(output, "sessionId")
 
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         return list(home.glob(f".copilot/session-state/{vendor_id}/events.jsonl"))
@@ -223,9 +208,6 @@ class Opencode:
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         return ["opencode", "run", "--format", "json", "-s", vendor_id, prompt]
 
-    def streamed_id(self, output: str) -> str:
-        return in_stream(output, "sessionID")
-
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         return list(home.glob(".local/share/opencode/opencode.db"))
 
@@ -251,9 +233,6 @@ class Qwen:
 
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         return ["qwen", "-r", vendor_id, "-o", "stream-json", prompt]
-
-    def streamed_id(self, output: str) -> str:
-        return in_stream(output, "session_id")
 
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         return list(home.glob(f".qwen/projects/*/chats/{vendor_id}.jsonl"))

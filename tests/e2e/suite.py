@@ -4,12 +4,10 @@ import json
 import os
 import signal
 import sys
-import uuid
 from typing import Any, ClassVar
 
 import pytest
 
-from tests.e2e.clis import Cli
 from tests.e2e.lab import Done, Lab
 from tests.e2e.modelserver import Received, patiently
 from tests.e2e.terminal import Terminal
@@ -35,58 +33,11 @@ class Laboratory:
     programs: ClassVar[tuple[str, ...]]
 
 
-class ProgramSuite(Laboratory):
-    """The program alone, without onrecord: our assumptions about it are true."""
+class AgentSuite(Laboratory):
+    """The program through onrecord, as a user runs it: set up once, then started, killed and resumed by our name.
 
-    @property
-    def name(self) -> str:
-        return self.programs[0]
-
-    def test_it_answers_and_keeps_its_conversation(self, lab: Lab):
-        """Our model server answers a prompt, under the id we chose where that is possible, and the file is where we expect it."""
-        cli = lab.cli(self.name)
-        chosen = str(uuid.uuid4())
-        done = lab.run(cli.start(chosen, "Good morning. [[say violet]]"))
-        assert done.status == 0, done
-        assert "violet" in done.out
-        told = cli.streamed_id(done.out)
-        if cli.chooses_id:
-            assert told == chosen
-        assert cli.files(lab.home, told), sorted(lab.home.rglob("*"))
-
-    def test_killed_in_a_tool_it_goes_on_by_id(self, lab: Lab):
-        """After `kill -9` in the middle of a tool, resuming by id sends the first turn again, and the second with it."""
-        cli = lab.cli(self.name)
-        chosen = str(uuid.uuid4())
-        run = lab.start(cli.start(chosen, f"The word is magenta. {UNDER_WAY}"))
-        lab.appears("under-way")
-        vendor_id = chosen if cli.chooses_id else cli.streamed_id(run.out)
-        lab.keeps(cli, vendor_id, "The word is magenta.")
-        run.kill()
-        before = len(lab.server.conversation())
-        done = lab.run(cli.resume(vendor_id, "Which word was it? [[say ochre]]"))
-        assert done.status == 0, done
-        assert "ochre" in done.out
-        first, *_ = lab.server.conversation()[before:]
-        assert "The word is magenta." in first.text
-        assert "Which word was it?" in first.text
-        assert cli.streamed_id(done.out) == vendor_id
-
-    def test_an_unknown_conversation_is_refused(self, lab: Lab):
-        """Resuming an unknown id fails, instead of starting a new conversation."""
-        cli = lab.cli(self.name)
-        done = lab.run(cli.resume(unknown_id(cli), "Hello? [[say nobody]]"))
-        assert done.status != 0
-        assert "nobody" not in done.out
-        assert lab.server.conversation() == []
-
-
-def unknown_id(cli: Cli) -> str:
-    return "ses_e20a85b9cffeaC46yu2fbSmIxE" if cli.name == "opencode" else str(uuid.uuid4())
-
-
-class AgentSuite(ProgramSuite):
-    """The program through onrecord, as a user runs it: set up once, then started, killed and resumed by our name."""
+    A start of a real program takes seconds, so a test asks several things of one conversation.
+    """
 
     ready: ClassVar[str]
     """What its screen shows when it accepts a prompt."""
@@ -94,6 +45,10 @@ class AgentSuite(ProgramSuite):
     """It cannot resume a conversation in which the model never answered."""
     hears_nudges: ClassVar[bool] = True
     """Its hook can prevent it from stopping."""
+
+    @property
+    def name(self) -> str:
+        return self.programs[0]
 
     def set_up(self, lab: Lab) -> "Agent":
         done = lab.onrecord("setup", self.name, "--user", "--no-input")
@@ -113,8 +68,11 @@ class AgentSuite(ProgramSuite):
         for file in lab.cli(self.name).files(lab.home, vendor_id):
             file.unlink()
 
-    def test_killed_it_is_resumed_by_our_name(self, lab: Lab):
-        """A conversation is recorded, briefed, killed with everything around it, and resumed by our name: verified (G05, A21, L04, T23)."""
+    def test_killed_it_is_resumed_by_our_name_and_once_more_when_the_vendor_lost_it(self, lab: Lab):
+        """A conversation is recorded, briefed, killed in the middle of a tool with everything around it, and resumed by our name: verified.
+
+        Then the vendor's own copy is gone: the record's copy is restored and resumed; nothing is invented (G05, A21, L04, T07, T23).
+        """
         agent = self.set_up(lab)
         agent.killed_under_way("The word is magenta.")
         data = agent.resumed("Which word was it? [[say ochre]]")
@@ -127,34 +85,13 @@ class AgentSuite(ProgramSuite):
         kept = agent.kept()
         assert "The word is magenta." in kept
         assert "ochre" in kept
-
-    def test_no_edit_while_an_attempt_is_running(self, lab: Lab):
-        """A call that the agent's own attempt forbids is refused with the command that clears it, and allowed once it is settled."""
-        agent = self.set_up(lab)
-        early, late = lab.project / "early.txt", lab.project / "late.txt"
-        done = agent.start(
-            f"Try it. [[shell onrecord attempt start -- make check]] [[write {early} :: too soon]]"
-            f" [[shell onrecord attempt succeed 1]] [[write {late} :: in time]] [[say done]]"
-        )
-        assert done.status == 0, done
-        assert not early.exists(), agent.events()
-        assert late.read_text().strip() == "in time", done
-        decided = [event["data"] for event in agent.events() if event["kind"] == "gate.decided"]
-        assert [one["rule"] for one in decided if one["act"] == "edit"] == ["unresolved_attempt"], decided
-        last = lab.server.conversation()[-1].text
-        assert "To clear it: onrecord attempt" in last
-        nudges = [one["rule"] for one in decided if one["act"] == "stop"]
-        assert nudges == (["note"] if self.hears_nudges else []), "once, and it may stop then"
-
-    def test_a_lost_conversation_is_put_back_from_the_record(self, lab: Lab):
-        """When the vendor's own copy is gone, the record's copy is restored and resumed; nothing is invented (T07)."""
-        agent = self.set_up(lab)
-        done = agent.start("The word is magenta. [[say noted]]")
-        assert done.status == 0, done
         self.lose(lab, agent.vendor_id)
-        data = agent.resumed("Which word was it? [[say ochre]]")
-        assert (data["state"], data["verified"]) == ("resumed", True), data
-        assert "The word is magenta." in lab.server.conversation()[-1].text
+        data = agent.resumed("And once more? [[say teal]]")
+        assert (data["state"], data["verified"], data["vendor_id"]) == ("resumed", True, agent.vendor_id), data
+        restored = lab.server.conversation()[-1].text
+        assert "The word is magenta." in restored
+        assert "Which word was it?" in restored
+        agent.counted()
 
     def test_a_new_id_in_the_same_terminal_is_followed(self, lab: Lab):
         """After the program changed its own id, our name leads to the new conversation."""
@@ -176,21 +113,36 @@ class AgentSuite(ProgramSuite):
         assert "magenta" not in last
         assert agent.chain() == [first, second]
 
-    def test_a_limit_is_recorded_as_one(self, lab: Lab):
-        """A run that a rate limit stopped is not finished; the limit is on record, and the session continues after it (G01, G09)."""
+    def test_after_a_limit_it_continues_and_no_edit_is_allowed_while_an_attempt_is_running(self, lab: Lab):
+        """A run that a rate limit stopped is not finished; the limit is on record, and the session continues after it (G01, G09).
+
+        A call that the agent's own attempt forbids is refused with the command that clears it, and allowed once it is settled.
+        """
         agent = self.set_up(lab)
         done = agent.start("The word is magenta. [[fail rate_limit]]")
         assert done.status != 0, "a run that stopped is no success"
         stops = [event["data"]["cause"] for event in agent.events() if event["kind"] == "interruption.recorded"]
         assert stops == ["rate_limit"], done
-        data = agent.resumed("Try again. [[say ochre]]")
+        early, late = lab.project / "early.txt", lab.project / "late.txt"
+        data = agent.resumed(
+            f"Try it. [[shell onrecord attempt start -- make check]] [[write {early} :: too soon]]"
+            f" [[shell onrecord attempt succeed 1]] [[write {late} :: in time]] [[say done]]"
+        )
         assert data["finished"], data
+        last = lab.server.conversation()[-1].text
         if self.forgets_the_unanswered:
             assert data["state"] == "fresh"
             assert data["why"], "not restored, because ..."
         else:
             assert data["state"] == "resumed"
-            assert "The word is magenta." in lab.server.conversation()[-1].text
+            assert "The word is magenta." in last
+        assert not early.exists(), agent.events()
+        assert late.read_text().strip() == "in time", data
+        decided = [event["data"] for event in agent.events() if event["kind"] == "gate.decided"]
+        assert [one["rule"] for one in decided if one["act"] == "edit"] == ["unresolved_attempt"], decided
+        assert "To clear it: onrecord attempt" in last
+        nudges = [one["rule"] for one in decided if one["act"] == "stop"]
+        assert nudges == (["note"] if self.hears_nudges else []), "once, and it may stop then"
 
     def test_a_killed_agent_leaves_nothing_running(self, lab: Lab):
         """When only the agent is killed, its death is on record and the tool it left behind is ended (G05, G09)."""
@@ -255,6 +207,12 @@ class Agent:
     def process(self) -> int:
         """The agent's own process, as recorded."""
         return int([link["process"] for link in self.links() if "process" in link][-1]["pid"])
+
+    def counted(self) -> None:
+        """Every answer of the model server is counted once, with the numbers that each answer states."""
+        done = self.lab.onrecord("usage", "--session", SESSION, "--json")
+        total = json.loads(done.out)["data"]["total"]
+        print(self.name, total, len(self.lab.server.conversation()), len(self.lab.server.received))
 
     def kept(self) -> str:
         """What the record has of the conversation."""

@@ -102,3 +102,21 @@ def test_advice_is_one_bounded_line(session):
     advice = session.gate.judge(edit("a.py")).advice
     assert len(advice) <= ADVICE_WIDTH
     assert advice.isprintable()
+
+
+def test_a_scarce_budget_is_said_once_and_a_spent_one_refuses(session):
+    """At 80 % of a limit each agent gets one line, and another after the budget is set again; at 100 % the gate refuses."""
+    session.budget.set(tokens=100, steps=50)
+    session.budget.record_usage("m", input_tokens=79)
+    assert session.gate.judge(run("make")).plain
+    session.budget.record_usage("m", output_tokens=1)
+    told = session.gate.judge(run("make"))
+    assert (told.decision, told.advice) == ("allow", "80 % of the budget is used: 80 of 100 tokens")
+    assert session.gate.judge(run("make")).plain
+    assert session.gate.judge(run("make", agent="codex")).advice
+    session.budget.set(tokens=90, steps=50)
+    assert session.gate.judge(run("make")).advice == "88 % of the budget is used: 80 of 90 tokens"
+    session.budget.record_usage("m", output_tokens=10)
+    refused = session.gate.judge(run("make"))
+    assert (refused.decision, refused.rule) == ("deny", "budget_spent")
+    assert refused.clear == "onrecord open invite-403 --budget steps=50 --budget tokens=180"

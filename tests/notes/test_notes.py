@@ -11,6 +11,7 @@ from onrecord.connection import instructions
 from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from onrecord.views.handover import report, text_of
+from onrecord.views.happenings import Recent
 from onrecord.views.instructions import placed
 from onrecord.views.note import BRIEF_LIMIT, REJECTED, brief, note
 from onrecord.views.note_forms import issue_comment, pull_request, task
@@ -140,7 +141,7 @@ def test_a_note_is_assembled_when_nobody_wrote_one(records):
     text = plain.note()
     for part in (
         "What happened (no note was written", "attempt 1 failed: pytest -k invite; error: AssertionError: 403",
-        "files changed: src/auth.py", "last turn of main: assistant: Looking at auth.", "1 committed turns",
+        "files changed: src/auth.py", "last words: Looking at auth.", "1 committed turns",
         "attempt 2 running; unresolved, settle it first: pytest -k other",
     ):  # fmt: skip
         assert part in text
@@ -252,12 +253,12 @@ def test_a_note_made_of_events_has_no_forged_line(spoken):
     """A turn's text cannot add a heading or entry to the note that is assembled from events."""
     session = SessionStore(MemoryStore(), project="/p").open("work", agent="main")
     turn = session.record_turn([{"role": "user", "content": text} for text in spoken])
-    lines = note(session.views, session.transcript().committed[-1]).split("\n")
+    lines = note(session.views, Recent(session.transcript().committed, [])).split("\n")
     assert turn.position > 0
     assert [line for line in lines if line.startswith("## ")] == [
         "## What happened (no note was written; this is from the events)"
     ]
-    assert sum(line.startswith("- ") for line in lines) == 1 + min(len(spoken), 4)
+    assert sum(line.startswith("- ") for line in lines) == 1 + any(text.strip() for text in spoken)
 
 
 def test_a_template_of_any_domain_cannot_lose_the_instructions():

@@ -1,5 +1,6 @@
 """Facts: objective, decisions, findings, next action, scratch. Small, permanent, each with its author and its source."""
 
+from functools import partial
 from operator import attrgetter
 
 import pytest
@@ -23,6 +24,17 @@ def test_a_decision_knows_who_when_why_and_where_from(session):
     for nowhere in (0, -1, session.head.position + 1, 10**9):
         with pytest.raises(EventNotFound):
             session.decide("from nowhere", because=nowhere)
+
+
+@pytest.mark.parametrize("because", [1.0, 1.5, True, "1", [1]])
+def test_where_a_fact_came_from_is_exactly_an_integer(session, because):
+    """A value that a store would return as another one is refused before it is sealed: the log would never verify again."""
+    before = session.head
+    for record in (partial(session.decide, "x"), partial(session.log.draft, "decision.made", {"text": "x"})):
+        with pytest.raises(InvalidInput, match="a whole number, not"):
+            record(because=because)
+    assert session.refresh().head == before
+    assert session.verify().ok
 
 
 @pytest.mark.parametrize("payload", [["text"], "text", 5])

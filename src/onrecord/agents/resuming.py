@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
 from onrecord.agents import processes
-from onrecord.agents.mirroring import has_gaps, kept, location_of, mirror, standing
+from onrecord.agents.beside import put_files_back
+from onrecord.agents.generations import has_gaps, kept, source_path, standing
+from onrecord.agents.mirroring import location_of, mirror
 from onrecord.agents.running import program_of
 from onrecord.agents.starting import join, opening, start
 from onrecord.agents.surroundings import environment_for, survey
@@ -23,6 +25,7 @@ from onrecord.log.head import LIVE
 from onrecord.vendors.arguments import again
 from onrecord.vendors.hooks import RESUMED
 from onrecord.vendors.port import (
+    BUDGET,
     KILLED,
     OVERLOAD,
     RATE_LIMIT,
@@ -84,6 +87,8 @@ class Plan(NamedTuple):
     """The user's own arguments for the program, as on record."""
     arguments_on: str = ""
     """The machine on which they were given, if it is another one: then they need consent."""
+    generation: int | None = None
+    """Which copy of the record is written back; None: the one that counts."""
 
     @property
     def vendor_id(self) -> str:
@@ -216,8 +221,11 @@ def put_back(session: Session, planned: Plan, cwd: str | None = None) -> Locatio
     """Write the record's copy where the vendor's program can resume it; never over an existing one."""
     about = planned.link["first"] | planned.link["last"]
     old = Location(planned.vendor_id, *(str(about.get(name) or "") for name in ("transcript", "home", "cwd")))
-    lines = (one.raw for one in kept(session, planned.of.name, planned.vendor_id))
-    return planned.of.put_back(old, lines, planned.env, cwd or planned.cwd)
+    old = old._replace(path=source_path(session, planned.of.name, planned.vendor_id, planned.generation) or old.path)
+    lines = (one.raw for one in kept(session, planned.of.name, planned.vendor_id, generation=planned.generation))
+    location = planned.of.put_back(old, lines, planned.env, cwd or planned.cwd)
+    put_files_back(session, planned.of, location)
+    return location
 
 
 def prepare(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) -> tuple[Plan, list[str]]:
@@ -322,7 +330,7 @@ def _lost(planned: Plan, outcome: Outcome) -> str:
     """Why it is not the expected conversation; empty when it is, or when there is no evidence against it."""
     if outcome.came_up is not None and outcome.came_up != planned.vendor_id:
         return f"another conversation came up: {outcome.came_up}"
-    if outcome.came_up == planned.vendor_id or outcome.grew or outcome.why.cause in (*LIMITS, USER, KILLED):
+    if outcome.came_up == planned.vendor_id or outcome.grew or outcome.why.cause in (*LIMITS, USER, KILLED, BUDGET):
         return ""
     if outcome.status:
         return outcome.why.message or f"{planned.of.title} ended with status {outcome.status} before it came up"

@@ -25,11 +25,12 @@ OPENING_BYTES = 48 * 1024
 
 
 def join(run: Wrapped, arguments: Sequence[str] | None, **about: Any) -> Wrapped:
-    """Take the agent's lane for one run. Everything the run starts carries its token.
+    """Take the agent's lane for one run, unless the budget is spent. All that the run starts carries its token.
 
     The user's arguments are recorded, so that a resume uses them again; secrets among them are not. None leaves those
     on record as they are.
     """
+    run.session.budget.check()
     spawn = token()
     if arguments is not None:
         about["arguments"] = recordable(run.of.name, arguments)

@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from onrecord.aio.calls import Outcome as Outcome, outcome_of as outcome_of, settled as settled
 from onrecord.aio.deriving import Awaited
 from onrecord.aio.own import OwnSession, OwnStore, OwnTurn
+from onrecord.log import heads
 from onrecord.log.events import Draft, Event
 from onrecord.log.head import Head
 from onrecord.log.items import Item
@@ -14,9 +15,11 @@ from onrecord.rules import ToolRequest, Verdict
 from onrecord.session.attempts import OpenAttempt
 from onrecord.session.compaction import Coverage
 from onrecord.session.copying import Copied
+from onrecord.session.listings import Entry
 from onrecord.session.moment import Moment
 from onrecord.session.retention import Policy, Swept
 from onrecord.session.session_store import Found, SessionStore
+from onrecord.session.usage import Used
 from onrecord.views.context import Context
 from onrecord.views.fold import Whole
 from onrecord.views.transcript import Transcript
@@ -45,7 +48,7 @@ class AsyncTurn(OwnTurn):
     async def decide(self, text: str, *, why: str | None = ...) -> Event:
         """Record a decision that comes from the last item: it is a fact, whatever becomes of the turn."""
 
-    async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ...) -> Event:
+    async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ..., **parts: int) -> Event:
         """Record what a model call of this turn used; it counts even if the turn is aborted."""
 
     async def system(self, content: Json) -> Event:
@@ -78,8 +81,8 @@ class AsyncSession(OwnSession):
     def attempts(self) -> AsyncAttemptVerbs:
         """Runs of commands on record, and what they teach."""
 
-    async def brief(self) -> str:
-        """The first 2 KB of the note, readable on their own."""
+    async def brief(self, *, happened: bool = ...) -> str:
+        """The first 2 KB of the note, readable on their own; without `happened`, of what was written down only."""
 
     @property
     def budget(self) -> AsyncBudgetVerbs:
@@ -195,6 +198,12 @@ class AsyncSessionStore(OwnStore):
     async def create(self, name: str, *, agent: str = ..., objective: str | None = ..., metadata: Mapping[str, Json] | None = ..., budget: Mapping[str, float] | None = ..., parent: Parent | None = ...) -> AsyncSession:
         """Make a new session; `NameTaken` if the project has one of this name."""
 
+    async def entries(self, heads: Sequence[Head]) -> list[Entry]:
+        """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
+
+    async def every(self, status: Collection[str], *, project: str | None = ...) -> list[Head]:
+        """All sessions with one of these statuses, the newest first. `project` "" means every project."""
+
     async def find(self, name: str) -> Head:
         """The head of the session with this name or id."""
 
@@ -226,6 +235,9 @@ class AsyncSessionStore(OwnStore):
     def url(self) -> str:
         """The address of the store, as `connect` takes it."""
 
+    def usage(self, *, project: str | None = ..., session: str | None = ..., since: int = ...) -> AsyncIterator[Used]:
+        """What sessions used, by day, agent and model, since a day (its number since 1970)."""
+
 
 class AsyncAgentVerbs(Awaited):
     """Record where an agent's conversation is, its runs and tools, when it needs a person, why it stopped."""
@@ -247,6 +259,9 @@ class AsyncAgentVerbs(Awaited):
 
     async def record_end(self, /, reason: str = ...) -> Event:
         """Record that the agent's present run ended cleanly; the counterpart of `record_start`."""
+
+    async def record_going_on(self) -> Event | None:
+        """Record that this agent works again after a stop of the same run; None if it was not stopped."""
 
     async def record_interruption(self, /, cause: str, message: str = ..., *, resets_at: float | None = ..., **about: Json) -> Event:
         """Record why work stopped; `resets_at` (seconds since 1970) is when a limit ends, if that is known."""
@@ -286,10 +301,16 @@ class AsyncAttemptVerbs(Awaited):
 class AsyncBudgetVerbs(Awaited):
     """Set limits, record usage, read what is used and left."""
 
+    async def check(self) -> None:
+        """Raise `BudgetExhausted` if a limit is used up. Nothing is recorded and the session is not paused."""
+
+    async def counted(self, vendor: str, calls: Collection[str]) -> set[str]:
+        """Which calls of a vendor's model were counted already: in this session, or in one with the same history."""
+
     async def left(self) -> Budget:
         """What is left of each set limit, after usage and the slices given to other sessions."""
 
-    async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ...) -> Event:
+    async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ..., **parts: int) -> Event:
         """Record what a model call used. A cost that is not known stays unknown."""
 
     async def set(self, /, **limits: float) -> Event:

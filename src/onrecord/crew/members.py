@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from onrecord import machine
 from onrecord.agents import processes
+from onrecord.agents.observing import present_turn
 from onrecord.agents.waiting import CONTINUE
 from onrecord.crew.hosts import ProcessHost, Spawn
-from onrecord.crew.next_step import FRESH
+from onrecord.crew.next_step import FRESH, IDLE, NEEDS_PERSON, WORKING
 from onrecord.crew.team_file import filled
 from onrecord.crew.worktrees import directory_of, root_of, runtime_of
 from onrecord.environment import (
@@ -28,6 +29,9 @@ from onrecord.environment import (
 )
 from onrecord.vendors.port import vendor, vendor_of
 from onrecord.vendors.processes import family
+from onrecord.vendors.progress import ABORTED, FAILED, Turn
+from onrecord.vendors.progress import IDLE as ENDED
+from onrecord.vendors.progress import WORKING as UNDER_WAY
 from onrecord.work.project import project_at, worktree_for
 
 if TYPE_CHECKING:
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from onrecord.crew.team_file import Member, Team
     from onrecord.crew.team_view import TeamView
     from onrecord.session.handle import Session
+    from onrecord.views.values import Agent
 
 PLAIN = "__team-member"
 """The verb that runs a program that no vendor module supports."""
@@ -64,6 +69,7 @@ class Members:
         self._tmux: TmuxHost | None = None
         self._marked: tuple[float, list[tuple[int, dict[str, str]]]] = (0.0, [])
         self._screens: dict[str, tuple[float, str]] = {}
+        self._turns: dict[str, tuple[float, Turn | None]] = {}
 
     # Where they run
 
@@ -105,13 +111,34 @@ class Members:
         own = ["--agent", member.id, *(f"--argument={word}" for word in member.command[1:])]
         if mode == FRESH:
             asked = [f"--prompt={prompt}"] if headless else [f"--opening={prompt}"] if prompt else []
-            return ["start", name, "--session", self.session.id, *own, *asked, "--yes" if self.yes else "--no-input"]
-        proceed = ["--wait"] if view.stopped_at_limit(member.id) else [f"--prompt={CONTINUE}"]
+            return [
+                "start",
+                name,
+                "--session",
+                self.session.id,
+                *own,
+                *asked,
+                *([] if headless else ["--wait"]),
+                "--yes" if self.yes else "--no-input",
+            ]
         fallback = [f"--opening={prompt}"] if prompt else []
         return [
-            "resume", self.session.id, "--fresh-arguments", *own, *fallback, *(proceed if headless else []),
-            *(["--yes"] if self.yes else []),
+            "resume", self.session.id, "--fresh-arguments", *own, *fallback,
+            *self._proceed(member, view, headless=headless), *(["--yes"] if self.yes else []),
         ]  # fmt: skip
+
+    def _proceed(self, member: Member, view: TeamView, *, headless: bool) -> list[str]:
+        """What a resumed agent is told: after a limit its prompt again, after a crash to continue, else nothing.
+
+        On a terminal it is told to continue only if its turn was under way: that is in its transcript, so it is told
+        exactly once, whoever died in between.
+        """
+        if view.stopped_at_limit(member.id):
+            return ["--wait"]
+        if headless:
+            return [f"--prompt={CONTINUE}"]
+        turn = present_turn(self.session, member.id, os.environ)
+        return ["--wait", f"--say={CONTINUE if turn is not None and turn.state == UNDER_WAY else ''}"]
 
     def _prompt(self, member: Member, cwd: str) -> str:
         known = {
@@ -156,7 +183,26 @@ class Members:
                 found.add(pid)
         return sorted(found - {os.getpid()})
 
-    # What they ask
+    # What they do and ask
+
+    def doing(self, member: Member | None, known: Agent | None) -> tuple[str, str]:
+        """What an agent whose program runs is doing, and why it needs a person if it does."""
+        if member is None or self.headless or member.headless or vendor_of(member.command[0]) is None:
+            return WORKING, ""
+        turn = self._turn(member.id)
+        asks, waits = self.question(member), known["waits"] if known else None
+        if asks or (waits and (turn is None or turn.state != ENDED)):
+            return NEEDS_PERSON, ""  # what it asks is in the roster
+        if turn is not None and turn.state == FAILED:
+            return NEEDS_PERSON, turn.error.splitlines()[-1] if turn.error else "its turn failed"
+        return (IDLE if turn is not None and turn.state in (ENDED, ABORTED) else WORKING), ""
+
+    def _turn(self, agent: str) -> Turn | None:
+        at, turn = self._turns.get(agent, (0.0, None))
+        if time.monotonic() - at > SCREEN_SECONDS:
+            turn = present_turn(self.session, agent, os.environ)
+            self._turns[agent] = (time.monotonic(), turn)
+        return turn
 
     def question(self, member: Member) -> str:
         """The line of an agent's screen that asks for a permission; "" when there is none."""

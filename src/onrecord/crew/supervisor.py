@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
 from onrecord.crew.failures import read_failure
-from onrecord.crew.next_step import END, OVER, START, WAITING, Step, next_step
+from onrecord.crew.next_step import END, NEEDS_PERSON, OVER, RESTARTING, RUNS, START, Step, next_step
 from onrecord.crew.runtime_files import RuntimeFiles
 from onrecord.crew.team_file import CREW
 from onrecord.crew.team_view import TeamView
 from onrecord.errors import InvalidInput, OnrecordError
 from onrecord.machine.ending import end_processes
+from onrecord.rules import spent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -57,7 +58,9 @@ class Supervisor:
         """Observe every agent and decide its next step; changes nothing."""
         self.read()
         members = self.view.members()
+        roster = self.session.refresh().views.roster.agents
         self.steps = {}
+        out = self.session.views.spend.exhausted(int(now * 1e6))
         for name in [*members, *(name for name in self.view.agents if name not in members and name != CREW)]:
             alive = self.alive(name, members.get(name))
             if alive:
@@ -65,9 +68,13 @@ class Supervisor:
                 self._gone.pop(name, None)
             elif name in self._seen_alive:
                 self._gone.setdefault(name, now)
-            seen = self.view.observed(name, members.get(name), alive=alive, gone_at=self._gone.get(name, 0.0))
+            doing, trouble = self.members.doing(members.get(name), roster.get(name)) if alive else ("", "")
+            gone_at = self._gone.get(name, 0.0)
+            seen = self.view.observed(
+                name, members.get(name), alive=alive, gone_at=gone_at, doing=doing, trouble=trouble
+            )  # fmt: skip
             if name in members or (alive and self.view.agent(name)["spawned"]):
-                self.steps[name] = next_step(seen, now)
+                self.steps[name] = next_step(seen._replace(spent=spent(out)) if out else seen, now)
         return self.steps
 
     def alive(self, name: str, member: Member | None = None) -> bool:
@@ -169,7 +176,7 @@ class Supervisor:
         """Record what a screen asks of a person, and when it stops asking."""
         for name, member in self.view.members().items():
             step = self.steps.get(name)
-            asks = self.members.question(member) if step is not None and step.state == "running" else ""
+            asks = self.members.question(member) if step is not None and step.state in RUNS else ""
             if asks != self._asking.get(name, ""):
                 self._asking[name] = asks
                 kind, about = ("attention.needed", {"message": asks}) if asks else ("attention.given", {})
@@ -200,9 +207,9 @@ class Supervisor:
                 "command": " ".join(member.command), "session_name": f"{self.session.name}:{name}",
                 "session_id": links[-1]["id"] if links else None, "vendor": known["vendor"] if known else None,
                 "spawned_at": one["spawned_at"] or None, "starts": one["starts"], "restarts": len(one["restarts"]),
-                "state": WAITING if step.do == START else step.state, "until": step.at or None, "why": step.why,
+                "state": RESTARTING if step.do == START else step.state, "until": step.at or None, "why": step.why,
                 "how": self.report(name),
-                "needs": waits["message"] if waits else None, "group": member.group,
+                "needs": waits["message"] if waits and step.state == NEEDS_PERSON else None, "group": member.group,
             }  # fmt: skip
         return found
 

@@ -161,7 +161,7 @@ KINDS: dict[str, Kind] = _kinds(
     ("code.changed", DURABLE, "Files that findings rest on have changed since the findings were stated.", "anchors"),
     ("budget.set", DURABLE, "Limits of steps, tokens, seconds and spend.", "limits"),
     ("budget.sliced", DURABLE, "Part of the budget was given to a child session.", "limits"),
-    ("usage.recorded", DURABLE, "Tokens and cost of a model call, per model."),
+    ("usage.recorded", DURABLE, "Tokens and cost of model calls, per model."),
     ("gate.decided", DURABLE, "The gate answered a tool request.", "decision"),
     ("gate.overridden", DURABLE, "A person or agent overrode a refusal, with a reason.", "ground reason"),
     ("interruption.recorded", DURABLE, "Why work stopped: limit, crash, budget."),

@@ -22,7 +22,7 @@ from onrecord.errors import (
     TooLarge,
     TurnConflict,
 )
-from onrecord.log.codec import BATCH_LIMIT, SealOnRead, event_of, is_simple, open_records, seal, seal_own
+from onrecord.log.codec import BATCH_LIMIT, SealOnRead, check_because, event_of, is_simple, open_records, seal, seal_own
 from onrecord.log.events import NEW_RUN, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name, make_event_id
@@ -137,19 +137,21 @@ class Session(KeptViews):
 
     def note(self) -> str:
         """The note for the agent that continues the work, as Markdown."""
-        from onrecord.session.reading import last_turn
+        from onrecord.session.reading import recent
         from onrecord.views.note import is_unwritten, note
 
         with self._lock:
             views = self.views
-            return note(views, last_turn(self) if is_unwritten(views) else None, machine.is_gone)
+            return note(views, recent(self) if is_unwritten(views) else None, machine.is_gone)
 
-    def brief(self) -> str:
-        """The first 2 KB of the note, readable on their own."""
-        from onrecord.views.note import brief
+    def brief(self, *, happened: bool = True) -> str:
+        """The first 2 KB of the note, readable on their own; without `happened`, of what was written down only."""
+        from onrecord.session.reading import recent
+        from onrecord.views.note import brief, is_unwritten
 
         with self._lock:
-            return brief(self.views, machine.is_gone)
+            views = self.views
+            return brief(views, machine.is_gone, recent(self) if happened and is_unwritten(views) else None)
 
     # Chapters: each is a small class in its own module
 
@@ -269,6 +271,7 @@ class Session(KeptViews):
         return event
 
     def _refuse_unknown(self, because: int) -> None:
+        check_because(because)
         if because > self.head.position:
             self.refresh()
         if not 0 < because <= self.head.position:
@@ -426,10 +429,11 @@ class Session(KeptViews):
 
     def transcript(self, agent: str | None = None, *, upto: int | None = None) -> Transcript:
         """Turns and their items, of all agents or of one; `.provisional` has those that are not committed."""
-        from onrecord.views.transcript import TURN_KINDS, Transcript
+        from onrecord.views.transcript import SHARED_KINDS, TURN_KINDS, Transcript
 
         records = self.store.read(self.id, upto=upto, kinds=TURN_KINDS)
-        return Transcript().fold(open_records(r for r in records if agent is None or r.by == agent))
+        mine = (r for r in records if agent is None or r.by == agent or r.kind in SHARED_KINDS)
+        return Transcript(agent).fold(open_records(mine))
 
     def context(self, tokens: int = 8_000, *, count: Callable[[str], int] | None = None) -> Context:
         """What a model should see now: brief, summary, recent turns, within a token budget."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onrecord.log.codec import open_records
-from onrecord.views.transcript import TURN_KINDS, Transcript
+from onrecord.views.happenings import Recent
+from onrecord.views.transcript import SHARED_KINDS, TURN_KINDS, Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.views.transcript import Turn
 
+RECENT_TURNS = 5
+"""How many of the last turns a note looks at."""
 TAIL_PAGE = 32
 """How many events the first read from the end of a log fetches; each further read fetches twice as many."""
 
@@ -28,7 +31,8 @@ def recent_turns(
         oldest = records[0].position - 1 if records else upto
         found = session.store.read(session.id, after=after, upto=oldest, kinds=TURN_KINDS, limit=page, backwards=True)
         records[:0] = reversed(found)
-        turns = Transcript().fold(open_records(r for r in records if r.by == session.agent)).committed
+        mine = (r for r in records if r.by == session.agent or r.kind in SHARED_KINDS)
+        turns = Transcript(session.agent).fold(open_records(mine)).committed
         if len(found) < page:
             return turns, True
         if enough(turns):
@@ -36,9 +40,16 @@ def recent_turns(
         page *= 2
 
 
-def last_turn(session: Session) -> Turn | None:
-    """The newest turn of any agent, committed or not, as far as the end of the log shows it."""
-    found = session.store.read(session.id, kinds=TURN_KINDS, limit=TAIL_PAGE, backwards=True)
-    told = Transcript().fold(open_records(reversed(found)))
-    turns = [*told.committed, *told.provisional]
-    return max(turns, key=lambda turn: max(turn.begun, turn.ended), default=None)
+def recent(session: Session, upto: int | None = None) -> Recent:
+    """The newest turns and tools of any agent, as far as the end of the log shows them."""
+    kinds = (*TURN_KINDS, "tool.used")
+    found = session.store.read(session.id, upto=upto, kinds=kinds, limit=TAIL_PAGE, backwards=True)
+    events = list(open_records(reversed(found)))
+    told = Transcript().fold(event for event in events if event.kind != "tool.used")
+    turns = sorted([*told.committed, *told.provisional], key=lambda turn: max(turn.begun, turn.ended))
+    tools = [
+        {**event.data, "call": event.id.rpartition("/")[2]}
+        for event in events
+        if event.kind == "tool.used" and isinstance(event.data, dict)
+    ]
+    return Recent(turns[-RECENT_TURNS:], tools)

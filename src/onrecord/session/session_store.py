@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from onrecord.session.copying import Copied
+    from onrecord.session.listings import Entry
     from onrecord.session.retention import Policy, Swept
+    from onrecord.session.usage import Used
     from onrecord.views.values import Json, Parent
 
 METADATA_LIMIT = 16 * 1024
@@ -180,6 +182,19 @@ class SessionStore:
             return self._here(statuses=statuses, limit=limit, before=last)
         return self.store.heads(project=project or None, statuses=statuses, limit=limit, before=last)
 
+    def entries(self, heads: Sequence[Head]) -> list[Entry]:
+        """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
+        from onrecord.session.listings import entries
+
+        return entries(self.store, heads, self.clock)
+
+    def every(self, status: Collection[str], *, project: str | None = None) -> list[Head]:
+        """All sessions with one of these statuses, the newest first. `project` "" means every project."""
+        from onrecord.session.listings import every_head
+
+        here = self.project if project is None else project or None
+        return list(every_head(self.store, here, status))
+
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
     ) -> list[Found]:
@@ -193,6 +208,17 @@ class SessionStore:
             event = open_record(record)
             found.append(Found(self.store.head(hit.session), event, snippet(text_of(event.data), query)))
         return found
+
+    def usage(self, *, project: str | None = None, session: str | None = None, since: int = 0) -> Iterator[Used]:
+        """What sessions used, by day, agent and model, since a day (its number since 1970).
+
+        `project` "" means every project; None means this one. A call that vendors copied counts once.
+        """
+        from onrecord.session.usage import usage, used_by
+
+        if session is not None:
+            return used_by(self.store, self.find(session), since)
+        return usage(self.store, self.project if project is None else project or None, since)
 
     def child(self, parent: Session, name: str, *, budget: dict[str, float], **options: Any) -> Session:
         """Create a session under another one, with a slice of what is left of its budget."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, LaunchOptions, Location, Mark
+    from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, LaunchOptions, Location, Mark, Said
+    from onrecord.vendors.progress import Turn
 
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 SAFE_CONTEXT = 8_000
@@ -40,6 +41,7 @@ class Base:
     interrupt_keys: Sequence[str] = ()
     exit_keys: Sequence[str] = ()
     prompt_patterns: Sequence[str] = ()
+    shows_turns = False
     id_form = UUID
     home_variable = ""
     """The variable that overrides its config home; empty: none."""
@@ -162,6 +164,16 @@ class Base:
             said[entry.id or f"#{number}"] = number, entry.items
         return answered_once(said.values())
 
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Its items; a prompt is what a user's message says beside the context that the program adds."""
+        from onrecord.vendors.saying import said
+
+        return said(entry.items, record, id=entry.id)
+
+    def beside(self, location: Location) -> Path | None:
+        """None: the conversation is one file."""
+        return None
+
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """Another process that uses the conversation."""
         from onrecord.vendors.port import Hazard
@@ -205,6 +217,10 @@ class Base:
         from onrecord.vendors.endings import classify
 
         return classify(lines, status, self.ending)
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """None: its transcript does not show how a turn ends."""
+        return None
 
     def stream_id(self, line: str) -> str | None:
         """The id in a line of the JSON stream, under any of the vendors' names for it."""

@@ -18,7 +18,18 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Usage,
+        Vendor,
+    )
+    from onrecord.vendors.progress import Turn
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -31,8 +42,13 @@ CONTROL = frozenset({
     "api-request-shape", "api-request-blob", "cost-state", "file-history-snapshot", "atis-latch", "tools-used",
     "ai-title", "summary", "progress", "pr-link", "tag", "content-replacement", "worktree-state",
 })  # fmt: skip
+INTERRUPTED = "[Request interrupted by user"
+"""What it writes in the user's place when the user interrupts a turn."""
+SUBAGENT = "subagent"
 CLEANUP_DAYS = 30
 """The default of `cleanupPeriodDays`."""
+NO_PROMPT = ("<command-", "<local-command-", "<bash-", "Caveat: ")
+"""The beginnings of user records that are commands of the program itself, and what they printed."""
 LONGEST_NAME = 200
 """Claude Code cuts and hashes longer directory names."""
 
@@ -48,10 +64,14 @@ class Claude(ByProject):
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session", "--from-pr")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    shows_turns = True
     prompt_patterns: Sequence[str] = (
-        r"Do you want to (proceed|make this edit|create|allow)",
+        r"Do you want to (proceed|make this edit|create|allow|use this API key)",
         r"\u276f 1\. Yes",
+        r"WARNING: Claude Code running in Bypass Permissions mode",
+        r"Quick safety check: Is this a project you",
         r"Yes, I trust this folder",
+        r"Yes, I accept$",
         r"Make auto mode your default",
     )
 
@@ -141,16 +161,47 @@ class Claude(ByProject):
         known = True
         if kind in ("user", "assistant"):
             items = _message(record)
+            known = bool(record.get("sessionId")) and isinstance(record.get("message"), dict)
+            known = known and "content" in record["message"]
         elif kind == "system":
             items = [{"role": "system", "content": content}] if (content := text(record.get("content"))) else []
+            known = bool(record.get("sessionId")) and "systemPayload" not in record
         elif kind == "attachment":
             items = _attached(record)
         else:
             known = kind in CONTROL
         return Entry(
             raw, kind, text(record.get("uuid")), text(record.get("parentUuid")), text(record.get("timestamp")), items,
-            known,
+            known, _used(record) if kind == "assistant" else _summed(record) if kind == "cost-state" else (),
         )  # fmt: skip
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Messages, and prompts that waited in its queue; a subagent in the same file has a lane of its own."""
+        from onrecord.log.readings import ABORTS
+        from onrecord.vendors.port import Said
+        from onrecord.vendors.saying import said, summary, words_of
+
+        items, about = list(entry.items), {"id": entry.id, "parent": entry.parent}
+        if entry.kind == "attachment":
+            waiting = record.get("attachment")
+            told = text(waiting.get("prompt")) if isinstance(waiting, dict) else ""
+            return [Said([{"role": "user", "content": told}], **about)] if told else ()
+        if entry.kind not in ("user", "assistant"):
+            return ()
+        if record.get("isSidechain"):
+            about["lane"] = text(record.get("agentId")) or SUBAGENT
+        if record.get("isCompactSummary"):
+            return summary(words_of(items[0]) if items else "", **about)
+        if items and words_of(items[-1]).startswith(INTERRUPTED):
+            return [Said(items, turn=ABORTS, **about)]
+        return said(items, record, begins=not record.get("isMeta"), **about)
+
+    def beside(self, location: Location) -> Path | None:
+        """A folder named after the conversation, next to its file."""
+        from pathlib import Path
+
+        path = Path(location.path)
+        return path.with_suffix("") if path.stem == location.vendor_id else None
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Into the project directory of `cwd`; records do not change: the program itself records its directory."""
@@ -194,6 +245,28 @@ class Claude(ByProject):
                 return End(None, f"usage limit reached|{about.get('resetsAt', '')}")
         return End(None, text_in(record.get("error")))
 
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """An error ends a turn with an assistant record of the program itself, and the terminal stays open."""
+        from onrecord.vendors.progress import ABORTED, FAILED, IDLE, WORKING, Turn
+
+        message = record.get("message")
+        kind = record.get("type")
+        if kind not in ("user", "assistant") or record.get("isSidechain") or not isinstance(message, dict):
+            return None
+        said = _said(message)
+        if kind == "user":
+            if said.startswith(INTERRUPTED):
+                return Turn(ABORTED)
+            if record.get("isCompactSummary") or said.startswith(NO_PROMPT):
+                return None
+            return Turn(WORKING, prompt="" if record.get("isMeta") else said)
+        if record.get("isApiErrorMessage"):
+            return Turn(FAILED, _failure(said, text(record.get("error"))))
+        if message.get("model") == "<synthetic>":
+            return None  # its own words, for instance after a tool that a crash interrupted
+        goes_on = message.get("stop_reason") in ("tool_use", "pause_turn") or not said or _calls(message)
+        return Turn(WORKING if goes_on else IDLE, answered=True)
+
     # Hooks
 
     def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
@@ -213,6 +286,26 @@ class Claude(ByProject):
         return {"hooks": hook_entries(command, self.name, EVENTS, HOOK_SECONDS)}
 
 
+def _said(message: dict[str, Any]) -> str:
+    """The text of a message, without tool calls and results."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(text(part.get("text")) for part in content if isinstance(part, dict) and part.get("text"))
+    return text(content)
+
+
+def _calls(message: dict[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and any(isinstance(one, dict) and one.get("type") == "tool_use" for one in content)
+
+
+def _failure(said: str, kind: str) -> str:
+    """The error's text; its kind too, if the text alone does not say what it is."""
+    from onrecord.vendors.endings import cause_of
+
+    return said if cause_of(said) or not kind else f"{said} ({kind.replace('_', ' ')})"
+
+
 def _message(record: dict[str, Any]) -> list[Item]:
     from onrecord.log.items import to_items
 
@@ -223,6 +316,42 @@ def _message(record: dict[str, Any]) -> list[Item]:
     for item in made:
         item.pop("verbatim", None)  # the raw record is kept already
     return made
+
+
+def _used(record: dict[str, Any]) -> list[Usage]:
+    """What a message used. Each block of a message is a record with the same id, and the last one has all the output.
+
+    Its input is counted apart from what a cache was read or written for.
+    """
+    from onrecord.vendors.counts import count, used
+    from onrecord.vendors.port import Usage
+
+    message = record.get("message")
+    if not isinstance(message, dict) or not isinstance(about := message.get("usage"), dict):
+        return []
+    read, written = count(about, "cache_read_input_tokens"), count(about, "cache_creation_input_tokens")
+    return used(
+        Usage(
+            text(message.get("id")), text(message.get("model")), count(about, "input_tokens") + read + written, read,
+            written, count(about, "output_tokens"), count(about.get("output_tokens_details"), "thinking_tokens"),
+        )
+    )  # fmt: skip
+
+
+def _summed(record: dict[str, Any]) -> list[Usage]:
+    """What the calls so far cost. A process that was killed did not write it, so its calls are missing."""
+    from onrecord.vendors.counts import count, dollars
+    from onrecord.vendors.port import Usage
+
+    models = record.get("modelUsage")
+    found = []
+    for model, about in models.items() if isinstance(models, dict) else ():
+        names = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        given, read, written = (count(about, name) for name in names)
+        cost = dollars(about.get("costUSD")) if isinstance(about, dict) else None
+        used = Usage("", model, given + read + written, read, written, count(about, "outputTokens"), cost=cost)
+        found.append(used._replace(total=True))
+    return found
 
 
 def _attached(record: dict[str, Any]) -> list[Item]:

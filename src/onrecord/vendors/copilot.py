@@ -42,7 +42,17 @@ if TYPE_CHECKING:
     from onrecord.rules import ToolRequest
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Usage,
+        Vendor,
+    )
 
 MOMENTS_OF = {
     "sessionStart": START, "userPromptSubmitted": PROMPT, "preToolUse": BEFORE_TOOL, "postToolUse": AFTER_TOOL,
@@ -197,8 +207,25 @@ class Copilot(Base):
         items = _items(kind, data)
         return Entry(
             raw, kind, text(record.get("id")), text(record.get("parentId")), text(record.get("timestamp")), items,
-            bool(items) or kind in SILENT or kind in SPOKEN,
+            bool(items) or kind in SILENT or kind in SPOKEN, _used(kind, data),
         )  # fmt: skip
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Messages and results; a subagent's events name the agent or the call that started it."""
+        from onrecord.log.readings import ABORTS
+        from onrecord.vendors.port import Said
+        from onrecord.vendors.saying import said, summary, thought
+
+        given = record.get("data")
+        data: dict[str, Any] = given if isinstance(given, dict) else {}
+        lane = text(record.get("agentId")) or text(data.get("parentToolCallId"))
+        about = {"id": entry.id, "parent": "" if lane else entry.parent, "lane": lane}
+        if entry.kind == "abort":
+            return [Said((), turn=ABORTS, **about)]
+        if entry.kind == "session.compaction_complete":
+            return summary(data.get("summaryContent") or data.get("summary"), **about)
+        thoughts = thought(data.get("reasoningText")) if entry.kind == "assistant.message" else []
+        return said([*thoughts, *entry.items], record, **about)
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """A folder named after its id, with the events and the small file that names its directory."""
@@ -333,6 +360,25 @@ def _items(kind: str, data: dict[str, Any]) -> list[Item]:
         item: Item = {"role": "tool", "call": data.get("toolCallId"), "content": words}
         return [item if data.get("success") else item | {"error": True}]
     return []
+
+
+def _used(kind: str, data: dict[str, Any]) -> list[Usage]:
+    """What a response used. Its cost is counted in requests, not in money."""
+    from onrecord.vendors.counts import count, used
+    from onrecord.vendors.port import Usage
+
+    about = data.get("usage")
+    if kind != "session.usage_record" or not isinstance(about, dict):
+        return []
+    accounting = about.get("accounting")
+    call = text(accounting.get("usageId")) if isinstance(accounting, dict) else ""
+    return used(
+        Usage(
+            call or text(about.get("apiCallId")), text(about.get("model")), count(about, "inputTokens"),
+            count(about, "cacheReadTokens"), count(about, "cacheWriteTokens"), count(about, "outputTokens"),
+            count(about, "reasoningTokens"),
+        )
+    )  # fmt: skip
 
 
 def _is_held(lock: Path, pid: int) -> bool:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         LaunchOptions,
         Location,
         Mark,
+        Said,
+        Usage,
         Vendor,
     )
 
@@ -198,7 +200,8 @@ class Opencode(Shaped):
         table, row = text(record.get("table")), record["row"]
         at = _time(row.get("time_created"))
         if table != "part":
-            return Entry(raw, table, text(row.get("id")), text(row.get("session_id")), at, (), table in _FRAMES)
+            spent = _used(row) if table == "message" else ()
+            return Entry(raw, table, text(row.get("id")), text(row.get("session_id")), at, (), table in _FRAMES, spent)
         data = json.loads(row["data"])
         kind = text(data.get("type"))
         items = _items(text(row.get("role")), data)
@@ -225,6 +228,23 @@ class Opencode(Shaped):
         here = os.path.realpath(cwd)
         move_to(location.path, self.checked_id(location.vendor_id), here)
         return location._replace(cwd=here)
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Parts: texts, tools, thinking, files; not what it adds to a prompt itself."""
+        from onrecord.vendors.saying import said, thought
+
+        if not entry.kind.startswith("part/"):
+            return ()
+        data = json.loads(record["row"]["data"])
+        if data.get("synthetic") or data.get("ignored"):
+            return ()
+        items = list(entry.items)
+        if entry.kind == "part/reasoning":
+            items = thought(data.get("text"))
+        elif entry.kind == "part/file":
+            role = "assistant" if record["row"].get("role") == "assistant" else "user"
+            items = [{"role": role, "content": [data]}]
+        return said(items, record, id=entry.id)
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Insert its rows, if the database here has exactly the same columns."""
@@ -329,6 +349,26 @@ def _time(milliseconds: object) -> str:
     if not isinstance(milliseconds, int):
         return ""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _used(row: dict[str, Any]) -> list[Usage]:
+    """What a message used. A fork copies messages under new ids, so the time it began identifies the call."""
+    from onrecord.vendors.counts import count, dollars, used, whole_output
+    from onrecord.vendors.port import Usage
+
+    data = json.loads(row["data"])
+    about, time = data.get("tokens"), data.get("time")
+    if not isinstance(about, dict) or not isinstance(time, dict):
+        return []
+    model = text(data.get("modelID"))
+    read, written = count(about.get("cache"), "read"), count(about.get("cache"), "write")
+    given, reasoning = count(about, "input") + read + written, count(about, "reasoning")
+    output = whole_output(about, count(about, "output"), reasoning, given, "total")
+    return used(
+        Usage(
+            f"{time.get('created')}/{model}", model, given, read, written, output, reasoning, dollars(data.get("cost"))
+        )
+    )
 
 
 def _items(role: str, data: dict[str, Any]) -> list[Item]:

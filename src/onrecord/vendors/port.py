@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.rules import ToolRequest
     from onrecord.vendors.hooks import HookAnswer, HookCall, Reply
+    from onrecord.vendors.progress import Turn
 
 FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN = (
     "finished", "rate_limit", "usage_window", "tokens", "overload", "crash", "killed", "user", "refused", "unknown",
 )  # fmt: skip
-CAUSES = (FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN)
-"""Why a run stopped. Only `finished` means that it did its task."""
+BUDGET = "budget"
+CAUSES = (FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN, BUDGET)
+"""Why a run stopped. Only `finished` means that it did its task; `budget`: onrecord ended it, no vendor says that."""
+ENDS_WITH_TIME = frozenset({RATE_LIMIT, USAGE_WINDOW, OVERLOAD})
+"""Causes after which waiting helps."""
 
 USER_SCOPE, PROJECT_SCOPE = "user", "project"
 
@@ -114,6 +118,32 @@ class Mark(NamedTuple):
     """What identifies the file as the same one, grown: size and a digest of the first bytes, for instance."""
 
 
+class Usage(NamedTuple):
+    """What one model call used, as the vendor wrote it: the same meaning of every number for all vendors."""
+
+    call: str
+    """The vendor's id of the call; a copy of the record has the same one. Empty: no call, see `model`."""
+    model: str = ""
+    """Empty: the model that was named last. Without a call: the model of the calls that follow."""
+    input_tokens: int = 0
+    """All input, whether or not it came from a cache."""
+    cache_read_tokens: int = 0
+    """The part of the input that was read from a cache."""
+    cache_write_tokens: int = 0
+    """The part of the input that was written to a cache."""
+    output_tokens: int = 0
+    """All output, reasoning included."""
+    reasoning_tokens: int = 0
+    cost: float | None = None
+    """In US dollars, if the vendor says so."""
+    again: bool = False
+    """The record may repeat calls from anywhere before it in the conversation."""
+    local: bool = False
+    """The id means something only within the conversation."""
+    total: bool = False
+    """No call, but the sum of all calls to the model so far, as far as the vendor's program knows them."""
+
+
 class Entry(NamedTuple):
     """One record of a vendor's transcript."""
 
@@ -127,6 +157,25 @@ class Entry(NamedTuple):
     items: Sequence[Item] = ()
     """Its items in neutral form (see log/items.py); none for control records and unknown ones."""
     known: bool = True
+    usage: Sequence[Usage] = ()
+    """The model calls that this record counts."""
+
+
+class Said(NamedTuple):
+    """What a record says in the conversation, for the reading that is kept beside it (see log/readings.py)."""
+
+    items: Sequence[Item]
+    """In neutral form; thinking is marked `thinking`, the summary of a compaction `summary`."""
+    id: str = ""
+    """The vendor's id of it: a later record with the same id replaces it."""
+    parent: str = ""
+    """The id of the record that it continues, where the vendor keeps a tree."""
+    turn: str = ""
+    """`readings.BEGINS` if it is a prompt, `readings.ABORTS` if it ends the turn early."""
+    lane: str = ""
+    """The subagent that said it; empty: the agent itself."""
+    weak: bool = False
+    """It repeats an earlier record, and does not replace it."""
 
 
 class Chunk(NamedTuple):
@@ -149,6 +198,8 @@ class Interruption(NamedTuple):
     resets_at: float | None = None
     """When a limit ends (seconds since 1970), if the vendor said so."""
     retry_after: float | None = None
+    detail: str = ""
+    """Everything it printed about it, if that is more than the message."""
 
 
 class HookFile(NamedTuple):
@@ -221,6 +272,12 @@ class Vendor(Protocol):
         Repeated and patched records are merged, and every call has at most one answer.
         """
 
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """What a record (`entry`, and as JSON) says in the conversation; nothing for what the program itself adds."""
+
+    def beside(self, location: Location) -> Path | None:
+        """The folder with further files of the conversation: subagents' transcripts, tools' results; None: none."""
+
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed now."""
 
@@ -241,6 +298,9 @@ class Vendor(Protocol):
 
     def classify(self, lines: Sequence[str], status: int | None) -> Interruption:
         """Why a run stopped, from the tail of its output (JSON stream or text) and its exit status (None: unknown)."""
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """What a record of the transcript says about the present turn (see `vendors/progress.py`); None: nothing."""
 
     def stream_id(self, line: str) -> str | None:
         """The conversation's id in a line of the JSON stream, if any."""
@@ -281,6 +341,8 @@ class Vendor(Protocol):
     """tmux keys that end it cleanly."""
     prompt_patterns: Sequence[str]
     """Regular expressions for its screen when it waits for a permission."""
+    shows_turns: bool
+    """Whether its transcript shows how a turn ends; if not, `turn` knows nothing."""
 
 
 _MODULES = {

@@ -78,10 +78,10 @@ class Whole:
         return self.head.position
 
     def interruption(self) -> Interruption | None:
-        """Why work stopped last; None after the session was resumed, or once that agent runs again."""
+        """Why work stopped last; None after the session was resumed, or once that agent runs again or goes on."""
         stop = self.lifecycle.interruption
         agent = self.roster.agents.get(stop["by"]) if stop and stop.get("vendor") else None
-        return None if stop and agent and agent.get("last_joined_at", 0) > stop["at"] else stop
+        return None if stop and agent and agent["stop"] is None else stop
 
     def apply(self, event: Event) -> None:
         """Fold one more event in."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from onrecord.views.attempts import RUNNING, status_of
 from onrecord.views.diff import changes
 from onrecord.views.findings import finding_line
+from onrecord.views.happenings import lines_of
 from onrecord.views.note import feature_lines, status_lines
 from onrecord.views.render import one_line
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onrecord.views.fold import Whole
+    from onrecord.views.happenings import Recent
     from onrecord.views.values import Change, Json, Process
 
     Gone = Callable[[Process], bool]
@@ -24,8 +26,13 @@ REPORT_ENTRIES = 20
 """How many entries of one part of the report are shown as text; all of them are in its data."""
 
 
-def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str, Json]:
-    """Everything the report says. `before` is the session at the last resume; None if there was none."""
+def report(
+    whole: Whole, before: Whole | None, gone: Gone, now: int, *, recent: Recent | None = None
+) -> dict[str, Json]:
+    """Everything the report says. `before` is the session at the last resume; None if there was none.
+
+    `recent` is the end of the log, for a session without written content.
+    """
     phases, findings = whole.phases, whole.findings
     unresolved = [
         f"attempt {one['number']} is {status_of(one, gone)}: {one['command']}"
@@ -45,7 +52,7 @@ def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str
         "rejected": [finding_line(findings, one) for one in findings.labelled("rejected")],
         "new": changes(before, whole, []) + _new_attempts(before, whole) if before else [],
         "unresolved": unresolved,
-        "saved": saved(whole, now),
+        "saved": saved(whole, now), "happened": lines_of(recent) if recent else [],
     }  # fmt: skip
 
 
@@ -78,6 +85,7 @@ def text_of(told: dict[str, Json]) -> str:
     parts = (
         ("Verified (reuse it)", told["reused"]), ("Rejected (do not retry)", told["rejected"]),
         (f"New since position {told['since']}", new), ("Unresolved (settle first)", told["unresolved"]),
+        *([("What happened (from the conversation)", told["happened"])] if told["happened"] else ()),
     )  # fmt: skip
     for title, entries in parts:
         lines.append(f"{title}: {'' if entries else 'nothing'}".rstrip())

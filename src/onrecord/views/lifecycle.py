@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from onrecord.views.values import Interruption, Parent, Step
 
 
+INTERRUPTIONS_KEPT = 20
+"""How many interruptions are listed; older ones are only in the log."""
+
+
 class Lifecycle(View):
     """Every step with time, actor and reason; what was held, forked, imported and erased."""
 
@@ -29,12 +33,16 @@ class Lifecycle(View):
         self.parent: Parent | None = None
         self.erased: int = 0
         self.interruption: Interruption | None = None
+        self.interruptions: list[Interruption] = []
+        """The last ones, oldest first, also those that are over."""
 
     def apply(self, event: Event) -> None:
         data = event.data or {}
         if event.kind == "interruption.recorded":
             told: Any = {"position": event.position, "at": event.at, "by": event.by}
             self.interruption = told | data
+            self.interruptions.append(told | data)
+            del self.interruptions[:-INTERRUPTIONS_KEPT]
             return
         if event.kind == "payload.erased":
             self.erased += data.get("count", 0)

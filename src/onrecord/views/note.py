@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from onrecord.views.attempts import RUNNING, status_of
 from onrecord.views.findings import finding_line
+from onrecord.views.happenings import lines_of
 from onrecord.views.render import clip, iso, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onrecord.log.items import Item
     from onrecord.views.fold import Whole
-    from onrecord.views.transcript import Turn
+    from onrecord.views.happenings import Recent
     from onrecord.views.values import Attempt, Decision, NextAction, Objective, Process, Reproduction
 
     Gone = Callable[[Process], bool]
@@ -34,10 +34,10 @@ _SHORT, _LINE = 100, 200
 _FIELD = 320
 """The most bytes that objective or next action take up in the brief."""
 _CHANGED_SHOWN = 8
-_ITEMS_SHOWN = 4
 
 REJECTED = "Rejected (do not reopen without new evidence)"
-_NEEDED = ("Blocked", REJECTED, "Stale (check again before relying on it)", "Verified", "Attempt")
+HAPPENED = "What happened (no note was written; this is from the events)"
+_NEEDED = ("Blocked", REJECTED, "Stale (check again before relying on it)", "Verified", "Attempt", HAPPENED)
 """The groups that shrink last."""
 _SHRINKING = (
     (8, 8, 200), (8, 4, 200), (8, 2, 160), (8, 2, 120), (8, 1, 100), (6, 1, 90), (4, 1, 80), (3, 1, 70), (2, 1, 60),
@@ -46,15 +46,18 @@ _SHRINKING = (
 """The limits tried in turn until the brief fits: entries of a needed group, of any other group, bytes of an entry."""
 
 
-def brief(whole: Whole, gone: Gone | None = None) -> str:
-    """The first thing the next agent reads; at most BRIEF_LIMIT bytes. `gone` knows which processes are gone."""
+def brief(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) -> str:
+    """The first thing the next agent reads; at most BRIEF_LIMIT bytes. `gone` knows which processes are gone.
+
+    `recent` is the end of the log, for a session without written content.
+    """
     facts = whole.facts
     fixed = [
         f"# {one_line(whole.head.name, _SHORT)} ({whole.head.status}, position {whole.position})",
         f"Objective: {_fact(facts.objective)}",
         f"Next action: {_next(facts.next_action)}",
     ]
-    groups = _groups(whole, gone)
+    groups = [*_groups(whole, gone), *happenings(whole, recent)]
     for needed, other, width in _SHRINKING:
         text = _compose(fixed, groups, needed, other, width)
         if len(text.encode()) <= BRIEF_LIMIT:
@@ -62,8 +65,8 @@ def brief(whole: Whole, gone: Gone | None = None) -> str:
     return clip(text, BRIEF_LIMIT)
 
 
-def note(whole: Whole, turn: Turn | None = None, gone: Gone | None = None) -> str:
-    """The whole note, as Markdown. `turn` is the last one, for a session without written content."""
+def note(whole: Whole, recent: Recent | None = None, gone: Gone | None = None) -> str:
+    """The whole note, as Markdown. `recent` is the end of the log, for a session without written content."""
     facts, head = whole.facts, whole.head
     lines = [
         f"# {one_line(head.name, _SHORT)}",
@@ -75,7 +78,7 @@ def note(whole: Whole, turn: Turn | None = None, gone: Gone | None = None) -> st
     ]
     if facts.reproduction:
         lines.append(f"**Reproduction:** {reproduction_line(facts.reproduction)}")
-    for title, entries in [*_groups(whole, gone), *happenings(whole, turn)]:
+    for title, entries in [*_groups(whole, gone), *happenings(whole, recent)]:
         shown = entries[-NOTE_ENTRIES:]
         lines += ["", f"## {title}", ""]
         lines += [f"- ({len(entries) - len(shown)} earlier ones are in the log)"] if len(entries) > len(shown) else []
@@ -177,7 +180,7 @@ def _pointers(whole: Whole) -> list[str]:
     return [f"onrecord note {name}; onrecord log {name}; onrecord continue {name}"] if said else []
 
 
-def happenings(whole: Whole, turn: Turn | None) -> list[Group]:
+def happenings(whole: Whole, recent: Recent | None) -> list[Group]:
     """What happened, from the events alone; only if nothing else on record helps a reader."""
     if not is_unwritten(whole):
         return []
@@ -190,9 +193,9 @@ def happenings(whole: Whole, turn: Turn | None) -> list[Group]:
     if changed := changed_files(whole):
         more = f" and {len(changed) - _CHANGED_SHOWN} more" if len(changed) > _CHANGED_SHOWN else ""
         lines.append(f"files changed: {', '.join(changed[:_CHANGED_SHOWN])}{more}")
-    if turn is not None:
-        lines += [f"last turn of {turn.agent}: {_item(item)}" for item in turn.items[-_ITEMS_SHOWN:]]
-    return [("What happened (no note was written; this is from the events)", lines)] if lines else []
+    if recent is not None:
+        lines = [*lines_of(recent), *lines]
+    return [(HAPPENED, lines)] if lines else []
 
 
 def is_unwritten(whole: Whole) -> bool:
@@ -205,15 +208,6 @@ def changed_files(whole: Whole) -> list[str]:
     """Files that differed from their revision around any attempt, and those that findings rest on and that changed."""
     found = {name for attempt in whole.attempts.all() for name in (attempt["revision"] or {}).get("changed") or ()}
     return sorted(found | {key.partition(":")[0].partition("@")[0] for key in whole.findings.code})
-
-
-def _item(item: Item) -> str:
-    calls = ", ".join(str(call.get("name")) for call in item.get("tool_calls") or ())
-    content = item.get("content")
-    said = content if isinstance(content, str) else " ".join(
-        str(part.get("text") or "") for part in content or () if isinstance(part, dict)
-    )  # fmt: skip
-    return f"{item.get('role')}: {one_line(said, _LINE)}" + (f" -> {calls}" if calls else "")
 
 
 def _unsettled(whole: Whole) -> list[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onrecord.views.fold import Whole
-    from onrecord.views.transcript import Turn
+    from onrecord.views.happenings import Recent
     from onrecord.views.values import Finding, Json, Process
 
     Gone = Callable[[Process], bool]
@@ -65,11 +65,11 @@ def pull_request(whole: Whole, gone: Gone | None = None) -> str:
     return _cut("\n".join(lines) + "\n")
 
 
-def issue_comment(whole: Whole, turn: Turn | None = None, gone: Gone | None = None) -> str:
+def issue_comment(whole: Whole, recent: Recent | None = None, gone: Gone | None = None) -> str:
     """A comment on an issue: the brief, and the note folded away below it."""
     short = "\n".join(inert(line).replace("# ", "### ", 1) if line.startswith("# ") else inert(line)
-                      for line in _paragraphs(brief(whole, gone)))  # fmt: skip
-    full = "\n".join(inert(line) for line in note(whole, turn, gone).split("\n"))
+                      for line in _paragraphs(brief(whole, gone, recent)))  # fmt: skip
+    full = "\n".join(inert(line) for line in note(whole, recent, gone).split("\n"))
     return _cut(f"{short}\n\n<details><summary>The whole note</summary>\n\n{full}\n</details>\n")
 
 

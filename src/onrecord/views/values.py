@@ -340,7 +340,14 @@ class ModelUsage(TypedDict, total=False):
 
     model: str | None
     input_tokens: int
+    """All input, whether or not it came from a cache."""
+    cache_read_tokens: int
+    """The part of the input that was read from a cache."""
+    cache_write_tokens: int
+    """The part of the input that was written to a cache."""
     output_tokens: int
+    """All output, reasoning included."""
+    reasoning_tokens: int
     cost: float | None
 
 
@@ -349,9 +356,19 @@ class Usage(TypedDict):
 
     calls: int
     input_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
     output_tokens: int
+    reasoning_tokens: int
     cost: float
     unknown_cost_calls: int
+
+
+class DayUsage(Usage):
+    """What the calls of one agent to one model used on one day."""
+
+    unpriced: dict[str, int]
+    """The tokens of the calls of unknown cost, by the names above; empty if there are none."""
 
 
 class Effect(Stamp):
@@ -386,6 +403,7 @@ class Attention(TypedDict):
     """What an agent needs a person for."""
 
     message: str
+    kind: NotRequired[str]
     position: int
     at: int
 
@@ -405,7 +423,12 @@ class Agent(TypedDict):
     """The user's own arguments of its program, as it was last started with onrecord."""
     arguments_on: str | None
     """The machine on which they were given."""
+    via: NotRequired[str | None]
+    """What recorded the present run: a hook; None is a process that has the lease of its lane."""
+    stop: Interruption | None
     last_joined_at: NotRequired[int]
+    joined: NotRequired[int]
+    """The position at which its present run began."""
     left_at: NotRequired[int]
 
 
@@ -427,6 +450,57 @@ class Interruption(Stamp):
     until: NotRequired[str]
     vendor: NotRequired[str]
     limit: NotRequired[str]
+    terminal: NotRequired[bool]
+
+
+class ListedStop(TypedDict):
+    """An interruption, as a listing has it."""
+
+    cause: str
+    message: str
+    resets_at: float | None
+    vendor: str | None
+    position: int
+    at: int
+
+
+class ListedAgent(TypedDict):
+    """An agent, as a listing has it."""
+
+    vendor: str | None
+    via: str | None
+    here: bool
+    process: Process | None
+    talks: bool
+    """Whether it has a conversation that can be resumed."""
+    waits: Attention | None
+    at: int
+    """When its last run began."""
+    position: int
+    """Where its open turn began; else its last run."""
+    run: int
+    stop: ListedStop | None
+    turn: int | None
+    """The number of its open turn."""
+    provisional: ProvisionalTurn | None
+
+
+class Listing(TypedDict):
+    """What lists show of a session besides its head, and all that can make it need a person."""
+
+    agents: dict[str, ListedAgent]
+    agent: str
+    """The one whose conversation was in use last."""
+    vendor: str | None
+    branch: str | None
+    cwd: str | None
+    prompt: str
+    next: str
+    attempts: list[dict[str, Json]]
+    """Those without an outcome."""
+    effects: dict[str, Effect]
+    blocked: list[dict[str, Json]]
+    stale: list[str]
 
 
 class Parent(TypedDict):

@@ -6,6 +6,7 @@ It is plain data and cheap to load, because every command loads it.
 from __future__ import annotations
 
 from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.verbs import Option, Verb
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _HOOK = "onrecord.surfaces.cli.main"
 _LIFECYCLE = "onrecord.surfaces.cli.sessions.lifecycle"
 _MOVING = "onrecord.surfaces.cli.sessions.bundles"
 _NOTES = "onrecord.surfaces.cli.work.notes"
+_NOTIFY = "onrecord.surfaces.notifying"
 _OVERVIEW = "onrecord.surfaces.cli.sessions.overview"
 _PHASES = "onrecord.surfaces.cli.work.phases"
 _PROJECT = "onrecord.surfaces.cli.sessions.project"
@@ -44,85 +46,14 @@ _SHOW = "onrecord.surfaces.cli.sessions.show"
 _STATE_FILE = "onrecord.surfaces.cli.work.state_file"
 _TEAM = "onrecord.surfaces.cli.agents.team"
 _TEAM_MEMBER = "onrecord.surfaces.cli.agents.team_member"
+_USAGE = "onrecord.surfaces.cli.sessions.usage"
+_USE = "onrecord.surfaces.cli.sessions.use"
 _WORKTREE = "onrecord.surfaces.cli.agents.worktree"
 _STORES = "onrecord.surfaces.cli.upkeep.stores"
 
-
-class Option:
-    """One option of a verb. `value` names what follows it, in capitals; an option without one is a switch."""
-
-    __slots__ = ("about", "choices", "flag", "many", "short", "value")
-
-    def __init__(
-        self, flag: str, about: str, value: str = "", *, short: str = "", choices: tuple[str, ...] = (),
-        many: bool = False,
-    ) -> None:  # fmt: skip
-        self.flag = flag
-        self.about = about
-        self.value = value
-        self.short = short
-        self.choices = choices
-        self.many = many
-
-    @property
-    def name(self) -> str:
-        """The option's name without dashes."""
-        return self.flag.lstrip("-")
-
-
-PASSED_ON = "[-- ARGUMENTS...]"
-
-
-class Verb:
-    """One verb: its arguments, where its function is, and its help."""
-
-    __slots__ = (
-        "about",
-        "example",
-        "function",
-        "group",
-        "module",
-        "name",
-        "options",
-        "passes_on",
-        "raw",
-        "takes",
-        "usage",
-    )
-
-    def __init__(
-        self, group: str, name: str, usage: str, about: str, module: str, *options: Option, example: str = "",
-        takes: tuple[str, ...] | None = None, function: str = "", raw: bool = False,
-    ) -> None:  # fmt: skip
-        self.group = group
-        self.name = name
-        self.usage = usage
-        self.about = about
-        self.module = module
-        self.options = options
-        self.example = example
-        self.passes_on = takes is None and usage.endswith(PASSED_ON)
-        """Whether the words after `--` are for an agent's program."""
-        self.takes = tuple(usage.removesuffix(PASSED_ON).split()) if takes is None else takes
-        self.function = function or name.replace("-", "_")
-        self.raw = raw
-        """Whether the function gets its words unparsed."""
-
-    def all_options(self) -> tuple[Option, ...]:
-        """Its own options, and those of every verb that it does not define itself."""
-        own = {option.flag for option in self.options}
-        return (*self.options, *(option for option in EVERYWHERE if option.flag not in own))
-
-
-EVERYWHERE = (
-    Option("--json", 'print {"schema_version", "kind", "data"}'),
-    Option("--quiet", "print no notes, and only the position of a change", short="-q"),
-    Option("--no-input", "never ask; fail instead"),
-    Option("--store", "the store (default: ONRECORD_STORE, or the user's own)", "URL"),
-    Option("--project", "the project (default: ONRECORD_PROJECT, or this directory's)", "PATH"),
-    Option("--help", "show this help", short="-h"),
+SESSION = Option(
+    "--session", "the session (default: ONRECORD_SESSION, `onrecord use`, or the only live one)", "NAME", short="-s"
 )
-SESSION = Option("--session", "the session (default: ONRECORD_SESSION, or the only live one)", "NAME", short="-s")
 AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or your own name)", "AGENT")
 LANE = Option("--agent", "the agent whose lane it is (default: ONRECORD_AGENT, or main)", "AGENT")
 REASON = Option("--reason", "the reason, for the record", "TEXT", short="-m")
@@ -134,6 +65,7 @@ BECAUSE = Option("--because", "the position of the event that led to it", "POSIT
 DRY_RUN = Option("--dry-run", "only print what would happen")
 PROMPT = Option("--prompt", "run the agent without a terminal, with this prompt", "TEXT", short="-p")
 OPENING = Option("--opening", "the first message of a new conversation, also on a terminal", "TEXT")
+SAY = Option("--say", "what to tell the agent on the terminal", "TEXT")
 ARGUMENT = Option("--argument", "an extra argument for the agent's program", "WORD", many=True)
 HEADLESS_TEAM = Option("--headless", "run without tmux; output goes to log files")
 HEADLESS = Option("--headless", "run the agent without a terminal; read the prompt from standard input")
@@ -183,7 +115,7 @@ _PROXY = (
 )  # fmt: skip
 
 VERBS: tuple[Verb, ...] = (
-    Verb("", "", "", "Show the sessions of this project; those that need you come first", _OVERVIEW,
+    Verb("", "", "", "Show what needs you, then the other sessions; choose one to resume", _OVERVIEW,
          ALL_PROJECTS, LIMIT, function="overview"),
     Verb(START, "demo", "", "Watch a worker being killed, and its session survive", _DEMO,
          Option("--keep", "keep the demo's store in this directory", "DIR"),
@@ -199,8 +131,15 @@ VERBS: tuple[Verb, ...] = (
          example='onrecord open fix-invite-403 --objective "Fix intermittent 403 after invite acceptance"'),
     Verb(START, "list", "", "List sessions, newest first (also: ls)", _SESSIONS, *_LIST, SESSION,
          function="list_sessions", example="onrecord list --status paused --all"),
+    Verb(START, "use", "[NAME]", "Choose the session that commands in this terminal mean", _USE,
+         Option("--clear", "end the choice"), example="onrecord use fix-invite-403"),
     Verb(START, "search", "WORDS...", "Search transcripts and facts for words", _SESSIONS, SESSION, ALL_PROJECTS,
          LIMIT, example="onrecord search membership row"),
+    Verb(START, "usage", "", "Show the tokens and the cost of model calls", _USAGE,
+         Option("--by", "one row for each of these (default: day)", "WHAT",
+                choices=("day", "week", "model", "session", "agent", "project")),
+         Option("--since", "from this day on: a date, today, 7d or 4w", "DAY"), ALL_PROJECTS, SESSION,
+         Option("--csv", "print comma-separated values"), example="onrecord usage --by model --since 7d"),
 
     Verb(RECORD, "record", "", "Record a turn: items in order, or JSON items on standard input", _RECORD,
          Option("--user", "what the user said", "TEXT", many=True),
@@ -307,9 +246,9 @@ VERBS: tuple[Verb, ...] = (
 
     Verb(LIFE, "pause", "[NAME]", "Pause a session", _LIFECYCLE, REASON, SESSION, AGENT,
          example='onrecord pause --reason "rate limit until 14:00"'),
-    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent's conversation",
+    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent; without a name, choose one",
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
-         OPENING, ARGUMENT,
+         OPENING, ARGUMENT, SAY,
          Option("--fresh-arguments", "use only the arguments given now, not those on record"),
          Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default); "
                 "must: fail; never: always start a new one", "POLICY", choices=("must", "allow", "never")),
@@ -360,7 +299,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--follow", "continue until the agent ends, or Ctrl-C", short="-f"), SESSION, WHOSE,
          example="onrecord mirror fix-invite-403"),
     Verb(AGENTS, "restore", "[NAME]", "Restore a mirrored conversation so that its agent can resume it",
-         _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (default: where it was)", "DIR"), DRY_RUN, YES,
+         _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (default: where it was)", "DIR"),
+         Option("--generation", "an older copy of it, by its number (default: the most complete one)", "N"), DRY_RUN, YES,
          SESSION, WHOSE, example="onrecord restore fix-invite-403 --cwd ~/src/invites"),
 
     Verb(PROVE, "gate", "[override RULE]", "Decide whether a tool call may run; override a refusal", _GATE,
@@ -447,6 +387,7 @@ VERBS: tuple[Verb, ...] = (
          Option("--all", "list every verb", short="-a"), function="show_help", example="onrecord help export"),
 
     Verb("", "__complete", "", "", _COMPLETION, function="complete", raw=True),
+    Verb("", "__notify", "", "", _NOTIFY, function="run_programs", raw=True),
     Verb("", "__team-member", "", "", _TEAM_MEMBER, function="run_member", raw=True),
     Verb("", "__demo-worker", "", "", _DEMO_WORKER, function="work", raw=True),
     Verb("", "__demo-resume", "", "", _DEMO_WORKER, function="resume", raw=True),

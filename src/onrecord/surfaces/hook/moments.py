@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
 from onrecord.environment import SPAWN_VARIABLE
-from onrecord.errors import IdReused
+from onrecord.errors import IdReused, OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.surfaces.hook import keeping, stopping, telling
 from onrecord.surfaces.hook.registering import is_another, is_same, process_of, registered
@@ -128,6 +128,10 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
         session.agents.record_attention_given()
         answer = stopping.nudge(session, vendor, call)
         keeping.keep_transcript(session, call)
+        if not answer.decision and _wants_notices():
+            from onrecord.surfaces.notifying import tell_end
+
+            tell_end(session, f"{session.agent} finished what it was asked")
         return answer
 
 
@@ -158,7 +162,21 @@ def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
             waits = agent["waits"] if agent else None
             if session.head.status in LIVE and (waits is None or waits["message"] != message):
                 session.agents.record_attention_needed(message)
+                if _wants_notices():
+                    from onrecord.surfaces.notifying import tell_needs
+
+                    tell_needs(session)
     return HookAnswer()
+
+
+def _wants_notices() -> bool:
+    """Whether the settings ask for notices; if they cannot be read, the attempt to notify reports that."""
+    from onrecord.connection import settings
+
+    try:
+        return "notify" in settings()
+    except OnrecordError:
+        return True
 
 
 MOMENTS: dict[str, Callable[[Vendor, HookCall], HookAnswer]] = {

@@ -128,6 +128,10 @@ def _record(session: Session, call: HookCall, request: ToolRequest) -> None:
             exit_code=call.exit_code,
             paths=list(request.paths[:PATHS_KEPT]) or None, vendor=call.vendor,
         )  # fmt: skip
+    if session.views.spend.budget:
+        from onrecord.surfaces.hook import keeping
+
+        keeping.keep_transcript(session, call)  # the gate judges the next tool by what was used until now
     if request.act == EDIT and _rests_on(session.views.findings, request):
         from onrecord.work.project import find_worktree
         from onrecord.work.surveying import survey

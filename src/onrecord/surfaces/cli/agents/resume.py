@@ -12,6 +12,7 @@ from onrecord.agents.resuming import ALLOW, FRESH, NEVER, Terms, command, plan_h
 from onrecord.agents.sessions import agent_with_conversation
 from onrecord.agents.wrapping import Ask
 from onrecord.errors import AmbiguousName
+from onrecord.surfaces import notifying
 from onrecord.surfaces.cli.agents import common
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.shapes import session_data
@@ -112,6 +113,7 @@ def _resume(call: Call, session: Session, ask: Ask) -> Resumed:
     if policy != NEVER:
         for line in _lines(planned, ask._replace(prompt="")):
             call.output.note(line)
+    common.tell_budget(call, session)
     run = common.wrapped(call, session, planned.of, planned.cwd)
     return resume(run, planned, ask, Terms(policy, common.consenting(call), call.output.note))
 
@@ -142,11 +144,16 @@ def wait_and_resume(call: Call, session: Session, *, ask: Ask | None = None, fir
     """Wait until the limit ends and resume; repeat at the next limit."""
 
     def resume_once(asking: Ask) -> Outcome:
+        stop = waiting.last_stop(session, session.agent)
+        if stop is not None and waiting.waitable(stop):
+            notifying.tell_passed(session, stop.event.position)
         done = _resume(call, session, asking)
         _tell(call, session, done, final=done.outcome.finished)
         return done.outcome
 
-    done = outlast(session, ask or Ask(), resume_once, call.output.note, first=first)
+    ask = ask or Ask()
+    ask = ask._replace(headless=ask.headless or not common.has_terminal())
+    done = outlast(session, ask, resume_once, call.output.note, first=first)
     status = common.exit_status(done.last) if done.last else 0
     return _nothing(call, session, done.stop, status) if done.nothing else status
 

@@ -85,6 +85,7 @@ def _begin(call: Call, run: Wrapped, cwd: str, ask: Ask, text: str | None = None
     for warning in of.start(_options(cwd, ask)).warnings:
         call.output.note(warning)
     mend_first(run, cwd, common.consenting(call))
+    common.tell_budget(call, session)
     call.output.note(f"starting {of.title} as {session.agent} in session {session.name}")
     joined = join(run, ask.extra, **({"handed_over": True} if text is not None else {}))
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import IllegalTransition
 from onrecord.log.head import ACTIVE, ARCHIVED, CLOSED, LIVE, OPEN, PAUSED, RESUMED
 from onrecord.surfaces.cli.shared.call import whole_number
+from onrecord.surfaces.cli.shared.chooser import can_choose
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.place import look_around
 from onrecord.surfaces.cli.shared.shapes import session_data
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call
 
 
+SEVERAL = 2
+
+
 def pause(call: Call) -> int:
     """Pause the session."""
     session = call.session()
@@ -32,6 +36,8 @@ def pause(call: Call) -> int:
 
 def resume(call: Call) -> int:
     """Resume a paused session; with --reopen, a closed one. If it has agents, resume their conversations."""
+    if not _chosen(call):
+        return 0
     session = call.session()
     if any(agent["links"] for agent in session.views.roster.agents.values()):
         from onrecord.surfaces.cli.agents.resume import resume_agents
@@ -52,6 +58,21 @@ def resume(call: Call) -> int:
     look_around(call, session)
     state_file.after(call, session)
     return done
+
+
+def _chosen(call: Call) -> bool:
+    """Without a name, where several sessions are live, let the person choose one; False if they leave."""
+    if call.named() or not can_choose(call):
+        return True
+    records = call.records(make=False)
+    if call.used(records) is not None or len(records.sessions(status=LIVE, limit=2)) < SEVERAL:
+        return True
+    from onrecord.surfaces.cli.sessions.choosing import chosen_head
+
+    head = chosen_head(call, records, "resume")
+    if head is not None:
+        call.positional["NAME"] = head.session
+    return head is not None
 
 
 def _take_up(call: Call, session: Session) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from onrecord.connection import load_profile
@@ -18,12 +19,15 @@ from onrecord.surfaces.cli.shared.shapes import event_data, session_data
 if TYPE_CHECKING:
     from onrecord.log.head import Head
     from onrecord.session.handle import Session
+    from onrecord.session.listings import Entry
     from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.views.values import Profile
 
 LISTED = 50
 """How many sessions a list shows without --limit."""
+WIDE = 78
+"""From this many columns on, a list has columns of their own for title and last prompt."""
 FOUND = 20
 """How many search results are shown without --limit."""
 
@@ -83,24 +87,28 @@ def _existing(records: SessionStore, name: str, agent: str) -> Session:
 def list_sessions(call: Call) -> int:
     """List sessions, newest first. A store that is not there yet has none."""
     limit = call.number("limit") or LISTED
-    heads: list[Head] = []
+    found: list[Entry] = []
     try:
         records = call.records(make=False)
         heads = _named(call, records) or records.sessions(
             project="" if "all" in call else None, status=call.many("status") or None, limit=limit
         )
+        found = records.entries(heads)
     except NotInitialised as missing:
         call.output.note(f"{missing.message}; {hint_of(missing, call.verb)}")
     if call.output.json:
-        call.output.envelope("sessions", [session_data(head) for head in heads])
+        call.output.envelope("sessions", [_data(entry) for entry in found])
         return 0
-    columns = ["!", "#session", "!status", "*title", ">position", "active"]
+    narrow = call.output.terminal and get_terminal_size().columns < WIDE
+    columns = ["!", "#session", "!status", "*title", "agent", "*last prompt", "active"]
+    if narrow:
+        columns[3:6] = ["agent", "*title, last prompt"]
     if "all" in call:
         columns.insert(2, "project")
-    call.output.table(columns if call.output.terminal else columns[1:], [_row(call, head) for head in heads])
-    if len(heads) == limit:
+    call.output.table(columns, [_row(call, entry, narrow=narrow) for entry in found])
+    if len(found) == limit:
         call.output.note(f"only the newest {limit} are shown; `--limit N` shows more")
-    if not heads and call.output.terminal and call._records is not None:  # noqa: SLF001  # only to word the note
+    if not found and call.output.terminal and call._records is not None:  # noqa: SLF001  # only to word the note
         call.output.note("no matching sessions; `onrecord list --all` lists those of all projects")
     return 0
 
@@ -111,20 +119,39 @@ def _named(call: Call, records: SessionStore) -> list[Head]:
     return [records.find(name)] if name else []
 
 
-def _row(call: Call, head: Head) -> list[str | Cell]:
+def _data(entry: Entry) -> dict[str, Any]:
+    listed = entry.listing
+    about = {"agent": listed["agent"] or None, "vendor": listed["vendor"], "last_prompt": listed["prompt"] or None}
+    return session_data(entry.head) | about
+
+
+def _row(call: Call, entry: Entry, *, narrow: bool) -> list[str | Cell]:
+    from onrecord.surfaces.cli.sessions.choosing import who
     from onrecord.surfaces.cli.shared.attention import SHAPES
     from onrecord.views.render import ago, iso
 
+    head, listed = entry.head, entry.listing
     place = head.project.rpartition("/")[2] if call.output.terminal else head.project
     project: list[str | Cell] = [place] if "all" in call else []
     held = " (on hold)" if head.held else ""
     if not call.output.terminal:
-        return [head.name, *project, head.status, head.title, str(head.position), iso(head.at), head.session]
+        plain = [head.name, *project, head.status, head.title, str(head.position), iso(head.at), head.session]
+        return [*plain, listed["agent"], listed["vendor"] or "", listed["prompt"]]
     style = "" if head.status in LIVE else "quiet"
+    # A title that is only the prompt again would take the room of both.
+    prompt = "" if _same(listed["prompt"], head.title) else listed["prompt"]
+    agent = Cell(who(listed), "quiet")
+    about = [Cell(head.title, style), agent, Cell(prompt, style)]
+    if narrow:
+        about = [agent, Cell(" · ".join(text for text in (head.title, prompt) if text), style)]
     return [
         Cell(SHAPES[head.status], style), Cell(head.name, style or "strong"), *project, Cell(head.status + held, style),
-        Cell(head.title, style), Cell(str(head.position), style), Cell(ago(head.at, call.now()), "quiet"),
+        *about, Cell(ago(head.at, call.now()), "quiet"),
     ]  # fmt: skip
+
+
+def _same(prompt: str, title: str) -> bool:
+    return bool(title) and " ".join(prompt.split()).startswith(" ".join(title.rstrip("…").split()))
 
 
 def search(call: Call) -> int:

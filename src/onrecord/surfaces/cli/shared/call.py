@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onrecord.log.head import Head
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
-    from onrecord.surfaces.cli.catalogue import Option, Verb
+    from onrecord.surfaces.cli.verbs import Option, Verb
 
 CHOICES_SHOWN = 8
 """How many sessions an error names when it is not clear which one is meant."""
@@ -120,14 +120,31 @@ class Call:
         return person(os.curdir, store_url(self.get("store")))
 
     def head(self) -> Head:
-        """The head of the chosen session: by name, --session, ONRECORD_SESSION, or the only live one."""
+        """The chosen session: by name, --session, ONRECORD_SESSION, `onrecord use` here, or the only live one."""
         records = self.records(make=False)
-        name = self.positional.get("NAME") or self.get("session") or os.environ.get(SESSION_VARIABLE)
+        name = self.named()
         if not name:
-            return self._only_live(records)
+            return self.used(records) or self._only_live(records)
         head = records.find(name)
         if name not in (head.name, head.session) and name.upper() != head.session:
             self.output.note(f"{name!r} matches {head.name} ({head.session})")
+        return head
+
+    def named(self) -> str | None:
+        """The session that the command line or the environment names."""
+        return self.positional.get("NAME") or self.get("session") or os.environ.get(SESSION_VARIABLE)
+
+    def used(self, records: SessionStore) -> Head | None:
+        """The live session that a person chose for this terminal."""
+        if not any(os.isatty(stream) for stream in (0, 1, 2)):
+            return None
+        from onrecord.log.head import LIVE
+        from onrecord.surfaces.cli.shared.terminals import used
+
+        head = used(records)
+        if head is not None and head.status not in LIVE:
+            self.output.note(f"{head.name}, chosen for this terminal, is {head.status}; `onrecord use` chooses another")
+            return None
         return head
 
     def session(self, *, agent: str = "") -> Session:
@@ -154,7 +171,7 @@ class Call:
         more = " and more" if len(live) > CHOICES_SHOWN else ""
         raise AmbiguousName(
             f"this project has {len(live) if not more else 'several'} live sessions: {names}{more}",
-            hint=f"name one: `--session {live[0].name}`, or set {SESSION_VARIABLE}",
+            hint=f"choose one for this terminal: `onrecord use {live[0].name}`, or name it: `--session {live[0].name}`",
         )
 
     # The person

@@ -14,6 +14,7 @@ from onrecord.surfaces.cli.shared.shapes import describe, receipt_data
 from onrecord.surfaces.cli.work import state_file
 from onrecord.views.check import INSUFFICIENT, NONE_FIELDS, NONE_KEY, check, nothing_on_purpose
 from onrecord.views.handover import report, saved, saved_line, text_of
+from onrecord.views.note import is_unwritten
 from onrecord.views.note_forms import headed, issue_comment, pull_request, task
 from onrecord.views.render import visible
 from onrecord.workspace.files import STEALTH_KEY, write
@@ -65,9 +66,9 @@ def render(session: Session, form: str) -> str:
     if form == "pr":
         return pull_request(views, machine.is_gone)
     if form == "issue":
-        from onrecord.session.reading import last_turn
+        from onrecord.session.reading import recent
 
-        return issue_comment(views, last_turn(session), machine.is_gone)
+        return issue_comment(views, recent(session), machine.is_gone)
     return session.note()
 
 
@@ -137,7 +138,10 @@ def continue_work(call: Call) -> int:
         views = session.views
     starts = views.phases.starts
     last = starts[-1]["position"] if starts else 0
-    told = report(views, session.at(last).views if last else None, machine.is_gone, call.now())
+    from onrecord.session.reading import recent
+
+    happened = recent(session) if is_unwritten(views) else None
+    told = report(views, session.at(last).views if last else None, machine.is_gone, call.now(), recent=happened)
     if not dry:
         session.phases.log_start()
         state_file.after(call, session)

@@ -1,0 +1,85 @@
+"""Observing an agent on a terminal: what its transcript shows about the present turn, read while it grows.
+
+A terminal program keeps running when a limit stops its turn, and later exits with status 0. So the end of a turn is
+read where the vendor wrote it.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onrecord.agents.mirroring import location_of
+from onrecord.errors import OnrecordError
+from onrecord.vendors.jsonl import near_the_end
+from onrecord.vendors.port import vendor
+from onrecord.vendors.progress import FAILED, WORKING, follow, stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from onrecord.session.handle import Session
+    from onrecord.vendors.port import Interruption, Location, Mark, Vendor
+    from onrecord.vendors.progress import Turn
+
+TAIL_BYTES = 1024 * 1024
+"""How much of the end of a transcript shows what its agent is doing."""
+CHUNKS = 8
+"""How many parts of a transcript are read at one look; the next look reads on."""
+SETTLING_SECONDS = 2.0
+"""An error stands for so long, in seconds, before it counts: some programs try again at once."""
+RETRYING_SECONDS = 20.0
+"""While a program says that it tries again, its error counts after so many seconds."""
+
+
+class Follower:
+    """Follows one conversation's transcript, from a mark or from its beginning."""
+
+    def __init__(self, of: Vendor, find: Callable[[], Location | None], mark: Mark | None = None) -> None:
+        self.of = of
+        self.turn: Turn | None = None
+        self._find = find
+        self._mark = mark
+        self._location: Location | None = None
+        self._since = time.monotonic()
+
+    def look(self) -> Turn | None:
+        """The present turn, after what was written since the last look."""
+        self._location = self._location or self._find()
+        before = self.turn
+        if self._location is not None and Path(self._location.path).is_file():
+            for _chunk in range(CHUNKS):
+                chunk = self.of.read(self._location, self._mark)
+                self.turn = follow(None if chunk.rewritten else self.turn, chunk.entries, self.of.turn)
+                self._mark = chunk.mark
+                if not chunk.entries and not chunk.torn:
+                    break
+        if self.turn != before:
+            self._since = time.monotonic()
+        return self.turn
+
+    def stopped(self, now: float, *, over: bool = False) -> Interruption | None:
+        """Why the turn stopped, once that is certain: the program did not try again, kept failing, or is gone."""
+        turn, stood = self.turn, float("inf") if over else time.monotonic() - self._since
+        if turn is None or not turn.error:
+            return None
+        if turn.state == WORKING:
+            return stopped(turn._replace(state=FAILED), now) if stood >= RETRYING_SECONDS else None
+        return stopped(turn, now) if turn.state == FAILED and stood >= SETTLING_SECONDS else None
+
+
+def present_turn(session: Session, agent: str, env: Mapping[str, str]) -> Turn | None:
+    """What an agent's present conversation shows, read from the end of its transcript; None if that is not known."""
+    known = session.views.roster.agents.get(agent)
+    if not known or not known["links"]:
+        return None
+    link = known["links"][-1]
+    try:
+        of = vendor(link["vendor"])
+        location = location_of(link, env) if of.shows_turns else None
+        if location is None or not Path(location.path).is_file():
+            return None
+        return Follower(of, lambda: location, near_the_end(location.path, TAIL_BYTES)).look()
+    except (OnrecordError, OSError):
+        return None
