@@ -68,6 +68,8 @@ class Wrapped(NamedTuple):
     """Whether a headless agent's output is passed on."""
     waits: bool = False
     """Whether an agent on a terminal is ended at a limit that ends with time, because its command waits for that."""
+    person: str = ""
+    """Who starts it."""
 
 
 class Ask(NamedTuple):

@@ -77,7 +77,7 @@ def listing_of(session: Session) -> Listing:
 def listing_of_nothing() -> Listing:
     """The listing of a session that cannot be read."""
     return {
-        "agents": {}, "agent": "", "vendor": None, "branch": None, "cwd": None, "prompt": "", "next": "",
+        "agents": {}, "agent": "", "vendor": None, "people": [], "branch": None, "cwd": None, "prompt": "", "next": "",
         "attempts": [], "effects": {}, "blocked": [], "stale": [],
     }  # fmt: skip
 

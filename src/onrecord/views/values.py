@@ -426,6 +426,8 @@ class Agent(TypedDict):
     via: NotRequired[str | None]
     """What recorded the present run: a hook; None is a process that has the lease of its lane."""
     stop: Interruption | None
+    person: NotRequired[str]
+    """Who started it last, if a person did."""
     last_joined_at: NotRequired[int]
     joined: NotRequired[int]
     """The position at which its present run began."""
@@ -492,6 +494,8 @@ class Listing(TypedDict):
     agent: str
     """The one whose conversation was in use last."""
     vendor: str | None
+    people: list[str]
+    """Who opened the session, then other people who took part."""
     branch: str | None
     cwd: str | None
     prompt: str
