@@ -430,3 +430,20 @@ def test_a_long_turn_is_found_from_its_end(talk):
     (turn,) = tail(talk.session)
     assert (turn.status, len(turn.items)) == ("interrupted", 121)
     assert tail(talk.session) == talk.session.transcript().provisional
+
+
+def test_a_mirrored_conversation_is_compacted_like_turns_of_our_own(talk):
+    """A summary covers mirrored turns in contexts; later ones follow it, and what is missing is counted."""
+    for number in range(4):
+        talk.ask(f"question {number}")
+        talk.answer(f"answer {number}")
+        talk.mirror()
+    with connect(talk.session.log.url, project="p").open("fix", agent="claude") as session:
+        assert session.context(4_000).left_out == 0
+        assert session.compact(lambda items: f"{len(items)} items").turns == 4
+        talk.ask("question 4")
+        talk.answer("answer 4")
+        talk.mirror()
+        told = session.context(4_000)
+    assert (told.summary, [item["content"] for item in told.items]) == ("8 items", ["question 4", "answer 4"])
+    assert told.left_out == 4
