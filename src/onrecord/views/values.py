@@ -146,7 +146,7 @@ class Attempt(Stamp):
     fixes: NotRequired[list[ProposedFix]]
     """Every fix that was proposed for it, the newest last."""
     code_change_needed: NotRequired[bool]
-    """Somebody said that only a change of the code helps."""
+    """The caller said that only a change of the code helps."""
     corrections: NotRequired[list[Correction]]
     ended_at: NotRequired[int]
     settled: NotRequired[int]
