@@ -4,7 +4,7 @@ from onrecord.session.handle import Session
 
 
 def cite(session: Session, *ids: str) -> list[str]:
-    """The ids, each of them on record as a log that somebody asserts."""
+    """The ids, each of them on record as an asserted log."""
     for id in ids:
         if session.evidence.get(id) is None:
             session.evidence.record("log", id=id, reference=f"{id}.log")

@@ -254,7 +254,7 @@ def _as_line(command: Sequence[str]) -> str:
 
 
 def _unresolved(request: ToolRequest, present: Present, _now: int, gone: Gone) -> Iterator[Verdict]:
-    """No edit in a worktree while an attempt of anybody has no outcome there; a likely edit is asked about."""
+    """No edit in a worktree while an attempt of any agent has no outcome there; a likely edit is a question."""
     waiting = present.attempts.unresolved_in(request.worktree)
     edit = edit_of(request) if waiting else UNSEEN
     found = []
@@ -268,14 +268,14 @@ def _unresolved(request: ToolRequest, present: Present, _now: int, gone: Gone) -
 
 
 def _against(request: ToolRequest, attempt: Attempt, status: str, edit: str) -> str:
-    """Whether an attempt without an outcome stands against a request."""
+    """The decision on a request while an attempt has no outcome."""
     if edit == CERTAIN:
         return DENY
     if _is_watched(attempt, status):
         # A command that is not named may be the same one.
         same = not request.commands or attempt["signature"] in map(signature_of_command, request.commands)
         return DENY if same else ASK if edit == LIKELY else ALLOW
-    # Nothing else runs until somebody knows how it ended: after a loss nobody's commands, else not its own agent's.
+    # Nothing else runs until its outcome is recorded: after a loss no command of any agent, else none of its own agent.
     blocks = status == LOST or attempt["by"] == request.agent
     return DENY if blocks else ASK if edit == LIKELY else ALLOW
 

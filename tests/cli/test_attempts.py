@@ -60,7 +60,7 @@ def test_lists_compare_and_export(command):
 
 
 def test_an_interruption_and_a_needed_change_can_be_said(command):
-    """Whoever settles an attempt may say that it was interrupted, or that the code must change first."""
+    """The caller that settles an attempt may say that it was interrupted, or that the code must change first."""
     command.ok("open", "work")
     command.ok("attempt", "start", "--", "make")
     command.error("attempt", "interrupt", code=2, kind="usage")

@@ -234,7 +234,7 @@ def test_contradictions_are_shown_together(bug):
 
 
 def test_a_judgement_looks_at_the_code_first(bug):
-    """A label is not confirmed with old evidence when the code has changed, even if nobody surveyed it."""
+    """A label is not confirmed with old evidence when the code has changed, even before a survey."""
     name = verified(bug, "--on", "auth.py")["evidence"][0]
     (bug.project / "auth.py").write_text("def accept():\n    return 500\n")
     bug.error("finding", "relabel", "f1", "verified", "-e", name, code=2, kind="invalid_input")

@@ -37,7 +37,7 @@ def test_no_edit_and_no_run_while_an_attempt_is_unresolved(session):
 
 
 def test_another_agents_attempt_counts_too(session):
-    """An attempt keeps every agent of its worktree from editing, whoever started it."""
+    """An attempt keeps every agent of its worktree from editing, not only its own."""
     session.attempts.start("pytest -k invite")
     assert session.gate.judge(edit(agent="codex")).decision == DENY
 

@@ -35,7 +35,7 @@ def lost(session):
 
 
 def test_nobody_edits_in_a_worktree_where_an_attempt_runs(session):
-    """Whoever asks, edits in the worktree of a running attempt are refused; the reason names whose attempt it is."""
+    """Edits of every agent in the worktree of a running attempt are refused; the reason names whose attempt it is."""
     running(session)
     verdict = session.gate.judge(edit("codex"))
     assert (verdict.decision, verdict.rule) == (DENY, "unresolved_attempt")
@@ -45,7 +45,7 @@ def test_nobody_edits_in_a_worktree_where_an_attempt_runs(session):
     assert session.gate.judge(edit("codex")).decision == ALLOW
 
 
-def test_a_lost_attempt_stops_whoever_takes_over(session):
+def test_a_lost_attempt_stops_the_agent_that_takes_over(session):
     """After a hand-over the next agent neither edits nor runs anything before the lost attempt has its outcome (F13)."""
     lost(session)
     for request in (edit("codex"), run("make"), run("ls")):
@@ -88,7 +88,7 @@ def test_an_attempt_that_does_not_say_where_it_runs_counts_everywhere(session):
 
 
 def test_an_attempt_that_nobody_watches_stops_edits_of_all_and_runs_of_its_agent(session):
-    """A job that was started by hand may run for days: others may run commands, but nobody edits under it."""
+    """A job that was started by hand may run for days: other agents may run commands, but no agent edits under it."""
     session.attempts.start("sbatch train.sh", worktree=MAIN)
     assert session.gate.judge(run("squeue", "codex")).plain
     assert session.gate.judge(edit("codex")).decision == DENY

@@ -97,7 +97,7 @@ def test_evidence_may_be_an_issue_a_row_or_a_dashboard(session, kind):
 
 
 def test_a_position_is_evidence_only_if_something_was_seen_there(session):
-    """`because` is evidence where the event says what was seen; what somebody thought or opened is none."""
+    """`because` is evidence where the event says what was seen; a decision or the opening of the session is none."""
     with pytest.raises(InvalidInput, match="position 1 does not say what was seen"):
         session.findings.state("It is the proxy", "verified", because=1)
     with pytest.raises(EventNotFound):

@@ -89,7 +89,7 @@ def test_only_the_cause_of_the_fix_is_settled(cause):
 
 @pytest.mark.parametrize("order", ["cause", "fix"])
 def test_a_cause_is_declared_after_its_fix_with_evidence_from_before(session, order):
-    """Whoever fixed first and named the cause later settles it, if its evidence is older than the fix."""
+    """A cause that is named after its fix is settled, if its evidence is older than the fix."""
     seen(session, "e1", OLD)
     seen(session, "e2", NEW)
     fixed = ANCHOR | {"fingerprint": "bbbb"}

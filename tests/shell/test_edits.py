@@ -86,7 +86,7 @@ def test_what_edits_nothing_here_is_not_an_edit(line):
 
 
 def test_a_worktree_below_tmp_is_a_worktree():
-    """A path below /tmp counts where the worktree itself is there; without a known root, nobody knows."""
+    """A path below /tmp counts where the worktree itself is there; without a known root it is only likely."""
     assert edit_in("echo x > /tmp/w/a.py", "/tmp/w") == CERTAIN
     assert edit_in("echo x > /tmp/other", "/tmp/w") == UNSEEN
     assert edit_in("echo x > /srv/a.py") == LIKELY

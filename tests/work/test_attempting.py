@@ -251,7 +251,7 @@ def commit(root, text, name="auth.py"):
 
 
 def test_a_settled_cause_is_rechecked_the_other_way_round(session, root):
-    """The captured command of a settled cause must come out otherwise now: that is what the recheck says."""
+    """The captured command of a settled cause must have another result now: that is what the recheck says."""
     from onrecord.work.anchors import anchored
     from onrecord.work.revisions import revision_of
 
@@ -279,7 +279,7 @@ def test_a_settled_cause_is_rechecked_the_other_way_round(session, root):
 
 
 def test_where_the_exit_code_says_nothing_the_output_does(session, root):
-    """A command that passes before and after the fix is told by what it prints; numbers alone prove nothing."""
+    """A command that passes before and after the fix is judged by what it prints; numbers alone prove nothing."""
     (root / "said").write_text("guest in 3 s\n")
     seen = capture_run(session, ["cat", "said"], root=root, cwd=root, show=False)
     session.findings.state("It is a guest", "verified", evidence=[seen.evidence])

@@ -258,7 +258,7 @@ def last_failure(session: Session, command: str | Sequence[str], code: str | Non
 
 
 def _refuse_second(session: Session, worktree: Worktree | None) -> None:
-    """An attempt of this agent comes first, and a lost one of anybody: whoever takes over finds out how it ended."""
+    """Refuse while this agent has an attempt without an outcome, or an attempt of any agent is lost in the worktree."""
     waiting = [(one, status_of(one, machine.is_gone)) for one in session.views.attempts.unresolved()]
     here = [(one, status) for one, status in waiting if in_worktree(one, worktree)]
     blocking = [(one, status) for one, status in here if one["by"] == session.agent or (status == LOST and worktree)]

@@ -26,7 +26,7 @@ OBSERVED = frozenset(
     {"turn.committed", "turn.recorded", "item.added", "tokens.recorded", "effect.finished", "tool.used",
      "attempt.settled", "evidence.recorded", "code.changed", "payload.kept"}
 )  # fmt: skip
-"""Events of a log that are evidence themselves: they say what was seen, not what somebody thinks."""
+"""Events of a log that are evidence themselves: they say what was seen; opinions and steps of the session do not."""
 EVIDENCE_OUTPUT_LIMIT = 2_000
 """How many characters of a captured output or excerpt an evidence keeps in the durable tier."""
 EVIDENCE_ID_LIMIT = 128
@@ -97,7 +97,7 @@ def cited(session: Session, evidence: Sequence[str]) -> list[str]:
 
 
 def observed(session: Session, position: int) -> list[str]:
-    """An event of this log as evidence: `position 12`. An event that says what somebody thinks is none."""
+    """An event of this log as evidence: `position 12`. An event that is an opinion is none."""
     return [f"position {position}"] if session.log.event(position).kind in OBSERVED else []
 
 

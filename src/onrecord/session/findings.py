@@ -92,7 +92,7 @@ class FindingVerbs(Chapter):
                 while (event := self._session._record("finding.relabelled", data, id=id, because=because)).data is None:
                     id += "/again"  # the judgement that had this id was erased
             except IdReused:
-                continue  # somebody else judged it in the same moment: look again
+                continue  # another process judged it in the same moment: check again
             return event
         raise Conflict(f"too many judgements of {finding} at the same time", hint="try again")
 

@@ -113,7 +113,7 @@ class _Reader:
         return _own_judgement(self, name, rest, texts)
 
     def moved(self, rest: list[Word]) -> str:
-        """Where `cd` leads: it stays inside, leaves the worktree, or nobody knows."""
+        """Where `cd` leads: it stays inside, leaves the worktree, or that is not known."""
         if len(rest) != 1 or not rest[0].sure or ".." in rest[0].text.split("/") or rest[0].text.startswith(("-", "~")):
             return _UNKNOWN
         if not rest[0].text.startswith("/"):

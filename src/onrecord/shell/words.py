@@ -121,7 +121,7 @@ class _Lexer:
             self.at += 1
 
     def expand(self, letter: str) -> None:
-        """A variable or a command inside a word: nobody knows what becomes of it, but the command is read."""
+        """A variable or a command inside a word: its value is not known, but the command is read."""
         if letter == "`":
             end = _find(self.text, "`", self.at + 1)
             self.found[-1].inner.append(self.text[self.at + 1 : end])

@@ -51,7 +51,7 @@ class Attempts(View):
         ]
 
     def unresolved_in(self, worktree: Worktree | None) -> list[Attempt]:
-        """Attempts without an outcome in one worktree, whoever started them."""
+        """Attempts without an outcome in one worktree, of any agent."""
         return [attempt for attempt in self.unresolved() if in_worktree(attempt, worktree)]
 
     def failed_before(self, command: str) -> Attempt | None:

@@ -146,7 +146,7 @@ class Attempt(Stamp):
     fixes: NotRequired[list[ProposedFix]]
     """Every fix that was proposed for it, the newest last."""
     code_change_needed: NotRequired[bool]
-    """Somebody said that only a change of the code helps."""
+    """The caller said that only a change of the code helps."""
     corrections: NotRequired[list[Correction]]
     ended_at: NotRequired[int]
     settled: NotRequired[int]
@@ -386,6 +386,8 @@ class Agent(TypedDict):
     via: NotRequired[str | None]
     """What recorded the present run: a hook; None is a process that has the lease of its lane."""
     stop: Interruption | None
+    person: NotRequired[str]
+    """Who started it last, if a person did."""
     last_joined_at: NotRequired[int]
     joined: NotRequired[int]
     """The position at which its present run began."""

@@ -46,7 +46,7 @@ class Recheck(NamedTuple):
     proposed: str
     why: str
     fixed: bool | None = None
-    """For a settled finding: whether the command comes out otherwise since the fix."""
+    """For a settled finding: whether the command has another result since the fix."""
 
 
 def capture_run(
@@ -110,7 +110,7 @@ def full_output(session: Session, evidence: Evidence) -> str:
 def recheck(session: Session, finding: str, *, root: Path, timeout: float | None = None, show: bool = True) -> Recheck:
     """Run the newest captured command of a finding again, and propose the label that follows. Sets no label.
 
-    The command of a settled cause must come out otherwise now: that is what the fix is for.
+    The command of a settled cause must have another result now: that is what the fix is for.
     """
     view = session.views.findings
     known = view.findings.get(finding)
@@ -147,7 +147,7 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
 
 
 def _since_the_fix(again: Captured, was: Evidence, *, agrees: bool, held: str, root: Path) -> Recheck:
-    """What a settled cause's command says now. Where it passes before and after, its output tells."""
+    """What a settled cause's command says now. If it passes before and after, its output decides."""
     old, new = str(was.get("output") or "")[-_COMPARED:], again.ran.output[-_COMPARED:]
     same = agrees and error_signature(old) == error_signature(new)
     here = short_revision(revision_of(root))
