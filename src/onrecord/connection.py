@@ -328,7 +328,7 @@ def notify_settings() -> dict[str, Any]:
         if not (known or (name == "command" and words) or (name in ("bell", "desktop") and isinstance(value, bool))):
             raise InvalidInput(
                 f"notify: {name!r} is not a setting, or has the wrong type",
-                hint=f"bell and desktop are true or false, command is a list of words, events are of {', '.join(NOTICES)}",
+                hint=f"bell and desktop are true or false, command is a list of words, events: {', '.join(NOTICES)}",
             )
     return chosen
 

@@ -54,7 +54,7 @@ NIGHT = 1_763_175_601.0
     ],
 )  # fmt: skip
 def test_a_time_that_has_just_passed_means_soon(in_utc, now, said, after):
-    """Vendors cut off the seconds: woken at 3:00:01 while the limit holds until 3:00:40, nobody waits until tomorrow."""
+    """Vendors cut off the seconds: woken at 3:00:01 while the limit holds until 3:00:40, it waits a minute, not a day."""
     found = classify([said], 1, lambda _record: End(), now=now)
     assert (found.cause, found.resets_at) == ("usage_window", now + after)
 
@@ -79,9 +79,9 @@ Error when talking to Gemini API Full report available at: /tmp/e.json Retryable
     ("printed", "cause", "means"),
     [
         (GEMINI_STACK, "rate_limit", "RetryableQuotaError: Rate limit reached, try again later."),
-        ("node:internal/modules/cjs/loader:1228\n  throw err;\n  ^\n\nError: Cannot find module 'x'\n"
+        (("node:internal/modules/cjs/loader:1228\n  throw err;\n  ^\n\nError: Cannot find module 'x'\n"
          "    at Function._load (node:internal/modules/cjs/loader:1211:15) {\n  code: 'MODULE_NOT_FOUND',\n"
-         "  requireStack: []\n}\n\nNode.js v22.1.0", "crash", "Error: Cannot find module 'x'"),
+         "  requireStack: []\n}\n\nNode.js v22.1.0"), "crash", "Error: Cannot find module 'x'"),
         ('Traceback (most recent call last):\n  File "/a.py", line 3, in <module>\nValueError: no such flag', "crash",
          "ValueError: no such flag"),
         ("error: unexpected argument '--nope' found", "crash", "error: unexpected argument '--nope' found"),

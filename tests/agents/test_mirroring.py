@@ -101,7 +101,7 @@ def test_a_file_that_was_replaced_begins_a_new_generation(conversation):
 
 
 def test_a_copy_with_fewer_or_other_records_never_counts_instead(conversation):
-    """A stub or another file with the same id becomes a generation of its own; the better copy counts and goes on growing."""
+    """A stub or another file with the same id becomes a generation of its own; the better copy counts and keeps growing."""
     conversation.write("one", "two", "three")
     conversation.mirror()
     real = conversation.path.read_text()

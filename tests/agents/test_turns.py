@@ -11,6 +11,7 @@ from onrecord import connect
 from onrecord.agents.mirroring import mirror
 from onrecord.agents.resuming import Plan, put_back
 from onrecord.log.readings import rows_of
+from onrecord.session.reading import tail
 from onrecord.vendors.port import Location, vendor
 from tests.vendors.homes import DATA, opencode_database
 
@@ -39,7 +40,7 @@ def words(turn: Any) -> list[str]:
 
 REAL = [
     ("claude", "projects/*/aaaaaaaa-0000-4000-8000-00000000000a.jsonl", [
-        ["user: @@TOOL Bash {\"co", "assistant calls", "tool: [Tool call inter", "assistant: No response requ"],
+        ['user: @@TOOL Bash {"co', "assistant calls", "tool: [Tool call inter", "assistant: No response requ"],
         ["user: after crash", "assistant: MOCK-REPLY turn="],
     ]),
     ("codex", "sessions/*/*/*/*01a1ddec-2375-7ee0-bade-e44cc4ed7f0c.jsonl", [
@@ -61,12 +62,14 @@ REAL = [
         ["user: @@TOOL write_fil", "assistant calls", "tool: DENIED-BY-PreToo", "assistant: MOCK-AFTER-TOOL "],
     ]),
     ("copilot", "session-state/0cb916db-26aa-40f2-86b5-1ba81b225f00/events.jsonl", [
-        ["user: @@TOOL bash {\"co", "assistant calls", "tool: Denied by preToo", "assistant: MOCK-AFTER-TOOL "],
+        ['user: @@TOOL bash {"co', "assistant calls", "tool: Denied by preToo", "assistant: MOCK-AFTER-TOOL "],
     ]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("of", "pattern", "expected"), REAL, ids=[f"{of}-{index}" for index, (of, *_) in enumerate(REAL)])
+@pytest.mark.parametrize(
+    ("of", "pattern", "expected"), REAL, ids=[f"{of}-{index}" for index, (of, *_) in enumerate(REAL)]
+)
 def test_a_real_conversation_is_its_turns(tmp_path, of, pattern, expected):
     """Prompts begin turns; answers, calls and results follow; what the program itself adds is not in them."""
     (path,) = sorted((DATA / of).glob(pattern))
@@ -114,7 +117,12 @@ OPENCODE = {
 def test_cursor_s_transcript_is_turns(tmp_path):
     """Its records have neither ids nor times, and a prompt is wrapped in an element."""
     path = tmp_path / "c.jsonl"
-    said = [("user", "<user_query>\nfix it\n</user_query>"), ("assistant", "done"), ("user", "thanks"), ("assistant", "done")]
+    said = [
+        ("user", "<user_query>\nfix it\n</user_query>"),
+        ("assistant", "done"),
+        ("user", "thanks"),
+        ("assistant", "done"),
+    ]
     path.write_text("".join(
         json.dumps({"role": role, "message": {"content": [{"type": "text", "text": text}]}}) + "\n" for role, text in said
     ))  # fmt: skip
@@ -198,7 +206,7 @@ def test_a_turn_grows_until_it_is_answered(talk):
 
 
 def test_who_mirrors_does_not_matter(talk):
-    """Whoever copies a conversation, its turns are in the lane of the agent that it belongs to."""
+    """When a person copies a conversation, its turns are in the lane of the agent that it belongs to."""
     talk.ask("hello there")
     talk.answer("hello")
     by_hand = connect(talk.session.log.url, project="p").get("fix")
@@ -225,7 +233,9 @@ def test_a_branch_that_its_user_left_is_provisional(talk, monkeypatch):
     assert [(turn.items[0]["content"], turn.status) for turn in transcript.superseded] == [
         ("a wrong turn", "abandoned"), ("even further", "abandoned"),
     ]  # fmt: skip
-    again = Talk(talk.path.parents[3], "bbbbbbbb-0000-4000-8000-000000000001", session_of(talk.path.parents[3], name="b"))
+    again = Talk(
+        talk.path.parents[3], "bbbbbbbb-0000-4000-8000-000000000001", session_of(talk.path.parents[3], name="b")
+    )
     again.path.write_text(talk.path.read_text())
     assert prompts(again.mirror()) == ["the first question", "a better idea"]
 
@@ -302,7 +312,9 @@ def test_nothing_is_there_twice(talk, tmp_path):
     fork.ask("question two", parent=talk.last)
     fork.answer("answer two")
     assert prompts(fork.mirror()) == ["question one", "question two"]
-    talk.session.record_turn([{"role": "user", "content": "question two"}, {"role": "assistant", "content": "answer two"}])
+    talk.session.record_turn(
+        [{"role": "user", "content": "question two"}, {"role": "assistant", "content": "answer two"}]
+    )
     assert prompts(talk.session.transcript()) == ["question one", "question two"]
 
 
@@ -320,13 +332,35 @@ def test_a_very_long_record_is_shown_cut(talk, monkeypatch):
     ]  # fmt: skip
 
 
-def test_a_log_without_readings_is_read_as_before(talk):
-    """Records that were mirrored before there were readings stay out of the transcript, and nothing breaks."""
+def test_a_log_without_readings_is_read_once_more(talk):
+    """What was mirrored before there were readings joins the transcript when its file is mirrored next; else it stays out."""
     talk.ask("hello there")
-    talk.session.log.record("payload.kept", {"lines": talk.path.read_text().splitlines(), "vendor": "claude"})
+    talk.answer("good morning")
+    lines, size = talk.path.read_text().splitlines(), talk.path.stat().st_size
+    old = {"vendor": "claude", "vendor_id": talk.id, "generation": 0, "lines": lines, "torn": 0,
+           "mark_before": [0, None], "mark_after": [size, None]}  # fmt: skip
+    talk.session.log.record("payload.kept", old, id=f"mirror/claude/{talk.id}/0/0")
+    assert not talk.session.transcript().committed
+    assert [len(turn.items) for turn in talk.mirror()] == [2]
+    position = talk.session.head.position
+    assert len(talk.mirror()) == 1
+    assert talk.session.head.position == position
+    erased = session_of(talk.path.parents[3], name="erased")
+    erased.agents.locate("claude", talk.id, reason="startup")
+    first = erased.log.record("payload.kept", old, id=f"mirror/claude/{talk.id}/0/0")
+    erased.log.record("payload.kept", old | {"lines": []}, id=f"mirror/claude/{talk.id}/0/{size}")
+    erased.log.erase("a password", positions=[first.position])
+    mirror(erased, "claude", talk.id, talk.env)
+    assert not erased.transcript().committed
+
+
+def test_a_reading_from_elsewhere_breaks_nothing(talk):
+    """Rows that cannot be read are left out."""
     talk.session.log.record("payload.kept", {"lines": [1, None], "reading": [{"line": 7}, 3, {"line": 0, "items": 5}]})
     assert not talk.session.transcript().committed
-    assert not list(rows_of({"lines": ["{}"], "reading": [{"line": 0, "items": [{"role": "user", "content": {"$": "/x"}}]}]}))
+    assert not list(
+        rows_of({"lines": ["{}"], "reading": [{"line": 0, "items": [{"role": "user", "content": {"$": "/x"}}]}]})
+    )
 
 
 def test_files_beside_a_conversation_are_kept_and_put_back(talk, tmp_path):
@@ -373,9 +407,26 @@ def test_a_file_named_elsewhere_is_not_written(talk, tmp_path):
     talk.ask("hello there")
     talk.mirror()
     for name in ("../../evil.txt", "/tmp/evil.txt"):
-        talk.session.log.record("payload.kept", {"lines": ["x"], "reading": []}, id=f"mirror/claude/{talk.id}/+{name}/0/0")
+        talk.session.log.record(
+            "payload.kept", {"lines": ["x"], "reading": []}, id=f"mirror/claude/{talk.id}/+{name}/0/0"
+        )
     talk.path.unlink()
     (tmp_path / "elsewhere").mkdir()
     location = put_back(talk.session, plan_of(talk, tmp_path / "elsewhere"))
-    assert not [path for path in tmp_path.rglob("evil*")]
+    assert not list(tmp_path.rglob("evil*"))
     assert not Path(location.path).with_suffix("").exists()
+
+
+def test_a_long_turn_is_found_from_its_end(talk):
+    """A turn of hundreds of parts is in the note and in the tail, although it began far before the end of the log."""
+    talk.ask("an early question")
+    talk.answer("an early answer")
+    talk.ask("this will take long")
+    for number in range(120):
+        talk.call(f"c{number}", command=f"make step-{number}")
+        mirror(talk.session, "claude", talk.id, talk.env)
+    assert "asked last: this will take long" in talk.session.brief()
+    assert "make step-119" in talk.session.brief()
+    (turn,) = tail(talk.session)
+    assert (turn.status, len(turn.items)) == ("interrupted", 121)
+    assert tail(talk.session) == talk.session.transcript().provisional

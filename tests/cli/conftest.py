@@ -163,7 +163,7 @@ def template(tmp_path_factory, bytecode, stores) -> Command:
     command.ok("open", "fix-invite-403", "--objective", "Fix intermittent 403")
     command.ok("record", "--user", "Why the 403?", "--assistant", "Looking.", "--tool", "pytest=3 failed")
     command.ok("decide", "Reproduce before touching the middleware", "--why", "two fixes failed")
-    command.ok("finding", "state", "The middleware is the cause", "--label", "rejected", "--evidence", "run-7.log")
+    command.ok("finding", "state", "The middleware is the cause", "--label", "rejected", "--because", "3")
     return command
 
 

@@ -12,6 +12,7 @@ from onrecord import connect
 from onrecord.session.usage import KINDS, spend_of
 from onrecord.surfaces.cli import main
 from onrecord.views.fold import VIEWS_VERSION
+from onrecord.views.spend import ROW as SPEND_ROW
 
 DAY = 20_772  # 15 November 2026, a Sunday
 ROW = {"model": "claude-opus-5-5", "calls": 2, "input_tokens": 20, "output_tokens": 10}
@@ -19,8 +20,10 @@ ROW = {"model": "claude-opus-5-5", "calls": 2, "input_tokens": 20, "output_token
 
 def count(session, key, *rows, agent=None):
     about = {"agent": agent} if agent else {}
-    data = {"vendor": "claude", "vendor_id": "v", "calls": [key], "last": ["m", 0, 0, 0, 0, 0], "counted": list(rows)}
-    return session.log.record("usage.recorded", data | about)
+    counted = [[row.get(name, 0) for name in SPEND_ROW[: len(SPEND_ROW) if "cost" in row else -1]] for row in rows]
+    return session.log.record(
+        "usage.recorded", {"vendor": "claude", "of": "v", "calls": [key], "counted": counted} | about
+    )
 
 
 @pytest.fixture
@@ -28,16 +31,16 @@ def here(tmp_path, monkeypatch):
     """A store with two projects, three sessions and three days."""
     url = str(tmp_path / "store.db")
     monkeypatch.setenv("ONRECORD_STORE", url)
-    monkeypatch.setenv("ONRECORD_PROJECT", "/work/one")
+    monkeypatch.setenv("ONRECORD_PROJECT", "/src/one")
     monkeypatch.delenv("ONRECORD_SESSION", raising=False)
-    with connect(url, project="/work/one") as records:
+    with connect(url, project="/src/one") as records:
         first, second = records.create("first", agent="claude"), records.create("second", agent="main")
         count(first, "a", ROW | {"day": DAY}, ROW | {"day": DAY + 1, "cache_read_tokens": 15})
         count(first, "b", ROW | {"day": DAY + 1, "model": "unheard-of"}, agent="helper")
         second.budget.record_usage(
             "gpt-5.5", input_tokens=1_000_000, output_tokens=5, cost=0.5, reasoning_tokens=3, cache_write_tokens=7
         )
-    with connect(url, project="/work/two") as records:
+    with connect(url, project="/src/two") as records:
         count(records.create("other", agent="codex"), "c", ROW | {"day": DAY, "cost": 2.0})
     return url
 
@@ -55,8 +58,8 @@ def rows(capsys, *words):
         (["--by", "session"], {"second": 1, "first": 6}),
         (["--by", "agent"], {"main": 1, "claude": 4, "helper": 2}),
         (["--by", "agent", "--all"], {"codex": 2, "main": 1, "claude": 4, "helper": 2}),
-        (["--by", "project"], {"/work/two": 2, "/work/one": 7}),
-        (["--by", "project", "--project", "/work/one"], {"/work/one": 7}),
+        (["--by", "project"], {"/src/two": 2, "/src/one": 7}),
+        (["--by", "project", "--project", "/src/one"], {"/src/one": 7}),
         (["--by", "day", "--session", "first"], {"2026-11-15": 2, "2026-11-16": 4}),
         (["--by", "week", "--session", "first"], {"2026-W46": 2, "2026-W47": 4}),
         (["--session", "first", "--since", "2026-11-16"], {"2026-11-16": 4}),
@@ -85,7 +88,7 @@ def test_costs_are_told_estimated_or_unknown(here, capsys):
 
 def test_comma_separated_values_are_exact(here, capsys):
     """--csv has a heading and plain numbers, and a name that looks like a formula is none in a spreadsheet."""
-    with connect(here, project="/work/one") as records:
+    with connect(here, project="/src/one") as records:
         count(records.create("x", agent="main"), "z", ROW | {"day": DAY, "model": "=cmd"})
     capsys.readouterr()
     assert main.main(["usage", "--by", "model", "--csv"]) == 0
@@ -95,7 +98,9 @@ def test_comma_separated_values_are_exact(here, capsys):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [["--since", "soon"], ["--since", "2026-13-01"], ["--by", "hour"], ["--csv", "--json"]])
+@pytest.mark.parametrize(
+    "words", [["--since", "soon"], ["--since", "2026-13-01"], ["--by", "hour"], ["--csv", "--json"]]
+)
 def test_a_mistyped_option_is_one_sentence(here, capsys, words):
     """A wrong day, grouping or pair of forms is a usage error with a hint."""
     assert main.main(["usage", *words]) == 2
@@ -105,7 +110,7 @@ def test_a_mistyped_option_is_one_sentence(here, capsys, words):
 def test_since_counts_back_from_today(here, capsys):
     """`today` is this day; `7d` are seven days with this one; weeks are seven days each."""
     today = datetime.now(UTC).astimezone().date()
-    with connect(here, project="/work/one") as records:
+    with connect(here, project="/src/one") as records:
         session = records.create("late", agent="late")
         for back in (0, 6, 7, 13, 14):
             day = (today - timedelta(days=back)).toordinal() - 719_163
@@ -123,9 +128,21 @@ def test_nothing_on_record_is_said(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "none.db").exists()
 
 
+@pytest.mark.parametrize("verb", [["usage"], ["list"], ["search", "words"], []])
+def test_a_mistyped_project_is_an_error(here, monkeypatch, capsys, verb):
+    """A project that no session belongs to is an error with the likely name; a directory without sessions is not."""
+    assert main.main([*verb, "--project", "/src/onne"]) == 4
+    assert "did you mean `--project /src/one`?" in capsys.readouterr().err
+    monkeypatch.setenv("ONRECORD_PROJECT", "nothing-like-it")
+    assert main.main(verb) == 4
+    assert "`onrecord list --all` lists those of all projects" in capsys.readouterr().err
+    assert main.main([*verb, "--project", "/tmp"]) == 0
+    assert main.main([*verb, "--all"]) == 0
+
+
 def test_a_fork_pays_only_for_itself_and_snapshots_change_nothing(here):
     """What a session used is the same from its log, from a snapshot, and from a damaged snapshot."""
-    with connect(here, project="/work/one") as records:
+    with connect(here, project="/src/one") as records:
         first = records.get("first", agent="claude")
         child = first.fork("child")
         count(child, "f", ROW | {"day": DAY})
@@ -137,6 +154,7 @@ def test_a_fork_pays_only_for_itself_and_snapshots_change_nothing(here):
         whole = first.refresh().views.spend
         assert spend_of(records.store, records.find("first")).days == whole.days
         kept = records.store.snapshot(first.id, VIEWS_VERSION)
+        assert kept is not None
         records.store.save(first.id, kept._replace(body=kept.body[:-9] + b"123456789"))
         assert spend_of(records.store, records.find("first")).days == whole.days
 
@@ -155,7 +173,7 @@ def test_bars_fit_the_window(working):
 
 def test_no_log_is_read_whole(here, monkeypatch):
     """The usage of many sessions reads usage events only, and of a session with a snapshot only those after it."""
-    with connect(here, project="/work/one") as records:
+    with connect(here, project="/src/one") as records:
         session = records.get("first", agent="claude")
         for _number in range(300):
             session.facts.set_scratch("n", value=1)

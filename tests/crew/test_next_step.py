@@ -7,15 +7,17 @@ from onrecord.crew.next_step import (
     END,
     FINISHED,
     FRESH,
-    NOTHING,
+    IDLE,
     LIMITED,
+    NEEDS_PERSON,
+    NOTHING,
+    RESTARTING,
     RESTARTS_LIMIT,
     RESUMED,
-    WORKING,
     START,
     STOPPED,
-    RESTARTING,
     WINDOW_SECONDS,
+    WORKING,
     Observed,
     next_step,
 )
@@ -94,6 +96,15 @@ def test_a_limit_is_waited_for():
         step = next_step(one, 1500.0)
         assert (step.do, step.state, step.at) == (NOTHING, LIMITED, 2000.0)
     assert next_step(seen, 2000.0)[:3] == (START, WORKING, RESUMED)
+
+
+@pytest.mark.parametrize("doing", [WORKING, IDLE, NEEDS_PERSON])
+def test_what_an_open_program_does_is_its_state(doing):
+    """Working, idle and asking are three states; a limit without a known end is one too, until the agent works again."""
+    seen = CRASHED._replace(alive=True, doing=doing, trouble="Invalid API key")
+    assert next_step(seen, 1500.0) == (NOTHING, doing, "", 0.0, "Invalid API key")
+    assert next_step(seen._replace(limited=True), 1500.0)[:2] == (NOTHING, LIMITED)
+    assert next_step(seen._replace(limited=True, resets_at=2000.0), 1500.0)[:4] == (NOTHING, LIMITED, "", 2000.0)
 
 
 def test_who_is_not_wanted_is_ended():

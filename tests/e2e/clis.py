@@ -39,6 +39,9 @@ class Cli(Protocol):
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         """Its command line to resume it."""
 
+    def streamed_id(self, output: str) -> str:
+        """The conversation's id, in the output of such a run."""
+
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         """The path of its conversation."""
 
@@ -84,6 +87,9 @@ class Claude:
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         return ["claude", "-p", "--resume", vendor_id, *self.options, prompt]
 
+    def streamed_id(self, output: str) -> str:
+        return in_stream(output, "session_id")
+
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         return list(home.glob(f".claude/projects/*/{vendor_id}.jsonl"))
 
@@ -119,6 +125,9 @@ class Codex:
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         return ["codex", "exec", "resume", "--json", vendor_id, prompt]
 
+    def streamed_id(self, output: str) -> str:
+        return in_stream(output, "thread_id")
+
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         return list(home.glob(f".codex/sessions/*/*/*/rollout-*-{vendor_id}.jsonl"))
 
@@ -149,6 +158,9 @@ class Gemini:
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         return ["gemini", "-r", vendor_id, "-o", "stream-json", "-p", prompt]
 
+    def streamed_id(self, output: str) -> str:
+        return in_stream(output, "session_id")
+
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         return list(home.glob(f".gemini/tmp/*/chats/session-*-{vendor_id[:8]}.jsonl"))
 
@@ -173,6 +185,9 @@ class Copilot:
 
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         return ["copilot", f"--resume={vendor_id}", *self.options, "-p", prompt]
+
+    def streamed_id(self, output: str) -> str:
+        return in_stream(output, "sessionId")
 
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         return list(home.glob(f".copilot/session-state/{vendor_id}/events.jsonl"))
@@ -208,6 +223,9 @@ class Opencode:
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         return ["opencode", "run", "--format", "json", "-s", vendor_id, prompt]
 
+    def streamed_id(self, output: str) -> str:
+        return in_stream(output, "sessionID")
+
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         return list(home.glob(".local/share/opencode/opencode.db"))
 
@@ -233,6 +251,9 @@ class Qwen:
 
     def resume(self, vendor_id: str, prompt: str) -> list[str]:
         return ["qwen", "-r", vendor_id, "-o", "stream-json", prompt]
+
+    def streamed_id(self, output: str) -> str:
+        return in_stream(output, "session_id")
 
     def files(self, home: Path, vendor_id: str) -> list[Path]:
         return list(home.glob(f".qwen/projects/*/chats/{vendor_id}.jsonl"))

@@ -43,8 +43,6 @@ class AgentSuite(Laboratory):
     """What its screen shows when it accepts a prompt."""
     forgets_the_unanswered: ClassVar[bool] = False
     """It cannot resume a conversation in which the model never answered."""
-    hears_nudges: ClassVar[bool] = True
-    """Its hook can prevent it from stopping."""
 
     @property
     def name(self) -> str:
@@ -92,6 +90,7 @@ class AgentSuite(Laboratory):
         assert "The word is magenta." in restored
         assert "Which word was it?" in restored
         agent.counted()
+        agent.is_told("The word is magenta.", "Which word was it?", "And once more?", answers=("ochre", "teal"))
 
     def test_a_new_id_in_the_same_terminal_is_followed(self, lab: Lab):
         """After the program changed its own id, our name leads to the new conversation."""
@@ -126,8 +125,8 @@ class AgentSuite(Laboratory):
         early, late = lab.project / "early.txt", lab.project / "late.txt"
         data = agent.resumed(
             f"Try it. [[shell onrecord attempt start -- make check]] [[write {early} :: too soon]]"
-            f" [[shell onrecord attempt succeed 1]] [[write {late} :: in time]] [[say done]]"
-        )
+            f" [[shell onrecord attempt succeed 1]] [[write {late} :: in time]] [[say done]]", "--policy", "allow",
+        )  # fmt: skip
         assert data["finished"], data
         last = lab.server.conversation()[-1].text
         if self.forgets_the_unanswered:
@@ -142,7 +141,7 @@ class AgentSuite(Laboratory):
         assert [one["rule"] for one in decided if one["act"] == "edit"] == ["unresolved_attempt"], decided
         assert "To clear it: onrecord attempt" in last
         nudges = [one["rule"] for one in decided if one["act"] == "stop"]
-        assert nudges == (["note"] if self.hears_nudges else []), "once, and it may stop then"
+        assert nudges == [], "without a terminal, an answer to a nudge would replace the agent's own"
 
     def test_a_killed_agent_leaves_nothing_running(self, lab: Lab):
         """When only the agent is killed, its death is on record and the tool it left behind is ended (G05, G09)."""
@@ -212,7 +211,27 @@ class Agent:
         """Every answer of the model server is counted once, with the numbers that each answer states."""
         done = self.lab.onrecord("usage", "--session", SESSION, "--json")
         total = json.loads(done.out)["data"]["total"]
-        print(self.name, total, len(self.lab.server.conversation()), len(self.lab.server.received))
+        calls = total["calls"]
+        assert 1 < calls <= len(self.lab.server.received), total
+        stated = {"input_tokens": 123, "cache_read_tokens": 100, "output_tokens": 50, "reasoning_tokens": 30}
+        assert {name: total[name] for name in stated} == {name: calls * one for name, one in stated.items()}
+
+    def is_told(self, *prompts: str, answers: tuple[str, ...]) -> None:
+        """The conversation is the record's transcript: each prompt once and first in its turn, with its answer."""
+        done = self.lab.onrecord("export", SESSION, "--format", "messages")
+        messages = json.loads(done.out)
+        asked = [message["content"] for message in messages if message["role"] == "user"]
+        assert [sum(prompt in text for text in asked) for prompt in prompts] == [1] * len(prompts), asked
+        assert not [text for text in asked if FENCED.search(text)], "what onrecord injects is not what a user said"
+        said = [message["content"] for message in messages if message["role"] == "assistant"]
+        assert all(any(answer in str(text) for text in said) for answer in answers), said
+        markdown = self.lab.onrecord("export", SESSION, "--format", "markdown").out
+        assert all(f"user: {prompt}" in markdown for prompt in prompts), markdown
+        note = self.lab.onrecord("note", SESSION).out
+        assert f"asked last: {prompts[-1]}" in note, note
+        assert f"last words: {answers[-1]}" in note, note
+        found = json.loads(self.lab.onrecord("search", "magenta", "--json").out)["data"]["results"]
+        assert any("The word is magenta." in hit["snippet"] for hit in found), found
 
     def kept(self) -> str:
         """What the record has of the conversation."""

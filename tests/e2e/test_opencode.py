@@ -9,7 +9,6 @@ from tests.e2e.terminal import Terminal
 class TestOpencode(AgentSuite):
     programs = ("opencode",)
     ready = "commands"
-    hears_nudges = False
 
     def lose(self, lab: Lab, vendor_id: str) -> None:
         """All conversations are in one database; the program itself deletes one of them."""

@@ -37,6 +37,8 @@ class Stand(NamedTuple):
     erased: bool = False
     tip: str = ""
     """The id of the last record of its trunk: the one that the next prompt continues."""
+    unread: bool = False
+    """It was copied before there were readings."""
 
 
 class Kept(NamedTuple):
@@ -47,7 +49,7 @@ class Kept(NamedTuple):
 
 
 def event_id(vendor_name: str, vendor_id: str, generation: int, offset: int, beside: str = "") -> str:
-    """The id of a part: the same bytes have the same id, whoever copies them."""
+    """The id of a part: the same bytes have the same id, in every process."""
     id_ = f"{prefix_of(vendor_name, vendor_id, beside)}{generation}/{offset}"
     if len(id_) + 8 > ID_LIMIT or not id_.isprintable():
         raise InvalidInput(f"{beside or vendor_id!r:.80} is not the id of a conversation")
@@ -78,7 +80,8 @@ def standings(session: Session, vendor_name: str, vendor_id: str, beside: str = 
                 yield Stand(None, generation, header.position, erased=True)
             else:
                 tip = str(data.get("tip", ""))
-                yield Stand(Mark(*data["mark_after"]), generation, header.position, tip=tip)
+                unread = "reading" not in data
+                yield Stand(Mark(*data["mark_after"]), generation, header.position, tip=tip, unread=unread)
 
 
 def standing(session: Session, vendor_name: str, vendor_id: str, beside: str = "") -> Stand:
@@ -108,7 +111,7 @@ def best(session: Session, vendor_name: str, vendor_id: str, beside: str = "") -
 
 
 def _keys(session: Session, vendor_name: str, prefix: str, generation: int) -> set[bytes]:
-    """What identifies the records of a generation; an empty key stands for an erased part."""
+    """What identifies the records of a generation; an empty key means that a part was erased."""
     of, found = vendor(vendor_name), set[bytes]()
     for event in parts(session, f"{prefix}{generation}/"):
         if event.data is None:

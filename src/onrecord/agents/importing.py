@@ -77,7 +77,7 @@ def take_in(
     """Link a conversation and mirror it: into the session that has it, the given one, or a new one."""
     known = session_with(records, of, location.vendor_id)
     refuse_foreign(of, location)
-    if known is not None and not says_something(of, location):
+    if known is not None and reason == IMPORTED and not says_something(of, location):
         raise Conflict(
             f"{location.path} has no message, and {known.name} has this conversation already",
             hint="name the file with the messages; nothing was imported",

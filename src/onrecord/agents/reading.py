@@ -74,10 +74,8 @@ def _said(of: Vendor, entry: Entry, record: Any) -> Sequence[Said]:
 
 
 def _row(said: Said, record: Any, *, clipped: bool) -> dict[str, Any]:
-    items = [_bare(item) for item in said.items]
-    row: dict[str, Any] = {"items": clip_texts(items) if clipped else condense(record, items)}
-    if said.id:
-        row["id"] = said.id if clipped else condense(record, said.id)
+    whole = {"items": [_bare(item) for item in said.items]} | ({"id": said.id} if said.id else {})
+    row: dict[str, Any] = clip_texts(whole) if clipped else condense(record, whole)
     about = {"turn": said.turn, "lane": said.lane, "weak": said.weak, "clipped": clipped}
     return row | {name: value for name, value in about.items() if value}
 

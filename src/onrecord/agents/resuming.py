@@ -15,6 +15,7 @@ from onrecord import machine
 from onrecord.agents import processes
 from onrecord.agents.beside import put_files_back
 from onrecord.agents.generations import has_gaps, kept, source_path, standing
+from onrecord.agents.handover import extract
 from onrecord.agents.mirroring import location_of, mirror
 from onrecord.agents.running import program_of
 from onrecord.agents.starting import join, opening, start
@@ -286,12 +287,26 @@ def resume(run: Wrapped, planned: Plan, ask: Ask, terms: Terms) -> Resumed:
     if planned.lost:
         return _not_restored(run, planned, planned.lost, ask, terms)
     program_of(command(planned, ask), planned.env, planned.of.title)
+    end_remains(run.session, terms.tell)
     joined = join(run, _to_record(planned, ask), resumes=planned.vendor_id)
     try:
         found = _try(joined, planned, ask, terms)
     finally:
         run.session.leave()
     return found if isinstance(found, Resumed) else _not_restored(run, planned, found, ask, terms)
+
+
+def end_remains(session: Session, tell: Callable[[str], None]) -> None:
+    """End what is left of the agent's last run, if its end is not on record: its wrapper was killed.
+
+    Its processes carry the token of that run. Those of a run that ended in order stay: the agent left them on purpose.
+    """
+    last = next((one for one in session.log.newest(("agent.joined", "agent.left")) if one.by == session.agent), None)
+    about = (last.data if last is not None and last.kind == "agent.joined" else None) or {}
+    if not about.get("spawn") or not machine.is_gone(about.get("process") or {}):
+        return
+    if left := processes.end_spawned(str(about["spawn"])):
+        tell(f"ended {len(left)} processes that the last run of {session.agent!r} left running")
 
 
 def _given_elsewhere(planned: Plan) -> Hazard:
@@ -312,7 +327,11 @@ def _try(run: Wrapped, planned: Plan, ask: Ask, terms: Terms) -> Resumed | str:
     except OnrecordError as problem:
         return problem.message + (f" ({problem.hint})" if problem.hint else "")
     outcome = _run(run, planned, ask)
-    return _lost(planned, outcome) or _restored(run, planned, outcome, mended)
+    lost = _lost(planned, outcome)
+    if lost and outcome.came_up not in (None, planned.vendor_id) and run.session.refresh().head.status in LIVE:
+        # A hook or the stream recorded the stray: the next resume must not continue with it.
+        run.session.agents.locate(planned.of.name, planned.vendor_id, verified=False)
+    return lost or _restored(run, planned, outcome, mended)
 
 
 def _run(run: Wrapped, planned: Plan, ask: Ask) -> Outcome:
@@ -356,17 +375,21 @@ def _not_restored(run: Wrapped, planned: Plan, why: str, ask: Ask, terms: Terms)
     if terms.policy == MUST:
         raise refusal
     terms.tell(f"{refusal.message}; a fresh conversation begins from the note")
-    return _fresh(run, planned, why, ask, lost=why[:TEXT_LIMIT])
+    said = extract(run.session, planned.link)
+    return _fresh(run, planned, why, ask, said, lost=why[:TEXT_LIMIT])
 
 
-def _fresh(run: Wrapped, planned: Plan, why: str, ask: Ask, **about: str) -> Resumed:
-    """Begin a fresh conversation from the note. `about` is recorded with the run: `lost` says why the old one ended."""
+def _fresh(run: Wrapped, planned: Plan, why: str, ask: Ask, said: str = "", **about: str) -> Resumed:
+    """Begin a fresh conversation from the note, and from what was `said` last in the old one.
+
+    `about` is recorded with the run: `lost` says why the old one ended.
+    """
     session = run.session
     joined = join(run, _to_record(planned, ask), **about)
     ask = ask._replace(extra=arguments(planned, ask, headless=ask.headless))
     ask = ask._replace(prompt=ask.anew, id=None) if ask.anew else ask
     try:
-        outcome = start(joined, planned.cwd, ask, text=opening(session.note(), ask.prompt))
+        outcome = start(joined, planned.cwd, ask, text=opening(session.note(), ask.prompt, said))
     finally:
         session.leave()
     return Resumed(planned.agent, FRESH, outcome.came_up is not None, why, outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from onrecord.agents.fencing import fence
+from onrecord.agents.fencing import ABOUT, fence
 from onrecord.agents.running import program_of
 from onrecord.agents.surroundings import survey
 from onrecord.agents.wrapping import VIA, environment, record_prompt, token, wrap
@@ -89,7 +89,11 @@ def _chosen(of: Vendor, options: LaunchOptions) -> str | None:
     return None
 
 
-def opening(note: str, task: str) -> str:
-    """The first prompt of a conversation that continues from the note, because the previous one is lost."""
+def opening(note: str, task: str, said: str = "") -> str:
+    """The first prompt of a conversation that continues from the note, because the previous one is lost.
+
+    `said` is the end of the previous one, as far as the record has it.
+    """
     asked = task or "Continue the work that the note describes. Begin with its next action."
-    return f"{fence(note, limit=OPENING_BYTES)}\n{asked}"
+    before = fence(said, about=f"The end of the conversation that this one replaces. {ABOUT}") if said else ""
+    return "\n".join(part for part in (fence(note, limit=OPENING_BYTES), before, asked) if part)

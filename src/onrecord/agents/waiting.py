@@ -63,7 +63,7 @@ def last_stop(session: Session, agent: str) -> Stop | None:
 
 
 def _went_on(session: Session, agent: str, stop: Event) -> bool:
-    """Whether it went on in the same run, or a process of the agent ran since and left without another stop."""
+    """Whether it worked again in the same run, or a process of the agent ran since and left without another stop."""
     if any((one.data or {}).get("went_on") for one in _since(session, agent, stop, "attention.given")):
         return True
     ran = next((one for one in _events_of(session, agent, "agent.located") if (one.data or {}).get("process")), None)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord import machine
 from onrecord.agents import processes
 from onrecord.agents.mirroring import location_of, mirror, standing
-from onrecord.agents.observing import Follower
+from onrecord.agents.observing import SCREEN, Follower, record_stop, undone
+from onrecord.agents.printing import Printer
 from onrecord.agents.running import run_headless, run_on_terminal
 from onrecord.agents.surroundings import survey
-from onrecord.environment import AGENT_VARIABLE, FAILURE_VARIABLE, SESSION_VARIABLE, SPAWN_VARIABLE
+from onrecord.environment import AGENT_VARIABLE, FAILURE_VARIABLE, HEADLESS_VARIABLE, SESSION_VARIABLE, SPAWN_VARIABLE
 from onrecord.errors import BudgetExhausted, LeaseLost, OnrecordError
 from onrecord.log.names import make_ulid
 from onrecord.vendors.hooks import CLEARED, STARTUP
@@ -24,13 +25,14 @@ from onrecord.vendors.port import (
     BUDGET,
     CRASH,
     ENDS_WITH_TIME,
+    FAILED,
     FINISHED,
     KILLED,
     UNKNOWN,
     USER,
     Interruption,
 )
-from onrecord.vendors.progress import FAILED, left
+from onrecord.vendors.progress import left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +40,7 @@ if TYPE_CHECKING:
     from onrecord.agents.running import Ran
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
-    from onrecord.vendors.port import Launch, Location, Mark, Vendor
-    from onrecord.vendors.progress import Turn
+    from onrecord.vendors.port import Launch, Location, Mark, Turn, Vendor
 
 LOOK_SECONDS = 1.0
 """How often a run's lock files, and what its hooks recorded, are checked."""
@@ -66,6 +67,8 @@ class Wrapped(NamedTuple):
     """The complete environment it will run in."""
     show: bool = True
     """Whether a headless agent's output is passed on."""
+    raw: bool = False
+    """Whether that is the JSON stream itself and not the text that the program prints without one."""
     waits: bool = False
     """Whether an agent on a terminal is ended at a limit that ends with time, because its command waits for that."""
     person: str = ""
@@ -122,7 +125,8 @@ def token() -> str:
 def environment(base: Mapping[str, str], session: Session, spawn: str) -> dict[str, str]:
     """The environment that names session and agent for an agent's hooks and commands."""
     env = {**base, SESSION_VARIABLE: session.id, AGENT_VARIABLE: session.agent, SPAWN_VARIABLE: spawn}
-    env.pop(FAILURE_VARIABLE, None)  # it is for the command that wraps the agent, not for those that the agent runs
+    for name in (FAILURE_VARIABLE, HEADLESS_VARIABLE):  # these are of the command around it, not of the agent
+        env.pop(name, None)
     return env
 
 
@@ -130,6 +134,7 @@ def record_prompt(session: Session, ask: Ask, **about: Any) -> int | None:
     """Record an agent's prompt before it is sent; returns its position, if there is a prompt."""
     if not ask.prompt:
         return None
+    session.facts.title_by_prompt(ask.prompt)
     id_ = ask.id or PROMPT_PREFIX + make_ulid(int(session.clock() * 1e3), machine.entropy(10))
     return session.log.record("payload.kept", {"prompt": ask.prompt, "agent": session.agent, **about}, id=id_).position
 
@@ -143,8 +148,12 @@ def wrap(
     With `resumed` it must come up with exactly the conversation `vendor_id`; if not, it is ended at once.
     """
     watch = _Watch(run, launch, vendor_id, resumed=resumed, prompted=prompted, seen=not headless)
-    whole = {**run.env, **launch.env}
-    ran = run_headless(launch, whole, watch, show=run.show) if headless else run_on_terminal(launch, whole, watch)
+    whole = {**run.env, **launch.env, **({HEADLESS_VARIABLE: "1"} if headless else {})}
+    if headless:
+        printer = Printer(run.of) if launch.streams and not run.raw else None
+        ran = run_headless(launch, whole, watch, show=run.show, printer=printer)
+    else:
+        ran = run_on_terminal(launch, whole, watch)
     watch.finish()
     why = _judge(run.of, ran, watch)
     orphans = processes.end_spawned(run.env[SPAWN_VARIABLE]) if why.cause not in (FINISHED, UNKNOWN) else []
@@ -176,13 +185,7 @@ def _judge(of: Vendor, ran: Ran, watch: _Watch) -> Interruption:
 
 
 def _interrupt(run: Wrapped, watch: _Watch, why: Interruption, **about: Any) -> Event:
-    resets_at = why.resets_at
-    if resets_at is None and why.retry_after is not None:
-        resets_at = run.session.clock() + why.retry_after
-    return run.session.agents.record_interruption(
-        why.cause, why.message, resets_at=resets_at, vendor=run.of.name, vendor_id=watch.current, **watch.undone(),
-        **({"detail": why.detail} if why.detail else {}), **about,
-    )  # fmt: skip
+    return record_stop(run.session, why, watch.undone(), vendor=run.of.name, vendor_id=watch.current, **about)
 
 
 class _Watch:
@@ -211,7 +214,7 @@ class _Watch:
         self._location: Location | None = None
         self._mark: Mark | None = None
         self.stop: Event | None = None
-        """The stop that is on record while the agent is still on its terminal; None when it went on since."""
+        """The stop that is on record while the agent is still on its terminal; None when it works again."""
         self.why: Interruption | None = None
         self._prompted = prompted
         self._on_terminal = seen
@@ -291,7 +294,7 @@ class _Watch:
         return location_of(link, self.run.env) if link else None
 
     def _observe(self, *, over: bool = False) -> None:
-        """Record a limit as soon as the vendor wrote it, and that the agent went on after it."""
+        """Record a limit as soon as the vendor wrote it, and that the agent works again after it."""
         follower = self._follow()
         if follower is None:
             return
@@ -299,32 +302,23 @@ class _Watch:
         if why is not None and turn != self._stopped_turn:
             self._stopped_turn, self.why = turn, why
             self.stop = _interrupt(self.run, self, why)
-        elif self.stop is not None and turn is not None and turn.state != FAILED and not turn.error:
+        elif self._works_again(turn):
             self.stop = self.why = self._stopped_turn = None
             self.run.session.agents.record_going_on()
+
+    def _works_again(self, turn: Turn | None) -> bool:
+        changed = self.stop is not None and turn is not None and turn != self._stopped_turn
+        return changed and turn is not None and turn.state != FAILED and not turn.error
 
     def _is_over(self) -> bool:
         """Whether the command that started it waits for the end of the limit that stopped it."""
         return self.run.waits and self.why is not None and self.why.cause in ENDS_WITH_TIME
 
     def undone(self) -> dict[str, Any]:
-        """What a stop on a terminal left undone: the prompt, and whether the model had begun to answer it."""
-        turn = self.turn
+        """What a stop left undone."""
         if not self._on_terminal:
             return {"prompt": self._prompted}
-        if turn is None or not turn.prompt:
-            return {"prompt": self._prompted, "terminal": True}
-        return {"prompt": self._prompt_of(turn), "answered": turn.answered, "terminal": True}
-
-    def _prompt_of(self, turn: Turn) -> int:
-        """The position of the prompt in the log; one that a person typed is recorded now, so that it can be repeated."""
-        session = self.run.session
-        known = session.log.event(self._prompted).data if self._prompted else None
-        if self._prompted and turn.prompt.strip().endswith(str((known or {}).get("prompt")).strip()):
-            return self._prompted
-        return session.log.record(
-            "payload.kept", {"prompt": turn.prompt, "agent": session.agent, "typed": True}
-        ).position
+        return undone(self.run.session, self.turn, self._prompted)
 
     def _verify(self) -> None:
         """Record that a resumed conversation is verified as soon as it is, not only when the run has ended."""
@@ -340,12 +334,15 @@ class _Watch:
         self._hear_hooks()
 
     def _hear_hooks(self) -> None:
-        """The conversations that hooks of this very run recorded."""
+        """The conversations that hooks of this very run recorded, and a limit that a supervisor saw on the screen."""
         session = self.run.session
-        for event in session.events(after=self._since, kinds=("agent.located",)):
+        for event in session.events(after=self._since, kinds=("agent.located", "interruption.recorded")):
             self._since = event.position
             about = event.data or {}
-            if event.by == session.agent and about.get("via") == "hook" and about.get("vendor") == self.run.of.name:
+            if event.by == session.agent and about.get("via") == SCREEN:
+                self.stop, self._stopped_turn = event, self.turn
+                self.why = Interruption(str(about["cause"]), str(about["message"]), about["resets_at"])
+            elif event.by == session.agent and about.get("via") == "hook" and about.get("vendor") == self.run.of.name:
                 self._see(str(about["vendor_id"]), linked=True)
 
     def _see(self, seen: str, *, linked: bool = False) -> None:

@@ -49,7 +49,7 @@ class Observed(NamedTuple):
     dismissed: str = ""
     """Why it is not started again, if a person ended it."""
     limited: bool = False
-    """A limit that ends with time stopped it, and it has not gone on since."""
+    """A limit that ends with time stopped it, and it has not worked since."""
     resets_at: float | None = None
     """When that limit ends, if that is known."""
     doing: str = ""

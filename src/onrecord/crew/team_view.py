@@ -119,7 +119,7 @@ class TeamView(View):
             asked_fresh=one["recalled"] > one["spawned"],
             finished=one["left"] is not None and (not stop or closed),
             dismissed="a person ended it" if stop.get("cause") == "user" else "",
-            limited=stop.get("cause") in ENDS_WITH_TIME,
+            limited=str(stop.get("cause")) in ENDS_WITH_TIME,
             resets_at=_number(stop.get("resets_at")),
             doing=doing if alive else "",
             trouble=trouble if alive else "",

@@ -132,7 +132,7 @@ KINDS: dict[str, Kind] = _kinds(
     ("tool.used", TRANSCRIPT, "An agent's tool ran: its command and exit code, the files it changed.", "tool act"),
     ("transcript.compacted", TRANSCRIPT, "A summary replaces a range of the transcript in contexts.", "summary upto"),
     ("attempt.started", DURABLE, "A run of a command is about to start.", "command signature"),
-    ("attempt.settled", DURABLE, "The run ended: succeeded, failed or was abandoned.", "attempt outcome"),
+    ("attempt.settled", DURABLE, "The run ended: succeeded, failed, was interrupted or abandoned.", "attempt outcome"),
     ("attempt.corrected", DURABLE, "An addition to a settled attempt, for instance the fix.", "attempt"),
     ("phase.entered", DURABLE, "A phase of the profile began.", "phase"),
     ("phase.finished", DURABLE, "A phase was finished with its required sections.", "phase"),

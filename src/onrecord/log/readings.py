@@ -30,10 +30,12 @@ INLINE_DEPTH = 12
 CLIPPED = 4_096
 """How many characters of a text are repeated if its record is too long to be kept in one event."""
 MEDIA = "media"
-"""The type of a part that stands for an image or another file: it names the type, the size and where the data is."""
+"""The type of a part that refers to an image or another file: it names the type, the size and where the data is."""
 _REFERENCE, _JOINED, _LITERAL = "$", "$+", "$="
 _EMBEDDED = "~j"
 _PIECES = 64
+_ITEM_DEPTH = 2
+"""How deep an item is in a row: the row, the list, the item. What is deeper may be a whole object of the record."""
 _WRONG = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -82,7 +84,7 @@ class _Condenser:
                 self._index(one, f"{pointer}/{number}")
 
     def _parsed(self) -> list[tuple[str, Any]]:
-        """The values inside texts that are JSON themselves; looked at only when something is not found otherwise."""
+        """The values inside texts that are JSON themselves; parsed only when something is not found outside of them."""
         if self._embedded is None:
             self._embedded = []
             for text, pointer in list(self._texts.items()):
@@ -100,7 +102,7 @@ class _Condenser:
             return self._text(value)
         if not isinstance(value, dict | list) or not value:
             return value
-        if depth > 1 and (found := self._whole(value)) is not None:
+        if depth > _ITEM_DEPTH and (found := self._whole(value)) is not None:
             return {_REFERENCE: found}
         if depth > INLINE_DEPTH:
             return json.dumps(value, ensure_ascii=False)
@@ -155,8 +157,8 @@ class _Condenser:
 
 
 def _equal(among: Any, value: Any, pointer: str) -> str | None:
-    if type(among) is type(value) and among == value:
-        return pointer
+    if type(among) is type(value) and among == value and json.dumps(among) == json.dumps(value):
+        return pointer  # the second comparison tells true from 1
     inner: Iterable[tuple[Any, Any]] = (
         among.items() if isinstance(among, dict) else enumerate(among) if isinstance(among, list) else ()
     )

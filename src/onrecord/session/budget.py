@@ -61,7 +61,7 @@ class BudgetVerbs(Chapter):
         total = self._session.views.spend.total
         return total.copy()
 
-    def counted(self, vendor: str, calls: Collection[str]) -> set[str]:
+    def counted(self, vendor: str, calls: Collection[str]) -> frozenset[str]:
         """Which calls of a vendor's model were counted already: in this session, or in one with the same history.
 
         Vendors copy the beginning of a conversation when they fork it or change its id. A copied call counts for the
@@ -77,7 +77,7 @@ class BudgetVerbs(Chapter):
                 if other not in seen:
                     seen.add(other)
                     known |= _counted(store, other, vendor)
-        return known.intersection(calls)
+        return frozenset(known.intersection(calls))
 
     def left(self) -> Budget:
         """What is left of each set limit, after usage and the slices given to other sessions."""
@@ -114,7 +114,7 @@ def usage_of(
                 f"the parts of {what} are more than the whole", hint="input contains what a cache was used for"
             )
     used: ModelUsage = {"model": model, "input_tokens": input_tokens, "output_tokens": output_tokens, "cost": cost}
-    return used | {what: amount for what, amount in parts.items() if amount}  # type: ignore[return-value]
+    return used | {what: amount for what, amount in parts.items() if amount}  # type: ignore[return-value]  # the names are those of PARTS
 
 
 def usage_id(vendor: str, call: str) -> str:

@@ -137,21 +137,19 @@ class Session(KeptViews):
 
     def note(self) -> str:
         """The note for the agent that continues the work, as Markdown."""
-        from onrecord.session.reading import recent
-        from onrecord.views.note import is_unwritten, note
+        from onrecord.session.unwritten import unwritten
+        from onrecord.views.note import note
 
         with self._lock:
-            views = self.views
-            return note(views, recent(self) if is_unwritten(views) else None, machine.is_gone)
+            return note(self.views, unwritten(self), machine.is_gone)
 
     def brief(self, *, happened: bool = True) -> str:
         """The first 2 KB of the note, readable on their own; without `happened`, of what was written down only."""
-        from onrecord.session.reading import recent
-        from onrecord.views.note import brief, is_unwritten
+        from onrecord.session.unwritten import unwritten
+        from onrecord.views.note import brief
 
         with self._lock:
-            views = self.views
-            return brief(views, machine.is_gone, recent(self) if happened and is_unwritten(views) else None)
+            return brief(self.views, machine.is_gone, unwritten(self) if happened else None)
 
     # Chapters: each is a small class in its own module
 

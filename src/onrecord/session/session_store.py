@@ -182,18 +182,19 @@ class SessionStore:
             return self._here(statuses=statuses, limit=limit, before=last)
         return self.store.heads(project=project or None, statuses=statuses, limit=limit, before=last)
 
-    def entries(self, heads: Sequence[Head]) -> list[Entry]:
+    def entries(self, sessions: Sequence[Head]) -> list[Entry]:
         """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
         from onrecord.session.listings import entries
 
-        return entries(self.store, heads, self.clock)
+        return entries(self.store, sessions, self.clock)
 
     def every(self, status: Collection[str], *, project: str | None = None) -> list[Head]:
         """All sessions with one of these statuses, the newest first. `project` "" means every project."""
         from onrecord.session.listings import every_head
 
-        here = self.project if project is None else project or None
-        return list(every_head(self.store, here, status))
+        places = (self.project, *self.also) if project is None else [project or None]
+        found = [head for one in places for head in every_head(self.store, one, status)]
+        return found if len(places) == 1 else sorted(found, key=lambda head: (head.at, head.session), reverse=True)
 
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20

@@ -1,9 +1,9 @@
 """Notifying a person: a bell, a message on the desktop, or a command of theirs.
 
-`[notify]` in the settings says how and of what. Each notice is sent once, however many processes see the reason, and not
-too many at once: a small file of this user on this machine has those that were sent. Nothing here can harm an agent:
-programs run in a detached process with a deadline, the terminal is written without waiting, and every failure ends as a
-line for `onrecord doctor`.
+`[notify]` in the settings says how and of what. Each notice is sent once, however many processes see the reason, and
+not too many at once: a small file of this user on this machine has those that were sent. Nothing here can harm an
+agent: programs run in a detached process with a deadline, the terminal is written without waiting, and every failure
+ends as a line for `onrecord doctor`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.environment import AGENT_VARIABLE, MEMBER_VARIABLE, SESSION_VARIABLE, SPAWN_VARIABLE
@@ -78,6 +79,11 @@ def tell_needs(session: Session) -> None:
     _safely(lambda: _tell_needs(session))
 
 
+def tell_stop(session: Session) -> None:
+    """Notify the person that an agent stopped: it asks something, or it did what it was asked."""
+    _safely(lambda: _tell_stop(session))
+
+
 def tell_end(session: Session, text: str) -> None:
     """Notify the person that an agent did what it was asked."""
     tell(session, ENDS, f"{session.agent}/end", text)
@@ -90,14 +96,14 @@ def tell_passed(session: Session, position: int) -> None:
 
 def tell(session: Session, event: str, key: str, text: str, *, agent: str = "", command: str = "") -> None:
     """Notify the person of something about a session; the key is the same for the same thing."""
-    _safely(lambda: _tell_one(session, event, key, text, agent or session.agent, command))
+    helps = command or f"onrecord show {session.name}"
+    _safely(lambda: _tell_wanted(_notice(session, event, key, (agent or session.agent, text, helps))))
 
 
-def _tell_one(session: Session, event: str, key: str, text: str, agent: str, command: str) -> None:
+def _tell_wanted(notice: Notice) -> None:
     chosen = _chosen()
-    if chosen and event in chosen.get("events", (event,)):
-        helps = command or f"onrecord show {session.name}"
-        _tell(chosen, _notice(session, event, f"{session.id}/{key}", agent, text, helps))
+    if chosen and notice.event in chosen.get("events", (notice.event,)):
+        _tell(chosen, notice)
 
 
 def _safely(tell: Callable[[], None]) -> None:
@@ -115,28 +121,39 @@ def _chosen() -> dict[str, Any]:
 
 
 def _tell_needs(session: Session) -> None:
-    chosen = _chosen()
-    if not chosen:
+    if not _chosen():
         return
     from onrecord.session.standing import standing_of
 
     for need in standing_of(session.refresh()).needs:
-        event = EVENTS.get(need.kind)
-        if event is not None and event in chosen.get("events", (event,)):
-            _tell(chosen, _of_need(session, event, need))
+        if need.kind in EVENTS:
+            _tell_wanted(_of_need(session, EVENTS[need.kind], need))
+
+
+def _tell_stop(session: Session) -> None:
+    if not _chosen():
+        return
+    from onrecord.session.standing import standing_of
+
+    asks = [need for need in standing_of(session.refresh()).needs if need.kind == QUESTION]
+    for need in asks:
+        _tell_wanted(_of_need(session, EVENTS[need.kind], need))
+    if not asks:
+        tell_end(session, f"{session.agent} finished what it was asked")
 
 
 def _of_need(session: Session, event: str, need: Need) -> Notice:
     until = need.until if need.until and need.until > session.clock() * 1e6 else None
     text = need.why + (f", until {time.strftime('%H:%M', time.localtime(until / 1e6))}" if until else "")
     passed = "" if until or need.kind != LIMIT else "/passed"
-    notice = _notice(session, event, f"{session.id}/{need.position}{passed}", need.agent, text, need.command)
+    notice = _notice(session, event, f"{need.position}{passed}", (need.agent, text, need.command))
     return notice._replace(until=until)
 
 
-def _notice(session: Session, event: str, key: str, agent: str, text: str, command: str) -> Notice:
-    head = session.head
-    return Notice(event, key, head.session, head.name, head.project, agent, text[: 4 * TEXT_WIDTH], command)
+def _notice(session: Session, event: str, key: str, said: tuple[str, str, str]) -> Notice:
+    head, (agent, text, command) = session.head, said
+    place = head.session, head.name, head.project
+    return Notice(event, f"{head.session}/{key}", *place, agent, text[: 4 * TEXT_WIDTH], command)
 
 
 def _tell(chosen: Mapping[str, Any], notice: Notice) -> None:
@@ -168,10 +185,10 @@ def _claim(notice: Notice, now: float) -> int | None:
 
     from onrecord.connection import state_directory
 
-    folder = state_directory()
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    folder = Path(state_directory())
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(os.path.join(folder, "notified.json"), flags, 0o600), "r+b") as file:
+    with os.fdopen(os.open(folder / "notified.json", flags, 0o600), "r+b") as file:
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             try:
@@ -239,7 +256,7 @@ def _detach(programs: Sequence[Sequence[str]], data: Mapping[str, Any]) -> None:
     env = {name: value for name, value in os.environ.items() if name not in PRIVATE}
     child = subprocess.Popen(  # a list of words
         [sys.executable, "-P", "-m", "onrecord", "__notify"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True, env=env, cwd=os.path.expanduser("~"), bufsize=0,
+        stderr=subprocess.DEVNULL, start_new_session=True, env=env, cwd=Path.home(), bufsize=0,
     )  # fmt: skip
     if child.stdin is not None:  # a few kilobytes: a pipe takes them without waiting
         with child.stdin:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
+    from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import (
         Capabilities,
         Entry,
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
         LaunchOptions,
         Location,
         Said,
+        Turn,
         Usage,
         Vendor,
     )
-    from onrecord.vendors.progress import Turn
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
-    "PreCompact": None, "Stop": None, "SessionEnd": None, "Notification": None,
+    "PreCompact": None, "Stop": None, "StopFailure": None, "SessionEnd": None, "Notification": None,
 }  # fmt: skip
 CONTEXT_LIMIT = 10_000
 """Claude Code puts longer hook output into a file and shows only a preview."""
@@ -117,6 +118,7 @@ class Claude(ByProject):
             argv += extra
         return Launch(
             argv, {}, options.cwd, stdin=options.prompt if options.headless else None,
+            streams=not has(extra, "--output-format"),
             warnings=self.warnings(argv, options.env, options.cwd),
         )  # fmt: skip
 
@@ -181,7 +183,8 @@ class Claude(ByProject):
         from onrecord.vendors.port import Said
         from onrecord.vendors.saying import said, summary, words_of
 
-        items, about = list(entry.items), {"id": entry.id, "parent": entry.parent}
+        items = list(entry.items)
+        about: dict[str, Any] = {"id": entry.id, "parent": entry.parent}
         if entry.kind == "attachment":
             waiting = record.get("attachment")
             told = text(waiting.get("prompt")) if isinstance(waiting, dict) else ""
@@ -247,7 +250,7 @@ class Claude(ByProject):
 
     def turn(self, record: dict[str, Any]) -> Turn | None:
         """An error ends a turn with an assistant record of the program itself, and the terminal stays open."""
-        from onrecord.vendors.progress import ABORTED, FAILED, IDLE, WORKING, Turn
+        from onrecord.vendors.port import ABORTED, FAILED, IDLE, WORKING, Turn
 
         message = record.get("message")
         kind = record.get("type")
@@ -280,6 +283,12 @@ class Claude(ByProject):
                     HookFile(mcp, "mcp")]  # fmt: skip
         return [HookFile(root / ".claude" / "settings.local.json", "hooks"),
                 HookFile(root / "CLAUDE.md", "instructions"), HookFile(root / ".mcp.json", "mcp")]  # fmt: skip
+
+    def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
+        """Its environment says whether a person attends the session."""
+        call = super().parse_hook(payload, env)
+        call.headless = env.get("CLAUDE_CODE_SESSION_ATTENDED") == "0"
+        return call
 
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
         """The hooks to merge into its settings."""

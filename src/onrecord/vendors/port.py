@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.rules import ToolRequest
     from onrecord.vendors.hooks import HookAnswer, HookCall, Reply
-    from onrecord.vendors.progress import Turn
 
 FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN = (
     "finished", "rate_limit", "usage_window", "tokens", "overload", "crash", "killed", "user", "refused", "unknown",
@@ -82,6 +81,8 @@ class Launch(NamedTuple):
     """What to write to its standard input before closing it; None: the terminal's input, or none when headless."""
     warnings: Sequence[str] = ()
     """What a person should know, for instance about a flag that makes it stop for permission."""
+    streams: bool = False
+    """We asked it for its JSON stream; without us it would print text (see `Vendor.printed`)."""
 
 
 class Hazard(NamedTuple):
@@ -202,6 +203,24 @@ class Interruption(NamedTuple):
     """Everything it printed about it, if that is more than the message."""
 
 
+WORKING, IDLE, FAILED, ABORTED = "working", "idle", "failed", "aborted"
+"""A turn is in progress; it ended as it should; an error ended it; a person interrupted it."""
+
+
+class Turn(NamedTuple):
+    """What a record says about the present turn."""
+
+    state: str
+    error: str = ""
+    """What ended the turn; while it works: the error after which the program tries again."""
+    prompt: str = ""
+    """What was asked, if this record is a prompt."""
+    answered: bool = False
+    """The model answered something since the prompt: text or a tool call."""
+    at: str = ""
+    """When, as the vendor wrote it."""
+
+
 class HookFile(NamedTuple):
     """One of the vendor's files that `onrecord setup` merges something into."""
 
@@ -302,6 +321,9 @@ class Vendor(Protocol):
     def turn(self, record: dict[str, Any]) -> Turn | None:
         """What a record of the transcript says about the present turn (see `vendors/progress.py`); None: nothing."""
 
+    def printed(self, record: dict[str, Any]) -> str:
+        """What the program prints for a record of its JSON stream when it prints text; empty: nothing."""
+
     def stream_id(self, line: str) -> str | None:
         """The conversation's id in a line of the JSON stream, if any."""
 
@@ -341,6 +363,10 @@ class Vendor(Protocol):
     """tmux keys that end it cleanly."""
     prompt_patterns: Sequence[str]
     """Regular expressions for its screen when it waits for a permission."""
+    limit_patterns: Sequence[str]
+    """Regular expressions for its screen when a limit stops it and its transcript does not say so."""
+    prints_last: bool
+    """Whether it prints only the last text of a run."""
     shows_turns: bool
     """Whether its transcript shows how a turn ends; if not, `turn` knows nothing."""
 

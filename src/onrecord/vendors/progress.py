@@ -7,34 +7,18 @@ turn ended. A vendor module reads one record (`Vendor.turn`), and `follow` folds
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from onrecord.vendors.endings import cause_of, interruption
-from onrecord.vendors.port import CRASH, USER, Interruption
+from onrecord.vendors.port import ABORTED, CRASH, FAILED, IDLE, USER, WORKING, Interruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from onrecord.vendors.port import Entry
+    from onrecord.vendors.port import Entry, Turn
 
-WORKING, IDLE, FAILED, ABORTED = "working", "idle", "failed", "aborted"
-"""A turn is under way; it ended as it should; an error ended it; a person interrupted it."""
 PROMPT_LIMIT = 100_000
 """The longest prompt that is remembered to be issued again, in characters."""
-
-
-class Turn(NamedTuple):
-    """What a record says about the present turn."""
-
-    state: str
-    error: str = ""
-    """What ended the turn; while it works: the error after which the program tries again."""
-    prompt: str = ""
-    """What was asked, if this record is a prompt."""
-    answered: bool = False
-    """The model answered something since the prompt: text or a tool call."""
-    at: str = ""
-    """When, as the vendor wrote it."""
 
 
 def follow(turn: Turn | None, entries: Iterable[Entry], says: Callable[[dict[str, Any]], Turn | None]) -> Turn | None:
@@ -73,7 +57,7 @@ def stopped(turn: Turn | None, now: float) -> Interruption | None:
 
 
 def left(turn: Turn | None, now: float) -> Interruption | None:
-    """Why a program that ended in order left its work undone: its turn was stopped, or was still under way."""
+    """Why a program that ended in order left its work undone: its turn was stopped, or was still in progress."""
     if turn is not None and turn.state == WORKING:
         if cause := cause_of(turn.error):
             return interruption(cause, turn.error, now)

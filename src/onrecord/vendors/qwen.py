@@ -28,10 +28,10 @@ if TYPE_CHECKING:
         LaunchOptions,
         Location,
         Said,
+        Turn,
         Usage,
         Vendor,
     )  # fmt: skip
-    from onrecord.vendors.progress import Turn
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -102,7 +102,8 @@ class Qwen(ByProject):
             argv += prompted(
                 options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--prompt-interactive"))
             )
-        return Launch(argv, {"QWEN_CODE_NO_RELAUNCH": "true"}, cwd, warnings=self.warnings(argv, options.env, cwd))
+        said, streams = self.warnings(argv, options.env, cwd), not has(extra, "-o", "--output-format")
+        return Launch(argv, {"QWEN_CODE_NO_RELAUNCH": "true"}, cwd, warnings=said, streams=streams)
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person or start another conversation than intended."""
@@ -150,7 +151,7 @@ class Qwen(ByProject):
         """Messages, and the summary of a compaction."""
         from onrecord.vendors.saying import said, summary
 
-        about = {"id": entry.id, "parent": entry.parent}
+        about: dict[str, Any] = {"id": entry.id, "parent": entry.parent}
         if record.get("subtype") == "chat_compression":
             return summary(_compressed(record.get("systemPayload")), **about)
         return said(entry.items, record, **about)
@@ -214,7 +215,7 @@ class Qwen(ByProject):
 
     def turn(self, record: dict[str, Any]) -> Turn | None:
         """A message without a tool call ends a turn. A failed request is noted each time, and tried again."""
-        from onrecord.vendors.progress import IDLE, WORKING, Turn
+        from onrecord.vendors.port import IDLE, WORKING, Turn
 
         kind, message = record.get("type"), record.get("message")
         given = message.get("parts") if isinstance(message, dict) else None

@@ -1,7 +1,7 @@
 """Mirrored conversations as turns: what the readings of verbatim records say, folded into the lanes of their agents.
 
 A prompt begins a turn and the next one commits it. The last turn counts as committed while it ends with an answer and
-no call is open; otherwise it runs, or it was aborted, or its process ended and it was interrupted. A record counts
+no call is open; if not, it runs, or it was aborted, or its process ended and it was interrupted. A record counts
 once, in its newest form, however often a vendor, a fork, a restored copy or another generation of the file repeats
 it. When a prompt continues an earlier record, the turns after that one are abandoned. A subagent has its own lane.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SUBLANE = "/"
 """Between the name of an agent and the name of its subagent."""
 INTERRUPTED_REASON = "its process ended"
-ABANDONED_REASON = "the conversation went on from an earlier turn"
+ABANDONED_REASON = "the conversation continued from an earlier turn"
 _DIGEST = 12
 
 Key = tuple[object, ...]

@@ -6,15 +6,15 @@ at a moment, with processes that run or have ended, is for `views/needs`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from onrecord.views.findings import STALE
 
 if TYPE_CHECKING:
     from onrecord.views.fold import Whole
-    from onrecord.views.values import Interruption, ListedAgent, ListedStop, Listing
+    from onrecord.views.values import Attention, Effect, Interruption, Json, Process, ProvisionalTurn
 
-LISTING_VERSION = "listing.2"
+LISTING_VERSION = "listing.3"
 """Changes whenever a listing changes its meaning, so that older snapshots are not used."""
 ENTRIES_LISTED = 20
 """How many attempts, effects, agents and claims a listing has of each; lists show fewer."""
@@ -22,8 +22,72 @@ WORDS_LISTED = 300
 """How many characters a listing keeps of a command, a message, a claim or a prompt."""
 
 
-def listing(whole: Whole, prompt: str = "") -> Listing:
-    """The listing of a session. `prompt` is the last thing a person asked for, which the kept views do not have."""
+class ListedStop(TypedDict):
+    """An interruption, as a listing has it."""
+
+    cause: str
+    message: str
+    resets_at: float | None
+    vendor: str | None
+    position: int
+    at: int
+
+
+class ListedAgent(TypedDict):
+    """An agent, as a listing has it."""
+
+    vendor: str | None
+    via: str | None
+    here: bool
+    process: Process | None
+    talks: bool
+    """Whether it has a conversation that can be resumed."""
+    waits: Attention | None
+    at: int
+    """When its last run began."""
+    position: int
+    """Where its open turn began; else its last run."""
+    run: int
+    stop: ListedStop | None
+    turn: int | None
+    """The number of its open turn."""
+    provisional: ProvisionalTurn | None
+
+
+class Asked(TypedDict):
+    """A question that ends an agent's last answer."""
+
+    agent: str
+    text: str
+    position: int
+    at: int
+
+
+class Listing(TypedDict):
+    """What lists show of a session besides its head, and all that can make it need a person."""
+
+    agents: dict[str, ListedAgent]
+    agent: str
+    """The one whose conversation was in use last."""
+    vendor: str | None
+    people: list[str]
+    """Who opened the session, then other people who took part."""
+    branch: str | None
+    cwd: str | None
+    prompt: str
+    """What a person asked last."""
+    question: Asked | None
+    """What the last answer asks a person."""
+    next: str
+    attempts: list[dict[str, Json]]
+    """Those without an outcome."""
+    effects: dict[str, Effect]
+    blocked: list[dict[str, Json]]
+    stale: list[str]
+
+
+def listing(whole: Whole, prompt: str = "", question: Asked | None = None) -> Listing:
+    """The listing of a session. What was said last is given: the kept views do not have it."""
     facts, agents = whole.facts, _agents(whole)
     newest = max(agents, key=lambda name: agents[name]["at"], default="")
     links = [link for agent in whole.roster.agents.values() for link in agent["links"][-1:]]
@@ -37,6 +101,7 @@ def listing(whole: Whole, prompt: str = "") -> Listing:
         "branch": where.get("branch"),
         "cwd": where.get("cwd"),
         "prompt": _short(prompt),
+        "question": question | {"text": _short(question["text"])} if question else None,
         "next": _short(facts.next_action["text"]) if facts.next_action else "",
         "attempts": [
             {"number": one["number"], "by": one["by"], "command": _short(one["command"]), "status": one["status"],
@@ -86,17 +151,21 @@ def _agents(whole: Whole) -> dict[str, ListedAgent]:
 
 
 def _counts(whole: Whole, stop: Interruption) -> bool:
-    """Whether an interruption still says why work stopped: no run of that agent began since, nor was it resumed."""
+    """Whether an interruption still says why work stopped: neither the agent nor the session continued since."""
     resumed = next((one["position"] for one in reversed(whole.lifecycle.steps) if one["step"] == "resumed"), 0)
     agent = whole.roster.agents.get(stop["by"])
-    joined = agent.get("joined", 0) if agent and stop.get("vendor") else 0
-    return stop["position"] > max(resumed, joined)
+    if stop["position"] <= resumed:
+        return False
+    if agent is None or not stop.get("vendor"):
+        return True
+    return agent["stop"] is not None and agent["stop"]["position"] == stop["position"]
 
 
 def _stop(stop: Interruption) -> ListedStop:
+    last = (stop.get("message") or "").strip().rpartition("\n")[2]
     return {
-        "cause": str(stop.get("cause") or "unknown"), "message": _short((stop.get("message") or "").strip().rpartition("\n")[2]),
-        "resets_at": stop.get("resets_at"), "vendor": stop.get("vendor"), "position": stop["position"], "at": stop["at"],
+        "cause": str(stop.get("cause") or "unknown"), "message": _short(last), "resets_at": stop.get("resets_at"),
+        "vendor": stop.get("vendor"), "position": stop["position"], "at": stop["at"],
     }  # fmt: skip
 
 

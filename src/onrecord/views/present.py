@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onrecord.views.values import Attempt, Finding, Json, Step
     from onrecord.views.view import View
 
-PRESENT_VERSION = "present.2"
+PRESENT_VERSION = "present.3"
 """Changes whenever what is kept changes its meaning."""
 CLAIM_WIDTH = 240
 """How many characters of a claim, an error or a fix are kept for advice."""
@@ -155,4 +155,8 @@ def _slim(attempt: Attempt) -> dict[str, Json]:
 
 
 def _short(finding: Finding) -> Finding:
-    return {**finding, "claim": finding["claim"][:CLAIM_WIDTH], "history": [], "challenges": []}
+    anchors: Any = [
+        {name: value for name, value in anchor.items() if name != "symbols"} for anchor in finding["anchors"]
+    ]
+    claim = finding["claim"][:CLAIM_WIDTH]
+    return {**finding, "claim": claim, "anchors": anchors, "history": [], "challenges": [], "staleness": []}

@@ -22,7 +22,7 @@ class Roster(View):
 
     `links` are an agent's vendor conversations, in the order in which each became its present one.
     `waits` is what an agent needs a person for; whatever it does next shows that it waits no more.
-    `stop` is what stopped a vendor's agent, until it runs again, uses a tool, or is seen to go on.
+    `stop` is what stopped a vendor's agent, until it runs again, uses a tool, or is seen to work.
     """
 
     KINDS: ClassVar = frozenset(

@@ -23,7 +23,7 @@ TURN_KINDS = (
 )  # fmt: skip
 
 SHARED_KINDS = ("payload.kept",)
-"""Kinds that tell of an agent's turns whoever appended them: anybody may mirror a conversation."""
+"""Kinds with turns of an agent, appended by any actor: a hook, a wrapper or a person may mirror a conversation."""
 COMMITTED, ABORTED, INTERRUPTED, RUNNING = "committed", "aborted", "interrupted", "running"
 ABANDONED = "abandoned"
 """A turn of a mirrored conversation that its user went back from; it stays provisional."""
@@ -184,7 +184,7 @@ class Transcript:
             status = ABORTED if one.aborted else RUNNING if runs else INTERRUPTED
             reason = "" if status == RUNNING else INTERRUPTED_REASON if status == INTERRUPTED else "it was interrupted"
         elif not answered:
-            reason = "it was interrupted, and the conversation went on"
+            reason = "it was interrupted, and the conversation continued"
         ended = 0 if status == RUNNING else one.last
         return Turn(one.agent, 0, one.begun, ended, status, one.items(), reason)
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onrecord.session.handle import Session
+    from onrecord.views.values import Worktree
 
 GIT_SECONDS = 5
 """How long git may take to find the first commit; after that the path is the project's name."""
@@ -96,6 +97,13 @@ def find_worktree(start: str) -> str:
             return here
         folder = above
     return folder
+
+
+def worktree_named(root: str) -> Worktree:
+    """A worktree as an attempt and a request name it: two are the same if all of this is."""
+    return {
+        "root": os.path.realpath(root), "host": os.uname().nodename, "git": os.path.exists(os.path.join(root, ".git"))
+    }  # fmt: skip
 
 
 def worktree_for(session: Session, start: str) -> str:

@@ -13,7 +13,7 @@ from onrecord.log.head import LIVE
 from onrecord.surfaces.hook import keeping, stopping, telling
 from onrecord.surfaces.hook.registering import is_another, is_same, process_of, registered
 from onrecord.surfaces.hook.whose import owner
-from onrecord.vendors.hooks import COMPACT, END, NOTICE, PROMPT, START, STOP, HookAnswer
+from onrecord.vendors.hooks import COMPACT, END, FAILED, NOTICE, PROMPT, START, STOP, HookAnswer
 from onrecord.work.project import find_worktree
 from onrecord.work.revisions import stands_at
 
@@ -92,6 +92,7 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
         said, briefed = telling.context(session, vendor, call)
         if session.head.status in LIVE:
             session.agents.record_attention_given()
+            session.agents.record_going_on()
             if briefed is not None:
                 session.agents.locate(call.vendor, call.vendor_id, briefed=briefed)
         return HookAnswer(context=said)
@@ -129,10 +130,20 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
         answer = stopping.nudge(session, vendor, call)
         keeping.keep_transcript(session, call)
         if not answer.decision and _wants_notices():
-            from onrecord.surfaces.notifying import tell_end
+            from onrecord.surfaces.notifying import tell_stop
 
-            tell_end(session, f"{session.agent} finished what it was asked")
+            tell_stop(session)
         return answer
+
+
+def failed(_vendor: Vendor, call: HookCall) -> HookAnswer:
+    """An error ended the turn, for instance a limit: record why and until when, unless a wrapper does that."""
+    owned = _on_record(call)
+    if owned is not None:
+        with owned as session:
+            keeping.keep_transcript(session, call)
+            keeping.keep_stop(session, call)
+    return HookAnswer()
 
 
 def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
@@ -149,6 +160,7 @@ def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
         if agent and agent["here"] and not call.stays and is_same(agent["process"], process_of(call)):
             session.agents.record_end(call.reason)
         keeping.keep_transcript(session, call)
+        keeping.keep_stop(session, call)
     return HookAnswer()
 
 
@@ -180,5 +192,5 @@ def _wants_notices() -> bool:
 
 
 MOMENTS: dict[str, Callable[[Vendor, HookCall], HookAnswer]] = {
-    START: start, PROMPT: prompt, COMPACT: compact, STOP: stop, END: end, NOTICE: notice,
+    START: start, PROMPT: prompt, COMPACT: compact, STOP: stop, FAILED: failed, END: end, NOTICE: notice,
 }  # fmt: skip

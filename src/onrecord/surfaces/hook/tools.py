@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from onrecord.rules import ALLOW, EDIT, READ, RUN, decide, is_ours
+from onrecord.rules import ALLOW, EDIT, READ, RUN, decide, edit_of, is_ours
 from onrecord.surfaces.hook.whose import at_a_glance, owner
 from onrecord.vendors.hooks import HookAnswer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import Vendor
     from onrecord.views.findings import Findings
+    from onrecord.views.values import Worktree
 
     class Pending(Protocol):
         """The answer of this hook, as far as it is known."""
@@ -45,6 +46,8 @@ def before_tool(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
         from onrecord import machine
 
         request.agent = seen.agent
+        if seen.present.attempts.unresolved():
+            request.worktree = _here()
         verdict = decide(request, seen.present, time.time_ns() // 1000, machine.is_gone)
         if verdict.plain:
             return HookAnswer()
@@ -55,6 +58,7 @@ def before_tool(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
         return HookAnswer()
     with owned as session:
         request.agent = session.agent
+        request.worktree = _here()
         try:
             return _answer(session.gate.judge(request))
         except Exception as problem:
@@ -76,6 +80,13 @@ def _request(vendor: Vendor, call: HookCall, agent: str) -> ToolRequest | None:
         top = find_worktree(os.curdir)
         request.paths = tuple(_from(top, path) for path in request.paths)
     return request
+
+
+def _here() -> Worktree:
+    """The worktree that the agent works in."""
+    from onrecord.work.project import find_worktree, worktree_named
+
+    return worktree_named(find_worktree(os.curdir))
 
 
 def _from(top: str, path: str) -> str:
@@ -132,7 +143,7 @@ def _record(session: Session, call: HookCall, request: ToolRequest) -> None:
         from onrecord.surfaces.hook import keeping
 
         keeping.keep_transcript(session, call)  # the gate judges the next tool by what was used until now
-    if request.act == EDIT and _rests_on(session.views.findings, request):
+    if _rests_on(session.views.findings, request):
         from onrecord.work.project import find_worktree
         from onrecord.work.surveying import survey
 
@@ -147,5 +158,8 @@ def _command(call: HookCall) -> str | None:
 
 
 def _rests_on(findings: Findings, request: ToolRequest) -> bool:
+    """Whether code that findings rest on may have changed: by an edit of those files, or by a command that edits."""
     anchored = {anchor["path"] for anchor in findings.anchors().values()}
-    return not anchored.isdisjoint(request.paths)
+    if request.act == EDIT:
+        return not anchored.isdisjoint(request.paths)
+    return bool(anchored and edit_of(request))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.agents.generations import best, generations
 from onrecord.agents.importing import in_directory, named, session_with, take_in, title_of
 from onrecord.agents.mirroring import links_of, mirror_all, mirror_until_ended
+from onrecord.agents.observing import note_stop
 from onrecord.agents.restoring import plan_restore, restore_copy
 from onrecord.agents.sessions import agent_with_conversation
 from onrecord.errors import NotFound
@@ -53,6 +54,8 @@ def _follow(call: Call, session: Session, agent: str | None, done: list[Mirrored
     try:
         for sums in mirror_until_ended(session, dict(os.environ), done, agent=agent):
             done = sums
+            for name in {link["agent"] for link in links_of(session, agent)}:
+                note_stop(call.records().get(session.id, agent=name), dict(os.environ))
     except KeyboardInterrupt:
         call.output.note("stopped; everything until now is recorded")
     return done

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.agents import waiting
 from onrecord.agents.outlasting import outlast
-from onrecord.agents.resuming import ALLOW, FRESH, NEVER, Terms, command, plan_here, resume
+from onrecord.agents.resuming import ALLOW, FRESH, MUST, NEVER, Terms, command, plan_here, resume
 from onrecord.agents.sessions import agent_with_conversation
 from onrecord.agents.wrapping import Ask
 from onrecord.errors import AmbiguousName
@@ -109,7 +109,7 @@ def _lines(planned: Plan, ask: Ask) -> list[str]:
 def _resume(call: Call, session: Session, ask: Ask) -> Resumed:
     common.need_terminal(ask)
     planned = plan_here(session, session.agent)
-    policy = call.get("policy") or ALLOW
+    policy = call.get("policy") or (MUST if ask.headless else ALLOW)
     if policy != NEVER:
         for line in _lines(planned, ask._replace(prompt="")):
             call.output.note(line)

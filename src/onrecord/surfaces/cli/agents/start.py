@@ -16,6 +16,7 @@ from onrecord.log.names import NAME_LIMIT, check_name
 from onrecord.surfaces.cli.agents import common
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.output import counted
+from onrecord.surfaces.cli.shared.place import survey_worktree
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.surfaces.cli.work import state_file
 from onrecord.vendors.port import LaunchOptions
@@ -68,6 +69,7 @@ def handoff(call: Call) -> int:
     check_installed(of, _options(str(Path.cwd()), ask))
     session = call.session()
     resume_if_paused(session)
+    survey_worktree(call, session)
     handed = hand_over(session, ask.prompt, dict(os.environ), str(Path.cwd()))
     agent = call.get("agent") or free_agent(session, of)
     check_name(agent, "agent")
@@ -102,6 +104,7 @@ def _options(cwd: str, ask: Ask) -> LaunchOptions:
 def finish(call: Call, session: Session, outcome: Outcome, state: str, **more: Any) -> int:
     """Report how it ended; with --wait, wait for the limit to end and resume."""
     common.tell_outcome(call, session, outcome)
+    survey_worktree(call, session)
     state_file.after(call, session)
     if "wait" in call and not outcome.finished:
         from onrecord.surfaces.cli.agents.resume import wait_and_resume

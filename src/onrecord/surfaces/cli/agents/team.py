@@ -164,8 +164,8 @@ def _show(call: Call, crew: Crew) -> None:
         ("#agent", "!state", "vendor", ">starts", "conversation", "*what"),
         [
             [
-                name, Cell((row["state"] or "?").replace("_", " "), _STYLES.get(row["state"], "strong")), row["vendor"] or "?",
-                str(row["starts"]), row["session_id"] or "?", _what(row),
+                name, Cell((row["state"] or "?").replace("_", " "), _STYLES.get(row["state"], "strong")),
+                row["vendor"] or "?", str(row["starts"]), row["session_id"] or "?", _what(row),
             ]
             for name, row in rows.items()
         ],

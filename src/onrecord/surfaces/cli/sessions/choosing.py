@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onrecord.session.session_store import SessionStore
     from onrecord.session.standing import Standing
     from onrecord.surfaces.cli.shared.call import Call
-    from onrecord.views.values import Listing
+    from onrecord.views.listing import Listing
 
 OFFERED = 20
 """How many sessions are offered."""

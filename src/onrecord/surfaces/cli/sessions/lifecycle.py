@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import IllegalTransition
+from onrecord.errors import Conflict, IllegalTransition
 from onrecord.log.head import ACTIVE, ARCHIVED, CLOSED, LIVE, OPEN, PAUSED, RESUMED
 from onrecord.surfaces.cli.shared.call import whole_number
 from onrecord.surfaces.cli.shared.chooser import can_choose
 from onrecord.surfaces.cli.shared.exits import UsageError
-from onrecord.surfaces.cli.shared.place import look_around
+from onrecord.surfaces.cli.shared.place import look_around, survey_worktree
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.surfaces.cli.work import state_file
 from onrecord.surfaces.cli.work.notes import tell_saved
+from onrecord.views.check import obstacles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -28,6 +29,7 @@ SEVERAL = 2
 def pause(call: Call) -> int:
     """Pause the session."""
     session = call.session()
+    survey_worktree(call, session)
     state_file.before(call, session)
     done = _step(call, session, (PAUSED,), lambda: session.pause(call.get("reason") or ""))
     state_file.after(call, session)
@@ -107,7 +109,9 @@ def close(call: Call) -> int:
     """Close the session and keep its record; refused while its note is incomplete, unless --anyway gives a reason."""
     session = call.session()
     if session.head.status in LIVE:
+        survey_worktree(call, session)
         state_file.before(call, session)
+        _refuse_gaps(call, session)
 
     def take() -> Event:
         return session.close(call.get("reason") or "", anyway=call.get("anyway"), note_owed=True)
@@ -115,6 +119,18 @@ def close(call: Call) -> int:
     done = _step(call, session, (CLOSED, ARCHIVED), take)
     state_file.after(call, session)
     return done
+
+
+def _refuse_gaps(call: Call, session: Session) -> None:
+    """Refuse to close a session that leaves only a summary; the hint has one command for each gap."""
+    gaps = obstacles(session.views)
+    if gaps and "anyway" not in call:
+        missing = ", ".join(dict.fromkeys(gap.field for gap in gaps))
+        commands = ", ".join(dict.fromkeys(f"`{gap.clear}`" for gap in gaps))
+        raise Conflict(
+            f"{session.name} cannot be closed yet; its note lacks: {missing}",
+            hint=f"record it: {commands}; or `--anyway REASON` closes it as it is",
+        )
 
 
 def archive(call: Call) -> int:

@@ -1,4 +1,4 @@
-"""A bare `onrecord`: what needs a person first, with the command that helps; then the other sessions, to choose from."""
+"""A bare `onrecord`: first what needs a person, with the command that helps; then the other sessions to choose from."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from onrecord.surfaces.cli.sessions.choosing import COLUMNS, row, standings, sta
 from onrecord.surfaces.cli.shared.attention import need_data, sentence, spoken
 from onrecord.surfaces.cli.shared.chooser import can_choose, choose
 from onrecord.surfaces.cli.shared.exits import NotInitialised
+from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.views.needs import CREW, KINDS
@@ -38,6 +39,8 @@ def overview(call: Call) -> int:
     except NotInitialised:
         return _nothing(call, "no store yet")
     found, more = _found(call, records)
+    if not found:
+        refuse_mistyped(call, records)
     if call.output.json:
         place = {"store": records.url, "project": records.project}
         call.output.envelope("overview", place | {"sessions": [_data(one) for one in found], "more": more})

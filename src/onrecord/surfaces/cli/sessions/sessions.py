@@ -13,6 +13,7 @@ from onrecord.log.text import words_of
 from onrecord.surfaces.cli.shared.call import any_number, pairs
 from onrecord.surfaces.cli.shared.exits import NotInitialised
 from onrecord.surfaces.cli.shared.hints import hint_of
+from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.surfaces.cli.shared.shapes import event_data, session_data
 
@@ -73,6 +74,11 @@ def _equip(call: Call, session: Session, profile: Profile | None) -> None:
     if session.views.phases.profile is not None and "fresh" in call:
         state_file.sync(call, session, fresh=True)
     state_file.after(call, session)
+    if profile is not None:
+        from onrecord.surfaces.cli.work.phases import what_comes_first
+
+        files = [str(path) for path in state_file.paths(call, session) if path.is_file()]
+        call.output.note(f"wrote {', '.join(files)}; {what_comes_first(session)}")
 
 
 def _existing(records: SessionStore, name: str, agent: str) -> Session:
@@ -93,6 +99,8 @@ def list_sessions(call: Call) -> int:
         heads = _named(call, records) or records.sessions(
             project="" if "all" in call else None, status=call.many("status") or None, limit=limit
         )
+        if not heads:
+            refuse_mistyped(call, records)
         found = records.entries(heads)
     except NotInitialised as missing:
         call.output.note(f"{missing.message}; {hint_of(missing, call.verb)}")
@@ -169,6 +177,8 @@ def search(call: Call) -> int:
         session=call.get("session"),
         limit=call.number("limit") or FOUND,
     )
+    if not found:
+        refuse_mistyped(call, records)
     if call.output.json:
         results: list[dict[str, Any]] = [
             {"session": session_data(hit.session), "event": event_data(hit.event), "snippet": hit.snippet}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
 from onrecord.machine import is_gone, terminal_of
+from onrecord.session.reading import tail as provisional_tail
 from onrecord.session.standing import standing_of
 from onrecord.surfaces.cli.shared.attention import (
     SHAPES,
@@ -19,6 +20,7 @@ from onrecord.surfaces.cli.shared.attention import (
 )
 from onrecord.surfaces.cli.shared.call import whole_number
 from onrecord.surfaces.cli.shared.output import Cell, counted
+from onrecord.surfaces.cli.shared.place import survey_worktree
 from onrecord.surfaces.cli.shared.shapes import describe, event_data, item_line, lease_data, session_data
 from onrecord.views.attempts import status_of
 from onrecord.views.lanes import new_lane
@@ -43,9 +45,10 @@ Line = list[str | Cell]
 def show(call: Call) -> int:
     """The note as the next agent reads it, and the state of everything else."""
     session = call.session()
+    survey_worktree(call, session)
     views = session.views
     here = presence(session, call.now())
-    tail = session.transcript().provisional
+    tail = provisional_tail(session)
     if call.output.json:
         call.output.envelope("session", whole_data(session, here, tail, call.now()))
         return 0
@@ -106,7 +109,8 @@ def whole_data(session: Session, here: Presence, tail: list[Turn], now: int) -> 
     now_here = standing_of(session)
     return session_data(views.head) | _views_data(views, now) | {
         "needs": [sentence(need) for need in now_here.needs], "needs_you": [need_data(one) for one in now_here.needs],
-        "working": now_here.working, "last_prompt": now_here.entry.listing["prompt"] or None, "leases": leases, "unknown_effects": unknown_effects(session, here),
+        "working": now_here.working, "last_prompt": now_here.entry.listing["prompt"] or None,
+        "leases": leases, "unknown_effects": unknown_effects(session, here),
         "attempts": [one | {"status": status_of(one, is_gone)} for one in views.attempts.all()],
         "provisional": [turn_data(turn) for turn in tail], "note": session.note(), "brief": session.brief(),
     }  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.agents import pricing
 from onrecord.surfaces.cli.shared.exits import NotInitialised, UsageError
 from onrecord.surfaces.cli.shared.hints import hint_of
+from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.views.spend import TOKENS
 
@@ -24,6 +25,7 @@ LEAST_BAR = 5
 """Shorter bars say nothing."""
 LONG_AGO = "earlier"
 """The days before those that a session keeps apart."""
+MILLION = 1_000_000
 EXACT_BELOW = 10_000
 """A terminal shows larger numbers of tokens in thousands or millions."""
 _EPOCH = date(1970, 1, 1)
@@ -35,7 +37,7 @@ Row = dict[str, Any]
 
 KEYS: dict[str, Callable[[Used], str]] = {
     "day": lambda used: _date(used.day).isoformat() if used.day else LONG_AGO,
-    "week": lambda used: "{0}-W{1:02d}".format(*_date(used.day).isocalendar()[:2]) if used.day else LONG_AGO,
+    "week": lambda used: "{}-W{:02d}".format(*_date(used.day).isocalendar()[:2]) if used.day else LONG_AGO,
     "model": lambda used: used.model,
     "session": lambda used: used.session.name,
     "agent": lambda used: used.agent,
@@ -54,6 +56,8 @@ def usage(call: Call) -> int:
         raise UsageError("--csv and --json exclude each other", hint="leave one of them out")
     try:
         rows = _rows(_used(call, by, since), by)
+        if not rows:
+            refuse_mistyped(call, call.records())
     except NotInitialised as missing:
         call.output.note(f"{missing.message}; {hint_of(missing, call.verb)}")
         rows = []
@@ -208,7 +212,7 @@ def _numbers(row: Row) -> list[str]:
 def _short(number: int) -> str:
     if number < EXACT_BELOW:
         return f"{number:,}"
-    return f"{number / 1e6:,.1f}M" if number >= 1e6 else f"{number / 1e3:,.0f}k"  # noqa: PLR2004  # a million
+    return f"{number / MILLION:,.1f}M" if number >= MILLION else f"{number / 1e3:,.0f}k"
 
 
 def _cost(row: Row) -> str:

@@ -36,7 +36,7 @@ def use(call: Call) -> int:
         return call.output.done("use", {"state": "none"}, NONE)
     refuse_ended(head)
     terminals.remember(records, head)
-    if head.project != records.project:
+    if head.project not in (records.project, *records.also):
         call.output.note(f"it counts in the project {head.project}")
     sentence = f"commands in this terminal now mean {head.name}; `onrecord use --clear` ends that"
     return call.output.done("use", session_data(head) | {"state": "chosen"}, sentence)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from onrecord.views.values import Effect
 
 SHAPES = {
-    "working": "●", "waiting": "●", "open": "○", "active": "○", "resumed": "○", "paused": "◌", "closed": "✓", "archived": "▪",
-    "erased": "×",
+    "working": "●", "waiting": "●", "open": "○", "active": "○", "resumed": "○", "paused": "◌", "closed": "✓",
+    "archived": "▪", "erased": "×",
 }  # fmt: skip
 """The shape of each status: `●` has a process at work, `○` is idle, `◌` is paused, the others have ended."""
 _DAY = 86_400

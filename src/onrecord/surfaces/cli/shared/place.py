@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onrecord.errors import OnrecordError
+from onrecord.log.head import LIVE
 from onrecord.machine import is_gone
 from onrecord.surfaces.cli.shared.call import any_number, whole_number
 from onrecord.surfaces.cli.shared.exits import UsageError
-from onrecord.surfaces.cli.shared.output import counted
 from onrecord.views.attempts import LOST, status_of
 from onrecord.work.project import worktree_for
 
@@ -31,16 +32,34 @@ def look_at_code(call: Call, session: Session) -> None:
         from onrecord.work.surveying import survey
 
         found = survey(session, root_of(session))
+        view = session.views.findings
         for name in found.turned_stale:
-            count = found.stale[name]
-            call.output.note(f"{name} is stale: {counted(count, 'file')} changed since it was judged")
+            call.output.note(f"{name} is stale: {view.what_changed(view.findings[name])} changed since it was judged")
+        for name in found.turned_settled:
+            call.output.note(f"{name} is settled: {view.settled_by(view.findings[name])}")
         if found.turned_fresh:
             call.output.note(f"{', '.join(found.turned_fresh)}: the code is unchanged again")
 
 
+def survey_worktree(call: Call, session: Session) -> None:
+    """Compare the code that findings depend on with the worktree, and record where the code is and its new commits.
+
+    A failure is a note: what the user asked for matters more.
+    """
+    if session.head.status not in LIVE:
+        return
+    from onrecord.work.history import record_commits
+
+    try:
+        look_at_code(call, session)
+        record_commits(session, root_of(session))
+    except (OnrecordError, OSError) as problem:
+        call.output.note(f"the worktree could not be surveyed: {problem}")
+
+
 def look_around(call: Call, session: Session) -> None:
     """Before work continues: has code changed that findings depend on, and which attempts have no outcome?"""
-    look_at_code(call, session)
+    survey_worktree(call, session)
     views = session.views
     for attempt in views.attempts.unresolved():
         number, state = attempt["number"], status_of(attempt, is_gone)

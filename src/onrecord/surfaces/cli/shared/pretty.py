@@ -165,7 +165,7 @@ def print_page(page: str) -> None:
 
 
 def print_block(cells: Sequence[Cell], label: str = "", start: int = 0, lines: int = 0) -> None:
-    """Cells side by side from column `start` on, wrapped at the window's edge, beside a label on the right of its column.
+    """Cells side by side from column `start` on, wrapped at the window's edge, beside a label that ends there.
 
     `lines` is the most lines they take.
     """

@@ -53,7 +53,7 @@ def used(records: SessionStore) -> Head | None:
         head = records.find(chosen["session"])
     except (OSError, ValueError, TypeError, KeyError, NotFound):
         return None
-    return head if head.project == records.project else None
+    return head if head.project in (records.project, *records.also) else None
 
 
 def remember(records: SessionStore, head: Head) -> None:
