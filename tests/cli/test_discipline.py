@@ -110,7 +110,7 @@ def test_a_long_command_hides_neither_error_nor_fix(here):
 # The note
 
 
-def test_the_note_says_where_everything_is(here):
+def test_the_note_says_where_everything_is(here, monkeypatch):
     """Brief, note, STATE.md and report have reproduction, branch, revision and new commits; the note has cited evidence."""
     subprocess.run([*GIT, "init", "-q"], check=True)
     here.commit("invites.py", "def probe(): ...\n", "begin")
@@ -131,6 +131,13 @@ def test_the_note_says_where_everything_is(here):
         assert "pytest -k invite" in text
     for text in (brief, note, here("continue").out):
         assert f"{second[:10]} Write the row first (invites.py)" in text
+    outside = here.project.parent / "elsewhere"
+    outside.mkdir()
+    subprocess.run([*GIT, "init", "-q"], cwd=outside, check=True)
+    subprocess.run([*GIT, "commit", "-q", "--allow-empty", "-m", "Another repository"], cwd=outside, check=True)
+    monkeypatch.chdir(outside)
+    assert f"branch main at {second[:10]}" in here("note", "bug", "--project", str(here.project)).out
+    monkeypatch.chdir(here.project)
     listed = note.partition("## Evidence")[2]
     assert "- run-a✓: run " in listed
     assert "- file-b✓: file invites.py:1-1" in listed

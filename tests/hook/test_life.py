@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import onrecord
 from onrecord import machine
 from onrecord.connection import load_profile
 from onrecord.work.anchors import anchored
@@ -166,6 +167,29 @@ def test_a_command_and_its_exit_code_are_on_record(hooks, session):
     assert {event.by for event in hooks.kinds("tool.used")} == {"solver"}
 
 
+def test_a_budget_holds_with_hooks_alone(hooks, session):
+    """With a budget, what the agent used is counted after each tool: at 80 % it gets a line, at 100 % a refusal."""
+    transcript = hooks.place / ".claude" / "projects" / "-p" / f"{CONVERSATION}.jsonl"
+    transcript.parent.mkdir(parents=True)
+    session.budget.set(tokens=100)
+    for number, (tokens, context, refusal) in enumerate(
+        [
+            (50, "", ""),
+            (35, "85 % of the budget is used: 85 of 100 tokens", ""),
+            (35, "", "the budget is spent: 120 of 100"),
+        ]
+    ):
+        said = {"id": f"m{number}", "role": "assistant", "content": "", "usage": {"input_tokens": tokens}}
+        record = {"type": "assistant", "uuid": f"u{number}", "sessionId": CONVERSATION, "message": said}
+        with transcript.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        hooks.ran("make", f"c{number}")
+        answer = hooks.edit(call=f"e{number}")
+        assert (context in answer.context, bool(context)) == (True, bool(answer.context)), answer
+        assert (refusal in answer.refusal, bool(refusal)) == (True, bool(answer.refusal)), answer
+    assert answer.refusal.endswith("To clear it: onrecord open fix-403 --budget tokens=220")
+
+
 def test_an_edit_of_code_that_a_finding_rests_on_makes_it_stale(hooks, session):
     """The edited path is compared at once; an edit in another directory is only noted."""
     file = hooks.project / "src" / "auth.py"
@@ -266,6 +290,20 @@ def test_an_agent_that_waits_is_seen_and_goes_on(hooks, session):
     assert solver(hooks)["waits"] is None
     hooks.claude("Notification", notification_type="auth_success", message="signed in")
     assert solver(hooks)["waits"] is None
+
+
+def test_the_first_prompt_titles_a_session_without_one(hooks, session):
+    """The first prompt is the title of a session that has neither title nor objective; later prompts change nothing."""
+    with onrecord.connect(str(hooks.store), project=session.head.project) as records:
+        records.create("untitled")
+        named = {"ONRECORD_SESSION": "untitled", "ONRECORD_AGENT": "solver"}
+        hooks.claude("SessionStart", named, source="startup", session_id=SECOND)
+        for prompt in ("Why is the first login slow?\nIt takes 2 s.", "And the second one?"):
+            hooks.claude("UserPromptSubmit", named, prompt=prompt, session_id=SECOND)
+        assert records.find("untitled").title == "Why is the first login slow?"
+        hooks.claude("SessionStart", source="startup")
+        hooks.claude("UserPromptSubmit", prompt="Look at the cache first")
+        assert records.find("fix-403").title == "Fix the 403 after invite acceptance"
 
 
 LIMIT = "API Error: Request rejected (429) · Claude AI usage limit reached|1794823723"

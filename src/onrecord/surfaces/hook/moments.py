@@ -92,6 +92,7 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
         said, briefed = telling.context(session, vendor, call)
         if session.head.status in LIVE:
             session.agents.record_attention_given()
+            session.facts.title_by_prompt(call.prompt)
             session.agents.record_going_on()
             if briefed is not None:
                 session.agents.locate(call.vendor, call.vendor_id, briefed=briefed)
@@ -130,9 +131,9 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
         answer = stopping.nudge(session, vendor, call)
         keeping.keep_transcript(session, call)
         if not answer.decision and _wants_notices():
-            from onrecord.surfaces.notifying import tell_end
+            from onrecord.surfaces.notifying import tell_stop
 
-            tell_end(session, f"{session.agent} finished what it was asked")
+            tell_stop(session)
         return answer
 
 
