@@ -28,6 +28,7 @@ BY_STEP = {
     "drop_snapshots": "`onrecord doctor --fix` deletes the snapshots; they only save time",
     "enter_phase": "`onrecord phase enter {phase}`; or add `--retroactive` if the work is already done",
     "evidence_id": "give one with `--id ID`",
+    "fail_attempt": 'record it as failed: `onrecord attempt fail {number} --error "..."`',
     "feature_evidence": "capture a command with `onrecord run -- pytest`, then pass its id with `--evidence`",
     "finish_phase": "finish it first: `onrecord phase finish {phase}` (with `--retroactive` if it was never entered)",
     "first_session": "`onrecord open my-task` starts a session and creates the store; `onrecord demo` shows how",
