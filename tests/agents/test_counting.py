@@ -112,6 +112,21 @@ def test_a_copied_beginning_counts_for_the_session_that_had_it_first(claude):
     assert used(claude.mirror(session)) == (6, 60, 123), "a rewritten file"
 
 
+def test_subagents_count_and_disturb_nothing(claude):
+    """A subagent's calls count for its agent, and a message that grows meanwhile still counts once."""
+    session = claude.session("fix")
+    claude.write(("m1", 1), ("m2", 5))
+    claude.mirror(session)
+    beside = claude.path().with_suffix("") / "subagents" / "agent-1.jsonl"
+    beside.parent.mkdir(parents=True)
+    claude.write(("s1", 7), vendor_id=FORKED)
+    claude.path(FORKED).rename(beside)
+    assert used(claude.mirror(session)) == (3, 30, 13)
+    claude.write(("m2", 50), ("m3", 1))
+    assert used(claude.mirror(session)) == (4, 40, 59)
+    assert used(claude.mirror(session)) == (4, 40, 59)
+
+
 def test_a_call_that_comes_again_much_later_counts_once(claude):
     """A message that the vendor appends again after others were counted is recognised, and mirroring continues."""
     session = claude.session("fix")
@@ -235,10 +250,10 @@ def test_costs_of_claude_are_its_own_sums(claude):
     """What Claude Code states as the cost of its calls is their cost; calls of a process that was killed have none."""
     session = claude.session("fix")
 
-    def state(calls: int, cost: float) -> None:
+    def state(calls: int, cost: float, model: str = "opus") -> None:
         used = {"inputTokens": 10 * calls, "outputTokens": 5 * calls, "costUSD": cost}
         with claude.path().open("a") as file:
-            file.write(json.dumps({"type": "cost-state", "sessionId": ID, "modelUsage": {"opus": used}}) + "\n")
+            file.write(json.dumps({"type": "cost-state", "sessionId": ID, "modelUsage": {model: used}}) + "\n")
 
     claude.write(("m1", 5), ("m2", 5))
     state(2, 0.5)
@@ -321,7 +336,7 @@ def test_a_limit_of_spend_prices_what_agents_use(claude):
 @pytest.mark.parametrize(
     ("name", "record", "expected"),
     [
-        ("claude", {"type": "assistant", "message": {"id": "m", "role": "assistant", "content": "", "usage": {
+        ("claude", {"type": "assistant", "uuid": "u", "sessionId": ID, "message": {"id": "m", "role": "assistant", "content": "", "usage": {
             "input_tokens": 3, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20, "output_tokens": 50,
             "output_tokens_details": {"thinking_tokens": 30}}}}, (123, 100, 20, 50, 30)),
         ("codex", {"type": "token_usage_record", "payload": {"response_id": "r", "usage": {
@@ -361,5 +376,5 @@ def test_counts_mean_the_same_for_all_vendors(name, record, expected):
 def test_damaged_counts_are_no_counts(count):
     """A count that is no number counts nothing, and costs neither the record nor its words."""
     said = {"id": "m", "role": "assistant", "model": "x", "content": "words", "usage": {"output_tokens": count}}
-    entry = vendor("claude").parse(json.dumps({"type": "assistant", "message": said}))
+    entry = vendor("claude").parse(json.dumps({"type": "assistant", "uuid": "u", "sessionId": ID, "message": said}))
     assert (list(entry.usage), entry.known, len(entry.items)) == ([], True, 1)

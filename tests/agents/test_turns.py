@@ -11,6 +11,7 @@ from onrecord import connect
 from onrecord.agents.mirroring import mirror
 from onrecord.agents.resuming import Plan, put_back
 from onrecord.log.readings import rows_of
+from onrecord.session.reading import tail
 from onrecord.vendors.port import Location, vendor
 from tests.vendors.homes import DATA, opencode_database
 
@@ -414,3 +415,18 @@ def test_a_file_named_elsewhere_is_not_written(talk, tmp_path):
     location = put_back(talk.session, plan_of(talk, tmp_path / "elsewhere"))
     assert not list(tmp_path.rglob("evil*"))
     assert not Path(location.path).with_suffix("").exists()
+
+
+def test_a_long_turn_is_found_from_its_end(talk):
+    """A turn of hundreds of parts is in the note and in the tail, although it began far before the end of the log."""
+    talk.ask("an early question")
+    talk.answer("an early answer")
+    talk.ask("this will take long")
+    for number in range(120):
+        talk.call(f"c{number}", command=f"make step-{number}")
+        mirror(talk.session, "claude", talk.id, talk.env)
+    assert "asked last: this will take long" in talk.session.brief()
+    assert "make step-119" in talk.session.brief()
+    (turn,) = tail(talk.session)
+    assert (turn.status, len(turn.items)) == ("interrupted", 121)
+    assert tail(talk.session) == talk.session.transcript().provisional

@@ -136,6 +136,32 @@ def test_resume_without_a_name_offers_the_likeliest_first(mine):
     assert "`onrecord use " in error["hint"]
 
 
+def test_show_has_the_roster_and_the_interruptions(mine):
+    """Each agent with its vendor, whether it is here and its conversation; the last stops with their causes."""
+    code = (
+        "import onrecord, time\n"
+        "session = onrecord.connect().get('docs', agent='solver')\n"
+        "session.agents.record_start(None, vendor='codex', via='hook')\n"
+        "session.agents.locate('codex', 'conv-1', cwd='/tmp', branch='topic')\n"
+        "session.agents.record_interruption('usage_window', 'no more', resets_at=time.time() + 7200, vendor='codex')\n"
+        "session.agents.record_end()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=mine.project, env=mine.environment, check=True)
+    shown = COLOUR.sub("", mine.on_terminal("show", "docs").out)
+    assert re.search(
+        r"needs you +solver was stopped by its usage limit, until .*\d\d:\d\d\r\n +onrecord resume docs --wait", shown
+    )
+    assert re.search(r"agent solver +codex, left just now, conversation conv-1, in /tmp on topic", shown), shown
+    assert re.search(r"interrupted +just now, solver: usage_window until .*\d\d:\d\d: no more", shown), shown
+    data = mine.data("show", "docs", kind="session")
+    assert [stop["cause"] for stop in data["interruptions"]] == ["usage_window"]
+    assert data["needs_you"][0]["until"].endswith("Z")
+    assert (data["roster"]["solver"]["vendor"], data["working"]) == ("codex", [])
+    listed = mine.data("list", kind="sessions")[0]
+    assert (listed["name"], listed["agent"], listed["vendor"]) == ("docs", "solver", "codex")
+    assert re.search(r"docs +open +Write the guide +solver \(codex\)", COLOUR.sub("", mine.on_terminal("list").out))
+
+
 def test_use_chooses_for_one_terminal(busy):
     """Commands there mean that session; the environment and a name win; other terminals, pipes and agents do not see it."""
     script = (

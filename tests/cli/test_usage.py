@@ -12,6 +12,7 @@ from onrecord import connect
 from onrecord.session.usage import KINDS, spend_of
 from onrecord.surfaces.cli import main
 from onrecord.views.fold import VIEWS_VERSION
+from onrecord.views.spend import ROW as SPEND_ROW
 
 DAY = 20_772  # 15 November 2026, a Sunday
 ROW = {"model": "claude-opus-5-5", "calls": 2, "input_tokens": 20, "output_tokens": 10}
@@ -19,8 +20,10 @@ ROW = {"model": "claude-opus-5-5", "calls": 2, "input_tokens": 20, "output_token
 
 def count(session, key, *rows, agent=None):
     about = {"agent": agent} if agent else {}
-    data = {"vendor": "claude", "vendor_id": "v", "calls": [key], "last": ["m", 0, 0, 0, 0, 0], "counted": list(rows)}
-    return session.log.record("usage.recorded", data | about)
+    counted = [[row.get(name, 0) for name in SPEND_ROW[: len(SPEND_ROW) if "cost" in row else -1]] for row in rows]
+    return session.log.record(
+        "usage.recorded", {"vendor": "claude", "of": "v", "calls": [key], "counted": counted} | about
+    )
 
 
 @pytest.fixture

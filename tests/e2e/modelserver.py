@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tests.e2e.wire import CALLS, Anthropic, Completions, Format, Gemini, Responses, Step, can_call, next_step
+from tests.e2e.wire import CALLS, FENCED, Anthropic, Completions, Format, Gemini, Responses, Step, can_call, next_step
 
 DRIP_SECONDS = 0.2
 DEFAULT_WAIT_SECONDS = 60.0
@@ -55,6 +55,11 @@ class Received(NamedTuple):
         """Its whole text, to search for a phrase; quotes and line ends are as in JSON."""
         return json.dumps(self.body, ensure_ascii=False)
 
+    @property
+    def said(self) -> str:
+        """Its text without what a hook injected: the record may quote other agents there."""
+        return FENCED.sub("", self.text)
+
 
 class ModelServer:
     """Listens on a socket it is given (which may come from another network namespace) until closed."""
@@ -93,7 +98,7 @@ class ModelServer:
         with self._changed:
             self.received.append(received)
             self._changed.notify_all()
-            due = next((one for one in self._faults if received.main and one[0] in received.text), None)
+            due = next((one for one in self._faults if received.main and one[0] in received.said), None)
             if due is not None:
                 self._faults.remove(due)
             return len(self.received), due[1] if due else None

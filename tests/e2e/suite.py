@@ -211,7 +211,10 @@ class Agent:
         """Every answer of the model server is counted once, with the numbers that each answer states."""
         done = self.lab.onrecord("usage", "--session", SESSION, "--json")
         total = json.loads(done.out)["data"]["total"]
-        print(self.name, total, len(self.lab.server.conversation()), len(self.lab.server.received))
+        calls = total["calls"]
+        assert 1 < calls <= len(self.lab.server.received), total
+        stated = {"input_tokens": 123, "cache_read_tokens": 100, "output_tokens": 50, "reasoning_tokens": 30}
+        assert {name: total[name] for name in stated} == {name: calls * one for name, one in stated.items()}
 
     def is_told(self, *prompts: str, answers: tuple[str, ...]) -> None:
         """The conversation is the record's transcript: each prompt once and first in its turn, with its answer."""

@@ -12,7 +12,7 @@ from tests.e2e.modelserver import Fault, patiently
 from tests.e2e.suite import SESSION, Agent, Laboratory
 from tests.e2e.terminal import Terminal
 
-WINDOW_SECONDS = 25
+WINDOW_SECONDS = 30
 TRIES = 2
 """How often the programs try before they give up, in the laboratory's settings."""
 PATIENCE = 120.0
@@ -47,13 +47,13 @@ class TestLimitsOnATerminal(Laboratory):
         terminal = Terminal(lab, [*ONRECORD, "resume", SESSION, "--wait"])
         terminal.shows(r"(?m)^\W*ochre")
         assert time.time() > opens
-        answered = [one for one in lab.server.conversation()[TRIES:] if "magenta" in one.text]
+        answered = [one for one in lab.server.conversation()[TRIES:] if "magenta" in one.said]
         assert len(answered) == 1
         assert len(stops_of(agent)) == 1
 
 
 class TestTeamsOnTerminals(Laboratory):
-    programs = ("claude", "codex")
+    programs = ("claude", "codex", "gemini")
 
     def test_every_state_is_told_apart_and_nobody_stalls(self, lab: Lab):
         """Limited, asking, idle and crashed agents have states of their own; the limited and the crashed continue, exactly once."""
@@ -63,17 +63,21 @@ class TestTeamsOnTerminals(Laboratory):
         lab.server.fail(window, TRIES, "word of claude")
         reached = Fault(429, "usage_limit_reached", "The usage limit has been reached", about={"resets_at": opens})
         lab.server.fail(reached, 1, "word of codex")
+        spent = Fault(429, "RESOURCE_EXHAUSTED", "You exceeded your current quota. Please retry in 3600s.")
+        lab.server.fail(spent, 1, "word of gemini")
         busy = "test -e crashed.here || (touch crashed.here && sleep 600)"
         prompts = {
             "claude": "The word of claude is magenta. [[say magenta]]",
             "codex": "The word of codex is ochre. [[say ochre]]",
+            "gemini": "The word of gemini is indigo. [[say indigo]]",
             "idle": "The word of idle is violet. [[say violet]]",
             "crashed": f"The word of crashed is sepia. [[shell {busy}]] [[say sepia]]",
             "asking": "The word of asking is umber. [[say umber]]",
         }
         more = {"asking": " --dangerously-skip-permissions", "crashed": " --permission-mode acceptEdits"}
         agents = [
-            f"[[agent]]\nid = '{name}'\ncommand = '{'codex' if name == 'codex' else 'claude'}{more.get(name, '')}'\n"
+            f"[[agent]]\nid = '{name}'\n"
+            f"command = '{name if name in self.programs else 'claude'}{more.get(name, '')}'\n"
             f"prompt = '{prompt}'\n"
             for name, prompt in prompts.items()
         ]
@@ -81,18 +85,21 @@ class TestTeamsOnTerminals(Laboratory):
         run = lab.start([*ONRECORD, "team", "up", "team.toml"])
         lab.appears("crashed.here")
         wanted = {
-            "claude": "limited", "codex": "limited", "idle": "idle", "crashed": "working", "asking": "needs_person",
+            "claude": "limited", "codex": "limited", "gemini": "limited", "idle": "idle", "crashed": "working",
+            "asking": "needs_person",
         }  # fmt: skip
-        patiently(lambda: states_of(lab) == wanted, "every state is told apart")
-        rows = rows_of(lab)
+        rows: dict[str, dict[str, Any]] = {}
+        patiently(lambda: states_of(rows, lab) == wanted, "every state is seen")
         assert "Bypass Permissions" in rows["asking"]["needs"]
         assert rows["claude"]["until"] == opens
+        assert rows["gemini"]["until"] > opens, "its screen says so, and nothing else does"
         os.kill(process_of(lab, "crashed"), signal.SIGKILL)
         for name, word in (("claude", "magenta"), ("codex", "ochre"), ("crashed", "sepia")):
             patiently(partial(says, lab, name, word), f"{name} goes on", PATIENCE)
         asked = {name: told(lab, name) for name in prompts}
         assert asked == {
-            "claude": [(1, 0)] * TRIES + [(2, 0)], "codex": [(1, 0), (2, 0)], "idle": [(1, 0)], "asking": [],
+            "claude": [(1, 0)] * TRIES + [(2, 0)], "codex": [(1, 0), (2, 0)], "gemini": [(1, 0)],
+            "idle": [(1, 0)], "asking": [],
             "crashed": [(1, 0), (1, 1)],
         }, "the limited are asked again, once; the crashed is told to continue, once"  # fmt: skip
         assert lab.onrecord("team", "stop", SESSION).status == 0
@@ -107,8 +114,10 @@ def rows_of(lab: Lab) -> dict[str, dict[str, Any]]:
     return found
 
 
-def states_of(lab: Lab) -> dict[str, str]:
-    return {name: row["state"] for name, row in rows_of(lab).items()}
+def states_of(rows: dict[str, dict[str, Any]], lab: Lab) -> dict[str, str]:
+    """The state of each agent; `rows` gets everything that was said with it."""
+    rows.update(rows_of(lab))
+    return {name: row["state"] for name, row in rows.items()}
 
 
 def process_of(lab: Lab, agent: str) -> int:
@@ -135,5 +144,5 @@ def says(lab: Lab, agent: str, word: str) -> bool:
 
 def told(lab: Lab, agent: str) -> list[tuple[int, int]]:
     """How often each request of an agent's conversation has its prompt, and how often the order to continue."""
-    own = [one.text for one in lab.server.conversation() if f"word of {agent} is" in one.text]
+    own = [one.said for one in lab.server.conversation() if f"word of {agent} is" in one.said]
     return [(text.count(f"word of {agent} is"), text.count("Continue where you were interrupted.")) for text in own]

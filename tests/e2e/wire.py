@@ -19,7 +19,7 @@ class Step(NamedTuple):
     """One thing the model does, as a prompt asks for it: `[[shell ls]]`, `[[say hello]]`, `[[write a.txt :: text]]`."""
 
     verb: str
-    """say, drip (say something and never finish), fail, or a tool: shell, write."""
+    """say, drip (say something and never finish), fail, or a tool: shell, write, delegate (to a subagent)."""
     words: Sequence[str] = ()
 
 
@@ -78,6 +78,7 @@ CALLS: dict[str, tuple[tuple[str, Sequence[str], dict[str, Any]], ...]] = {
         ("create", ["path", "file_text"], {}),
         ("write", ["filePath", "content"], {}),
     ),
+    "delegate": (("Agent", ["prompt"], {"description": "as asked", "subagent_type": "general-purpose"}),),
 }
 """How each vendor calls each tool: its name, the names of its arguments, and other required arguments."""
 

@@ -167,6 +167,29 @@ def test_a_command_and_its_exit_code_are_on_record(hooks, session):
     assert {event.by for event in hooks.kinds("tool.used")} == {"solver"}
 
 
+def test_a_budget_holds_with_hooks_alone(hooks, session):
+    """With a budget, what the agent used is counted after each tool: at 80 % it gets a line, at 100 % a refusal."""
+    transcript = hooks.place / ".claude" / "projects" / "-p" / f"{CONVERSATION}.jsonl"
+    transcript.parent.mkdir(parents=True)
+    session.budget.set(tokens=100)
+    for number, (tokens, context, refusal) in enumerate(
+        [
+            (50, "", ""),
+            (35, "85 % of the budget is used: 85 of 100 tokens", ""),
+            (35, "", "the budget is spent: 120 of 100"),
+        ]
+    ):
+        said = {"id": f"m{number}", "role": "assistant", "content": "", "usage": {"input_tokens": tokens}}
+        record = {"type": "assistant", "uuid": f"u{number}", "sessionId": CONVERSATION, "message": said}
+        with transcript.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        hooks.ran("make", f"c{number}")
+        answer = hooks.edit(call=f"e{number}")
+        assert (context in answer.context, bool(context)) == (True, bool(answer.context)), answer
+        assert (refusal in answer.refusal, bool(refusal)) == (True, bool(answer.refusal)), answer
+    assert answer.refusal.endswith("To clear it: onrecord open fix-403 --budget tokens=220")
+
+
 def test_an_edit_of_code_that_a_finding_rests_on_makes_it_stale(hooks, session):
     """The edited path is compared at once; an edit in another directory is only noted."""
     file = hooks.project / "src" / "auth.py"

@@ -9,6 +9,7 @@ import pytest
 from onrecord.surfaces import notifying
 from onrecord.surfaces.notifying import END_SECONDS, ENDS, SENT_LIMIT, SENT_SECONDS, WAITING, Notice, decide
 from tests.agents.conftest import Desk, until
+from tests.hook.conftest import CONVERSATION
 
 TELLER = """
 import json, os, sys
@@ -105,6 +106,24 @@ def test_a_permission_and_an_end_are_told_once_by_a_real_program(hooks, session,
     assert (ends["event"], ends["text"]) == ("ends", "solver finished what it was asked")
     assert set(waits["env"]).isdisjoint({"ONRECORD_SPAWN", "ONRECORD_SESSION", "ONRECORD_AGENT"})
     assert hooks.trouble() == ""
+
+
+def test_a_stop_with_a_question_is_a_question(hooks, session, teller):
+    """The last answer asks something: the notice says what, and not that the agent finished; an idle agent sends none."""
+    file = hooks.place / ".claude" / "projects" / "-project" / f"{CONVERSATION}.jsonl"
+    file.parent.mkdir(parents=True)
+    said = [("user", "Fix it"), ("assistant", [{"type": "text", "text": "Shall I delete the cache?"}])]
+    records = [
+        {"type": who, "uuid": who, "sessionId": CONVERSATION, "message": {"role": who, "content": content}}
+        for who, content in said
+    ]
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    hooks.claude("SessionStart", source="startup", transcript_path=str(file))
+    hooks.claude("Stop", transcript_path=str(file))
+    hooks.claude("Notification", notification_type="idle_prompt", message="Claude is waiting for your input")
+    until(teller.told)
+    assert teller.words() == [("waits", "solver asks: Shall I delete the cache?")]
+    assert hooks.kinds("attention.needed") == []
 
 
 def test_a_hung_or_missing_notifier_does_not_hold_up_the_agent(hooks, session, teller, tmp_path):

@@ -121,10 +121,12 @@ def test_the_note_says_only_what_the_record_says(played):
             groups[list(groups)[-1]] += 1
     labels: dict[str, Any] = {"Blocked": "blocked", "Verified": "verified", "Open": "open"}
     labels["Rejected (do not reopen without new evidence)"] = "rejected"
+    labels["Stale (check again before relying on it)"] = "stale"
+    labels["Settled (verified, and fixed since)"] = "settled"
     for title, label in labels.items():
         assert groups.pop(title, 0) == len(whole.findings.labelled(label))
     assert groups.pop("Decisions", 0) == len(whole.facts.decisions)
-    for title in ("Not settled (provisional turns and unknown effects)", "Working on", "Pointers"):
+    for title in ("Not settled (provisional turns and unknown effects)", "Working on", "Pointers", "Status"):
         groups.pop(title, 0)
     groups.pop("What happened (no note was written; this is from the events)", 0)
     assert not groups

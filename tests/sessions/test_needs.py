@@ -1,5 +1,6 @@
 """Which sessions need a person, why, and which command helps; over all sessions of a store, however many there are."""
 
+import json
 import os
 
 import pytest
@@ -214,6 +215,34 @@ def test_the_last_prompt_is_what_a_person_asked_last(timed):
         turn.user("Third")
     session.record_turn([{"role": "assistant", "content": "Done."}])
     assert timed.entries([session.refresh().head])[0].listing["prompt"] == "Third"
+
+
+def mirrored(*items):
+    """A part of a mirrored conversation, as a hook or a wrapper keeps it."""
+    lines = [json.dumps({"n": number}) for number in range(len(items))]
+    rows = [
+        {"line": number, "items": [item], "turn": "begins" if item["role"] == "user" else ""}
+        for number, item in enumerate(items)
+    ]
+    return {"vendor": "claude", "vendor_id": "x", "lines": lines, "reading": rows}
+
+
+def test_an_agent_that_asked_a_question_needs_a_person(agent):
+    """Its last answer ends with one and it is still there; not once it works, was answered, or has left."""
+    session = agent()
+    prompt, call = {"role": "user", "content": "Fix it"}, {"id": "c1", "name": "Bash", "arguments": {}}
+    ask = {"role": "assistant", "content": "Two ways exist.\n\nShall I take the **first**?"}
+    session.log.record("payload.kept", mirrored(prompt, ask, ask | {"content": "Hm?", "thinking": True}))
+    assert said(session) == [("question", "claude asks: Shall I take the **first**?", "onrecord show fix")]
+    assert standing_of(session).entry.listing["prompt"] == "Fix it"
+    session.log.record("payload.kept", mirrored({"role": "user", "content": "Yes"}))
+    assert said(session) == []
+    session.log.record("payload.kept", mirrored(ask | {"tool_calls": [call]}))
+    assert said(session) == []
+    session.log.record("payload.kept", mirrored(ask))
+    assert [kind for kind, _why, _command in said(session)] == ["question"]
+    session.agents.record_end()
+    assert said(session) == []
 
 
 def test_an_erased_prompt_leaves_the_lists(timed):

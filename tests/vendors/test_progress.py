@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from onrecord.agents.printing import Printer
 from onrecord.vendors.port import ABORTED, FAILED, IDLE, WORKING, Entry, Turn, vendor
 from onrecord.vendors.progress import follow, left, stopped
 
@@ -90,3 +91,32 @@ def test_a_turn_that_was_answered_in_part_says_so():
     why = stopped(turn, 1794820000.0)
     assert why is not None
     assert (why.cause, why.resets_at) == ("usage_window", 1794825966.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "stream", "printed"),
+    [
+        ("claude", [{"type": "assistant", "message": {"content": [{"type": "text", "text": "ochre"}]}},
+                    {"type": "result", "subtype": "success", "result": "ochre"}], "ochre\n"),
+        ("qwen", [{"type": "result", "subtype": "success", "result": "ochre"}], "ochre\n"),
+        ("cursor", [{"type": "result", "subtype": "success", "result": "ochre"}], "ochre\n"),
+        ("codex", [{"type": "item.completed", "item": {"type": "agent_message", "text": "First."}},
+                   {"type": "item.completed", "item": {"type": "command_execution", "command": "ls"}},
+                   {"type": "item.completed", "item": {"type": "agent_message", "text": "ochre"}},
+                   {"type": "turn.completed"}], "ochre\n"),
+        ("gemini", [{"type": "message", "role": "user", "content": "go"},
+                    {"type": "message", "role": "assistant", "content": "och", "delta": True},
+                    {"type": "message", "role": "assistant", "content": "re", "delta": True},
+                    {"type": "result", "status": "success"}], "ochre\n"),
+        ("copilot", [{"type": "assistant.message_delta", "data": {"deltaContent": "ochre"}},
+                     {"type": "assistant.message", "data": {"content": "ochre", "toolRequests": []}},
+                     {"type": "result", "exitCode": 0}], "ochre\n"),
+        ("opencode", [{"type": "step_start", "part": {}}, {"type": "text", "part": {"type": "text", "text": "ochre"}}],
+         "ochre\n"),
+    ],
+)  # fmt: skip
+def test_a_stream_is_printed_as_the_program_prints_its_text(name, stream, printed):
+    """Without a terminal, standard output is what the program itself would print; a line that is no JSON stays."""
+    printer = Printer(vendor(name))
+    said = [printer.line("a warning"), *(printer.line(json.dumps(record)) for record in stream), printer.end()]
+    assert "".join(said) == f"a warning\n{printed}"

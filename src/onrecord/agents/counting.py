@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.agents import costing
 from onrecord.session.budget import usage_id
-from onrecord.views.spend import TOKENS
+from onrecord.views.spend import ROW, TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -49,9 +49,13 @@ class Part(NamedTuple):
     """Where a part of a transcript belongs."""
 
     vendor_id: str
-    generation: int
     id: str
     """Its id in the log; the ids of all parts of its generation differ after the last slash only."""
+
+    @property
+    def key(self) -> str:
+        """What the parts of its generation of its file are known by in usage events."""
+        return key_of(self.id.rpartition("/")[0])
 
 
 def drafts(session: Session, of: Vendor, part: Part, chunk: Chunk) -> list[Draft]:
@@ -61,19 +65,35 @@ def drafts(session: Session, of: Vendor, part: Part, chunk: Chunk) -> list[Draft
         return []
     link = session.views.roster.link(of.name, part.vendor_id)
     agent = link["agent"] if link else session.agent
-    about: dict[str, Any] = {"vendor": of.name, "vendor_id": part.vendor_id}
+    about: dict[str, Any] = {"vendor": of.name, "of": part.key}
     if agent != session.agent:
         about["agent"] = agent
     made, rows = [], []
     if (counted := _counted(session, of, part, used)) is not None:
         rows = counted.data["counted"]
-        if "spend" in session.views.spend.budget:
-            rows += costing.listed(session.views.spend, agent)
+        if "spend" in session.views.spend.budget and (settled := costing.listed(session.views.spend, agent)):
+            counted.data["settled"] = settled
         made.append(session.log.draft("usage.recorded", about | counted.data, id=counted.id))
     sums = {usage.model: usage for _entry, usage in used if usage.total}
     if sums and (data := costing.told(session, about, agent, sums, rows)) is not None:
         made.append(session.log.draft("usage.recorded", about | data, id=f"sums/{part.id}"))
     return made
+
+
+class Last(NamedTuple):
+    """What the last usage event of a file has."""
+
+    calls: list[str]
+    model: str
+    """Of the last call."""
+    tokens: list[int]
+    """Of the last call, in the order of `TOKENS`."""
+
+    @classmethod
+    def of(cls, data: dict[str, Any]) -> Last:
+        """A single call is its own row; that of several is kept apart from their sum."""
+        model, *tokens = data.get("last") or [data["counted"][0][1], *data["counted"][0][3 : 3 + len(TOKENS)]]
+        return cls(data["calls"], model, [*tokens, *[0] * (len(TOKENS) - len(tokens))])
 
 
 class Counted(NamedTuple):
@@ -87,9 +107,9 @@ def _counted(session: Session, of: Vendor, part: Part, used: list[tuple[Entry, U
     """The calls that were not counted yet."""
     if not any(usage.call for _entry, usage in used):
         return None
-    last = _last(session, of.name, part)
+    last = _last(session, part)
     calls = _calls(session, of, part, used, last)
-    fresh, grown = _new(session, of.name, calls, last.data if last else {})
+    fresh, grown = _new(session, of.name, calls, last)
     if fresh and last and session.log.find(usage_id(of.name, fresh[0].key)):
         # A call that was counted long ago comes again: compare with everything.
         known = session.budget.counted(of.name, [call.key for call in fresh])
@@ -98,24 +118,24 @@ def _counted(session: Session, of: Vendor, part: Part, used: list[tuple[Entry, U
     if newest is None:
         return None
     pricing = costing.price if "spend" in session.views.spend.budget else None
-    data: dict[str, Any] = {"generation": part.generation} if part.generation else {}
-    data |= {
+    data: dict[str, Any] = {
         "counted": _rows(fresh, grown, pricing), "calls": [call.key for call in fresh] or [newest.key],
-        "last": [newest.model, *newest.tokens],
     }  # fmt: skip
+    if len(fresh) != 1 or grown:
+        data["last"] = [newest.model, *newest.tokens]
     return Counted(data, usage_id(of.name, fresh[0].key) if fresh else f"usage/{part.id}")
 
 
-def _last(session: Session, vendor: str, part: Part) -> Event | None:
+def _last(session: Session, part: Part) -> Last | None:
     """The last usage event of this generation of the conversation."""
     for event in islice(session.log.newest(("usage.recorded",)), LOOK_BACK):
         about = event.data or {}
-        if (about.get("vendor"), about.get("vendor_id")) == (vendor, part.vendor_id) and "last" in about:
-            return event if about.get("generation", 0) == part.generation else None
+        if about.get("of") == part.key and "calls" in about:
+            return Last.of(about)
     return None
 
 
-def _calls(session: Session, of: Vendor, part: Part, used: list[tuple[Entry, Usage]], last: Event | None) -> list[Call]:
+def _calls(session: Session, of: Vendor, part: Part, used: list[tuple[Entry, Usage]], last: Last | None) -> list[Call]:
     """The calls in their order, each once, in its largest form; those without a model have the one named before."""
     named: str | None = None
     found: dict[str, Call] = {}
@@ -143,14 +163,14 @@ def key_of(call: str) -> str:
     return urlsafe_b64encode(digest).decode()
 
 
-def _named_before(session: Session, of: Vendor, part: Part, last: Event | None) -> str:
+def _named_before(session: Session, of: Vendor, part: Part, last: Last | None) -> str:
     """The model that was named last in the earlier parts, or that of the call that comes after the name."""
     for header in session.log.newest(("payload.kept",), headers=True):
         if header.id.rpartition("/")[0] != part.id.rpartition("/")[0]:
             continue
         for line in reversed((session.log.event(header.position).data or {}).get("lines") or ()):
             if found := [usage for usage in of.parse(line).usage if not usage.total]:
-                return str(last.data["last"][0]) if last and found[-1].call else found[-1].model
+                return last.model if last and found[-1].call else found[-1].model
     return ""
 
 
@@ -169,26 +189,26 @@ def _day(session: Session, at: str) -> int:
 
 
 def _new(
-    session: Session, vendor: str, calls: list[Call], last: dict[str, Any]
+    session: Session, vendor: str, calls: list[Call], last: Last | None
 ) -> tuple[list[Call], tuple[Call, tuple[int, ...]] | None]:
     """The calls that were not counted yet; and the last counted one with what it has grown by, if it has."""
     if last and not any(call.again for call in calls):
-        known = frozenset(last["calls"])
+        known = frozenset(last.calls)
     else:
         known = session.budget.counted(vendor, [call.key for call in calls])
     fresh = [call for call in calls if call.key not in known]
     grown = None
-    for call in calls if last else ():
-        if call.key == last["calls"][-1]:
-            more = tuple(max(0, now - then) for now, then in zip(call.tokens, last["last"][1:], strict=True))
+    for call in calls:
+        if last and call.key == last.calls[-1]:
+            more = tuple(max(0, now - then) for now, then in zip(call.tokens, last.tokens, strict=True))
             grown = (call, more) if any(more) else None
     return fresh, grown
 
 
 def _rows(
     fresh: Iterable[Call], grown: tuple[Call, tuple[int, ...]] | None, pricing: Pricing | None
-) -> list[dict[str, Any]]:
-    """Sums for each day and model, calls of known and of unknown cost apart."""
+) -> list[list[Any]]:
+    """Sums for each day and model, calls of known and of unknown cost apart; see `ROW`."""
     rows: dict[tuple[int, str, bool], dict[str, Any]] = {}
     counted = [(call, 1, call.tokens) for call in fresh]
     if grown is not None:
@@ -204,4 +224,13 @@ def _rows(
             row[name] = row.get(name, 0) + amount
         if cost is not None:
             row["cost"] = round(row.get("cost", 0.0) + cost, 9)
-    return list(rows.values())
+    return [_short(row) for row in rows.values()]
+
+
+def _short(row: dict[str, Any]) -> list[Any]:
+    values = [row.get(name, 0) for name in ROW]
+    if "cost" not in row:
+        del values[-1]
+        while values[-1] == 0:
+            del values[-1]
+    return values

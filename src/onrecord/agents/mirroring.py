@@ -243,7 +243,7 @@ def _keep(  # noqa: PLR0917  # as above
             data |= {"mark_after": [chunk.mark.offset, chunk.mark.extra], "torn": chunk.torn}
             data |= {"tip": read.tip} if read.tip else {}
         drafts.append(session.log.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
-    part = counting.Part(location.vendor_id, stand.generation, id_)
+    part = counting.Part(location.vendor_id, id_)
     events = session.log.append(*drafts, *counting.drafts(session, of, part, chunk))
     # The same words recorded by another process have that one's salt, and so another hash.
     return events[len(drafts) - 1].position, events[0].payload_hash == drafts[0].payload_hash

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 TAIL_BYTES = 1024 * 1024
 """How much of the end of a transcript shows what its agent is doing."""
+SCREEN = "screen"
+"""The source of a stop that was read from an agent's screen: only a team's supervisor sees that."""
 CHUNKS = 8
 """How many parts of a transcript are read at one look; the next look reads on."""
 SETTLING_SECONDS = 2.0

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord import machine
 from onrecord.agents import processes
 from onrecord.agents.mirroring import location_of, mirror, standing
-from onrecord.agents.observing import Follower, record_stop, undone
+from onrecord.agents.observing import SCREEN, Follower, record_stop, undone
+from onrecord.agents.printing import Printer
 from onrecord.agents.running import run_headless, run_on_terminal
 from onrecord.agents.surroundings import survey
 from onrecord.environment import AGENT_VARIABLE, FAILURE_VARIABLE, HEADLESS_VARIABLE, SESSION_VARIABLE, SPAWN_VARIABLE
@@ -66,6 +67,8 @@ class Wrapped(NamedTuple):
     """The complete environment it will run in."""
     show: bool = True
     """Whether a headless agent's output is passed on."""
+    raw: bool = False
+    """Whether that is the JSON stream itself and not the text that the program prints without one."""
     waits: bool = False
     """Whether an agent on a terminal is ended at a limit that ends with time, because its command waits for that."""
 
@@ -144,7 +147,11 @@ def wrap(
     """
     watch = _Watch(run, launch, vendor_id, resumed=resumed, prompted=prompted, seen=not headless)
     whole = {**run.env, **launch.env, **({HEADLESS_VARIABLE: "1"} if headless else {})}
-    ran = run_headless(launch, whole, watch, show=run.show) if headless else run_on_terminal(launch, whole, watch)
+    if headless:
+        printer = Printer(run.of) if launch.streams and not run.raw else None
+        ran = run_headless(launch, whole, watch, show=run.show, printer=printer)
+    else:
+        ran = run_on_terminal(launch, whole, watch)
     watch.finish()
     why = _judge(run.of, ran, watch)
     orphans = processes.end_spawned(run.env[SPAWN_VARIABLE]) if why.cause not in (FINISHED, UNKNOWN) else []
@@ -293,9 +300,13 @@ class _Watch:
         if why is not None and turn != self._stopped_turn:
             self._stopped_turn, self.why = turn, why
             self.stop = _interrupt(self.run, self, why)
-        elif self.stop is not None and turn is not None and turn.state != FAILED and not turn.error:
+        elif self._works_again(turn):
             self.stop = self.why = self._stopped_turn = None
             self.run.session.agents.record_going_on()
+
+    def _works_again(self, turn: Turn | None) -> bool:
+        changed = self.stop is not None and turn is not None and turn != self._stopped_turn
+        return changed and turn is not None and turn.state != FAILED and not turn.error
 
     def _is_over(self) -> bool:
         """Whether the command that started it waits for the end of the limit that stopped it."""
@@ -321,12 +332,15 @@ class _Watch:
         self._hear_hooks()
 
     def _hear_hooks(self) -> None:
-        """The conversations that hooks of this very run recorded."""
+        """The conversations that hooks of this very run recorded, and a limit that a supervisor saw on the screen."""
         session = self.run.session
-        for event in session.events(after=self._since, kinds=("agent.located",)):
+        for event in session.events(after=self._since, kinds=("agent.located", "interruption.recorded")):
             self._since = event.position
             about = event.data or {}
-            if event.by == session.agent and about.get("via") == "hook" and about.get("vendor") == self.run.of.name:
+            if event.by == session.agent and about.get("via") == SCREEN:
+                self.stop, self._stopped_turn = event, self.turn
+                self.why = Interruption(str(about["cause"]), str(about["message"]), about["resets_at"])
+            elif event.by == session.agent and about.get("via") == "hook" and about.get("vendor") == self.run.of.name:
                 self._see(str(about["vendor_id"]), linked=True)
 
     def _see(self, seen: str, *, linked: bool = False) -> None:

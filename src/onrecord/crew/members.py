@@ -27,7 +27,8 @@ from onrecord.environment import (
     SPAWN_VARIABLE,
     STORE_VARIABLE,
 )
-from onrecord.vendors.port import ABORTED, FAILED, vendor, vendor_of
+from onrecord.vendors.endings import cause_of
+from onrecord.vendors.port import ABORTED, ENDS_WITH_TIME, FAILED, vendor, vendor_of
 from onrecord.vendors.processes import family
 from onrecord.work.project import project_at, worktree_for
 
@@ -48,6 +49,9 @@ LOOK_SECONDS = 0.2
 """For how long a list of all processes is used again, in seconds."""
 SCREEN_SECONDS = 2.0
 """How often an agent's screen is read for a question, in seconds."""
+LIMIT_LINES = 2
+"""How many lines of a screen say what a limit is and when it ends."""
+FRAMES = " \t\u2502\u2503|"
 _OWN = (SESSION_VARIABLE, AGENT_VARIABLE, SPAWN_VARIABLE, "TMUX", "TMUX_PANE")
 """These name the person's own agent or session; the team's agents must not inherit them."""
 
@@ -66,7 +70,7 @@ class Members:
         self.processes = ProcessHost(self.folder / "logs" / session.id)
         self._tmux: TmuxHost | None = None
         self._marked: tuple[float, list[tuple[int, dict[str, str]]]] = (0.0, [])
-        self._screens: dict[str, tuple[float, str]] = {}
+        self._screens: dict[str, tuple[float, list[str]]] = {}
         self._turns: dict[str, tuple[float, Turn | None]] = {}
 
     # Where they run
@@ -187,33 +191,47 @@ class Members:
         """What an agent whose program runs is doing, and why it needs a person if it does."""
         if member is None or self.headless or member.headless or vendor_of(member.command[0]) is None:
             return WORKING, ""
-        turn = self._turn(member.id)
+        turn = self.present_turn(member.id)
         asks, waits = self.question(member), known["waits"] if known else None
         if asks or (waits and (turn is None or turn.state != IDLE)):
             return NEEDS_PERSON, ""  # what it asks is in the roster
-        if turn is not None and turn.state == FAILED:
+        if turn is not None and turn.state == FAILED and cause_of(turn.error) not in ENDS_WITH_TIME:
             return NEEDS_PERSON, turn.error.splitlines()[-1] if turn.error else "its turn failed"
         return (IDLE if turn is not None and turn.state in (IDLE, ABORTED) else WORKING), ""
-
-    def _turn(self, agent: str) -> Turn | None:
-        at, turn = self._turns.get(agent, (0.0, None))
-        if time.monotonic() - at > SCREEN_SECONDS:
-            turn = present_turn(self.session, agent, os.environ)
-            self._turns[agent] = (time.monotonic(), turn)
-        return turn
 
     def question(self, member: Member) -> str:
         """The line of an agent's screen that asks for a permission; "" when there is none."""
         name = vendor_of(member.command[0])
         if name is None or self.headless or member.headless:
             return ""
-        at, known = self._screens.get(member.id, (0.0, ""))
+        patterns = [re.compile(one) for one in vendor(name).prompt_patterns]
+        return next((line for line in self._screen(member.id) if any(one.search(line) for one in patterns)), "")
+
+    def limit(self, member: Member) -> str:
+        """What an agent's screen says about a limit that its transcript does not mention; "" when there is none."""
+        name = vendor_of(member.command[0])
+        patterns = [re.compile(one) for one in vendor(name).limit_patterns] if name else []
+        if not patterns or self.headless or member.headless:
+            return ""
+        lines = self._screen(member.id)
+        first = next((at for at, line in enumerate(lines) if any(one.search(line) for one in patterns)), None)
+        return "" if first is None else " ".join(lines[first : first + LIMIT_LINES])
+
+    def present_turn(self, agent: str) -> Turn | None:
+        """What an agent's transcript shows, read at most every few seconds."""
+        at, turn = self._turns.get(agent, (0.0, None))
         if time.monotonic() - at > SCREEN_SECONDS:
-            lines = self.tmux().screen(member.id).splitlines()
-            patterns = [re.compile(one) for one in vendor(name).prompt_patterns]
-            known = next((line.strip() for line in lines if any(one.search(line) for one in patterns)), "")
-            self._screens[member.id] = (time.monotonic(), known)
-        return known
+            turn = present_turn(self.session, agent, os.environ)
+            self._turns[agent] = (time.monotonic(), turn)
+        return turn
+
+    def _screen(self, agent: str) -> list[str]:
+        """The lines of its screen without frames, read at most every few seconds."""
+        at, lines = self._screens.get(agent, (0.0, []))
+        if time.monotonic() - at > SCREEN_SECONDS:
+            lines = [line.strip(FRAMES) for line in self.tmux().screen(agent).splitlines()]
+            self._screens[agent] = (time.monotonic(), lines)
+        return lines
 
 
 def warnings_of(team: Team, *, headless: bool) -> list[str]:

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
+from onrecord.agents.observing import SCREEN
 from onrecord.crew.failures import read_failure
 from onrecord.crew.next_step import END, NEEDS_PERSON, OVER, RESTARTING, RUNS, START, Step, next_step
 from onrecord.crew.runtime_files import RuntimeFiles
@@ -19,6 +20,8 @@ from onrecord.crew.team_view import TeamView
 from onrecord.errors import InvalidInput, OnrecordError
 from onrecord.machine.ending import end_processes
 from onrecord.rules import spent
+from onrecord.vendors.endings import cause_of, interruption
+from onrecord.vendors.port import USAGE_WINDOW, vendor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -173,9 +176,11 @@ class Supervisor:
             self._renewed = time.monotonic()
 
     def _notice(self) -> None:
-        """Record what a screen asks of a person, and when it stops asking."""
+        """Record what a screen asks of a person, when it stops asking, and a limit that only the screen shows."""
         for name, member in self.view.members().items():
             step = self.steps.get(name)
+            if step is not None and step.state in RUNS and (said := self.members.limit(member)):
+                self._limit(name, member, said)
             asks = self.members.question(member) if step is not None and step.state in RUNS else ""
             if asks != self._asking.get(name, ""):
                 self._asking[name] = asks
@@ -183,6 +188,21 @@ class Supervisor:
                 self.session.log.append(self.session.log.draft(kind, about)._replace(by=name))
                 if asks:
                     self._tell(f"{name} needs a person: {asks}")
+
+    def _limit(self, name: str, member: Member, said: str) -> None:
+        """Record a limit for an agent; its wrapper reads that, ends it, waits, and resumes it with its prompt."""
+        now, turn, log = self.session.clock(), self.members.present_turn(name), self.session.log
+        why = interruption(cause_of(said) or USAGE_WINDOW, said, now)
+        asked = {"prompt": turn.prompt, "agent": name, "typed": True} if turn is not None and turn.prompt else None
+        prompt = log.append(log.draft("payload.kept", asked)._replace(by=name))[0].position if asked else None
+        known = self.session.views.roster.agents[name]["links"]
+        about = {
+            "cause": why.cause, "message": why.message, "agent": name, "resets_at": why.resets_at, "prompt": prompt,
+            "vendor": vendor_of(member.command[0]), "vendor_id": known[-1]["id"] if known else None, "terminal": True,
+            "answered": turn is not None and turn.answered, "via": SCREEN,
+        }  # fmt: skip
+        log.append(log.draft("interruption.recorded", about)._replace(by=name))
+        self._tell(f"{name} is limited: {why.message}")
 
     def write_files(self, rows: dict[str, dict[str, Any]]) -> None:
         """Bring the runtime folder up to date. A problem there is reported once and ends no agent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import OnrecordError, StoreError
 from onrecord.log.readings import BEGINS, rows_of
@@ -16,16 +16,30 @@ from onrecord.views.listing import LISTING_VERSION, WORDS_LISTED, listing
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from onrecord.log.events import Event
     from onrecord.log.head import Head
     from onrecord.log.items import Item
+    from onrecord.log.readings import Row
     from onrecord.log.store import Store
-    from onrecord.views.listing import Listing
+    from onrecord.views.listing import Asked, Listing
 
 PROMPT_KINDS = ("turn.recorded", "item.added", "payload.kept")
 PROMPTS_LOOKED_AT = 60
 """In how many events at the end of a log the last prompt is searched."""
 SAVED_TOGETHER = 500
 """How many listings are saved in one step."""
+
+
+SPEAKERS = ("user", "assistant", "tool")
+
+
+class LastWords(NamedTuple):
+    """What was said last in a session."""
+
+    prompt: str
+    """What a person last asked for; "" if the end of the log does not show it."""
+    question: Asked | None
+    """The question that the last answer ends with."""
 
 
 class Entry:
@@ -73,47 +87,66 @@ def every_head(store: Store, project: str | None, statuses: Collection[str]) -> 
 
 def listing_of(session: Session) -> Listing:
     """The listing of one session, as it is now."""
-    return listing(session.views, last_prompt(session))
+    said = last_words(session)
+    return listing(session.views, said.prompt, said.question)
 
 
 def listing_of_nothing() -> Listing:
     """The listing of a session that cannot be read."""
     return {
-        "agents": {}, "agent": "", "vendor": None, "branch": None, "cwd": None, "prompt": "", "next": "",
-        "attempts": [], "effects": {}, "blocked": [], "stale": [],
+        "agents": {}, "agent": "", "vendor": None, "branch": None, "cwd": None, "prompt": "", "question": None,
+        "next": "", "attempts": [], "effects": {}, "blocked": [], "stale": [],
     }  # fmt: skip
 
 
-def last_prompt(session: Session) -> str:
-    """What a person last asked for, as far as the end of the log shows it; "" if it does not."""
+def last_words(session: Session) -> LastWords:
+    """What was said last, as far as the end of the log shows it: the prompt, and a question that ends the answer."""
+    question: Asked | None = None
+    answered = False
     for event in islice(session.log.newest(PROMPT_KINDS), PROMPTS_LOOKED_AT):
-        data: Any = event.data
-        if not isinstance(data, dict):
-            continue
-        if event.kind == "payload.kept":
-            items: Any = [{"role": "user", "content": data.get("prompt")}, *_asked(data)]
-        else:
-            items = data.get("items") if event.kind == "turn.recorded" else [data.get("item")]
-        for item in reversed(items if isinstance(items, list) else []):
-            said = _said(item)
-            if said:
-                return said
-    return ""
+        for item in reversed(_spoken(event)):
+            said = _text(item)
+            if item["role"] == "user" and said:
+                return LastWords(said[: 4 * WORDS_LISTED], question)
+            if not answered and is_question(item, said):
+                asked = said.strip().rpartition("\n")[2]
+                question = {"agent": event.by, "text": asked, "position": event.position, "at": event.at}
+            answered = True
+    return LastWords("", question)
 
 
-def _asked(data: Any) -> list[Item]:
-    """The prompts in mirrored records of a conversation, without those that an agent gave to a subagent."""
-    return [item for row in rows_of(data) if row.turn == BEGINS and not row.lane for item in row.items]
+def is_question(item: Item, said: str) -> bool:
+    """Whether an item is an answer that ends with a question, and not the beginning of more work."""
+    return item["role"] == "assistant" and not item.get("tool_calls") and said.rstrip(" *_`\n").endswith("?")
 
 
-def _said(item: Any) -> str:
-    """The words of a user's item."""
-    if not isinstance(item, dict) or item.get("role") != "user":
-        return ""
+def _spoken(event: Event) -> list[Item]:
+    """What an event says, without thinking, summaries and what an agent said to a subagent."""
+    data: Any = event.data if isinstance(event.data, dict) else {}
+    if event.kind == "payload.kept":
+        # A prompt that was recorded by itself; or mirrored records of a conversation.
+        found: Any = [{"role": "user", "content": data.get("prompt")}] if data.get("prompt") else []
+        found += [item for row in rows_of(data) if not row.lane for item in _asked_or_said(row)]
+    else:
+        found = data.get("items") if event.kind == "turn.recorded" else [data.get("item")]
+    items = found if isinstance(found, list) else []
+    return [
+        item
+        for item in items
+        if isinstance(item, dict) and item.get("role") in SPEAKERS and not (item.get("thinking") or item.get("summary"))
+    ]
+
+
+def _asked_or_said(row: Row) -> list[Item]:
+    """The items of a record; what the program itself put into the conversation is not a prompt."""
+    return row.items if row.turn == BEGINS else [item for item in row.items if item["role"] != "user"]
+
+
+def _text(item: Item) -> str:
     content = item.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
     texts = [part.get("text") for part in parts if isinstance(part, dict)]
-    return " ".join(text for text in texts if isinstance(text, str) and text.strip())[: 4 * WORDS_LISTED]
+    return " ".join(text for text in texts if isinstance(text, str) and text.strip())
 
 
 def _known(kept: Snapshot | None, head: Head) -> Listing | None:

@@ -79,6 +79,11 @@ def tell_needs(session: Session) -> None:
     _safely(lambda: _tell_needs(session))
 
 
+def tell_stop(session: Session) -> None:
+    """Notify the person that an agent stopped: it asks something, or it did what it was asked."""
+    _safely(lambda: _tell_stop(session))
+
+
 def tell_end(session: Session, text: str) -> None:
     """Notify the person that an agent did what it was asked."""
     tell(session, ENDS, f"{session.agent}/end", text)
@@ -123,6 +128,18 @@ def _tell_needs(session: Session) -> None:
     for need in standing_of(session.refresh()).needs:
         if need.kind in EVENTS:
             _tell_wanted(_of_need(session, EVENTS[need.kind], need))
+
+
+def _tell_stop(session: Session) -> None:
+    if not _chosen():
+        return
+    from onrecord.session.standing import standing_of
+
+    asks = [need for need in standing_of(session.refresh()).needs if need.kind == QUESTION]
+    for need in asks:
+        _tell_wanted(_of_need(session, EVENTS[need.kind], need))
+    if not asks:
+        tell_end(session, f"{session.agent} finished what it was asked")
 
 
 def _of_need(session: Session, event: str, need: Need) -> Notice:

@@ -40,7 +40,9 @@ class Base:
     interrupt_keys: Sequence[str] = ()
     exit_keys: Sequence[str] = ()
     prompt_patterns: Sequence[str] = ()
+    limit_patterns: Sequence[str] = ()
     shows_turns = False
+    prints_last = False
     id_form = UUID
     home_variable = ""
     """The variable that overrides its config home; empty: none."""
@@ -220,6 +222,11 @@ class Base:
     def turn(self, record: dict[str, Any]) -> Turn | None:
         """None: its transcript does not show how a turn ends."""
         return None
+
+    def printed(self, record: dict[str, Any]) -> str:
+        """The answer in the result record, as Claude Code and those who took its shape over have it."""
+        said = text(record.get("result")) if record.get("type") == "result" else ""
+        return f"{said}\n" if said else ""
 
     def stream_id(self, line: str) -> str | None:
         """The id in a line of the JSON stream, under any of the vendors' names for it."""

@@ -118,6 +118,7 @@ class Claude(ByProject):
             argv += extra
         return Launch(
             argv, {}, options.cwd, stdin=options.prompt if options.headless else None,
+            streams=not has(extra, "--output-format"),
             warnings=self.warnings(argv, options.env, options.cwd),
         )  # fmt: skip
 

@@ -52,8 +52,11 @@ NO_REASON = "refused by onrecord"
 """Some vendors treat a refusal without a reason as an error and continue."""
 GOES_ON = frozenset({"clear", "resume"})
 """The reasons for which a conversation ends while its process stays."""
-NO_ATTENTION = frozenset({"auth_success"})
-"""Notices that need no answer from a person."""
+NO_ATTENTION = frozenset(
+    {"auth_success", "idle_prompt", "agent_completed", "elicitation_complete", "elicitation_response",
+     "computer_use_exit", "push_notification", "plugin_notification"}
+)  # fmt: skip
+"""Notices that need no answer from a person. An idle agent has finished its turn, which its stop has said."""
 OUTPUT_LIMIT = 64 * 1024
 """How many characters of a tool's output a hook call keeps: the end, which shows the result."""
 EXIT_CODE = r"(?i)(?:exit(?:ed)?(?: with)?(?: exit)?[ _-]?(?:code|status)|status code)\D{0,3}?(-?\d{1,9})\b"

@@ -61,6 +61,7 @@ class Codex(Shaped):
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
     shows_turns = True
+    prints_last = True
     prompt_patterns: Sequence[str] = (
         r"Would you like to (run the following command|make the following edits)", r"Allow command\?",
         r"Yes, (proceed|just this once)", r"Press enter to confirm", r"Hooks need review",
@@ -125,7 +126,7 @@ class Codex(Shaped):
                 "codex exec silently skips hooks that are not trusted: start codex once and accept them, "
                 "or pass --dangerously-bypass-hook-trust"
             )
-        return Launch(argv, {}, options.cwd, stdin=options.prompt, warnings=said)
+        return Launch(argv, {}, options.cwd, stdin=options.prompt, warnings=said, streams=not has(extra, "--json"))
 
     def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
         """Codex silently skips hooks that the user has not accepted."""
@@ -325,6 +326,12 @@ class Codex(Shaped):
         if kind in ("turn.failed", "error"):
             return End(False, text_in(record.get("error")) or text_in(record.get("message")))  # noqa: FBT003 - the field is named ok
         return End()
+
+    def printed(self, record: dict[str, Any]) -> str:
+        """The model's last message; the earlier ones go to standard error."""
+        item = record.get("item") if record.get("type") == "item.completed" else None
+        said = text(item.get("text")) if isinstance(item, dict) and item.get("type") == "agent_message" else ""
+        return f"{said}\n" if said else ""
 
     def turn(self, record: dict[str, Any]) -> Turn | None:
         """The events around a turn; the one that completes it has the error, if one ended it."""

@@ -130,7 +130,8 @@ class Copilot(Base):
         argv += extra
         if options.headless or options.prompt:
             argv += prompted(options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--interactive")))
-        return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
+        streams = not has(extra, "--output-format")
+        return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env), streams=streams)
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person or use another conversation than intended."""
@@ -262,6 +263,12 @@ class Copilot(Base):
                 None, text_in(record.get("data")) or text_in(record.get("error")) or text_in(record.get("message"))
             )
         return End()
+
+    def printed(self, record: dict[str, Any]) -> str:
+        """The model's messages."""
+        data = record.get("data") if record.get("type") == "assistant.message" else None
+        said = text(data.get("content")) if isinstance(data, dict) else ""
+        return f"{said}\n" if said else ""
 
     # Hooks
 

@@ -92,6 +92,7 @@ class Gemini(Shaped):
     )
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    limit_patterns: Sequence[str] = (r"Usage limit reached for",)
     shows_turns = True
     prompt_patterns: Sequence[str] = (
         r"Allow execution", r"Apply this change\?", r"Yes, allow once", r"Action Required", r"Do you trust this folder",
@@ -133,6 +134,7 @@ class Gemini(Shaped):
         if options.headless and not has(extra, "-o", "--output-format"):
             argv += ["-o", "stream-json"]
         argv += extra
+        streams = not has(extra, "-o", "--output-format")
         said = self.warnings([*argv, "-p"] if options.headless else argv, options.env, cwd)
         if options.prompt.lstrip().startswith(LEFT_OUT):
             said.append("when gemini resumes, it drops a turn that begins like this prompt from its history")
@@ -143,7 +145,7 @@ class Gemini(Shaped):
             argv += prompted(
                 options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--prompt-interactive"))
             )
-        return Launch(argv, {"GEMINI_CLI_NO_RELAUNCH": "true"}, cwd, stdin=stdin, warnings=said)
+        return Launch(argv, {"GEMINI_CLI_NO_RELAUNCH": "true"}, cwd, stdin=stdin, warnings=said, streams=streams)
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person, or start another conversation than intended."""
@@ -376,6 +378,11 @@ class Gemini(Shaped):
         if "response" in record and "session_id" in record:
             return End(ok=not record.get("error"), error=text_in(record.get("error")))
         return End(None, text_in(record.get("error")))
+
+    def printed(self, record: dict[str, Any]) -> str:
+        """The model's words, as they come."""
+        by_model = record.get("type") == "message" and record.get("role") == "assistant"
+        return text(record.get("content")) if by_model else ""
 
     def turn(self, record: dict[str, Any]) -> Turn | None:
         """A message of the model without tool calls ends a turn, and so does an error or a cancelled request."""

@@ -113,7 +113,8 @@ class Opencode(Shaped):
             argv += ["--title", name]
         # opencode would put quotes around a prompt in the arguments.
         said = [*self.warnings(argv, options.env), *waits]
-        return Launch([*argv, *extra], {}, cwd, stdin=options.prompt, warnings=said)
+        streams = not has(extra, "--format")
+        return Launch([*argv, *extra], {}, cwd, stdin=options.prompt, warnings=said, streams=streams)
 
     def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that start another conversation, or change the prompt."""
@@ -270,6 +271,12 @@ class Opencode(Shaped):
             reason = part.get("reason")
             return End(ok=True if reason == "stop" else None, error="token limit" if reason == "length" else "")
         return End()
+
+    def printed(self, record: dict[str, Any]) -> str:
+        """The model's words."""
+        part = record.get("part") if record.get("type") == "text" else None
+        said = text(part.get("text")) if isinstance(part, dict) else ""
+        return f"{said}\n" if said else ""
 
     # Hooks
 

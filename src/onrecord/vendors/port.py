@@ -81,6 +81,8 @@ class Launch(NamedTuple):
     """What to write to its standard input before closing it; None: the terminal's input, or none when headless."""
     warnings: Sequence[str] = ()
     """What a person should know, for instance about a flag that makes it stop for permission."""
+    streams: bool = False
+    """We asked it for its JSON stream; without us it would print text (see `Vendor.printed`)."""
 
 
 class Hazard(NamedTuple):
@@ -319,6 +321,9 @@ class Vendor(Protocol):
     def turn(self, record: dict[str, Any]) -> Turn | None:
         """What a record of the transcript says about the present turn (see `vendors/progress.py`); None: nothing."""
 
+    def printed(self, record: dict[str, Any]) -> str:
+        """What the program prints for a record of its JSON stream when it prints text; empty: nothing."""
+
     def stream_id(self, line: str) -> str | None:
         """The conversation's id in a line of the JSON stream, if any."""
 
@@ -358,6 +363,10 @@ class Vendor(Protocol):
     """tmux keys that end it cleanly."""
     prompt_patterns: Sequence[str]
     """Regular expressions for its screen when it waits for a permission."""
+    limit_patterns: Sequence[str]
+    """Regular expressions for its screen when a limit stops it and its transcript does not say so."""
+    prints_last: bool
+    """Whether it prints only the last text of a run."""
     shows_turns: bool
     """Whether its transcript shows how a turn ends; if not, `turn` knows nothing."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from onrecord.views.conversations import SUBLANE
 from onrecord.views.render import one_line
 from onrecord.views.transcript import ABANDONED, COMMITTED, RUNNING
 
@@ -68,7 +69,8 @@ class Told(NamedTuple):
 def told(recent: Recent) -> Told:
     """What the end of the log says."""
     turns = [turn for turn in recent.turns if turn.status != ABANDONED]
-    last = turns[-1] if turns else None
+    own = [turn for turn in turns if SUBLANE not in turn.agent]
+    last = own[-1] if own else None
     commands, files, seen = [], [], set()
     for turn in turns:
         answers = {item.get("call"): item for item in turn.items if item["role"] == "tool"}
@@ -83,8 +85,8 @@ def told(recent: Recent) -> Told:
             if used.get("command"):
                 code = used.get("exit_code")
                 commands.append(Ran(str(used["command"]), "" if code is None else f"exit {code}"))
-    asked = next((one for turn in reversed(turns) if (one := _asked(turn.items))), "")
-    words = next((one for turn in reversed(turns) if (one := _words(turn.items))), "")
+    asked = next((one for turn in reversed(own) if (one := _asked(turn.items))), "")
+    words = next((one for turn in reversed(own) if (one := _words(turn.items))), "")
     doing = _doing(last.items) if last is not None and last.status != COMMITTED else ""
     return Told(
         last.agent if last else "", asked, doing, commands, list(dict.fromkeys(map(str, files))), _commits(commands),
@@ -92,8 +94,8 @@ def told(recent: Recent) -> Told:
     )  # fmt: skip
 
 
-def lines_of(recent: Recent) -> list[str]:
-    """The same in lines, the most useful first."""
+def lines_of(recent: Recent, commands: int = COMMANDS_SHOWN) -> list[str]:
+    """The same in lines, the most useful first; `commands` is how many of the last commands are listed."""
     one = told(recent)
     lines = [f"asked last: {_line(one.asked)}"] if one.asked else []
     if one.doing:
@@ -101,7 +103,7 @@ def lines_of(recent: Recent) -> list[str]:
     if one.words:
         lines.append(f"last words: {_line(one.words)}")
     lines += [f"ran: {_line(ran.command)}" + (f" ({ran.ended})" if ran.ended else "")
-              for ran in one.commands[-COMMANDS_SHOWN:]]  # fmt: skip
+              for ran in one.commands[-commands:]]  # fmt: skip
     if one.files:
         shown = one.files[-FILES_SHOWN:]
         more = f" and {len(one.files) - len(shown)} more" if len(one.files) > len(shown) else ""

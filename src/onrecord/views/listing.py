@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onrecord.views.fold import Whole
     from onrecord.views.values import Attention, Effect, Interruption, Json, Process, ProvisionalTurn
 
-LISTING_VERSION = "listing.1"
+LISTING_VERSION = "listing.2"
 """Changes whenever a listing changes its meaning, so that older snapshots are not used."""
 ENTRIES_LISTED = 20
 """How many attempts, effects, agents and claims a listing has of each; lists show fewer."""
@@ -54,6 +54,15 @@ class ListedAgent(TypedDict):
     provisional: ProvisionalTurn | None
 
 
+class Asked(TypedDict):
+    """A question that ends an agent's last answer."""
+
+    agent: str
+    text: str
+    position: int
+    at: int
+
+
 class Listing(TypedDict):
     """What lists show of a session besides its head, and all that can make it need a person."""
 
@@ -64,6 +73,9 @@ class Listing(TypedDict):
     branch: str | None
     cwd: str | None
     prompt: str
+    """What a person asked last."""
+    question: Asked | None
+    """What the last answer asks a person."""
     next: str
     attempts: list[dict[str, Json]]
     """Those without an outcome."""
@@ -72,8 +84,8 @@ class Listing(TypedDict):
     stale: list[str]
 
 
-def listing(whole: Whole, prompt: str = "") -> Listing:
-    """The listing of a session. `prompt` is the last thing a person asked for, which the kept views do not have."""
+def listing(whole: Whole, prompt: str = "", question: Asked | None = None) -> Listing:
+    """The listing of a session. What was said last is given: the kept views do not have it."""
     facts, agents = whole.facts, _agents(whole)
     newest = max(agents, key=lambda name: agents[name]["at"], default="")
     links = [link for agent in whole.roster.agents.values() for link in agent["links"][-1:]]
@@ -86,6 +98,7 @@ def listing(whole: Whole, prompt: str = "") -> Listing:
         "branch": where.get("branch"),
         "cwd": where.get("cwd"),
         "prompt": _short(prompt),
+        "question": question | {"text": _short(question["text"])} if question else None,
         "next": _short(facts.next_action["text"]) if facts.next_action else "",
         "attempts": [
             {"number": one["number"], "by": one["by"], "command": _short(one["command"]), "status": one["status"],
@@ -129,9 +142,11 @@ def _counts(whole: Whole, stop: Interruption) -> bool:
     """Whether an interruption still says why work stopped: neither the agent nor the session continued since."""
     resumed = next((one["position"] for one in reversed(whole.lifecycle.steps) if one["step"] == "resumed"), 0)
     agent = whole.roster.agents.get(stop["by"])
-    last = agent["stop"] if agent is not None else None
-    over = agent is not None and bool(stop.get("vendor")) and (last is None or last["position"] != stop["position"])
-    return stop["position"] > resumed and not over
+    if stop["position"] <= resumed:
+        return False
+    if agent is None or not stop.get("vendor"):
+        return True
+    return agent["stop"] is not None and agent["stop"]["position"] == stop["position"]
 
 
 def _stop(stop: Interruption) -> ListedStop:

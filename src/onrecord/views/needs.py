@@ -65,6 +65,7 @@ def needs(
         # A supervisor waits for the limits of its team, and starts what crashed.
         supervised = CREW in alive and name != CREW
         found += _of_agent(head, listing, name, now, ended=ended, supervised=supervised)
+    found += _asks(head, listing, alive)
     found += _attempts(head, listing, alive, gone)
     found += [
         Need(EFFECT, one["by"], f"effect {key} may have happened", f"onrecord show {head.name}", one["position"],
@@ -99,9 +100,8 @@ def _of_agent(head: Head, listing: Listing, name: str, now: int, *, ended: bool,
     waits, stop = agent["waits"], agent["stop"]
     if agent["here"] and waits and not ended:
         kind = QUESTION if waits.get("kind") == QUESTION else WAITS
-        attach = f"onrecord team attach {name} --session {head.name}"
-        command = attach if CREW in listing["agents"] else f"onrecord show {head.name}"
-        yield Need(kind, name, f"{name} is waiting: {waits['message']}", command, waits["position"], waits["at"])
+        why = f"{name} is waiting: {waits['message']}"
+        yield Need(kind, name, why, _see(head, listing, name), waits["position"], waits["at"])
     elif supervised or not (ended or stop):
         return
     elif stop and stop["cause"] != BY_A_PERSON and (head.status == PAUSED or stop["vendor"]):
@@ -113,6 +113,25 @@ def _of_agent(head: Head, listing: Listing, name: str, now: int, *, ended: bool,
         # Its wrapper records every end; only a wrapper that was killed does not.
         why = f"{name} ended without a word: its process was killed, or the machine went down"
         yield Need(CRASHED, name, why, _resume(head, listing, name), agent["position"], agent["at"])
+
+
+def _asks(head: Head, listing: Listing, alive: Collection[str]) -> Iterator[Need]:
+    """A question that ends the last answer of an agent which is still there for a reply."""
+    asked = listing["question"]
+    agent = listing["agents"].get(asked["agent"]) if asked else None
+    if asked and agent and agent["vendor"] and asked["agent"] in alive and not (agent["waits"] or agent["stop"]):
+        command = _see(head, listing, asked["agent"])
+        yield Need(QUESTION, asked["agent"], f"{asked['agent']} asks: {asked['text']}", command, asked["position"],
+                   asked["at"])  # fmt: skip
+
+
+def _see(head: Head, listing: Listing, name: str) -> str:
+    """The command that shows where an agent runs: a person answers it there."""
+    return (
+        f"onrecord team attach {name} --session {head.name}"
+        if CREW in listing["agents"]
+        else f"onrecord show {head.name}"
+    )
 
 
 def _stopped(head: Head, listing: Listing, name: str, stop: ListedStop, now: int) -> Need:

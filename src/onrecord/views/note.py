@@ -77,7 +77,7 @@ def brief(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) 
         f"Objective: {_fact(facts.objective)}",
         f"Next action: {_next_of(whole)}",
     ]
-    groups = [*_groups(whole, gone), *(happenings(whole, recent) if recent is not None else ())]
+    groups = [*_groups(whole, gone), *(happenings(whole, recent, short=True) if recent is not None else ())]
     for needed, other, width in _SHRINKING:
         text = _compose(fixed, groups, needed, other, width)
         if len(text.encode()) <= BRIEF_LIMIT:
@@ -199,8 +199,11 @@ def _pointers(whole: Whole) -> list[str]:
     return [f"{file}onrecord note {name}; onrecord log {name}; onrecord continue {name}"] if said else []
 
 
-def happenings(whole: Whole, recent: Recent | None) -> list[Group]:
-    """What happened, from the events alone; only if nothing else on record helps a reader."""
+def happenings(whole: Whole, recent: Recent | None, *, short: bool = False) -> list[Group]:
+    """What happened, from the events alone; only if nothing else on record helps a reader.
+
+    If it is `short`, the most useful lines are the last ones: those remain when not all fit.
+    """
     if not is_unwritten(whole):
         return []
     lines: list[Entry] = [
@@ -215,7 +218,7 @@ def happenings(whole: Whole, recent: Recent | None) -> list[Group]:
     if recent is not None:
         from onrecord.views.happenings import lines_of  # only a session without a note pays for it
 
-        lines = [*lines_of(recent), *lines]
+        lines = [*lines, *reversed(lines_of(recent, commands=3))] if short else [*lines_of(recent), *lines]
     return [(HAPPENED, lines)] if lines else []
 
 

@@ -24,6 +24,8 @@ WARNING_SHARE = 0.8
 """The part of a limit from which on agents and people get a warning."""
 TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
 """What is counted of a call. Input and output are whole; the others are parts of them."""
+ROW = ("day", "model", "calls", *TOKENS, "cost")
+"""What a row of counted calls has, in this order; zeros at its end and an unknown cost are left out."""
 _DAY = 86_400_000_000
 
 
@@ -122,12 +124,16 @@ class Spend(View):
         if "counted" not in data:
             self._add(event, event.by, event.at // _DAY, 1, data)
             return
-        for row in data["counted"]:
+        agent = data.get("agent") or event.by
+        for values in data["counted"]:
+            row = dict(zip(ROW, values, strict=False))
             self.steps += row["calls"]
-            self._add(event, data.get("agent") or event.by, row["day"], row["calls"], row)
+            self._add(event, agent, row["day"], row["calls"], row)
+        for row in data.get("settled", ()):
+            self._add(event, agent, row["day"], 0, row)
 
     def _add(self, event: Event, agent: str, day: int, calls: int, row: dict[str, Any]) -> None:
-        """Add calls to all sums. A row may instead tell the cost of calls that were counted without one."""
+        """Add calls to all sums; a row that settles has the cost of calls that were counted without one."""
         cost, told = row.get("cost"), row.get("settles")
         amounts = [(name, row[name]) for name in TOKENS if row.get(name)]
         unknown = -told["calls"] if told else calls if cost is None else 0

@@ -185,8 +185,8 @@ def _judge(
             metrics[name] = metric_in(ran.output, name, pattern)
         except InvalidInput as problem:
             problems.append(problem.message)
-    if not wanted.allow_nan:
-        metrics = not_finite_in(ran.output) | metrics
+    if not wanted.allow_nan and not not_finite(metrics):
+        metrics |= {name: value for name, value in not_finite_in(ran.output).items() if name not in metrics}
     problems += [f"metric {name} is {metrics[name]}" for name in not_finite(metrics)]
     files = {name: output_file(root, cwd / name) for name in wanted.files}
     problems += [f"expected file is missing: {name}" for name, found in files.items() if found is None]

@@ -140,6 +140,7 @@ BECAUSE = Option("--because", "the position of the event that led to it", "POSIT
 DRY_RUN = Option("--dry-run", "only print what would happen")
 PROMPT = Option("--prompt", "run the agent without a terminal, with this prompt", "TEXT", short="-p")
 OPENING = Option("--opening", "the first message of a new conversation, also on a terminal", "TEXT")
+STREAM = Option("--jsonl", "print the agent's own JSON stream instead of its text")
 SAY = Option("--say", "what to tell the agent on the terminal", "TEXT")
 ARGUMENT = Option("--argument", "an extra argument for the agent's program", "WORD", many=True)
 HEADLESS_TEAM = Option("--headless", "run without tmux; output goes to log files")
@@ -342,7 +343,7 @@ VERBS: tuple[Verb, ...] = (
          example='onrecord pause --reason "rate limit until 14:00"'),
     Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent's conversation, or choose one",
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
-         OPENING, ARGUMENT, SAY,
+         OPENING, ARGUMENT, SAY, STREAM,
          Option("--fresh-arguments", "use only the arguments given now, not those on record"),
          Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default on a "
                 "terminal); must: fail (default without one); never: always start a new one", "POLICY",
@@ -366,7 +367,7 @@ VERBS: tuple[Verb, ...] = (
     Verb(AGENTS, "start", "VENDOR [-- ARGUMENTS...]",
          "Start a coding agent (claude, codex, gemini, ...) in a session",
          _AGENTS_START, Option("--name", "the session (default: a new one, named after directory and time)", "NEW"),
-         PROMPT, OPENING, ARGUMENT, HEADLESS,
+         PROMPT, OPENING, ARGUMENT, HEADLESS, STREAM,
          Option("--worktree", "work on this branch, in a git worktree of its own beside the repository", "BRANCH"),
          Option("--objective", "the objective of a new session", "TEXT", short="-o"), WAIT, YES,
          SESSION, Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
@@ -377,7 +378,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          example="onrecord adopt claude --pid 4242 --name fix-invite-403"),
     Verb(AGENTS, "handoff", "[NAME] [-- ARGUMENTS...]", "Continue with another vendor's agent, from the note",
-         _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, WAIT, YES, SESSION,
+         _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, STREAM, WAIT, YES,
+         SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"),
          example="onrecord handoff fix-invite-403 --to codex"),
     Verb(AGENTS, "worktree", "list|diff|remove [NAME]", "Show and remove the git worktrees of a session's agents",

@@ -131,9 +131,9 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
         answer = stopping.nudge(session, vendor, call)
         keeping.keep_transcript(session, call)
         if not answer.decision and _wants_notices():
-            from onrecord.surfaces.notifying import tell_end
+            from onrecord.surfaces.notifying import tell_stop
 
-            tell_end(session, f"{session.agent} finished what it was asked")
+            tell_stop(session)
         return answer
 
 

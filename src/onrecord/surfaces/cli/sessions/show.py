@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
 from onrecord.machine import is_gone, terminal_of
+from onrecord.session.reading import tail as provisional_tail
 from onrecord.session.standing import standing_of
 from onrecord.surfaces.cli.shared.attention import (
     SHAPES,
@@ -47,7 +48,7 @@ def show(call: Call) -> int:
     survey_worktree(call, session)
     views = session.views
     here = presence(session, call.now())
-    tail = session.transcript().provisional
+    tail = provisional_tail(session)
     if call.output.json:
         call.output.envelope("session", whole_data(session, here, tail, call.now()))
         return 0

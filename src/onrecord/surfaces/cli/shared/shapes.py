@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.log.readings import MEDIA, rows_of
 from onrecord.surfaces.cli.shared.output import counted
 from onrecord.views.render import iso
+from onrecord.views.spend import ROW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,8 +134,9 @@ def _relabelled(data: dict[str, Any]) -> str:
 
 def _usage(data: dict[str, Any]) -> str:
     if "counted" in data:
-        rows = [(counted(row.get("calls", 0), "call"), _usage(row)) for row in data["counted"]]
-        return f"{data.get('vendor')}: " + "; ".join(f"{calls} of {about}" for calls, about in rows)
+        rows = [dict(zip(ROW, values, strict=False)) for values in data["counted"]]
+        said = [f"{counted(row['calls'], 'call')} of {_usage(row)}" for row in rows]
+        return f"{data.get('vendor')}: " + ("; ".join(said) or "what its calls cost")
     cost = "unknown cost" if data.get("cost") is None else f"cost {data['cost']:g}"
     tokens = f"{data.get('input_tokens', 0):,} in, {data.get('output_tokens', 0):,} out"
     return f"{data.get('model') or 'unknown model'}: {tokens}, {cost}"
