@@ -95,8 +95,23 @@ class AgentSuite(ProgramSuite):
     hears_nudges: ClassVar[bool] = True
     """Its hook can prevent it from stopping."""
 
-    def set_up(self, lab: Lab) -> "Agent":
-        done = lab.onrecord("setup", self.name, "--user", "--no-input")
+    def test_killed_in_a_tool_it_goes_on_by_id(self, lab: Lab):
+        """The same program with `onrecord setup` before it: all of it is one session, titled by its prompt, though no command started it."""
+        self.set_up(lab, "--yes")
+        super().test_killed_in_a_tool_it_goes_on_by_id(lab)
+        (session,) = json.loads(lab.onrecord("list", "--json").out)["data"]
+        assert session["name"].startswith("the-word-is-magenta")
+        assert session["title"].startswith("The word is magenta.")
+        events = json.loads(lab.onrecord("log", session["name"], "--json", "--limit", "0").out)["data"]["events"]
+        assert {event["by"] for event in events} == {self.name}
+        links = [event["data"] for event in events if event["kind"] == "agent.located"]
+        assert len({link["vendor_id"] for link in links}) == 1
+        kept = json.dumps([event["data"] for event in events if event["kind"] == "payload.kept"])
+        assert "The word is magenta." in kept
+        assert "ochre" in kept
+
+    def set_up(self, lab: Lab, *how: str) -> "Agent":
+        done = lab.onrecord("setup", self.name, "--user", *(how or ("--no-input",)))
         assert done.status == 0, done
         self.accept_hooks(lab)
         return Agent(lab, self.name)

@@ -8,8 +8,8 @@ record.
 
 from __future__ import annotations
 
+import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
@@ -79,7 +79,7 @@ def location_of(link: Link, env: Mapping[str, str]) -> Location | None:
     """Where a recorded conversation is on this machine: by its recorded path, else by its id."""
     about, of = link["first"] | link["last"], vendor(link["vendor"])
     path = about.get("transcript")
-    if isinstance(path, str) and path and Path(path).is_file():
+    if isinstance(path, str) and path and os.path.isfile(path):
         location = Location(link["id"], path, str(about.get("home") or ""), str(about.get("cwd") or ""))
         if _holds(of, location, env):
             return location
@@ -88,6 +88,8 @@ def location_of(link: Link, env: Mapping[str, str]) -> Location | None:
 
 def _holds(of: Vendor, location: Location, env: Mapping[str, str]) -> bool:
     """Whether a recorded path is really the conversation's: the record may come from another machine."""
+    from pathlib import Path
+
     path = Path(location.path)
     if location.vendor_id in path.parts[-2:] or path.stem == location.vendor_id:
         return path.resolve().is_relative_to(of.home(env).resolve()) or _speaks_of(of, location)
@@ -118,7 +120,7 @@ def mirror(
     if session.head.status not in LIVE:
         return done._replace(why_not=f"the session is {session.head.status}")
     location = location or location_of(link, env)
-    if location is None or not Path(location.path).exists():
+    if location is None or not os.path.exists(location.path):
         return done._replace(why_not="the vendor's file is missing")
     deadline = None if seconds is None else time.monotonic() + seconds
     return _follow(session, vendor(vendor_name), location, done._replace(path=location.path), deadline)

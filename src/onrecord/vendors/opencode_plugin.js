@@ -1,5 +1,6 @@
 // Written by `onrecord setup`. Every event goes to `onrecord hook opencode EVENT`, which answers in JSON:
-// {"context": text for the model, "decision": "deny" refuses a tool, "reason": why}. A failure changes nothing.
+// {"context": text for the model, "decision": "deny" refuses a tool, "reason": why, "systemMessage": a line for the
+// person}. A failure changes nothing.
 import { spawn } from "node:child_process"
 
 const COMMAND = ["onrecord", "hook", "opencode"]
@@ -36,7 +37,14 @@ function ask(event, payload) {
   })
 }
 
-export const Onrecord = async ({ directory }) => {
+export const Onrecord = async ({ directory, client }) => {
+  // Only the terminal program can show a line; a run without a terminal ignores it.
+  const show = (message) => {
+    if (!message) return
+    try {
+      client?.tui?.showToast({ body: { message, variant: "info" } })?.catch?.(() => {})
+    } catch {}
+  }
   const created = new Set()
   const parents = new Map()
   const begun = new Map()
@@ -61,6 +69,7 @@ export const Onrecord = async ({ directory }) => {
         id,
         ask("session.start", { session_id: id, cwd: directory, source }).then((answer) => {
           if (answer.context) brief.set(id, answer.context)
+          show(answer.systemMessage)
         }),
       )
     }

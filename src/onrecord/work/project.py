@@ -48,6 +48,45 @@ def project_named(name: str) -> str:
     return find_project(name) if os.path.isdir(name) else name
 
 
+def stands_at(worktree: str) -> dict[str, str]:
+    """The revision and branch of a worktree; unknown ones are left out. git is run for unusual repositories only."""
+    git = os.path.join(worktree, ".git")
+    try:
+        own = git if os.path.isdir(git) else os.path.join(worktree, _read(git).removeprefix("gitdir:").strip())
+        shared = os.path.join(own, "commondir")
+        common = os.path.join(own, _read(shared).strip()) if os.path.isfile(shared) else own
+        head = _read(os.path.join(own, "HEAD")).strip()
+    except OSError:
+        return {}
+    name = head.removeprefix("ref: ")
+    if name == head:
+        return {"revision": head}
+    if name == "refs/heads/.invalid":  # its references are in a table of git's own
+        from pathlib import Path
+
+        from onrecord.work.revisions import asked_of_git
+
+        return asked_of_git(Path(worktree))
+    revision = _reference(own, name) or _reference(common, name) or _packed_reference(common, name)
+    branch = name.removeprefix("refs/heads/")
+    return ({"revision": revision} if revision else {}) | {"branch": branch}
+
+
+def _reference(folder: str, name: str) -> str:
+    try:
+        return _read(os.path.join(folder, name)).strip()
+    except OSError:
+        return ""
+
+
+def _packed_reference(folder: str, name: str) -> str:
+    try:
+        lines = _read(os.path.join(folder, "packed-refs")).splitlines()
+    except OSError:
+        return ""
+    return next((line[: -len(name) - 1] for line in lines if line.endswith(f" {name}")), "")
+
+
 def _main_worktree(folder: str, pointer: str) -> str:
     """The main worktree. A linked worktree's `.git` is a file that points to the common directory beside it."""
     try:

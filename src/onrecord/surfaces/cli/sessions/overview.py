@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
+from onrecord.agents.noticing import notice
 from onrecord.log.head import LIVE, STATUSES, Head
 from onrecord.session.handle import Session
 from onrecord.surfaces.cli.shared.attention import SHAPES, needs, presence
@@ -34,6 +36,7 @@ def overview(call: Call) -> int:
         records = call.records(make=False)
     except NotInitialised:
         return _nothing(call, "no store yet")
+    notice(records, os.environ, project="" if "all" in call else None)
     entries, more = _entries(call, records)
     if call.output.json:
         place = {"store": records.url, "project": records.project}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
+from onrecord.agents.noticing import notice
 from onrecord.connection import load_profile
 from onrecord.errors import NameTaken
 from onrecord.log.head import LIVE
@@ -86,6 +88,7 @@ def list_sessions(call: Call) -> int:
     heads: list[Head] = []
     try:
         records = call.records(make=False)
+        notice(records, os.environ, project="" if "all" in call else None)
         heads = _named(call, records) or records.sessions(
             project="" if "all" in call else None, status=call.many("status") or None, limit=limit
         )
