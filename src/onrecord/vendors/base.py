@@ -60,7 +60,7 @@ class Base:
         """As the command line of its process says."""
         if pid is None or not self.fork_flags:
             return ""
-        from onrecord.vendors.processes import words_of
+        from onrecord.machine import words_of
 
         words = words_of(pid)
         found = valued(words, *self.resume_flags) if has(words, *self.fork_flags) else None

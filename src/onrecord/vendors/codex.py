@@ -176,7 +176,7 @@ class Codex(Shaped):
 
     def shares_process(self, pid: int) -> bool:
         """Without `--no-daemon`, one server runs the threads of all terminals."""
-        from onrecord.vendors.processes import words_of
+        from onrecord.machine import words_of
 
         return "app-server" in words_of(pid)
 

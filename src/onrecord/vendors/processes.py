@@ -44,14 +44,6 @@ def _parent(entry: Path) -> int | None:
         return None
 
 
-def words_of(pid: int) -> list[str]:
-    """The command line of a process; empty if it cannot be read."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-    except OSError:
-        return []
-
-
 def is_alive(pid: object, start: object = None) -> bool:
     """Whether a process is alive and started at `start` (the value in /proc, perhaps with a boot id before it)."""
     if not isinstance(pid, int) or isinstance(pid, bool) or pid <= 0:

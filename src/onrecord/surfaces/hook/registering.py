@@ -8,7 +8,7 @@ from onrecord import machine
 from onrecord.environment import AGENT_VARIABLE, SESSION_VARIABLE
 from onrecord.log.head import LIVE
 from onrecord.surfaces.hook.whose import Owned, opened, owner
-from onrecord.vendors.hooks import FORKED, PROMPT, START, STARTUP
+from onrecord.vendors.hooks import CLEARED, FORKED, PROMPT, START, STARTUP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def _kin(records: SessionStore, vendor: Vendor, call: HookCall, process: dict[st
     for session, link in _running(records) if pid is not None else ():
         there = link["last"].get("process")
         if is_same(there, process) and link["vendor"] == call.vendor:
+            call.reason = call.reason or CLEARED
             return records.get(session.id, agent=link["agent"])
         distance = above.get(there["pid"]) if isinstance(there, dict) and not machine.is_gone(there) else None
         if distance is not None and (nearest is None or distance < nearest[0]):
@@ -92,6 +93,7 @@ def _kin(records: SessionStore, vendor: Vendor, call: HookCall, process: dict[st
         return forked
     if nearest is None or call.moment == START:
         return None
+    call.reason = STARTUP
     _distance, id_, agent = nearest
     return records.get(id_, agent=_free_name(records.get(id_), f"{agent}.{call.vendor}"))
 
@@ -157,7 +159,7 @@ def _created(records: SessionStore, vendor: Vendor, call: HookCall) -> Session:
     from onrecord.agents.importing import first_prompt
     from onrecord.agents.naming import create_for_prompt
 
-    said = call.prompt
+    said, call.reason = call.prompt, STARTUP
     if call.transcript and os.access(call.transcript, os.F_OK):
         from onrecord.vendors.port import Location
 
