@@ -27,8 +27,9 @@ AUTOMATIC: dict[str, Json] = {"automatic": True}
 
 
 def title_of_prompt(prompt: str) -> str:
-    """A prompt as a title: its words on one line, cut."""
-    return clip(" ".join(prompt.split()), TITLE_CHARACTERS)
+    """A prompt as a title: its words on one line, cut, without quotes that a program put around it."""
+    flat = " ".join(prompt.split())
+    return clip(flat[1:-1] if len(flat) > 1 and flat[0] == flat[-1] == '"' else flat, TITLE_CHARACTERS)
 
 
 def stem_of(prompt: str, spare: str) -> str:

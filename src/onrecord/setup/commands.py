@@ -1,9 +1,9 @@
 """Which agents are installed here, and how their hooks find onrecord.
 
-What setup writes into a vendor's file is the same on every machine: it names no directory. A hook looks for `onrecord`
-on the PATH, like a person; if it is not there, it uses the launcher that setup leaves in the user's data directory when
-onrecord runs from an environment that is not on everyone's PATH. If that does not work either, the start of a
-conversation says so in one sentence, and no hook ever stops the agent.
+What setup writes into a vendor's file is the same on every machine: it names no directory of an installation. A hook
+runs the `onrecord` on the PATH, like a person; if there is none, the launcher that setup leaves in the user's data
+directory, which runs the onrecord that ran setup. If that is gone too, the launcher says so at the start of a
+conversation, in one sentence, and no hook ever stops the agent.
 """
 
 from __future__ import annotations
@@ -27,18 +27,14 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 20.0
 """How long a program may take to report which onrecord it is."""
 GONE = "onrecord is no longer installed, so this conversation is not recorded: install it, or remove its hooks"
-"""What a hook says at the start of a conversation if onrecord cannot be found."""
-FOLDER = "${XDG_DATA_HOME:-$HOME/.local/share}/onrecord/bin"
-SCRIPT = (
-    f'unset PYTHONPATH PYTHONHOME; PATH="$PATH:{FOLDER}"; "$0" "$@"; s=$?; [ $s -lt 126 ] && exit $s; '
-    f'case "$3" in *ession[Ss]tart|session.start) echo "{{\\"systemMessage\\": \\"{GONE}\\"}}";; esac; exit 0'
-)
-"""Its words are: onrecord hook VENDOR EVENT. A program that is missing (status 126 or 127) is no error of the agent.
+"""What the launcher says at the start of a conversation if it cannot run onrecord."""
+LAUNCHER = Path(".local", "share", "onrecord", "bin", "onrecord")
+"""Where the launcher is, below the user's home."""
+HOOK_COMMAND = ("sh", "-c", f'unset PYTHONPATH; "$0" "$@" || "$HOME/{LAUNCHER.parent}/$0" "$@" || :', "onrecord")
+"""How a hook runs onrecord; `hook VENDOR EVENT` follows. A hook of ours has status 0 whatever happens to it.
 
-The variables are unset because a project may have modules of its own: a `json.py` must not run inside the hook.
+The variable is unset because a project may have modules of its own: its `json.py` must not run inside the hook.
 """
-HOOK_COMMAND = ("sh", "-c", SCRIPT, "onrecord")
-"""How a hook runs onrecord."""
 _PACKAGE = Path(__file__).parent.parent / "__init__.py"
 LAUNCHER_MODE = 0o700
 
@@ -63,27 +59,17 @@ def installed_vendors() -> list[Vendor]:
 
 
 def launcher_path(env: Mapping[str, str]) -> Path:
-    """Where the launcher is, if there is one."""
-    base = env.get("XDG_DATA_HOME") or Path(env.get("HOME") or Path.home()) / ".local" / "share"
-    return Path(base) / "onrecord" / "bin" / "onrecord"
-
-
-def public_program(env: Mapping[str, str]) -> str | None:
-    """The onrecord that every terminal of this user finds on its PATH: not one in this private environment."""
-    private = {str(Path(sys.prefix) / "bin"), str(Path(sys.executable).parent)} if is_private() else set()
-    folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if folder not in private]
-    return shutil.which("onrecord", path=os.pathsep.join(folders))
-
-
-def is_private() -> bool:
-    """Whether this Python is an environment of its own, not the system's."""
-    return sys.prefix != sys.base_prefix
+    """Where this user's launcher is."""
+    return Path(env.get("HOME") or Path.home()) / LAUNCHER
 
 
 def launcher_text() -> str:
     """A launcher for the onrecord that runs now, in the way it was run."""
-    said = "# Written by `onrecord setup`, for hooks that do not find onrecord on the PATH."
-    return f'#!/bin/sh\n{said}\nexec {launch()} "$@"\n'
+    return (
+        "#!/bin/sh\n# Written by `onrecord setup`, for hooks that do not find onrecord on the PATH.\n"
+        f'{launch()} "$@" && exit\n'
+        f"""case "$3" in *ession[Ss]tart | session.start) echo '{{"systemMessage": "{GONE}"}}' ;; esac\n"""
+    )
 
 
 def launch() -> str:
@@ -108,10 +94,8 @@ def is_found_isolated() -> bool:
     return told.strip() == str(_PACKAGE)
 
 
-def leave_launcher(env: Mapping[str, str]) -> Path | None:
-    """Write the launcher, if hooks need it; returns its path, or None if every terminal finds onrecord anyway."""
-    if public_program(env):
-        return None
+def leave_launcher(env: Mapping[str, str]) -> Path:
+    """Write the launcher, unless it is there; returns its path."""
     path, text = launcher_path(env), launcher_text().encode()
     if not path.is_file() or path.read_bytes() != text:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -121,15 +105,14 @@ def leave_launcher(env: Mapping[str, str]) -> Path | None:
 
 def found_by_hooks(env: Mapping[str, str]) -> Found:
     """The onrecord that a hook runs in this environment."""
-    look = [*HOOK_COMMAND[:2], SCRIPT.partition('"$0"')[0] + 'command -v "$0"', HOOK_COMMAND[-1]]
+    launcher = launcher_path(env)
+    program = shutil.which(HOOK_COMMAND[-1], path=env.get("PATH")) or (str(launcher) if launcher.is_file() else "")
+    if not program:
+        return Found("", "")
     try:
-        asked = subprocess.run(look, capture_output=True, text=True, check=False, timeout=LOOK_SECONDS, env=env)
-        program = asked.stdout.strip()
-        if not program:
-            return Found("", "")
         told = subprocess.run(
             [program, "version"], capture_output=True, text=True, check=False, timeout=LOOK_SECONDS, env=env
         )
     except (OSError, subprocess.SubprocessError):
-        return Found("", "")
+        return Found(program, "")
     return Found(program, told.stdout.strip() if told.returncode == 0 else "")

@@ -109,7 +109,8 @@ export const Onrecord = async ({ directory, client }) => {
       await begin(input.sessionID)
       const prompt = (output.parts || []).filter((part) => part.type === "text").map((part) => part.text).join("\n")
       const answer = await ask("chat.message", { session_id: input.sessionID, cwd: directory, prompt })
-      if (answer.context) advice.set(input.sessionID, answer.context)
+      // A conversation that is recorded from its first prompt gets its brief here.
+      if (answer.context) (brief.has(input.sessionID) ? advice : brief).set(input.sessionID, answer.context)
     },
     "experimental.chat.system.transform": async (input, output) => {
       // opencode builds the system prompt for every request and keeps it nowhere, so we add the brief each time.
