@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -93,7 +92,7 @@ def import_past(records: SessionStore, one: Past, env: Mapping[str, str]) -> Imp
     now, here = records.clock, records.project
     records.clock = lambda: one.began
     if location.cwd:
-        records.project = find_project(location.cwd) if os.path.isdir(location.cwd) else location.cwd  # noqa: PTH112 - a text
+        records.project = find_project(location.cwd) if Path(location.cwd).is_dir() else location.cwd
     try:
         made = create_for_prompt(records, one.prompt, agent=of.name, spare=of.name, vendor_id=location.vendor_id)
     finally:
