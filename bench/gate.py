@@ -34,7 +34,7 @@ def fill(store: Path, count: int) -> None:
             )
             session.attempts.settle(None, "failed", error=f"AssertionError: case {number}", fix="none", exit_code=1)
         if number % 50 == 0:
-            evidence = [f"run-{number}"]
+            evidence = [session.evidence.record("log", id=f"run-{number}", reference="x").data["id"]]
             anchors: list[onrecord.Anchor] = [{"path": f"src/part_{number}.py", "fingerprint": "c" * 64}]
             session.findings.state(f"part {number} is the cause", "rejected", evidence=evidence, anchors=anchors)
     session.leave()

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, cast
 import onrecord
 from bench.report import Figure, ratio, timed
 from bench.workload import RawWriter, turns
+from onrecord.log.head import LIVE
+from onrecord.session.standing import standing
 
 if TYPE_CHECKING:
     from onrecord.stores.sqlite import SQLiteStore
@@ -121,4 +123,25 @@ def listing(place: Path, *, quick: bool) -> list[Figure]:
         records.create(f"session-{number}", objective=f"objective of {number}")
     records.sessions()
     samples = [timed(lambda: records.sessions(limit=50)) * 1e3 for _ in range(51)]
-    return [Figure(f"newest 50 of {count:,} sessions", statistics.median(samples), " ms", 3)]
+    newest = Figure(f"newest 50 of {count:,} sessions", statistics.median(samples), " ms", 3)
+    return [newest, *_needing(records, count)]
+
+
+def _needing(records: onrecord.SessionStore, count: int) -> list[Figure]:
+    """What needs a person, over all sessions: the first time, when each is folded, and after a few have grown."""
+
+    def look() -> list[str]:
+        entries = records.entries(records.every(LIVE))
+        stand = [standing(entry, list, 0) for entry in entries]
+        return [one.entry.head.name for one in stand if one.needs]
+
+    for number in range(0, count, count // 10):
+        records.get(f"session-{number}").findings.state("No access", label="blocked")
+    first = timed(look) * 1e3
+    assert len(look()) == 10
+    records.get("session-7").facts.set_next_action("Run it")
+    again = [timed(look) * 1e3 for _ in range(7)]
+    return [
+        Figure(f"what needs a person, of {count:,} sessions, first time", first, " ms"),
+        Figure("the same again", statistics.median(again), " ms", 500),
+    ]

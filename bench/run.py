@@ -15,11 +15,13 @@ from bench import (  # noqa: E402 - the path above makes this a program of its o
     append,
     gate,
     hook,
+    mirror,
     processes,
     reading,
     rollout,
     rollout_server,
 )
+from bench.coldstart import measure as coldstart  # noqa: E402 - as above
 from bench.report import Figure, keep, show  # noqa: E402 - as above
 
 BENCHES = {
@@ -35,17 +37,23 @@ BENCHES = {
     "cold_start": processes.cold_start,
     "gate": gate.decision,
     "hook": hook.calls,
+    "mirror": mirror.conversations,
     "rollout": rollout.trajectories,
     "rollout_log": rollout.on_record,
     "rollout_recovery": rollout.recovery,
     "rollout_server": rollout_server.load,
     "growth": append.growth,
+    "coldstart": coldstart.cold_start,
 }
+BY_NAME = ("coldstart",)
+"""Run only when they are named: they start real coding agents, for minutes."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHES)}; all of them by default")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHES)}; by default all but {', '.join(BY_NAME)}"
+    )
     parser.add_argument("--quick", action="store_true", help="smaller counts: a look, not a measurement")
     parser.add_argument("--json", type=Path, help="keep the figures in this file")
     parser.add_argument("--place", type=Path, help="measure on the disk of this directory")
@@ -56,7 +64,7 @@ def main() -> int:
     # Compile like an installer: if not, every new process would compile edited files, and that would be measured.
     compileall.compile_dir(ROOT / "src", quiet=2)
     figures: list[Figure] = []
-    for name in chosen.names or BENCHES:
+    for name in chosen.names or [name for name in BENCHES if name not in BY_NAME]:
         with tempfile.TemporaryDirectory(
             prefix="onrecord-bench-", dir=chosen.place, ignore_cleanup_errors=True
         ) as place:

@@ -12,7 +12,10 @@ from xdist.scheduler import LoadScheduling
 from xdist.workermanage import WorkerController
 
 SERIAL = (
-    "tests/crash/",
+    "tests/crash/test_checkpoint_races.py",
+    "tests/crash/test_fencing.py",
+    "tests/crash/test_forks_and_signals.py",
+    "tests/crash/test_many_writers.py",
     "tests/postgres/test_promises.py",
     "tests/postgres/test_failover.py",
     "tests/postgres/test_partitions_of_the_network.py",

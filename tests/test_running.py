@@ -103,7 +103,7 @@ def test_a_worker_that_dies_is_a_failure_and_the_rest_runs(project: Path):
 def test_every_opening_of_a_serial_test_exists():
     """A file that is named as serial exists: after a rename its tests would silently run among the others."""
     assert [opening for opening in SERIAL if not (ROOT / opening.partition("::")[0]).exists()] == []
-    assert is_serial("tests/crash/test_process_death.py::test_acknowledged_survives_kill_9[1]")
+    assert is_serial("tests/crash/test_many_writers.py::test_sixteen_writers_share_fairly")
     assert not is_serial("tests/laws/test_codec.py::test_roundtrip")
 
 

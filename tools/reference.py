@@ -13,6 +13,7 @@ from aio_stub import stub
 from python_page import python_page
 
 from onrecord import errors
+from onrecord.connection import NOTICES
 from onrecord.environment import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
 from onrecord.log.events import KINDS
 from onrecord.session.retention import Policy
@@ -115,6 +116,10 @@ def settings_page() -> str:
             "| `auto_register_not_in` | the projects in which that is off, whatever the other two say |",
             "| `stealth` | false; true keeps STATE.md and NOTE.md out of the repository, beside the store |",
             *policy,
+            "| `notify.bell` | false; true rings the terminal's bell |",
+            "| `notify.desktop` | false; true shows a message on the desktop, or through the terminal |",
+            "| `notify.command` | none; a list of words: a program that gets each notice as JSON on standard input |",
+            f"| `notify.events` | all of {', '.join(f'`{one}`' for one in NOTICES)} |",
             "",
             "Retention is in days without activity; a negative number means never. `onrecord sweep` applies it, and",
             "nothing else does: nothing is erased behind your back.",

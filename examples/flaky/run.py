@@ -36,6 +36,20 @@ class Workplace:
         for name in ("ONRECORD_SESSION", "ONRECORD_AGENT", "PYTHONHASHSEED"):
             self.environment.pop(name, None)
         self.agent = ""
+        self.git("init", "-q", "-b", "main")
+        self.commit("Invitations")
+
+    def git(self, *words: str) -> None:
+        """Run git. Name and date are fixed, so that every run has the same revisions."""
+        who = {"NAME": "Example", "EMAIL": "example@example.org", "DATE": "2026-05-18T12:00:00Z"}
+        names = {f"GIT_{role}_{field}": value for role in ("AUTHOR", "COMMITTER") for field, value in who.items()}
+        own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+        subprocess.run(["git", *words], cwd=self.project, env=self.environment | names | own, check=True)
+
+    def commit(self, message: str) -> None:
+        """Commit everything."""
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", message)
 
     def do(self, *words: str) -> str:
         """Run one onrecord command as an agent would, and print what the terminal shows."""
@@ -108,9 +122,12 @@ def third(work: Workplace) -> None:
     work.do("survey")
     work.do("finding", "list")
     work.do("run", "--", "python", "repeat.py", "test_enters_after_accepting")
-    work.do("reached", "fix", "--finding", "f2")
+    work.commit("Return the invitation's own role")
+    work.do("reached", "fix", "--evidence", "last")
+    work.do("finding", "recheck", "f2")
     work.do("note")
-    work.do("verify")
+    work.do("close")
+    work.do("verify", "invite-403")
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import os
 
 from onrecord.environment import AUTO_VARIABLE, CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
 from onrecord.errors import InvalidInput, NotFound, StoreCorrupt, StoreError
-from onrecord.work.project import find_project
+from onrecord.work.project import Project, project_at, project_named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _SQLITE_OPTIONS = ("durability",)
 _POSTGRES_SCHEMES = ("postgresql", "postgres")
 _SETTINGS = {
     "store": str, "project": str, "retention": dict, "stealth": bool, "auto_register": bool, "auto_register_in": list,
-    "auto_register_not_in": list,
+    "auto_register_not_in": list, "notify": dict,
 }  # fmt: skip
 
 
@@ -40,17 +40,19 @@ def connect(url: str | None = None, *, project: str | None = None) -> SessionSto
     """The sessions of a store: the default one, a path, `sqlite:///relative/x.db`, `postgresql://host/db`, `memory:`.
 
     Without a URL, it is ONRECORD_STORE, then `store` in the configuration, then one file in the user's data
-    directory. The project is the given one, ONRECORD_PROJECT, `project` in the configuration, or the repository of the
-    working directory (all its worktrees are one).
+    directory. The project is the given one, ONRECORD_PROJECT, `project` in the configuration, or that of the working
+    directory. An absolute path means the project of that directory: its repository, in whichever clone or worktree.
     """
     from onrecord.session.session_store import SessionStore
 
-    return SessionStore(open_store(store_url(url)), project=project_of_directory() if project is None else project)
+    here = project_here() if project is None else project_named(project) if os.path.isabs(project) else Project(project)
+    return SessionStore(open_store(store_url(url)), project=here.key, also=here.also, place=here.root)
 
 
-def project_of_directory() -> str:
-    """The project if none is named."""
-    return os.environ.get(PROJECT_VARIABLE) or settings().get("project") or find_project(os.curdir)
+def project_here() -> Project:
+    """The project if none is given: the one that is named in the environment or the settings, or this directory's."""
+    named = os.environ.get(PROJECT_VARIABLE) or settings().get("project")
+    return project_named(named) if named else project_at(os.curdir)
 
 
 def store_url(url: str | None = None) -> str:
@@ -137,17 +139,17 @@ def _told(done: Any, place: Any) -> dict[str, Any]:
     return {"store": place.shown, "before": done.before, "schema": done.after} | roles
 
 
-def glance(url: str | None, project: str, name: str | None) -> Present | None:
+def glance(url: str | None, project: str, name: str | None, also: tuple[str, ...] = ()) -> Present | None:
     """What the gate needs to know of a session, quickly; None if the session has to be opened for that.
 
-    Without a name, it is the project's only live session.
+    Without a name, it is the only live session of the project; `also` are other names of it.
     """
     file = store_file(url)
     if file is None:
         return None
     from onrecord.stores.sqlite.glance import look
 
-    return look(file, project, name)
+    return look(file, (project, *also), name)
 
 
 def glance_linked(url: str | None, link: str) -> Linked | None:
@@ -259,7 +261,7 @@ def is_automatic(directory: str = os.curdir) -> bool:
     found = settings()
     if not found:
         return False
-    places = (os.path.realpath(directory), find_project(directory))
+    places = (os.path.realpath(directory), *project_at(directory).names)
     on, off = (_nearest(found.get(name, ()), places) for name in ("auto_register_in", "auto_register_not_in"))
     return on > off if on != off else bool(found.get("auto_register"))
 
@@ -321,6 +323,12 @@ def data_directory(url: str | None = None) -> str:
     return os.path.dirname(os.path.abspath(store_file(url) or default_path()))
 
 
+def state_directory() -> str:
+    """Where this user's commands on this machine keep what is neither record nor setting."""
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return os.path.join(os.path.expanduser(base), "onrecord")
+
+
 def workspace_paths(session: Session, url: str | None = None) -> Paths:
     """Where STATE.md and NOTE.md of a session are: in the worktree, or beside the store where stealth is wanted."""
     from pathlib import Path
@@ -332,7 +340,7 @@ def workspace_paths(session: Session, url: str | None = None) -> Paths:
     if stealth or (stealth is None and settings().get("stealth")):
         folder = Path(data_directory(url)) / "sessions" / session.id
         return Paths(folder / "STATE.md", folder / "NOTE.md")
-    root = Path(worktree_for(session.views.head.project, os.curdir))
+    root = Path(worktree_for(session, os.curdir))
     return Paths(root / "STATE.md", root / ".onrecord" / "NOTE.md")
 
 
@@ -377,6 +385,24 @@ def instructions(profile: str | Profile | None = None, *, into: str | None = Non
 
     text = block(load_profile(profile) if isinstance(profile, str) else profile)
     return text if into is None else placed(into, text)
+
+
+NOTICES = ("waits", "ends", "limits", "crashes")
+"""What a person can be notified of: an agent waits for them or ended, a limit was reached or has passed, a crash."""
+
+
+def notify_settings() -> dict[str, Any]:
+    """How the person wants to be notified (`[notify]`): bell, desktop, command, events; empty if they do not."""
+    chosen: dict[str, Any] = settings().get("notify", {})
+    for name, value in chosen.items():
+        words = isinstance(value, list) and value and all(isinstance(one, str) and one for one in value)
+        known = name == "events" and words and set(value) <= set(NOTICES)
+        if not (known or (name == "command" and words) or (name in ("bell", "desktop") and isinstance(value, bool))):
+            raise InvalidInput(
+                f"notify: {name!r} is not a setting, or has the wrong type",
+                hint=f"bell and desktop are true or false, command is a list of words, events: {', '.join(NOTICES)}",
+            )
+    return chosen
 
 
 def retention_policy() -> Policy:

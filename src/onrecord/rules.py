@@ -7,6 +7,7 @@ A refusal that repeats becomes a question to a person.
 
 from __future__ import annotations
 
+from onrecord.shell import CERTAIN, LIKELY, UNSEEN
 from onrecord.views.attempts import FAILED, LOST, RUNNING, status_of
 from onrecord.views.gates import ground
 from onrecord.views.render import one_line
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from onrecord.views.present import Present
-    from onrecord.views.values import Anchor, Attempt, Json, Process
+    from onrecord.views.spend import Exhausted, Spend
+    from onrecord.views.values import Anchor, Attempt, Json, Process, Worktree
 
     Gone = Callable[[Process], bool]
 
@@ -51,11 +53,12 @@ TOOLS = {
 class ToolRequest:
     """What an agent is about to do, in a form that is the same for all vendors."""
 
-    __slots__ = ("act", "agent", "call", "commands", "lines", "paths", "tool")
+    __slots__ = ("act", "agent", "call", "commands", "line", "lines", "paths", "tool", "worktree")
 
     def __init__(
         self, agent: str, act: str, *, paths: Sequence[str] = (), commands: Sequence[Sequence[str]] = (),
-        lines: tuple[int, int] | None = None, tool: str = "", call: str = "",
+        lines: tuple[int, int] | None = None, tool: str = "", call: str = "", line: str = "",
+        worktree: Worktree | None = None,
     ) -> None:  # fmt: skip
         self.agent = agent
         self.act = act
@@ -63,6 +66,10 @@ class ToolRequest:
         """Relative to the project's root."""
         self.commands = tuple(tuple(command) for command in commands)
         """The simple commands of a command line, each as its argument list."""
+        self.line = line
+        """The command line itself, with its quotes."""
+        self.worktree = worktree
+        """Where the agent works; None if that is not known: then attempts of every worktree count."""
         self.lines = lines
         """First and last line of an edit, if known."""
         self.tool = tool
@@ -166,7 +173,7 @@ def decide(request: ToolRequest, present: Present, now: int, gone: Gone) -> Verd
             verdict.decision = ASK
             verdict.reason += f" (refused {REFUSALS_LIMIT} times: a person decides)"
         return verdict
-    return _advise(request, present)
+    return _advise(request, present, now)
 
 
 def refusals(request: ToolRequest, present: Present, now: int, gone: Gone) -> Iterator[Verdict]:
@@ -229,51 +236,100 @@ def _paused(_request: ToolRequest, present: Present, _now: int, _gone: Gone) -> 
         yield Verdict(DENY, PAUSED, reason, f"onrecord resume {name}", positions=(step["position"],))
 
 
+def edit_of(request: ToolRequest) -> str:
+    """Whether a request edits files of its worktree: certain, likely or not seen."""
+    if request.act != RUN:
+        return CERTAIN if request.act == EDIT else UNSEEN
+    from onrecord.shell.edits import edit_in
+
+    line = request.line or "\n".join(_as_line(command) for command in request.commands)
+    return edit_in(line, request.worktree["root"] if request.worktree else "", _is_own_file)
+
+
+def _as_line(command: Sequence[str]) -> str:
+    """A simple command as text; its redirections stay what they are."""
+    import shlex
+
+    return " ".join(word if word and all(one in "<>&" for one in word) else shlex.quote(word) for word in command)
+
+
 def _unresolved(request: ToolRequest, present: Present, _now: int, gone: Gone) -> Iterator[Verdict]:
-    for attempt in present.attempts.unresolved(request.agent):
+    """No edit in a worktree while an attempt of any agent has no outcome there; a likely edit is a question."""
+    waiting = present.attempts.unresolved_in(request.worktree)
+    edit = edit_of(request) if waiting else UNSEEN
+    found = []
+    for attempt in waiting:
         status = status_of(attempt, gone)
-        alive = status == RUNNING and bool(attempt["process"] or attempt["keeper"])
-        if alive and not _disturbs(request, attempt):
-            continue
-        number, name = attempt["number"], _quoted(present.name)
-        about = f"attempt {number} ({one_line(attempt['command'], COMMAND_WIDTH)})"
-        if alive:
-            reason = f"{about} is running and this would disturb it; wait until it ends, or abandon it"
-            clear = f'onrecord attempt abandon {number} --session {name} --reason "..."'
-        else:
-            lost = "is lost: its process is gone" if status == LOST else "is unresolved"
-            reason = f"{about} {lost}; say how it ended first"
-            clear = f'onrecord attempt fail {number} --session {name} --error "..." --fix "..."'
-        yield Verdict(DENY, ATTEMPT, reason, clear, positions=(attempt["position"],))
+        decision = _against(request, attempt, status, edit)
+        if decision != ALLOW:
+            reason, clear = _told(request, present, attempt, status, decision)
+            found.append(Verdict(decision, ATTEMPT, reason, clear, positions=(attempt["position"],)))
+    yield from sorted(found, key=lambda verdict: verdict.decision != DENY)
 
 
-def _disturbs(request: ToolRequest, attempt: Attempt) -> bool:
-    """Whether a request disturbs a running attempt: it edits code, or runs the same command again."""
-    return request.act == EDIT or attempt["signature"] in map(signature_of_command, request.commands)
+def _against(request: ToolRequest, attempt: Attempt, status: str, edit: str) -> str:
+    """The decision on a request while an attempt has no outcome."""
+    if edit == CERTAIN:
+        return DENY
+    if _is_watched(attempt, status):
+        # A command that is not named may be the same one.
+        same = not request.commands or attempt["signature"] in map(signature_of_command, request.commands)
+        return DENY if same else ASK if edit == LIKELY else ALLOW
+    # Nothing else runs until its outcome is recorded: after a loss no command of any agent, else none of its own agent.
+    blocks = status == LOST or attempt["by"] == request.agent
+    return DENY if blocks else ASK if edit == LIKELY else ALLOW
+
+
+def _is_watched(attempt: Attempt, status: str) -> bool:
+    return status == RUNNING and bool(attempt["process"] or attempt["keeper"])
+
+
+def _told(request: ToolRequest, present: Present, attempt: Attempt, status: str, decision: str) -> tuple[str, str]:
+    number, name = attempt["number"], _quoted(present.name)
+    whose = "" if attempt["by"] == request.agent else f" of {one_line(attempt['by'], COMMAND_WIDTH)}"
+    about = f"attempt {number}{whose} ({one_line(attempt['command'], COMMAND_WIDTH)})"
+    if decision == ASK:
+        reason = f"{about} has no outcome yet, and this command may change files of its worktree: a person decides"
+        return reason, f'onrecord attempt abandon {number} --session {name} --reason "..."'
+    if _is_watched(attempt, status):
+        reason = f"{about} is running and this would disturb it; wait until it ends, or abandon it"
+        return reason, f'onrecord attempt abandon {number} --session {name} --reason "..."'
+    lost = "is lost: its process is gone" if status == LOST else "is unresolved"
+    clear = f'onrecord attempt fail {number} --session {name} --error "..." --fix "..."'
+    return f"{about} {lost}; say how it ended first", clear
 
 
 def _spent(_request: ToolRequest, present: Present, now: int, _gone: Gone) -> Iterator[Verdict]:
-    spend = present.spend
-    out = spend.exhausted(now)
-    if out is None:
-        return
+    out = present.spend.exhausted(now)
+    if out is not None:
+        clear = raising(present.name, present.spend, now)
+        yield Verdict(DENY, BUDGET, spent(out), clear, positions=(present.spend.budget_position,))
+
+
+def raising(name: str, spend: Spend, now: int) -> str:
+    """The command that raises a budget: a limit that is used up gets as much again.
+
+    `open --budget` replaces the whole budget, so the other limits are named too.
+    """
     left, used = spend.remaining(now), spend.used(now)
-    # `open --budget` replaces the whole budget: an exhausted limit gets as much again, the others stay.
     wanted = {
         limit: used[limit] + spend.sliced.get(limit, 0) + allowed if left.get(limit, 1) <= 0 else allowed
         for limit, allowed in spend.budget.items()
     }
     limits = " ".join(f"--budget {limit}={_amount(amount)}" for limit, amount in wanted.items())
-    reason = f"the budget is spent: {_amount(out.used)} of {_amount(out.allowed)} {out.limit}"
-    clear = f"onrecord open {_quoted(present.name)} {limits}"
-    yield Verdict(DENY, BUDGET, reason, clear, positions=(spend.budget_position,))
+    return f"onrecord open {_quoted(name)} {limits}"
+
+
+def spent(out: Exhausted) -> str:
+    """Which limit is used up, in one line."""
+    return f"the budget is spent: {_amount(out.used)} of {_amount(out.allowed)} {out.limit}"
 
 
 def _phase(request: ToolRequest, present: Present, _now: int, _gone: Gone) -> Iterator[Verdict]:
     """Only edits wait for the phase: an agent must be able to look around before it enters one."""
     phases = present.phases
     current = phases.current()
-    if request.act == EDIT and current is not None and current not in phases.entered:
+    if current is not None and current not in phases.entered and edit_of(request) == CERTAIN:
         done = [phases.finished[name]["position"] for name in phases.names if name in phases.finished]
         clear = f"onrecord phase enter {_quoted(current)} --session {_quoted(present.name)}"
         yield Verdict(DENY, PHASE, f"phase {current} has not been entered", clear, positions=done[-1:])
@@ -295,12 +351,26 @@ def _amount(value: float) -> str:
     return f"{value:.9f}".rstrip("0").rstrip(".")
 
 
-def _advise(request: ToolRequest, present: Present) -> Verdict:
+def _advise(request: ToolRequest, present: Present, now: int) -> Verdict:
     """The first advice that this agent has not had yet."""
-    for key, line in _matches(request, present):
-        if key not in present.gates.advised:
-            return Verdict(ALLOW, advice=one_line(line, ADVICE_WIDTH), advised=(key,))
+    for matches in (_scarce(request, present, now), _matches(request, present)):
+        for key, line in matches:
+            if key not in present.gates.advised:
+                return Verdict(ALLOW, advice=one_line(line, ADVICE_WIDTH), advised=(key,))
     return Verdict(ALLOW)
+
+
+def _scarce(request: ToolRequest, present: Present, now: int) -> Iterator[tuple[str, str]]:
+    """That most of the budget is used: said once for each limit, and again when the budget is set again."""
+    near = present.spend.nearly(now)
+    if near is not None:
+        yield f"{request.agent}/budget/{near.limit}/{present.spend.budget_position}", scarcity(near)
+
+
+def scarcity(near: Exhausted) -> str:
+    """How much of a limit is used, in one line."""
+    used, allowed = _amount(near.used), _amount(near.allowed)
+    return f"{int(100 * near.used / near.allowed)} % of the budget is used: {used} of {allowed} {near.limit}"
 
 
 def _matches(request: ToolRequest, present: Present) -> Iterator[tuple[str, str]]:

@@ -26,6 +26,9 @@ def main(words: list[str]) -> int:
             chosen = words[index + 1]
         elif word == "--":
             prompt = words[index + 1]
+    if os.environ.get("PRETENDER_WORDS"):
+        with Path(os.environ["PRETENDER_WORDS"]).open("a") as file:
+            file.write(json.dumps(words) + "\n")
     plan = next_step()
     if plan == "silently-fresh" and resumed:
         resumed, chosen = None, str(uuid.uuid4())
@@ -83,12 +86,12 @@ def began() -> str:
     return Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
 
 
-def append(transcript: Path, id_: str, kind: str, content: object) -> None:
+def append(transcript: Path, id_: str, kind: str, content: object, **about: object) -> None:
     transcript.parent.mkdir(parents=True, exist_ok=True)
     record = {
         "type": kind, "uuid": str(uuid.uuid4()), "parentUuid": None, "sessionId": id_, "cwd": str(Path.cwd()),
         "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "version": "2.1.325",
-        "message": {"role": kind, "content": content},
+        "message": {"role": kind, "content": content, **about},
     }  # fmt: skip
     with transcript.open("a") as file:
         file.write(json.dumps(record) + "\n")
@@ -127,6 +130,11 @@ def answer(transcript: Path, id_: str, prompt: str, plan: str) -> int:
         if value:
             Path(value).write_text(str(os.getpid()))
         time.sleep(600)
+    if what == "use":
+        used = {"input_tokens": int(value), "output_tokens": 0}
+        for number in range(1_000):
+            append(transcript, id_, "assistant", "...", id=f"{id_}/{number}", model="claude-opus-5-5", usage=used)
+            time.sleep(0.2)
     if what == "flood":
         for _number in range(int(value)):
             say(type="stream_event", session_id=id_, text="x" * 200)

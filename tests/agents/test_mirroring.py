@@ -11,7 +11,8 @@ import pytest
 
 from onrecord import connect
 from onrecord.agents import mirroring
-from onrecord.agents.mirroring import kept, mirror, standing
+from onrecord.agents.generations import generations, kept, standing
+from onrecord.agents.mirroring import mirror
 from onrecord.errors import InvalidInput, NotFound
 from onrecord.vendors.port import Location
 
@@ -64,7 +65,7 @@ def test_what_grew_is_taken_and_nothing_twice(conversation):
     assert conversation.mirror().records == 1
     assert conversation.kept() == conversation.lines()
     (first, second) = conversation.session.events(kinds=("payload.kept",))
-    assert first.data["mark_after"] == second.data["mark_before"]
+    assert first.data["mark_after"][0] == second.data["mark_before"][0]
     assert first.id == f"mirror/claude/{ID}/0/0"
 
 
@@ -88,15 +89,37 @@ def test_a_file_that_was_replaced_begins_a_new_generation(conversation):
     """When the vendor rewrites its file, the new content is copied again, and the earlier content stays on record."""
     conversation.write("one", "two")
     conversation.mirror()
+    before = conversation.lines()
     conversation.path.unlink()
-    conversation.write("another", "one")
+    conversation.write("another")
+    with conversation.path.open("a") as file:
+        file.write("\n".join(before) + "\n")
     done = conversation.mirror()
-    assert (done.rewritten, done.records) == (True, 2)
+    assert (done.rewritten, done.records) == (True, 3)
     assert conversation.kept() == conversation.lines()
-    everything = [
-        line for event in conversation.session.events(kinds=("payload.kept",)) for line in event.data["lines"]
-    ]
-    assert len(everything) == 4
+    assert [one.raw for one in kept(conversation.session, "claude", ID, generation=0)] == before
+
+
+def test_a_copy_with_fewer_or_other_records_never_counts_instead(conversation):
+    """A stub or another file with the same id becomes a generation of its own; the better copy counts and keeps growing."""
+    conversation.write("one", "two", "three")
+    conversation.mirror()
+    real = conversation.path.read_text()
+    for stub in (real.splitlines(keepends=True)[0], '{"type": "mode"}\n' * 9):
+        conversation.path.write_text(stub)
+        assert conversation.mirror().rewritten
+        assert conversation.kept() == real.splitlines()
+    conversation.path.write_text(real)
+    conversation.write("four")
+    done = conversation.mirror()
+    assert (done.rewritten, done.records) == (False, 1)
+    assert conversation.kept() == conversation.lines()
+    assert generations(conversation.session, "claude", ID) == [0, 1, 2]
+    assert [one.raw for one in kept(conversation.session, "claude", ID, generation=1)] == real.splitlines()[:1]
+    conversation.path.write_text(real)
+    conversation.write("another four", "another five")
+    conversation.mirror()
+    assert conversation.kept() == conversation.lines(), "most of the old records and more than it had: it was repaired"
 
 
 def follow(place: str, env: dict[str, str]) -> None:

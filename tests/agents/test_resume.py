@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import until
+from onrecord.machine import started
+from tests.agents.conftest import gone, until
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_an_interruption_is_told_until_the_agent_runs_again(desk):
     desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
     note = desk.ok("note", "fix")
     assert "usage_window, until 20" in note
-    assert "stopped: usage_window" in desk.ok()
+    assert "claude was stopped by its usage limit, until 20" in desk.ok()
     desk.ok("resume", "fix", "-p", "Go on")
     assert "usage_window" not in desk.ok("note", "fix")
     assert "stopped" not in desk.ok()
@@ -133,8 +134,11 @@ def test_without_any_copy_it_begins_anew_from_the_note_or_not_at_all(killed):
     killed.ok("decide", "Reproduce first", "--session", "fix")
     error = killed.error("resume", "fix", "--policy", "must", "-p", "Go on", code=10, kind="not_restored")
     assert error["message"].startswith("not restored, because its transcript is gone")
+    killed.error(
+        "resume", "fix", "-p", "Go on", code=10, kind="not_restored"
+    )  # without a terminal, that is the default
     assert killed.transcripts() == []
-    done = killed.run("resume", "fix", "-p", "Go on")
+    done = killed.run("resume", "fix", "--policy", "allow", "-p", "Go on")
     assert done.code == 0, done
     assert "not restored, because" in done.err
     (prompt,) = killed.prompts()
@@ -153,17 +157,21 @@ def test_a_silent_fresh_start_is_noticed(killed):
     assert error.code == 10, error
     told = json.loads(error.err)["error"]
     assert "another conversation came up" in told["message"]
+    expected = min(killed.links("fix"), key=lambda link: link["position"])["id"]
+    assert killed.links("fix")[-1]["id"] == expected, "the next resume does not continue with the stray"
     killed.plan("silently-fresh", "answer")
-    done = killed.run("resume", "fix", "-p", "Go on")
+    done = killed.run("resume", "fix", "--policy", "allow", "-p", "Go on")
     assert done.code == 0, done
     assert "not restored, because another conversation came up" in done.err
-    was, *strays, fresh = [Path(link["last"]["transcript"]) for link in killed.links("fix")]
+    links = sorted(killed.links("fix"), key=lambda link: link["position"])
+    was, *strays, fresh = [Path(link["last"]["transcript"]) for link in links]
     assert sorted([was, *strays, fresh]) == killed.transcripts(), "every conversation that came up is on record"
     assert killed.prompts_of(was) == ["Find the bug"], "the expected conversation was told nothing more"
     assert [killed.prompts_of(one) for one in strays] == [["Go on"], ["Go on"]]
     (given,) = killed.prompts_of(fresh)
-    opening, closing = [line for line in given.splitlines() if "onrecord-data nonce=" in line]
-    assert opening[1:] == closing[2:], "the fresh conversation is given the note, fenced as data"
+    fences = [line for line in given.splitlines() if "onrecord-data nonce=" in line]
+    assert [line[1:] for line in fences[::2]] == [line[2:] for line in fences[1::2]], "note and extract are data"
+    assert "user: Find the bug" in given, "the fresh conversation is given the end of the lost one"
     assert given.endswith("Go on")
 
 
@@ -263,3 +271,20 @@ def test_another_home_is_found_again(desk, tmp_path):
     assert desk.data("resume", "fix", "-p", "Go on", kind="resumption")["verified"] is True
     assert len(list(other.glob("projects/*/*.jsonl"))) == 1
     assert desk.transcripts() == []
+
+
+def test_what_a_killed_run_left_running_is_ended_before_the_next(desk, tmp_path):
+    """Agent and wrapper are killed, a tool in a session of its own survives: the resume ends it, by its token (G05)."""
+    desk.plan(f"tool-then-hang {tmp_path}/tool", "answer")
+    with desk.started("start", "claude", "--name", "fix", "-p", "go", stdin=subprocess.DEVNULL) as wrapper:
+        tool = int(until(lambda: (tmp_path / "tool").exists() and (tmp_path / "tool").read_text()))
+        agent = until(lambda: desk.links("fix")[0]["last"].get("process"))["pid"]
+        wrapper.kill()
+        wrapper.communicate(timeout=30)
+    os.kill(agent, signal.SIGKILL)
+    until(lambda: started(agent) is None)
+    assert started(tool) is not None, "it outlived both"
+    done = desk.run("resume", "fix", "-p", "Go on")
+    assert done.code == 0, done
+    assert "left running" in done.err
+    assert gone(tool)

@@ -16,7 +16,7 @@ def test_a_headless_run_is_on_record_from_its_id_to_its_end(desk):
     """The conversation is linked under an id chosen up front and mirrored, and its run has a number (G12, A21, A25)."""
     done = desk.run("start", "claude", "--name", "fix", "-p", "Find the bug")
     assert done.code == 0, done
-    assert '"result": "done"' in done.out
+    assert done.out == "done\n", "its answer, as the program itself prints it"
     (link,) = desk.links("fix")
     assert (link["vendor"], link["first"]["reason"], link["last"]["cwd"]) == ("claude", "startup", str(desk.project))
     assert link["last"]["transcript"] == str(desk.transcripts()[0])
@@ -72,6 +72,28 @@ def test_a_run_that_stopped_is_never_completed(desk, step, cause, code):
     assert "onrecord resume fix" in done.err
 
 
+def test_an_agent_that_has_used_up_the_budget_is_ended(desk):
+    """A running agent is ended when a limit is used up; it cannot be started or resumed until the budget is raised."""
+    desk.plan("use 60")
+    desk.ok("open", "fix", "--budget", "tokens=100", "--budget", "steps=9000")
+    done = desk.run("start", "claude", "--name", "fix", "-p", "go")
+    assert done.code != 0
+    (stop,) = desk.interruptions("fix")
+    assert stop["cause"] == "budget"
+    spend = desk.session("fix").views.spend
+    assert spend.tokens >= 100
+    raising = f"onrecord open fix --budget steps=9000 --budget tokens={spend.tokens + 100}"
+    assert f"note: `{raising}` raises it" in done.err
+    for words in (["start", "claude", "--name", "fix"], ["resume", "fix"]):
+        refused = desk.run(*words, "-p", "go")
+        assert (refused.code, "the budget is spent" in refused.err) == (10, True), refused
+    desk.plan("answer")
+    desk.ok(*raising.split()[1:])
+    told = desk.run("resume", "fix", "-p", "go")
+    assert told.code == 0, told
+    assert len(desk.interruptions("fix")) == 1
+
+
 def test_what_a_killed_agent_left_running_is_ended(desk, tmp_path):
     """A tool's process in its own session does not outlive a killed agent (T12)."""
     desk.plan(f"tool-then-die {tmp_path}/child")
@@ -93,7 +115,7 @@ def test_ending_the_wrapper_ends_the_agent_and_says_so(desk, tmp_path):
 def test_a_flood_of_output_is_passed_on_whole_and_a_deaf_reader_stops_nobody(desk):
     """All output arrives in order; when the reader is gone, the agent still runs to its end (T12)."""
     desk.plan("flood 3000")
-    done = desk.run("start", "claude", "--name", "fix", "-p", "go")
+    done = desk.run("start", "claude", "--name", "fix", "--jsonl", "-p", "go")
     assert len(done.out.splitlines()) == 3002
     with desk.started("start", "claude", "--name", "other", "-p", "go", stdin=subprocess.DEVNULL) as wrapper:
         wrapper.stdout.close()

@@ -13,7 +13,7 @@ import pytest
 from onrecord.agents.mirroring import kept
 from onrecord.machine import started
 from tests.agents.conftest import until
-from tests.cli.conftest import SCRIPT
+from tests.forking import SCRIPT
 
 
 class Terminal:
@@ -106,7 +106,7 @@ def test_a_conversation_in_which_nothing_was_said_is_begun_anew(desk):
     assert terminal.end() == 0
     error = desk.error("resume", "fix", "--policy", "must", "-p", "go", code=10, kind="not_restored")
     assert error["message"] == "not restored, because no transcript of it was ever seen"
-    assert desk.data("resume", "fix", "-p", "go", kind="resumption")["state"] == "fresh"
+    assert desk.data("resume", "fix", "--policy", "allow", "-p", "go", kind="resumption")["state"] == "fresh"
 
 
 def test_a_terminal_that_a_killed_agent_left_raw_is_restored(desk):

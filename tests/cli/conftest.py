@@ -1,4 +1,4 @@
-"""The command as a user runs it: the installed script, in a separate process, on a separate store.
+"""The command as a user runs it: the installed script's entry point, in a separate process, on a separate store.
 
 Tests marked `every_store` run on a SQLite file and on PostgreSQL. With `--full` every test does, unless it is marked
 `on_file`: then it is about the file. A command on PostgreSQL takes several times as long to start, so not every module is
@@ -11,24 +11,19 @@ import pty
 import select
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests import forking
+from tests.forking import SCRIPT, Done
 
 if TYPE_CHECKING:
     from tests.postgres.servers import Stores
 
-SCRIPT = Path(sys.executable).with_name("onrecord")
 PATIENCE = 30
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 def as_json(words: tuple[str, ...]) -> list[str]:
@@ -64,6 +59,9 @@ class Command:
         )  # fmt: skip
 
     def run(self, *words: str, stdin: str = "", env: dict[str, str] | None = None) -> Done:
+        environment = self.environment | (env or {})
+        if not forking.needs_its_own_interpreter(environment):
+            return forking.run(words, environment, self.project, stdin.encode(), PATIENCE)
         with self.started(*words, env=env, stdin=subprocess.PIPE) as process:
             out, err = process.communicate(stdin, timeout=PATIENCE)
         return Done(process.returncode, out, err)
@@ -100,12 +98,13 @@ class Command:
         return error
 
     def on_terminal(self, *words: str, columns: int = 100, keys: str = "", env: dict[str, str] | None = None) -> Done:
-        """Run on a terminal of its own; `out` is what it shows."""
-        child, terminal = pty.fork()
-        if child == 0:
-            os.chdir(self.project)
-            environment = self.environment | {"COLUMNS": str(columns), "LINES": "60"} | (env or {})
-            os.execve(SCRIPT, [str(SCRIPT), *words], environment)
+        """Run on a terminal of its own; `out` is what it shows. The overview asks which session to resume: none."""
+        keys = keys or ("" if words else "q")
+        environment = self.environment | {"COLUMNS": str(columns), "LINES": "60"} | (env or {})
+        terminal, theirs = pty.openpty()
+        server = forking.server()
+        server.start(words, environment, self.project, (theirs, theirs, theirs), terminal=True)
+        os.close(theirs)
         if keys:
             os.write(terminal, keys.encode())
         shown = b""
@@ -120,8 +119,7 @@ class Command:
                     break
                 shown += chunk
         os.close(terminal)
-        _pid, status = os.waitpid(child, 0)
-        return Done(os.waitstatus_to_exitcode(status), shown.decode(), "")
+        return Done(server.wait(), shown.decode(), "")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -165,7 +163,7 @@ def template(tmp_path_factory, bytecode, stores) -> Command:
     command.ok("open", "fix-invite-403", "--objective", "Fix intermittent 403")
     command.ok("record", "--user", "Why the 403?", "--assistant", "Looking.", "--tool", "pytest=3 failed")
     command.ok("decide", "Reproduce before touching the middleware", "--why", "two fixes failed")
-    command.ok("finding", "state", "The middleware is the cause", "--label", "rejected", "--evidence", "run-7.log")
+    command.ok("finding", "state", "The middleware is the cause", "--label", "rejected", "--because", "3")
     return command
 
 

@@ -1,5 +1,7 @@
 """Attempts that onrecord does not launch, from the command line."""
 
+import os
+
 import pytest
 
 pytestmark = pytest.mark.every_store
@@ -39,6 +41,55 @@ def test_fail_abandon_and_correct(command):
     text = command.ok("attempt", "show", "1")
     assert "fix\tcleaned\n" in text
     assert "remark\ttwice\n" in text
+
+
+def test_lists_compare_and_export(command):
+    """Metrics are columns of the list; two attempts are compared; both are exported as CSV."""
+    command.ok("open", "work")
+    for loss in ("0.5", "0.25"):
+        command.ok("attempt", "start", "--", "make", loss)
+        command.ok("attempt", "succeed", "--metric", f"loss={loss}", "--metric", "acc=0.9")
+    assert command.ok("attempt", "list").splitlines()[0].startswith("1\tsucceeded\tmake 0.5\t0.9\t0.5\t\tasserted")
+    assert "loss\t0.5\t0.25\t-0.25" in command.ok("attempt", "compare", "1", "2")
+    assert command.ok("attempt", "compare", "1", "2", "--csv").splitlines()[0] == ",attempt 1,attempt 2,change"
+    assert command.ok("attempt", "list", "--csv").splitlines()[1].startswith("1,succeeded,make 0.5,")
+    data = command.data("attempt", "compare", "2", "1", kind="comparison")
+    assert [one["number"] for one in data["attempts"]] == [2, 1]
+    command.error("attempt", "compare", "1", code=2, kind="usage")
+    command.error("attempt", "compare", "1", "9", code=4, kind="not_found")
+
+
+def test_an_interruption_and_a_needed_change_can_be_said(command):
+    """The caller that settles an attempt may say that it was interrupted, or that the code must change first."""
+    command.ok("open", "work")
+    command.ok("attempt", "start", "--", "make")
+    command.error("attempt", "interrupt", code=2, kind="usage")
+    done = command.data("attempt", "interrupt", "--reason", "the node was rebooted", kind="attempt")
+    assert (done["status"], done["reason"], done["error"]) == ("interrupted", "the node was rebooted", None)
+    assert command.data("attempt", "start", "--", "make", kind="attempt")["warnings"] == []
+    command.ok("attempt", "fail", "--error", "no rule", "--code-change-needed", "--fix", "add the rule")
+    assert "no rule; the code must change first; fix: add the rule" in command.ok("attempt", "list")
+    command.ok("attempt", "start", "--", "make")
+    again = command.data("attempt", "fail", "--error", "no rule", "--fix", "Add the rule.", kind="attempt")
+    assert again["warnings"] == [
+        "this fix was tried before: Add the rule. (for attempt 2); attempt 3 failed with it: no rule"
+    ]
+
+
+def test_an_older_file_is_not_an_output(command):
+    """A file that was written before the attempt started cannot be its output."""
+    command.ok("open", "work")
+    old = command.project / "model.pt"
+    old.write_text("weights")
+    os.utime(old, (1, 1))
+    command.ok("attempt", "start", "--", "sbatch", "train.sh")
+    command.error("attempt", "succeed", "--output", "model.pt", code=2, kind="invalid_input")
+    old.write_text("new weights")
+    assert (
+        command.data("attempt", "succeed", "--output", "model.pt", kind="attempt")["outputs"][0]["path"] == "model.pt"
+    )
+    old.unlink()
+    assert "; gone)" in command.ok("attempt", "show", "1")
 
 
 def test_errors_name_the_way(command):

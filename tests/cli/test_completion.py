@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.cli.conftest import SCRIPT
+from tests.forking import SCRIPT
 
 
 @pytest.fixture

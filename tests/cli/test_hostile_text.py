@@ -31,7 +31,8 @@ def poisoned(tmp_path_factory, bytecode):
         name = f"s{number}"
         command.ok("open", name, "--objective", text, "--meta", f"key={text}")
         command.ok("decide", text, "--why", text, "--session", name)
-        command.ok("finding", "state", text, "--label", "blocked", "--evidence", text, "--session", name)
+        command.ok("evidence", "add", text, "--kind", "log", "--id", "log-1", "--text", text, "--session", name)
+        command.ok("finding", "state", text, "--label", "blocked", "--evidence", "log-1", "--session", name)
         command.ok("next", text, "--command", text, "--session", name)
         items = [
             {
@@ -100,7 +101,15 @@ def test_hostile_names_are_refused(command, name):
 
 def test_the_terminal_is_inert_too(poisoned):
     """On a terminal only our own styles are written: no escape sequence of the record reaches it (P31)."""
-    for words in ([], ["list"], ["show", "s0"], ["log", "s0"], ["show", "s1"], ["diff", "s0", "1"], ["search", "red"]):
+    for words in (
+        ["--no-input"],
+        ["list"],
+        ["show", "s0"],
+        ["log", "s0"],
+        ["show", "s1"],
+        ["diff", "s0", "1"],
+        ["search", "red"],
+    ):
         shown = poisoned.on_terminal(*words).out
         styles = re.findall(r"\x1b\[[0-9;]*m", shown)
         plain = re.sub(r"\x1b\[[0-9;]*m", "", shown).replace("\r\n", "\n")

@@ -75,7 +75,7 @@ LISTS = {
 
 def shown_lines(command, words, columns):
     shown = COLOUR.sub("", command.on_terminal(*words, columns=columns).out)
-    return [line for line in shown.split("\r\n") if not line.startswith(("note: ", "+", "-", "@"))]
+    return [line for line in re.split(r"[\r\n]+", shown) if not line.startswith(("note: ", "+", "-", "@"))]
 
 
 def cells(line):

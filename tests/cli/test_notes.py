@@ -39,10 +39,12 @@ def test_a_pull_request_lists_the_evidence_that_commands_recorded(command):
     command.ok(
         "evidence", "add", "https://ci.example.org/17", "--kind", "url", "--id", "url-d", "--text", "three of ten"
     )
+    cited = [word for name in ("run-a", "file-b", "log-c", "url-d") for word in ("-e", name)]
+    command.ok("finding", "state", "The row is written late", "-l", "verified", *cited)
     body = command.ok("note", "--format", "pr")
     _before, _title, listed = body.partition("## Evidence (✓ was captured by onrecord, the rest is asserted)\n\n")
     assert listed.partition("\n\n")[0].split("\n") == [
-        "- run-a✓: run printf 403",
+        "- run-a✓: run printf 403, exit code 0",
         "- file-b✓: file auth.py:1-2",
         "- log-c: log acceptance 17",
         "- url-d: url https://ci.example.org/17: three of ten",
@@ -80,7 +82,7 @@ def test_a_foreign_file_is_not_replaced(told):
 def test_the_check_names_what_is_missing(command, told):
     """A complete note passes; each gap is named with the command that fills it, and an essential one fails (H47)."""
     assert told.data("note", "check", kind="note_check") == {
-        "session": told.data("show", kind="session")["id"], "grade": "complete", "gaps": [],
+        "session": told.data("show", kind="session")["id"], "grade": "complete", "closable": True, "gaps": [],
     }  # fmt: skip
     told.ok("next", "continue")
     found = told.data("note", "check", "bug", kind="note_check", code=1)
@@ -119,7 +121,7 @@ def test_a_complete_session_and_a_plain_one_close(told):
 def test_continue_reports_and_marks_the_start(told):
     """The report has reused, rejected, new since the last start, unresolved, saved; the work log notes the resume (H44, G13)."""
     first = told.data("continue", kind="continuation")
-    assert (len(first["reused"]), len(first["rejected"]), first["new"], first["saved"]["attempts"]) == (1, 1, [], 1)
+    assert (len(first["reused"]), len(first["rejected"]), first["new"], first["saved"]["attempts"]) == (2, 1, [], 1)
     told.ok("finding", "state", "The cache is cold")
     dry = told.data("continue", "--dry-run", kind="continuation")
     second = told.data("continue", "bug", kind="continuation")

@@ -58,9 +58,9 @@ def test_a_phase_from_beginning_to_end(work):
     assert work.command.data("phase", "finish", kind="event")["state"] == "finished"
     table = work.command.data("phase", "list", kind="phases")
     assert (table["profile"], table["current"]) == ("research", "Planning")
-    assert [row["status"] for row in table["phases"][:2]] == ["DONE", "pending"]
+    assert [row["status"] for row in table["phases"][:2]] == ["DONE", "in progress"]
     assert "| 0 | Motivation | DONE |" in work.text
-    assert "phase 1, Planning (pending)" in work.text
+    assert "phase 1, Planning (in progress)" in work.text
     work.command.error("phase", "enter", "Setup", code=10, kind="conflict")
     work.command.error("phase", "enter", "Nonsense", code=4, kind="not_found")
     work.command.error("phase", "begin", code=2, kind="usage")
@@ -214,8 +214,8 @@ def test_workflow_has_the_commands_that_succeeded(work):
                           for name in ("Workflow", "Experiment Attempts"))  # fmt: skip
     assert "1. `python train.py --l2 0.01` (attempt 2)" in workflow
     assert "0.1`" not in workflow
-    assert "attempt 1 FAILED: `python train.py --l2 0.1`; error: ValueError: nan" in attempts
-    assert "attempt 2 SUCCEEDED: `python train.py --l2 0.01`; accuracy=0.91" in attempts
+    assert "attempt 1 Status: FAILED: `python train.py --l2 0.1`; error: ValueError: nan" in attempts
+    assert "attempt 2 Status: SUCCESS: `python train.py --l2 0.01`; accuracy=0.91" in attempts
 
 
 def test_features_pass_one_at_a_time(command):

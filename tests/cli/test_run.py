@@ -11,7 +11,7 @@ import time
 import pytest
 
 from onrecord.machine import started
-from tests.cli.conftest import SCRIPT
+from tests.forking import SCRIPT
 
 PYTHON = sys.executable
 
@@ -100,7 +100,7 @@ def test_numbers_of_an_earlier_run_do_not_count(lab):
     (one,) = attempts(lab)
     assert (one["status"], one["error"], one["metrics"]) == (
         "failed",
-        "the metrics file m.json is older than this run",
+        "the metrics file m.json was not written by this run: it is as it was before",
         {},
     )
 
@@ -145,7 +145,7 @@ def test_json_answers_with_the_attempt(lab):
 
 
 def test_ctrl_c_in_a_terminal(lab):
-    """Ctrl-C ends the command with its descendants, the attempt is FAILED, and the exit code is 130."""
+    """Ctrl-C ends the command with its descendants, the attempt is interrupted, and the exit code is 130."""
     script = f"sleep 60 & echo $! > {lab.place}/child; echo begun; wait"
     child, terminal = pty.fork()
     if child == 0:
@@ -167,8 +167,8 @@ def test_ctrl_c_in_a_terminal(lab):
     assert b"begun" in shown
     wait_for(lambda: started(int((lab.place / "child").read_text())) is None)
     (one,) = attempts(lab)
-    assert one["status"] == "failed"
-    assert one["error"].startswith("interrupted with Ctrl-C (SIGINT)")
+    assert (one["status"], one["error"]) == ("interrupted", None)
+    assert one["reason"].startswith("interrupted with Ctrl-C (SIGINT)")
 
 
 def test_a_harness_that_gives_up_leaves_no_running_attempt(lab):
@@ -178,7 +178,8 @@ def test_a_harness_that_gives_up_leaves_no_running_attempt(lab):
     process.terminate()
     process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
-    assert attempts(lab)[0]["error"].startswith("onrecord was stopped (SIGTERM)")
+    assert attempts(lab)[0]["status"] == "interrupted"
+    assert attempts(lab)[0]["reason"].startswith("onrecord was stopped (SIGTERM)")
 
 
 def test_killed_between_running_and_the_result(lab):
@@ -230,7 +231,8 @@ def test_repetition_is_warned_and_with_strict_refused(lab):
     assert "create the row first" in refused["message"]
     assert len(attempts(lab)) == 2
     (lab.project / "fix.py").write_text("row = 1\n")
-    assert "warning" not in lab.run("run", "--strict", *words).err
+    assert "warning: attempt 2" in (told := lab.run("run", "--strict", *words).err)
+    assert "failed before on other code: KeyError: 'row'" in told
 
 
 def test_a_fix_that_is_told_allows_another_run(lab):
@@ -274,6 +276,7 @@ def test_a_run_notices_edits(lab):
     """Before a run the code is compared: a finding becomes stale by an edit and fresh by a revert (H28, H29)."""
     code = lab.project / "auth.py"
     code.write_text("def allowed():\n    return True\n")
+    lab.ok("evidence", "file", "auth.py", "--id", "auth")
     lab.ok(
         "finding",
         "state",
@@ -281,11 +284,11 @@ def test_a_run_notices_edits(lab):
         "--label",
         "verified",
         "--evidence",
-        "run-1",
+        "auth",
         "--on",
         "auth.py::allowed",
     )
     code.write_text("def allowed():\n    return False\n")
-    assert "f1 is stale: 1 file changed since" in lab.run("run", "--", PYTHON, "-c", "pass").err
+    assert "f1 is stale: auth.py::allowed changed since" in lab.run("run", "--", PYTHON, "-c", "pass").err
     code.write_text("def allowed():\n    return True\n")
     assert "f1: the code is unchanged again" in lab.run("run", "--", PYTHON, "-c", "pass").err

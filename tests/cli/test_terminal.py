@@ -14,8 +14,9 @@ def test_a_pipe_gets_plain_data(working):
     """Piped output has no escape sequence and no heading: tab-separated columns that scripts can cut."""
     out = working.ok("list")
     assert "\x1b" not in out
-    name, status, title, position, at, id_ = out.rstrip("\n").split("\t")
+    name, status, title, position, at, id_, agent, vendor, prompt = out.rstrip("\n").split("\t")
     assert (name, status, title) == ("fix-invite-403", "active", "Fix intermittent 403")
+    assert (agent, vendor, prompt) == ("main", "", "Why the 403?")
     assert position.isdigit()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", at)
     assert len(id_) == 26
@@ -24,8 +25,8 @@ def test_a_pipe_gets_plain_data(working):
 def test_a_terminal_gets_a_table(working):
     """On a terminal the list has headings, shapes and relative times."""
     shown = COLOUR.sub("", working.on_terminal("list").out)
-    assert re.search(r"session +status +title +position +active", shown)
-    assert re.search(r"○ +fix-invite-403 +active +Fix intermittent 403", shown)
+    assert re.search(r"session +status +title +agent +last prompt +active", shown)
+    assert re.search(r"○ +fix-invite-403 +active +Fix intermittent 403 +main +Why the 403\?", shown)
     assert "just now" in shown or "ago" in shown
 
 
@@ -52,7 +53,7 @@ def test_lines_fit_the_window(working):
     for columns in (60, 80, 120):
         for words in ([], ["list", "--all"], ["log", "fix-invite-403"], ["verify", "--all"], ["doctor"]):
             shown = COLOUR.sub("", working.on_terminal(*words, columns=columns).out)
-            table = [line for line in shown.split("\r\n") if not line.startswith("note:")]
+            table = [line for line in re.split(r"[\r\n]+", shown) if not line.startswith("note:")]
             assert max(map(len, table)) <= columns, (columns, words, shown)
 
 
@@ -134,7 +135,7 @@ def test_a_closed_pipe_is_silent_in_a_real_shell(working):
 
 
 def working_directory() -> str:
-    from tests.cli.conftest import SCRIPT
+    from tests.forking import SCRIPT
 
     return str(SCRIPT.parent)
 

@@ -186,6 +186,8 @@ def test_facts_show_up_in_the_note(working):
     assert working.data("objective", "Make the 403 go away", kind="event")["state"] == "recorded"
     assert working.data("objective", "Make the 403 go away", kind="event")["state"] == "already_recorded"
     working.data("next", "Run it ten times", "--command", "pytest -k invite", kind="event")
+    for name in ("trace-7", "trace-8"):
+        working.ok("evidence", "add", "spans", "--kind", "trace", "--id", name)
     working.data("finding", "state", "The row is late", "-l", "verified", "-e", "trace-7", kind="finding")
     working.data("finding", "relabel", "f1", "open", "-e", "trace-8", "--why", "seen again", kind="finding")
     note = working.ok("note")

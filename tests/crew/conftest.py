@@ -11,7 +11,8 @@ import pytest
 
 from onrecord.machine import started
 from tests.agents.conftest import Desk, bytecode, until
-from tests.cli.conftest import PATIENCE, SCRIPT
+from tests.cli.conftest import PATIENCE
+from tests.forking import SCRIPT
 
 __all__ = ["bytecode"]
 

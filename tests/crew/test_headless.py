@@ -47,7 +47,7 @@ def test_a_killed_supervisor_finds_its_agents_again(squad):
     until(lambda: "lead: still running" in squad.told() or "lead: fresh" in squad.told())
     until(lambda: (squad.status()["supervisor"] or {}).get("pid") == second.pid)
     assert started(pid) is not None
-    assert squad.rows()["lead"] | {"state": "running", "starts": 1} == squad.rows()["lead"]
+    assert squad.rows()["lead"] | {"state": "working", "starts": 1} == squad.rows()["lead"]
     assert len(squad.joined("lead")) == 1
 
 
@@ -105,7 +105,7 @@ def test_a_limit_parks_it_until_its_reset(squad):
     """The supervisor waits for the reset on record, then resumes and issues the interrupted prompt once (G03, G10)."""
     squad.write(squad.agent("lead", "limit 6", "answer"))
     process = squad.up()
-    until(lambda: squad.state("lead") == "parked")
+    until(lambda: squad.state("lead") == "limited")
     assert process.wait(90) == 0, squad.told()
     assert squad.rows()["lead"]["how"] == "resumed (verified)"
     assert squad.prompts() == ["You are lead.", "You are lead."], "the interrupted prompt is issued again, once"
@@ -241,9 +241,9 @@ def test_a_group_grows_and_shrinks_with_stable_names(squad):
         f'environment = {{ PRETENDER_PLAN = "{squad.place}/worker.plan" }}\n'
     )
     squad.up()
-    until(lambda: squad.state("worker-1") == "running" and squad.joined("worker-1"))
+    until(lambda: squad.state("worker-1") == "working" and squad.joined("worker-1"))
     squad.ok("team", "scale", "worker", "2", "--session", SESSION)
-    until(lambda: squad.state("worker-2") == "running" and squad.joined("worker-2"))
+    until(lambda: squad.state("worker-2") == "working" and squad.joined("worker-2"))
     squad.ok("team", "scale", "worker", "1", "--session", SESSION)
     until(lambda: not (squad.runtime / "pids" / "worker-2.session.json").exists())
     until(lambda: not squad.session(SESSION).views.roster.agents["worker-2"]["here"])

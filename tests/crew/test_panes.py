@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from onrecord.agents.waiting import CONTINUE
 from onrecord.crew.panes import Pane, panes_of
 from onrecord.machine import started
 from tests.agents.conftest import gone, until
@@ -67,7 +68,7 @@ def test_panes_outlive_their_supervisor_and_end_with_the_team(squad):
     squad.write(squad.agent("lead", "talk"))
     first = up(squad)
     until(lambda: squad.prompts() == ["You are lead."])
-    until(lambda: squad.rows()["lead"]["state"] == "running")
+    until(lambda: squad.rows()["lead"]["state"] == "working")
     first.kill()
     first.wait(30)
     (link,) = squad.links(SESSION, "lead")
@@ -83,7 +84,7 @@ def test_panes_outlive_their_supervisor_and_end_with_the_team(squad):
 
 
 def test_a_killed_agent_comes_back_in_its_pane_without_its_first_prompt(squad):
-    """An agent that crashes in a terminal is resumed there, in the same conversation; a person's /exit is not a crash (T23)."""
+    """An agent that crashes in its turn is resumed in its pane and told to continue, once; /exit is not a crash (T23)."""
     squad.write(squad.agent("lead", "talk"))
     supervisor = up(squad)
     until(lambda: squad.prompts() == ["You are lead."])
@@ -95,7 +96,7 @@ def test_a_killed_agent_comes_back_in_its_pane_without_its_first_prompt(squad):
     until(lambda: link["id"] in squad.ok("team", "logs", "lead", "--session", SESSION))
     typed(squad, "lead", "more")
     until(lambda: squad.rows()["lead"]["how"] == "resumed (verified)")
-    assert squad.prompts() == ["You are lead.", "more"]
+    assert squad.prompts() == ["You are lead.", CONTINUE, "more"]
     typed(squad, "lead", "exit")
     assert supervisor.wait(60) == 0, squad.told()
     assert squad.rows()["lead"]["state"] == "finished"

@@ -11,7 +11,7 @@ from onrecord.errors import InvalidInput
 
 
 def row(session_id: str | None = None) -> dict[str, Any]:
-    return {"command": "claude", "session_name": "s:a", "session_id": session_id, "spawned_at": 1.0, "state": "running"}
+    return {"command": "claude", "session_name": "s:a", "session_id": session_id, "spawned_at": 1.0, "state": "working"}
 
 
 def files_in(folder: Path) -> list[str]:

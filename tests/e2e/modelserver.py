@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tests.e2e.wire import CALLS, Anthropic, Completions, Format, Gemini, Responses, Step, can_call, next_step
+from tests.e2e.wire import CALLS, FENCED, Anthropic, Completions, Format, Gemini, Responses, Step, can_call, next_step
 
 DRIP_SECONDS = 0.2
 DEFAULT_WAIT_SECONDS = 60.0
@@ -27,6 +27,8 @@ class Fault(NamedTuple):
     kind: str
     message: str
     headers: Mapping[str, str] = MappingProxyType({})
+    about: Mapping[str, Any] = MappingProxyType({})
+    """Further fields of the error."""
 
 
 FAULTS = {
@@ -53,6 +55,11 @@ class Received(NamedTuple):
         """Its whole text, to search for a phrase; quotes and line ends are as in JSON."""
         return json.dumps(self.body, ensure_ascii=False)
 
+    @property
+    def said(self) -> str:
+        """Its text without what a hook injected: the record may quote other agents there."""
+        return FENCED.sub("", self.text)
+
 
 class ModelServer:
     """Listens on a socket it is given (which may come from another network namespace) until closed."""
@@ -66,7 +73,7 @@ class ModelServer:
         self.port: int = listener.getsockname()[1]
         self.received: list[Received] = []
         self.closing = threading.Event()
-        self._faults: list[Fault] = []
+        self._faults: list[tuple[str, Fault]] = []
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
@@ -81,18 +88,20 @@ class ModelServer:
         self._http.server_close()
         self._thread.join()
 
-    def fail(self, fault: Fault, times: int) -> None:
-        """Answer the next `times` requests of a conversation with an error."""
+    def fail(self, fault: Fault, times: int, phrase: str = "") -> None:
+        """Answer the next `times` requests of a conversation (of one that has a phrase) with an error."""
         with self._changed:
-            self._faults = [fault] * times
+            self._faults = [one for one in self._faults if one[0] != phrase] + [(phrase, fault)] * times
 
     def record(self, received: Received) -> tuple[int, Fault | None]:
         """Keep a request; return its number, and the error to answer it with."""
         with self._changed:
             self.received.append(received)
             self._changed.notify_all()
-            fault = self._faults.pop() if received.main and self._faults else None
-            return len(self.received), fault
+            due = next((one for one in self._faults if received.main and one[0] in received.said), None)
+            if due is not None:
+                self._faults.remove(due)
+            return len(self.received), due[1] if due else None
 
     def conversation(self) -> list[Received]:
         """The requests that offer tools, oldest first."""
@@ -150,7 +159,8 @@ class Handler(BaseHTTPRequestHandler):
         if step.verb == "fail":
             fault = FAULTS[step.words[0]]
         if fault:
-            self.send_json(fault.status, wire.error(fault.status, fault.kind, fault.message), fault.headers)
+            body = wire.error(fault.status, fault.kind, fault.message)
+            self.send_json(fault.status, body | {"error": body["error"] | dict(fault.about)}, fault.headers)
         elif wants_stream(path, body):
             self.stream(wire.write(step, asked, number), forever=step.verb == "drip")
         elif issubclass(wire, Completions | Gemini):

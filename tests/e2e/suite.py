@@ -4,12 +4,10 @@ import json
 import os
 import signal
 import sys
-import uuid
 from typing import Any, ClassVar
 
 import pytest
 
-from tests.e2e.clis import Cli
 from tests.e2e.lab import Done, Lab
 from tests.e2e.modelserver import Received, patiently
 from tests.e2e.terminal import Terminal
@@ -35,80 +33,22 @@ class Laboratory:
     programs: ClassVar[tuple[str, ...]]
 
 
-class ProgramSuite(Laboratory):
-    """The program alone, without onrecord: our assumptions about it are true."""
+class AgentSuite(Laboratory):
+    """The program through onrecord, as a user runs it: set up once, then started, killed and resumed by our name.
 
-    @property
-    def name(self) -> str:
-        return self.programs[0]
-
-    def test_it_answers_and_keeps_its_conversation(self, lab: Lab):
-        """Our model server answers a prompt, under the id we chose where that is possible, and the file is where we expect it."""
-        cli = lab.cli(self.name)
-        chosen = str(uuid.uuid4())
-        done = lab.run(cli.start(chosen, "Good morning. [[say violet]]"))
-        assert done.status == 0, done
-        assert "violet" in done.out
-        told = cli.streamed_id(done.out)
-        if cli.chooses_id:
-            assert told == chosen
-        assert cli.files(lab.home, told), sorted(lab.home.rglob("*"))
-
-    def test_killed_in_a_tool_it_goes_on_by_id(self, lab: Lab):
-        """After `kill -9` in the middle of a tool, resuming by id sends the first turn again, and the second with it."""
-        cli = lab.cli(self.name)
-        chosen = str(uuid.uuid4())
-        run = lab.start(cli.start(chosen, f"The word is magenta. {UNDER_WAY}"))
-        lab.appears("under-way")
-        vendor_id = chosen if cli.chooses_id else cli.streamed_id(run.out)
-        lab.keeps(cli, vendor_id, "The word is magenta.")
-        run.kill()
-        before = len(lab.server.conversation())
-        done = lab.run(cli.resume(vendor_id, "Which word was it? [[say ochre]]"))
-        assert done.status == 0, done
-        assert "ochre" in done.out
-        first, *_ = lab.server.conversation()[before:]
-        assert "The word is magenta." in first.text
-        assert "Which word was it?" in first.text
-        assert cli.streamed_id(done.out) == vendor_id
-
-    def test_an_unknown_conversation_is_refused(self, lab: Lab):
-        """Resuming an unknown id fails, instead of starting a new conversation."""
-        cli = lab.cli(self.name)
-        done = lab.run(cli.resume(unknown_id(cli), "Hello? [[say nobody]]"))
-        assert done.status != 0
-        assert "nobody" not in done.out
-        assert lab.server.conversation() == []
-
-
-def unknown_id(cli: Cli) -> str:
-    return "ses_e20a85b9cffeaC46yu2fbSmIxE" if cli.name == "opencode" else str(uuid.uuid4())
-
-
-class AgentSuite(ProgramSuite):
-    """The program through onrecord, as a user runs it: set up once, then started, killed and resumed by our name."""
+    A start of a real program takes seconds, so a test asks several things of one conversation.
+    """
 
     ready: ClassVar[str]
     """What its screen shows when it accepts a prompt."""
     forgets_the_unanswered: ClassVar[bool] = False
     """It cannot resume a conversation in which the model never answered."""
-    hears_nudges: ClassVar[bool] = True
-    """Its hook can prevent it from stopping."""
+    plain: ClassVar[tuple[str, ...]] = ()
+    """How a user starts it in a terminal, if that takes more than its name."""
 
-    def test_killed_in_a_tool_it_goes_on_by_id(self, lab: Lab):
-        """The same program with `onrecord setup` before it: all of it is one session, titled by its prompt, though no command started it."""
-        self.set_up(lab, "--yes")
-        super().test_killed_in_a_tool_it_goes_on_by_id(lab)
-        (session,) = json.loads(lab.onrecord("list", "--json").out)["data"]
-        assert session["name"].startswith("the-word-is-magenta")
-        assert session["title"].startswith("The word is magenta.")
-        events = json.loads(lab.onrecord("log", session["name"], "--json", "--limit", "0").out)["data"]["events"]
-        assert {event["by"] for event in events} == {self.name}
-        links = [event["data"] for event in events if event["kind"] == "agent.located"]
-        assert len({link["vendor_id"] for link in links}) == 1
-        kept = json.dumps([event["data"] for event in events if event["kind"] == "payload.kept"])
-        assert "The word is magenta." in kept
-        assert "ochre" in kept
+    @property
+    def name(self) -> str:
+        return self.programs[0]
 
     def set_up(self, lab: Lab, *how: str) -> "Agent":
         done = lab.onrecord("setup", self.name, "--user", *(how or ("--no-input",)))
@@ -128,8 +68,11 @@ class AgentSuite(ProgramSuite):
         for file in lab.cli(self.name).files(lab.home, vendor_id):
             file.unlink()
 
-    def test_killed_it_is_resumed_by_our_name(self, lab: Lab):
-        """A conversation is recorded, briefed, killed with everything around it, and resumed by our name: verified (G05, A21, L04, T23)."""
+    def test_killed_it_is_resumed_by_our_name_and_once_more_when_the_vendor_lost_it(self, lab: Lab):
+        """A conversation is recorded, briefed, killed in the middle of a tool with everything around it, and resumed by our name: verified.
+
+        Then the vendor's own copy is gone: the record's copy is restored and resumed; nothing is invented (G05, A21, L04, T07, T23).
+        """
         agent = self.set_up(lab)
         agent.killed_under_way("The word is magenta.")
         data = agent.resumed("Which word was it? [[say ochre]]")
@@ -142,44 +85,29 @@ class AgentSuite(ProgramSuite):
         kept = agent.kept()
         assert "The word is magenta." in kept
         assert "ochre" in kept
-
-    def test_no_edit_while_an_attempt_is_running(self, lab: Lab):
-        """A call that the agent's own attempt forbids is refused with the command that clears it, and allowed once it is settled."""
-        agent = self.set_up(lab)
-        early, late = lab.project / "early.txt", lab.project / "late.txt"
-        done = agent.start(
-            f"Try it. [[shell onrecord attempt start -- make check]] [[write {early} :: too soon]]"
-            f" [[shell onrecord attempt succeed 1]] [[write {late} :: in time]] [[say done]]"
-        )
-        assert done.status == 0, done
-        assert not early.exists(), agent.events()
-        assert late.read_text().strip() == "in time", done
-        decided = [event["data"] for event in agent.events() if event["kind"] == "gate.decided"]
-        assert [one["rule"] for one in decided if one["act"] == "edit"] == ["unresolved_attempt"], decided
-        last = lab.server.conversation()[-1].text
-        assert "To clear it: onrecord attempt" in last
-        nudges = [one["rule"] for one in decided if one["act"] == "stop"]
-        assert nudges == (["note"] if self.hears_nudges else []), "once, and it may stop then"
-
-    def test_a_lost_conversation_is_put_back_from_the_record(self, lab: Lab):
-        """When the vendor's own copy is gone, the record's copy is restored and resumed; nothing is invented (T07)."""
-        agent = self.set_up(lab)
-        done = agent.start("The word is magenta. [[say noted]]")
-        assert done.status == 0, done
         self.lose(lab, agent.vendor_id)
-        data = agent.resumed("Which word was it? [[say ochre]]")
-        assert (data["state"], data["verified"]) == ("resumed", True), data
-        assert "The word is magenta." in lab.server.conversation()[-1].text
+        data = agent.resumed("And once more? [[say teal]]")
+        assert (data["state"], data["verified"], data["vendor_id"]) == ("resumed", True, agent.vendor_id), data
+        restored = lab.server.conversation()[-1].text
+        assert "The word is magenta." in restored
+        assert "Which word was it?" in restored
+        agent.counted()
+        agent.is_told("The word is magenta.", "Which word was it?", "And once more?", answers=("ochre", "teal"))
 
-    def test_a_new_id_in_the_same_terminal_is_followed(self, lab: Lab):
-        """After the program changed its own id, our name leads to the new conversation."""
-        agent = self.set_up(lab)
-        terminal = Terminal(lab, agent.command())
+    def test_set_up_once_it_is_recorded_without_a_start_and_a_new_id_is_followed(self, lab: Lab):
+        """After `onrecord setup`, the program as usual: one session, titled by the first prompt; /clear stays in it, and our name leads on."""
+        agent = self.set_up(lab, "--yes")
+        terminal = Terminal(lab, self.plain or (self.name,))
         terminal.shows(self.ready)
+        assert json.loads(lab.onrecord("list", "--json").out)["data"] == [], "nothing was said yet"
         terminal.say("The word is magenta. [[say violet]]", r"(?m)^\W*violet")
         self.begin_another(terminal)
         terminal.say("Another day. [[say ochre]]", r"(?m)^\W*ochre")
         assert "magenta" not in lab.server.conversation()[-1].text
+        (session,) = json.loads(lab.onrecord("list", "--json").out)["data"]
+        assert session["name"].startswith("the-word-is-magenta")
+        assert session["title"].startswith("The word is magenta.")
+        agent.session = session["name"]
         patiently(lambda: len(agent.chain()) > 1, "the new id is on record")
         lab.keeps(lab.cli(self.name), agent.chain()[1], "ochre")
         lab.room.clear()
@@ -190,22 +118,39 @@ class AgentSuite(ProgramSuite):
         assert "Another day." in last
         assert "magenta" not in last
         assert agent.chain() == [first, second]
+        assert {event["by"] for event in agent.events()} == {self.name}
+        assert "The word is magenta." in agent.kept()
 
-    def test_a_limit_is_recorded_as_one(self, lab: Lab):
-        """A run that a rate limit stopped is not finished; the limit is on record, and the session continues after it (G01, G09)."""
+    def test_after_a_limit_it_continues_and_no_edit_is_allowed_while_an_attempt_is_running(self, lab: Lab):
+        """A run that a rate limit stopped is not finished; the limit is on record, and the session continues after it (G01, G09).
+
+        A call that the agent's own attempt forbids is refused with the command that clears it, and allowed once it is settled.
+        """
         agent = self.set_up(lab)
         done = agent.start("The word is magenta. [[fail rate_limit]]")
         assert done.status != 0, "a run that stopped is no success"
         stops = [event["data"]["cause"] for event in agent.events() if event["kind"] == "interruption.recorded"]
         assert stops == ["rate_limit"], done
-        data = agent.resumed("Try again. [[say ochre]]")
+        early, late = lab.project / "early.txt", lab.project / "late.txt"
+        data = agent.resumed(
+            f"Try it. [[shell onrecord attempt start -- make check]] [[write {early} :: too soon]]"
+            f" [[shell onrecord attempt succeed 1]] [[write {late} :: in time]] [[say done]]", "--policy", "allow",
+        )  # fmt: skip
         assert data["finished"], data
+        last = lab.server.conversation()[-1].text
         if self.forgets_the_unanswered:
             assert data["state"] == "fresh"
             assert data["why"], "not restored, because ..."
         else:
             assert data["state"] == "resumed"
-            assert "The word is magenta." in lab.server.conversation()[-1].text
+            assert "The word is magenta." in last
+        assert not early.exists(), agent.events()
+        assert late.read_text().strip() == "in time", data
+        decided = [event["data"] for event in agent.events() if event["kind"] == "gate.decided"]
+        assert [one["rule"] for one in decided if one["act"] == "edit"] == ["unresolved_attempt"], decided
+        assert "To clear it: onrecord attempt" in last
+        nudges = [one["rule"] for one in decided if one["act"] == "stop"]
+        assert nudges == [], "without a terminal, an answer to a nudge would replace the agent's own"
 
     def test_a_killed_agent_leaves_nothing_running(self, lab: Lab):
         """When only the agent is killed, its death is on record and the tool it left behind is ended (G05, G09)."""
@@ -227,10 +172,12 @@ class Agent:
         self.lab = lab
         self.name = name
         self.vendor_id = ""
+        self.session = SESSION
 
     def command(self, prompt: str = "") -> list[str]:
         """Our command that starts it: headless with a prompt, else for a terminal."""
         start = [sys.executable, "-m", "onrecord", "start", self.name, "--name", SESSION, "-o", OBJECTIVE]
+        start += ["--no-input"]  # nothing is asked before the program's own screen
         return [*start, "-p", prompt] if prompt else start
 
     def start(self, prompt: str) -> Done:
@@ -248,13 +195,13 @@ class Agent:
         run.process.wait()
 
     def resumed(self, prompt: str, *more: str) -> dict[str, Any]:
-        done = self.lab.onrecord("resume", SESSION, "-p", prompt, "--yes", "--json", *more)
+        done = self.lab.onrecord("resume", self.session, "-p", prompt, "--yes", "--json", *more)
         assert done.status == 0, done
         data: dict[str, Any] = json.loads(done.out)["data"]
         return data
 
     def events(self) -> list[dict[str, Any]]:
-        done = self.lab.onrecord("log", SESSION, "--json", "--limit", "0")
+        done = self.lab.onrecord("log", self.session, "--json", "--limit", "0")
         assert done.status == 0, done
         found: list[dict[str, Any]] = json.loads(done.out)["data"]["events"]
         return found
@@ -269,6 +216,32 @@ class Agent:
     def process(self) -> int:
         """The agent's own process, as recorded."""
         return int([link["process"] for link in self.links() if "process" in link][-1]["pid"])
+
+    def counted(self) -> None:
+        """Every answer of the model server is counted once, with the numbers that each answer states."""
+        done = self.lab.onrecord("usage", "--session", self.session, "--json")
+        total = json.loads(done.out)["data"]["total"]
+        calls = total["calls"]
+        assert 1 < calls <= len(self.lab.server.received), total
+        stated = {"input_tokens": 123, "cache_read_tokens": 100, "output_tokens": 50, "reasoning_tokens": 30}
+        assert {name: total[name] for name in stated} == {name: calls * one for name, one in stated.items()}
+
+    def is_told(self, *prompts: str, answers: tuple[str, ...]) -> None:
+        """The conversation is the record's transcript: each prompt once and first in its turn, with its answer."""
+        done = self.lab.onrecord("export", self.session, "--format", "messages")
+        messages = json.loads(done.out)
+        asked = [message["content"] for message in messages if message["role"] == "user"]
+        assert [sum(prompt in text for text in asked) for prompt in prompts] == [1] * len(prompts), asked
+        assert not [text for text in asked if FENCED.search(text)], "what onrecord injects is not what a user said"
+        said = [message["content"] for message in messages if message["role"] == "assistant"]
+        assert all(any(answer in str(text) for text in said) for answer in answers), said
+        markdown = self.lab.onrecord("export", self.session, "--format", "markdown").out
+        assert all(f"user: {prompt}" in markdown for prompt in prompts), markdown
+        note = self.lab.onrecord("note", SESSION).out
+        assert f"asked last: {prompts[-1]}" in note, note
+        assert f"last words: {answers[-1]}" in note, note
+        found = json.loads(self.lab.onrecord("search", "magenta", "--json").out)["data"]["results"]
+        assert any("The word is magenta." in hit["snippet"] for hit in found), found
 
     def kept(self) -> str:
         """What the record has of the conversation."""

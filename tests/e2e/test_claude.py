@@ -3,7 +3,7 @@ import time
 
 from tests.e2e.lab import Lab
 from tests.e2e.modelserver import Fault
-from tests.e2e.suite import AgentSuite
+from tests.e2e.suite import SESSION, AgentSuite
 
 WINDOW_SECONDS = 8
 TRIES = 2
@@ -29,3 +29,22 @@ class TestClaude(AgentSuite):
         answered = lab.server.conversation()[TRIES:]
         assert len(answered) == 1
         assert "ochre" in json.dumps([event["data"] for event in events], ensure_ascii=False)
+
+    def test_a_subagent_s_transcript_is_mirrored_and_restored(self, lab: Lab):
+        """What a subagent says has its own lane, and its file comes back with the conversation."""
+        agent = self.set_up(lab)
+        done = agent.start("The word is magenta. [[delegate Count the files here.]] [[say ochre]]")
+        assert done.status == 0, done
+        (file,) = lab.cli(self.name).files(lab.home, agent.vendor_id)
+        before = {path.relative_to(file.parent): path.read_bytes() for path in sorted(file.parent.rglob("*.jsonl"))}
+        assert len(before) > 1, "a subagent has a file of its own"
+        text = lab.onrecord("export", SESSION, "--format", "markdown").out
+        assert "user: Count the files here." in text.partition("### Turn of claude/agent-")[2], text
+        for path in sorted(file.parent.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        data = agent.resumed("Which word was it? [[say teal]]")
+        assert (data["state"], data["verified"]) == ("resumed", True), data
+        (file,) = lab.cli(self.name).files(lab.home, agent.vendor_id)
+        after = {path.relative_to(file.parent): path.read_bytes() for path in sorted(file.parent.rglob("*.jsonl"))}
+        assert before.keys() == after.keys()
+        assert all(after[name].startswith(content) for name, content in before.items())

@@ -3,7 +3,9 @@ import uuid
 from pathlib import Path
 
 from tests.e2e.lab import Lab
+from tests.e2e.modelserver import patiently
 from tests.e2e.suite import AgentSuite
+from tests.e2e.terminal import Terminal
 
 
 class TestGemini(AgentSuite):
@@ -37,3 +39,20 @@ class TestGemini(AgentSuite):
         assert agent.resumed("Which word was it? [[say ochre]]")["verified"]
         assert lab.run(lab.cli("gemini").start(str(uuid.uuid4()), "Hello. [[say hello]]")).status == 0
         assert self.kept_files(lab, agent.vendor_id)
+
+    def test_another_start_beside_it_loses_nothing(self, lab: Lab):
+        """A start in the same directory deletes the new file of an idle one; the conversation is recorded and resumed all the same."""
+        agent, cli = self.set_up(lab), lab.cli("gemini")
+        terminal = Terminal(lab, agent.command())
+        terminal.shows(self.ready)
+        patiently(lambda: bool(agent.links()), "the conversation is linked")
+        vendor_id = agent.links()[-1]["vendor_id"]
+        patiently(lambda: bool(cli.files(lab.home, vendor_id)), "gemini wrote its file")
+        assert lab.run(cli.start(str(uuid.uuid4()), "Hello. [[say hello]]")).status == 0
+        assert cli.files(lab.home, vendor_id) == [], "the other start did not delete it: the hazard is gone"
+        terminal.say("The word is magenta. [[say violet]]", r"(?m)^\W*violet")
+        patiently(lambda: "The word is magenta." in agent.kept(), "the conversation is on record")
+        lab.room.clear()
+        data = agent.resumed("Which word was it? [[say ochre]]")
+        assert (data["state"], data["verified"], data["vendor_id"]) == ("resumed", True, vendor_id), data
+        assert "The word is magenta." in lab.server.conversation()[-1].text

@@ -51,7 +51,10 @@ class MovingSuite(Laboratory):
         assert "The word is magenta." in lab.server.conversation()[-1].text
 
     def test_a_conversation_is_carried_to_a_new_machine(self, lab: Lab):
-        """Read here and restored into another home for another directory, a conversation continues there, twice (A19, T06)."""
+        """The model answers under the id we chose, where that is possible, and the file is where we expect it.
+
+        Read there and restored into another home for another directory, the conversation continues there, twice (A19, T06).
+        """
         vendor_id = self.new_id(lab)
         done = self.run(
             lab, self.of.start(self.wanted(lab, vendor_id, "The word is magenta. [[say ochre]]", lab.project))

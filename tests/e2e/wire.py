@@ -19,7 +19,7 @@ class Step(NamedTuple):
     """One thing the model does, as a prompt asks for it: `[[shell ls]]`, `[[say hello]]`, `[[write a.txt :: text]]`."""
 
     verb: str
-    """say, drip (say something and never finish), fail, or a tool: shell, write."""
+    """say, drip (say something and never finish), fail, or a tool: shell, write, delegate (to a subagent)."""
     words: Sequence[str] = ()
 
 
@@ -78,6 +78,7 @@ CALLS: dict[str, tuple[tuple[str, Sequence[str], dict[str, Any]], ...]] = {
         ("create", ["path", "file_text"], {}),
         ("write", ["filePath", "content"], {}),
     ),
+    "delegate": (("Agent", ["prompt"], {"description": "as asked", "subagent_type": "general-purpose"}),),
 }
 """How each vendor calls each tool: its name, the names of its arguments, and other required arguments."""
 
@@ -118,9 +119,10 @@ class Anthropic:
 
     @staticmethod
     def write(step: Step, asked: Asked, number: int) -> Frames:
-        usage = {"input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+        usage = {"input_tokens": 3, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 100,
+                 "output_tokens": 50, "output_tokens_details": {"thinking_tokens": 30}}  # fmt: skip
         message: dict[str, Any] = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": MODEL, "content": [],
-                   "stop_reason": None, "stop_sequence": None, "usage": usage}  # fmt: skip
+                   "stop_reason": None, "stop_sequence": None, "usage": usage | {"output_tokens": 1}}  # fmt: skip
         block: dict[str, Any]
         delta: dict[str, Any]
         if step.verb in CALLS:
@@ -174,8 +176,8 @@ class Responses:
         else:
             text = {"type": "output_text", "text": step.words[0], "annotations": []}
             item = {"id": f"item_{number}", "type": "message", "role": "assistant", "content": [text]}
-        usage = {"input_tokens": 10, "input_tokens_details": None, "output_tokens": 5, "output_tokens_details": None,
-                 "total_tokens": 15}  # fmt: skip
+        usage = {"input_tokens": 123, "input_tokens_details": {"cached_tokens": 100}, "output_tokens": 50,
+                 "output_tokens_details": {"reasoning_tokens": 30}, "total_tokens": 173}  # fmt: skip
         answer = {"id": f"resp_{number}", "object": "response"}
         yield "response.created", {"type": "response.created", "response": answer}
         if item["type"] == "message":
@@ -191,6 +193,12 @@ class Responses:
     @staticmethod
     def error(status: int, kind: str, message: str) -> dict[str, Any]:
         return {"error": {"type": kind, "code": kind, "message": message}}
+
+
+COMPLETION_USAGE = {
+    "prompt_tokens": 123, "prompt_tokens_details": {"cached_tokens": 100}, "completion_tokens": 50,
+    "completion_tokens_details": {"reasoning_tokens": 30}, "total_tokens": 173,
+}  # fmt: skip
 
 
 class Completions:
@@ -217,18 +225,16 @@ class Completions:
     def write(step: Step, asked: Asked, number: int) -> Frames:
         message, reason = Completions.message(step, asked, number)
         base = {"id": f"chatcmpl_{number}", "object": "chat.completion.chunk", "created": 0, "model": MODEL}
-        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
         yield "", {**base, "choices": [{"index": 0, "delta": message, "finish_reason": None}]}
-        yield "", {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage}
+        yield "", {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": COMPLETION_USAGE}
         yield "", "[DONE]"
 
     @staticmethod
     def whole(step: Step, asked: Asked, number: int) -> dict[str, Any]:
         message, reason = Completions.message(step, asked, number)
-        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
         choice = {"index": 0, "message": message, "finish_reason": reason}
         return {"id": f"chatcmpl_{number}", "object": "chat.completion", "created": 0, "model": MODEL,
-                "choices": [choice], "usage": usage}  # fmt: skip
+                "choices": [choice], "usage": COMPLETION_USAGE}  # fmt: skip
 
     @staticmethod
     def error(status: int, kind: str, message: str) -> dict[str, Any]:
@@ -255,7 +261,8 @@ class Gemini:
             part = {"functionCall": {"name": name, "args": arguments}}
         else:
             part = {"text": step.words[0]}
-        usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
+        usage = {"promptTokenCount": 123, "cachedContentTokenCount": 100, "candidatesTokenCount": 20,
+                 "thoughtsTokenCount": 30, "totalTokenCount": 173}  # fmt: skip
         candidate = {"index": 0, "content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
         return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": MODEL, "responseId": f"r{number}"}
 

@@ -15,6 +15,7 @@ from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from onrecord.testing import FakeClock
 from onrecord.views.values import Anchor
+from tests.proofs import cite
 
 AGENTS = ("claude", "codex")
 COMMANDS = ("pytest -k invite", "python train.py --l2 0.1", "make")
@@ -104,10 +105,12 @@ class Stage:
                 session.attempts.settle(number, outcome, evidence=f"run-{number}", **said)
             case "state", label, path:
                 anchors: list[Anchor] = [{"path": path, "fingerprint": "print"}]
-                session.findings.state(f"{self.text()} {self.count}", label, evidence=["run-1"], anchors=anchors)
+                proof = cite(session, "run-1")
+                session.findings.state(f"{self.text()} {self.count}", label, evidence=proof, anchors=anchors)
             case "relabel", number, label:
                 number = 1 + number % max(1, len(session.views.findings.findings))
-                session.findings.relabel(f"f{number}", label, evidence=[f"e{self.count}"], why=self.text())
+                proof = cite(session, f"e{self.count}")
+                session.findings.relabel(f"f{number}", label, evidence=proof, why=self.text())
             case "change", path, fingerprint:
                 session.log.record("code.changed", {"anchors": {path: fingerprint}})
             case "turn", *_:

@@ -20,6 +20,7 @@ from onrecord.views.present import PRESENT_VERSION, Present
 from onrecord.views.values import Anchor
 from tests import stores
 from tests.gate.play import Stage, gone, requests, steps
+from tests.proofs import cite
 
 REQUESTS = (
     ToolRequest("claude", "edit", paths=["src/auth.py"]),
@@ -49,7 +50,7 @@ def work(session, count):
         elif number % 60 == 11:
             anchors: list[Anchor] = [{"path": f"src/{number}.py", "fingerprint": "x"}]
             handle.findings.state(
-                f"claim {number} of {handle.name}", "rejected", evidence=[f"run-{number}"], anchors=anchors
+                f"claim {number} of {handle.name}", "rejected", evidence=cite(handle, f"run-{number}"), anchors=anchors
             )
         else:
             handle.decide(f"decision {number} " + "y" * 3_000 * (number % 100 == 3))
@@ -125,7 +126,7 @@ def test_what_is_not_a_store_is_left_to_others(tmp_path):
 def test_what_was_erased_stands_in_no_snapshot(session, place, tmp_path):
     """A snapshot that is stored uncompressed has claims in plain words; after an erasure those words are in no file."""
     session.findings.state(
-        "The canary sings", "rejected", evidence=["run-a"], anchors=[{"path": "a.py", "fingerprint": "x"}]
+        "The canary sings", "rejected", evidence=cite(session, "run-a"), anchors=[{"path": "a.py", "fingerprint": "x"}]
     )
     work(session, SNAPSHOT_EVERY + 5)
 

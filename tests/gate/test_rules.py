@@ -36,10 +36,10 @@ def test_no_edit_and_no_run_while_an_attempt_is_unresolved(session):
     assert session.gate.judge(edit()).decision == ALLOW
 
 
-def test_another_agents_attempt_is_its_own(session):
-    """An attempt blocks the agent that started it and no other."""
+def test_another_agents_attempt_counts_too(session):
+    """An attempt keeps every agent of its worktree from editing, not only its own."""
     session.attempts.start("pytest -k invite")
-    assert session.gate.judge(edit(agent="codex")).plain
+    assert session.gate.judge(edit(agent="codex")).decision == DENY
 
 
 def test_a_run_in_progress_blocks_only_what_would_disturb_it(session):

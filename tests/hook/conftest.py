@@ -12,6 +12,7 @@ import pytest
 import onrecord
 from onrecord.session.handle import Session
 from onrecord.vendors.port import vendor
+from tests import forking
 from tests.cli.conftest import bytecode
 
 __all__ = ["bytecode"]
@@ -81,6 +82,9 @@ class Hooks:
         )  # fmt: skip
 
     def raw(self, name: str, event: str, sent: bytes, env: dict[str, str] | None = None) -> Said:
+        environment = self.environment | (env or {})
+        if not forking.needs_its_own_interpreter(environment):
+            return Said(*forking.run(["hook", name, event], environment, self.project, sent, PATIENCE))
         with self.start(name, event, env) as process:
             out, err = process.communicate(sent, timeout=PATIENCE)
         return Said(process.returncode, out.decode(), err.decode())

@@ -156,7 +156,12 @@ def test_a_killed_agent_is_noticed(here: Here, monkeypatch: pytest.MonkeyPatch):
 def test_an_automatic_agent_is_not_asked_for_a_note(here: Here):
     """A person who only switched recording on gets no reminder at the end of every turn; with an objective, one does."""
     here.hook("UserPromptSubmit", prompt="Fix the login bug")
-    ran: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "t1", "tool_response": {"stdout": ""}}
+    ran: dict[str, Any] = {
+        "tool_name": "Bash",
+        "tool_input": {"command": "make"},
+        "tool_use_id": "t1",
+        "tool_response": {"stdout": ""},
+    }
     here.hook("PostToolUse", **ran)
     assert here.hook("Stop").decision == ""
     here.sessions()[0].facts.set_objective("Fix it")

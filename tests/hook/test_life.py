@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 
+import onrecord
 from onrecord import machine
 from onrecord.connection import load_profile
 from onrecord.work.anchors import anchored
 from tests.hook.conftest import CONVERSATION
+from tests.proofs import cite
 
 NAMED = {"ONRECORD_SESSION": "fix-403", "ONRECORD_AGENT": "solver"}
 SECOND = "bbbbbbbb-0000-4000-8000-0000000000ad"
@@ -46,7 +48,7 @@ def test_a_restored_conversation_is_not_told_again(hooks, session):
     assert "Fix the 403 after invite acceptance" in first.context
     assert hooks.claude("SessionStart", source="resume").is_empty
     session.facts.set_next_action("Run the suite ten times", command="pytest -k invite")
-    session.findings.state("The middleware is the cause", "rejected", evidence=["run-7"])
+    session.findings.state("The middleware is the cause", "rejected", evidence=cite(session, "run-7"))
     later = hooks.claude("SessionStart", source="resume")
     assert "Run the suite ten times" in later.context
     assert "The middleware is the cause" in later.context
@@ -165,13 +167,36 @@ def test_a_command_and_its_exit_code_are_on_record(hooks, session):
     assert {event.by for event in hooks.kinds("tool.used")} == {"solver"}
 
 
+def test_a_budget_holds_with_hooks_alone(hooks, session):
+    """With a budget, what the agent used is counted after each tool: at 80 % it gets a line, at 100 % a refusal."""
+    transcript = hooks.place / ".claude" / "projects" / "-p" / f"{CONVERSATION}.jsonl"
+    transcript.parent.mkdir(parents=True)
+    session.budget.set(tokens=100)
+    for number, (tokens, context, refusal) in enumerate(
+        [
+            (50, "", ""),
+            (35, "85 % of the budget is used: 85 of 100 tokens", ""),
+            (35, "", "the budget is spent: 120 of 100"),
+        ]
+    ):
+        said = {"id": f"m{number}", "role": "assistant", "content": "", "usage": {"input_tokens": tokens}}
+        record = {"type": "assistant", "uuid": f"u{number}", "sessionId": CONVERSATION, "message": said}
+        with transcript.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        hooks.ran("make", f"c{number}")
+        answer = hooks.edit(call=f"e{number}")
+        assert (context in answer.context, bool(context)) == (True, bool(answer.context)), answer
+        assert (refusal in answer.refusal, bool(refusal)) == (True, bool(answer.refusal)), answer
+    assert answer.refusal.endswith("To clear it: onrecord open fix-403 --budget tokens=220")
+
+
 def test_an_edit_of_code_that_a_finding_rests_on_makes_it_stale(hooks, session):
     """The edited path is compared at once; an edit in another directory is only noted."""
     file = hooks.project / "src" / "auth.py"
     file.parent.mkdir()
     file.write_text("one = 1\n")
     session.findings.state(
-        "auth is fine", "verified", evidence=["run-1"], anchors=[anchored(hooks.project, "src/auth.py")]
+        "auth is fine", "verified", evidence=cite(session, "run-1"), anchors=[anchored(hooks.project, "src/auth.py")]
     )
     file.write_text("one = 2\n")
     about = {"tool_name": "Edit", "tool_response": {}}
@@ -265,3 +290,53 @@ def test_an_agent_that_waits_is_seen_and_goes_on(hooks, session):
     assert solver(hooks)["waits"] is None
     hooks.claude("Notification", notification_type="auth_success", message="signed in")
     assert solver(hooks)["waits"] is None
+
+
+def test_the_first_prompt_titles_a_session_without_one(hooks, session):
+    """The first prompt is the title of a session that has neither title nor objective; later prompts change nothing."""
+    with onrecord.connect(str(hooks.store), project=session.head.project) as records:
+        records.create("untitled")
+        named = {"ONRECORD_SESSION": "untitled", "ONRECORD_AGENT": "solver"}
+        hooks.claude("SessionStart", named, source="startup", session_id=SECOND)
+        for prompt in ("Why is the first login slow?\nIt takes 2 s.", "And the second one?"):
+            hooks.claude("UserPromptSubmit", named, prompt=prompt, session_id=SECOND)
+        assert records.find("untitled").title == "Why is the first login slow?"
+        hooks.claude("SessionStart", source="startup")
+        hooks.claude("UserPromptSubmit", prompt="Look at the cache first")
+        assert records.find("fix-403").title == "Fix the 403 after invite acceptance"
+
+
+LIMIT = "API Error: Request rejected (429) · Claude AI usage limit reached|1794823723"
+
+
+def test_a_limit_of_an_agent_without_a_wrapper_is_on_record_until_it_goes_on(hooks, session):
+    """The hook of a failed turn records cause, time and prompt, once; the next prompt ends that state."""
+    transcript = hooks.place / ".claude" / "projects" / "p" / f"{CONVERSATION}.jsonl"
+    transcript.parent.mkdir(parents=True)
+    asked = {"role": "user", "content": "Fix it"}
+    transcript.write_text(json.dumps({"type": "user", "sessionId": CONVERSATION, "message": asked}) + "\n")
+    hooks.claude("SessionStart", source="startup", transcript_path=str(transcript))
+    for _ in range(2):
+        hooks.claude("StopFailure", error="rate_limit", last_assistant_message=LIMIT)
+    (stop,) = [event.data for event in hooks.kinds("interruption.recorded")]
+    assert (stop["cause"], stop["resets_at"], stop["vendor"]) == ("usage_window", 1794823723.0, "claude")
+    assert hooks.session().log.event(stop["prompt"]).data["prompt"] == "Fix it"
+    assert hooks.session().views.interruption()["cause"] == "usage_window"
+    hooks.claude("UserPromptSubmit", prompt="again")
+    assert hooks.session().views.interruption() is None
+
+
+def test_a_limit_of_a_wrapped_agent_is_left_to_its_wrapper(hooks, session):
+    """The process that started an agent records how its turns end; the hook does not record it a second time."""
+    session.acquire(vendor="claude")
+    hooks.claude("SessionStart", source="startup")
+    hooks.claude("StopFailure", error="rate_limit", last_assistant_message=LIMIT)
+    assert hooks.kinds("interruption.recorded") == []
+
+
+def test_an_agent_without_a_terminal_is_not_nudged(hooks, session):
+    """The last thing it says is its answer: a nudge would replace that. A wrapper says so, or the agent's environment."""
+    session.attempts.start("pytest -k invite")
+    assert hooks.claude("Stop", {"ONRECORD_HEADLESS": "1"}).is_empty
+    assert hooks.claude("Stop", {"CLAUDE_CODE_SESSION_ATTENDED": "0"}).is_empty
+    assert hooks.claude("Stop").refusal

@@ -8,6 +8,7 @@ from onrecord.vendors.hooks import BEFORE_TOOL, START
 from onrecord.vendors.port import VENDORS as KNOWN
 from onrecord.vendors.port import vendor
 from tests.hook.conftest import VENDORS, payloads
+from tests.proofs import cite
 
 NAMED = {"ONRECORD_SESSION": "fix-403", "ONRECORD_AGENT": "solver"}
 
@@ -80,7 +81,7 @@ def test_a_start_within_its_limit(hooks, name):
     """However much is on record, the injected text has at most as many bytes as the vendor accepts."""
     session = hooks.records().create("fix-403", objective="é" * 3_000)
     for number in range(40):
-        session.findings.state(f"claim {number} " + "ü" * 300, "rejected", evidence=["run-1"])
+        session.findings.state(f"claim {number} " + "ü" * 300, "rejected", evidence=cite(session, "run-1"))
     of = vendor(name)
     event, payload = hooks.of(name, of.context_moment)
     said = hooks.send(name, event, payload, NAMED)

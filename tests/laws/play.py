@@ -15,7 +15,9 @@ from onrecord.session.session_store import SessionStore
 from onrecord.session.turns import Turn
 from onrecord.stores.memory import MemoryStore
 from onrecord.testing import FakeClock
+from onrecord.views.values import Anchor
 from tests.laws import values
+from tests.proofs import cite
 
 AGENTS = ("main", "tester")
 Step = tuple[Any, ...]
@@ -63,6 +65,10 @@ telling = st.one_of(
     st.tuples(st.just("decide"), _agents, _spoken),
     st.tuples(st.just("state"), _agents, _spoken, _labels),
     st.tuples(st.just("relabel"), _agents, st.integers(1, 12), _labels),
+    st.tuples(st.just("challenge"), _agents, st.integers(1, 3), _spoken),
+    st.tuples(st.just("uphold"), _agents, st.integers(1, 3), _spoken),
+    st.tuples(st.just("reach"), _agents, st.sampled_from(["root_cause", "fix"]), st.none() | st.integers(1, 3)),
+    st.tuples(st.just("change_code"), _agents, st.sampled_from(["0", "1"])),
     st.tuples(st.just("set_objective"), _agents, _spoken),
     st.tuples(st.just("set_title"), _agents, _spoken),
     st.tuples(st.just("set_next_action"), _agents, _spoken),
@@ -178,10 +184,32 @@ class Play:
         self.agent(agent).decide(text, because=1)
 
     def do_state(self, agent: str, claim: str, label: str) -> None:
-        self.agent(agent).findings.state(claim, label, evidence=["run-1"])
+        session = self.agent(agent)
+        anchors: list[Anchor] = [{"path": "auth.py", "fingerprint": "0"}] if label != "open" else []
+        session.findings.state(claim, label, evidence=self.new_proof(session), anchors=anchors)
 
     def do_relabel(self, agent: str, number: int, label: str) -> None:
-        self.agent(agent).findings.relabel(f"f{number}", label, evidence=["run-2"])
+        session = self.agent(agent)
+        session.findings.relabel(f"f{number}", label, evidence=self.new_proof(session), contradicts=["f1"])
+
+    def do_challenge(self, agent: str, number: int, text: str) -> None:
+        session = self.agent(agent)
+        session.findings.challenge(f"f{number}", text, evidence=self.new_proof(session))
+
+    def do_uphold(self, agent: str, number: int, text: str) -> None:
+        self.agent(agent).findings.uphold(f"f{number}", text)
+
+    def do_reach(self, agent: str, what: str, number: int | None) -> None:
+        session = self.agent(agent)
+        finding = f"f{number}" if number else None
+        session.findings.record_milestone(what, finding=finding, evidence=self.new_proof(session))
+
+    def do_change_code(self, agent: str, fingerprint: str) -> None:
+        self.agent(agent).log.record("code.changed", {"anchors": {"auth.py": fingerprint}})
+
+    def new_proof(self, session: Session) -> list[str]:
+        """Evidence that was not cited before."""
+        return cite(session, f"run-{session.head.position}")
 
     def do_set_objective(self, agent: str, text: str) -> None:
         self.agent(agent).facts.set_objective(text)

@@ -4,12 +4,13 @@ CPython runs signal handlers after a call, at the start of a function and at the
 tests raise at every such point of `stores/group_commit.py`, once and twice in a row.
 """
 
+import contextlib
 import dis
 import itertools
 import sys
 from collections.abc import Callable
 from threading import Lock, Thread, get_ident
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, ClassVar
 
 import pytest
@@ -231,6 +232,81 @@ def test_a_write_that_waits_may_be_interrupted(commits, monkeypatch):
     assert last.ended()
     assert isinstance(victim.problem, Interrupt)
     assert (first.answer, last.answer) == ("first", "last")
+    assert commits.is_idle()
+
+
+@pytest.mark.timeout(300)
+def test_a_second_interrupt_may_hit_a_write_that_leaves_the_queue(monkeypatch):
+    """A write is interrupted while it waits, and again at any point while it leaves the queue: no thread gets stuck."""
+    monkeypatch.setattr(group_commit, "Lock", Slow)
+    stuck = []
+    for point in itertools.count():
+        interrupter = Watched.interrupter = Interrupter(point)
+        commits = Commits(Watched)
+        assert commits.group.pause(SECONDS)
+        victim = Caller(commits, Write("victim"), lambda: Slow.raising.add(get_ident()))
+        other = Caller(commits, Write("other"))
+        stuck += [point] if not victim.ended() else []
+        commits.group.resume()
+        stuck += [point] if not other.ended() or not commits.is_idle() else []
+        if not interrupter.raised or stuck:
+            break
+    assert stuck == []
+    assert point > 4, "there are more points than that: the watch sees nothing"
+
+
+class Interrupted:
+    """A lock whose wait runs a signal handler, as a wait in the main thread does."""
+
+    handler: ClassVar[Callable[[], Any]]
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+
+    def acquire(self, **options: Any) -> bool:
+        if options:
+            type(self).handler()
+        return self._lock.acquire(**options)
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+@pytest.mark.parametrize("taken_out_for", ["the lead", "a batch"])
+def test_a_handler_that_writes_while_its_thread_is_served_or_about_to_lead_is_refused(
+    commits, monkeypatch, taken_out_for
+):
+    """A write that waits is no longer in the queue, and a handler writes in its thread: refused, because it could wait for itself."""
+    group, refused, answers = commits.group, [], []
+
+    def handler() -> None:
+        monkeypatch.setattr(Interrupted, "handler", lambda: None)
+        taken = group._queue.popleft()
+        if taken_out_for == "the lead":
+            group._next = taken  # the leader is between two lines of `_hand_on`
+        with contextlib.suppress(StoreBusy):
+            group.run(Write("inner"))
+            refused.append("no")
+        if taken_out_for == "a batch":
+            group._queue.appendleft(taken)  # that batch failed, and its leader put the writes back
+        refused.append("yes")
+
+    def write() -> None:
+        group._main_thread = get_ident()
+        answers.append(group.run(Write("outer")))
+
+    monkeypatch.setattr(group_commit, "Lock", Interrupted)
+    monkeypatch.setattr(Interrupted, "handler", handler, raising=False)
+    assert group.pause(SECONDS)
+    thread = Thread(target=write, daemon=True)
+    thread.start()
+    deadline = monotonic() + SECONDS
+    while not refused and monotonic() < deadline:
+        sleep(0.001)
+    assert refused == ["yes"]
+    group.resume()
+    thread.join(SECONDS)
+    assert answers == ["outer"]
     assert commits.is_idle()
 
 

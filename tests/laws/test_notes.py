@@ -10,6 +10,7 @@ from onrecord.views.note import BRIEF_LIMIT, brief, note
 from onrecord.views.render import clip, one_line, visible
 from tests.laws import values
 from tests.laws.play import Play, steps
+from tests.proofs import cite
 
 TALL = "\U00013000" * 4_000  # four bytes per letter
 BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -81,7 +82,7 @@ def test_the_brief_fits_and_is_complete(objective, action, command, stated, deci
     session.facts.set_next_action(action, command=command)
     for number, (claim, label) in enumerate(stated):
         # One question is one finding, so the claims must differ.
-        session.findings.state(f"{number} {claim}"[:4_000], label, evidence=["run-2026-05-18-a"])
+        session.findings.state(f"{number} {claim}"[:4_000], label, evidence=cite(session, "run-2026-05-18-a"))
     for decision in decisions:
         session.decide(decision, why=decision)
     text = brief(session.views)
@@ -120,10 +121,12 @@ def test_the_note_says_only_what_the_record_says(played):
             groups[list(groups)[-1]] += 1
     labels: dict[str, Any] = {"Blocked": "blocked", "Verified": "verified", "Open": "open"}
     labels["Rejected (do not reopen without new evidence)"] = "rejected"
+    labels["Stale (check again before relying on it)"] = "stale"
+    labels["Settled (verified, and fixed since)"] = "settled"
     for title, label in labels.items():
         assert groups.pop(title, 0) == len(whole.findings.labelled(label))
     assert groups.pop("Decisions", 0) == len(whole.facts.decisions)
-    for title in ("Not settled (provisional turns and unknown effects)", "Working on", "Pointers"):
+    for title in ("Not settled (provisional turns and unknown effects)", "Working on", "Pointers", "Status"):
         groups.pop(title, 0)
     groups.pop("What happened (no note was written; this is from the events)", 0)
     assert not groups

@@ -5,6 +5,7 @@ import pytest
 from onrecord.connection import load_profile
 from onrecord.errors import Conflict
 from onrecord.views.check import NONE_KEY, check, is_vague, obstacles
+from tests.proofs import cite
 
 
 def essential(session):
@@ -17,8 +18,8 @@ def bug(records):
     session = records.create("bug", agent="main", objective="Fix the intermittent 403 after an invite")
     session.facts.set_reproduction("pytest -k invite", rate="3/10")
     session.evidence.record("run", id="run-a", captured=True)
-    session.findings.state("The middleware is the cause", "rejected", evidence=["run-a"])
-    session.findings.state("The row is written late", "verified", evidence=["run-a"])
+    session.findings.state("The middleware is the cause", "rejected", evidence=cite(session, "run-a"))
+    session.findings.state("The row is written late", "verified", evidence=cite(session, "run-a"))
     session.facts.set_next_action("Look at the order", command="pytest -k commit")
     return session
 
@@ -49,15 +50,17 @@ def test_a_vague_next_action_is_no_next_action(bug, text):
 
 
 def test_minor_gaps_leave_it_usable(bug):
-    """A vague objective, a missing rate, or evidence that was not captured make a note usable, not complete."""
-    bug.facts.set_objective("403")
+    """A missing rate, or evidence that was not captured, make a note usable, not complete."""
     bug.facts.set_reproduction("pytest -k invite")
     bug.evidence.record("log", id="log-b")
-    bug.findings.state("The cache is warm", "verified", evidence=["log-b"])
-    bug.findings.state("It is Tuesday", "rejected", evidence=["somewhere"])
+    bug.findings.state("The cache is warm", "verified", evidence=cite(bug, "log-b"))
+    # As an older version recorded it, which accepted any name.
+    bug.log.record(
+        "finding.stated", {"claim": "It happens on Tuesdays", "label": "rejected", "evidence": ["somewhere"]}
+    )
     grade, gaps = check(bug.views)
     assert grade == "usable"
-    assert [(gap.field, gap.problem) for gap in gaps[1:]] == [
+    assert [(gap.field, gap.problem) for gap in gaps] == [
         ("reproduction", "has no rate (3/10 runs)"),
         ("evidence", "f3 rests on asserted evidence only"),
         ("evidence", "f4 rests on a name that resolves to nothing"),
@@ -95,7 +98,7 @@ def test_a_profile_counts_by_its_checkpoints(records):
     work.phases.choose_profile(load_profile("research"))
     work.facts.set_next_action("Write the specification first")
     work.facts.set_scratch(NONE_KEY, {"verified": "no run yet", "rejected": "no run yet"})
-    assert [gap.field for gap in obstacles(work.views)] == ["checkpoint"]
+    assert [gap.field for gap in obstacles(work.views)] == ["phase"]
     work.phases.enter("Motivation")
     work.phases.write_section("Session Title", "L2")
     work.phases.write_section("Research Specification", "Does L2 help?")

@@ -11,6 +11,7 @@ from onrecord.views.sections import WORKLOG_SHOWN
 from onrecord.views.state_md import key_of, neutral, read, render
 from tests.laws import values
 from tests.phases.conftest import SMALL
+from tests.proofs import cite
 
 PROFILE = SMALL | {"sections": [*SMALL["sections"], {"name": "Learnings", "description": "What was learnt."}]}
 WRITABLE = ("Spec", "Design", "Learnings")
@@ -18,6 +19,7 @@ MARKS = (
     "<!-- onrecord:begin 000000000000 Design -->", "<!-- onrecord:end 000000000000 Design -->", "\n# Spec\n", "-->",
     "<!-- onrecord:state session=X position=1 outside=000000000000 -->", "<!--", "# Runs", "\r\n", "<!-- onrecord:end",
 )  # fmt: skip
+
 texts = st.lists(values.hostile_texts | st.sampled_from(MARKS), min_size=1, max_size=4).map("\n".join)
 
 
@@ -123,8 +125,8 @@ def test_attempts_are_shown_with_what_came_out():
     outputs = [{"path": "model.json", "size": 7}, {"path": "plot.svg", "size": 9}]
     session.attempts.settle(2, "succeeded", metrics={"mse": 0.06}, outputs=outputs)
     assert lines("attempts") == [
-        "- attempt 1 FAILED: `python train.py 0`; error: Singular matrix; fix: l2 above zero",
-        "- attempt 2 SUCCEEDED: `python train.py 0.1`; mse=0.06; files: model.json, plot.svg",
+        "- attempt 1 Status: FAILED: `python train.py 0`; error: Singular matrix; fix: l2 above zero",
+        "- attempt 2 Status: SUCCESS: `python train.py 0.1`; mse=0.06; files: model.json, plot.svg",
     ]
     assert lines("workflow") == ["1. `python train.py 0.1` (attempt 2)"]
 
@@ -176,7 +178,7 @@ def test_findings_facts_and_features_have_sections():
     session.facts.set_reproduction("pytest -k invite", scenario="fresh database", rate="3/10")
     session.evidence.record("run", id="run-a", captured=True, command="pytest -k invite")
     session.evidence.record("log", id="log-b", reference="acceptance 17")
-    session.findings.state("The row is written late", "verified", evidence=["run-a"])
+    session.findings.state("The row is written late", "verified", evidence=cite(session, "run-a"))
     session.findings.state("The cache is stale")
     session.decide("Keep the middleware", why="it is not the cause")
     session.decide("Test first")
@@ -188,7 +190,7 @@ def test_findings_facts_and_features_have_sections():
     assert lines("verified") == ["- f1: The row is written late [run-a✓]"]
     assert lines("open") == ["- f2: The cache is stale"]
     assert lines("decisions") == ["- Keep the middleware because it is not the cause", "- Test first"]
-    assert lines("evidence") == ["- run-a: captured run", "- log-b: asserted log"]
+    assert lines("evidence") == ["- run-a: captured run pytest -k invite", "- log-b: asserted log acceptance 17"]
     assert lines("features") == ["- [x] login: A user can log in [run-a]", "- [ ] logout: A user can log out"]
 
 

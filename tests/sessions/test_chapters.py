@@ -25,7 +25,8 @@ def test_a_chapter_reads_back_what_it_recorded(session):
     with pytest.raises(NotFound):
         session.findings.get("f2")
     assert session.budget.spent() == {
-        "calls": 1, "input_tokens": 30, "output_tokens": 10, "cost": 0.5, "unknown_cost_calls": 0
+        "calls": 1, "input_tokens": 30, "output_tokens": 10, "cost": 0.5, "unknown_cost_calls": 0,
+        "cache_read_tokens": 0, "cache_write_tokens": 0, "reasoning_tokens": 0,
     }  # fmt: skip
     assert session.budget.left() == {"tokens": 60}
     assert session.agents.get()["here"]

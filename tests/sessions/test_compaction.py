@@ -3,6 +3,7 @@
 import pytest
 
 from onrecord.errors import BudgetExhausted, CompactionFailed, InvalidInput
+from tests.proofs import cite
 
 
 @pytest.fixture
@@ -14,7 +15,7 @@ def session(records):
             [{"role": "user", "content": f"question {number}"}, {"role": "assistant", "content": f"answer {number}"}]
         )
     session.decide("it is the cookie")
-    session.findings.state("the proxy is fine", "rejected", evidence=["run-1"])
+    session.findings.state("the proxy is fine", "rejected", evidence=cite(session, "run-1"))
     return session
 
 

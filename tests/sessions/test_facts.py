@@ -1,5 +1,6 @@
 """Facts: objective, decisions, findings, next action, scratch. Small, permanent, each with its author and its source."""
 
+from functools import partial
 from operator import attrgetter
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from onrecord.errors import EventNotFound, InvalidInput, NotFound
 from onrecord.session.session_store import SessionStore
 from onrecord.views.note import BRIEF_LIMIT
+from tests.proofs import cite
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -23,6 +25,17 @@ def test_a_decision_knows_who_when_why_and_where_from(session):
     for nowhere in (0, -1, session.head.position + 1, 10**9):
         with pytest.raises(EventNotFound):
             session.decide("from nowhere", because=nowhere)
+
+
+@pytest.mark.parametrize("because", [1.0, 1.5, True, "1", [1]])
+def test_where_a_fact_came_from_is_exactly_an_integer(session, because):
+    """A value that a store would return as another one is refused before it is sealed: the log would never verify again."""
+    before = session.head
+    for record in (partial(session.decide, "x"), partial(session.log.draft, "decision.made", {"text": "x"})):
+        with pytest.raises(InvalidInput, match="a whole number, not"):
+            record(because=because)
+    assert session.refresh().head == before
+    assert session.verify().ok
 
 
 @pytest.mark.parametrize("payload", [["text"], "text", 5])
@@ -46,8 +59,8 @@ def test_an_id_makes_a_fact_repeatable(session):
 def test_findings_keep_their_history(session):
     """A finding has a label with evidence; another label adds to its history and overwrites nothing (H10, H11, H24, H27)."""
     session.findings.state("The session cookie is lost on redirect", "open")
-    session.findings.relabel("f1", "verified", evidence=["run-2026-05-18-a"], why="seen in the trace")
-    session.findings.state("The proxy drops the header", "rejected", evidence=["log-acceptance-17"])
+    session.findings.relabel("f1", "verified", evidence=cite(session, "run-2026-05-18-a"), why="seen in the trace")
+    session.findings.state("The proxy drops the header", "rejected", evidence=cite(session, "log-acceptance-17"))
     finding = session.views.findings.findings["f1"]
     assert finding["label"] == "verified"
     assert [(change["label"], change["evidence"]) for change in finding["history"]] == [
@@ -69,9 +82,12 @@ def test_verified_and_rejected_need_evidence(session):
     with pytest.raises(InvalidInput):
         session.findings.state("surely", "certain", evidence=["x"])
     assert session.refresh().head == before
-    session.findings.state("as the turn shows", "verified", because=1)
+    turn = session.record_turn(HELLO).position
+    session.findings.state("as the turn shows", "verified", because=turn)
+    cite(session, "run-1")
     session.findings.state("one is enough", "verified", evidence="run-1")
-    assert [finding["evidence"] for finding in session.views.findings.findings.values()] == [["position 1"], ["run-1"]]
+    named = [finding["evidence"] for finding in session.views.findings.findings.values()]
+    assert named == [[f"position {turn}"], ["run-1"]]
 
 
 def test_a_relabelling_names_a_finding_that_is_there(session):
@@ -116,8 +132,8 @@ def test_the_brief_stands_alone(session):
     """The brief has objective, next action with its command, blockers, rejected, verified, open and decisions (C11, C13, H33)."""
     session.facts.set_next_action("Rerun the invite test with tracing", command="pytest -k invite --trace")
     session.findings.state("Waiting for the staging account", "blocked")
-    session.findings.state("The proxy drops the header", "rejected", evidence=["log-17"])
-    session.findings.state("The cookie is lost", "verified", evidence=["run-1"])
+    session.findings.state("The proxy drops the header", "rejected", evidence=cite(session, "log-17"))
+    session.findings.state("The cookie is lost", "verified", evidence=cite(session, "run-1"))
     session.findings.state("Is it the same on Firefox?")
     session.decide("Do not touch the middleware yet")
     brief = session.brief()
@@ -147,7 +163,7 @@ def test_anyone_may_add_facts_at_any_time(records):
     working, human = records.open("work"), records.get("work")
     turn = working.turn()
     human.decide("a word from outside")
-    human.findings.state("I saw it too", "verified", evidence=["me"])
+    human.findings.state("I saw it too", "verified", evidence=cite(human, "me"))
     turn.user("still working")
     turn.commit()
     assert working.views.facts.decisions[0]["by"] == "human"

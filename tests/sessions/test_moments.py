@@ -6,6 +6,7 @@ import onrecord
 from onrecord.errors import EventNotFound, InvalidInput
 from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
+from tests.proofs import cite
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -24,7 +25,7 @@ def test_the_past_is_as_it_was(session):
     position = session.head.position
     note, brief = session.note(), session.brief()
     session.record_turn([{"role": "user", "content": "later"}])
-    session.findings.relabel("f1", "verified", evidence=["run-1"])
+    session.findings.relabel("f1", "verified", evidence=cite(session, "run-1"))
     session.close("done")
     past = session.at(position)
     assert (past.position, past.status) == (position, "active")
@@ -52,7 +53,7 @@ def test_a_diff_tells_what_changed_in_meaning(session):
     """A diff of two positions has facts, findings, turns, status and usage; it is not a list of events (H40)."""
     before = session.head.position
     session.facts.set_next_action("rerun")
-    session.findings.relabel("f1", "rejected", evidence=["run-1"])
+    session.findings.relabel("f1", "rejected", evidence=cite(session, "run-1"))
     session.decide("leave the proxy alone")
     session.facts.set_scratch("n", 1)
     turn = session.turn()

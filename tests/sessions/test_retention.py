@@ -25,7 +25,7 @@ def swept(timed, policy: Policy | None = None, *, dry_run: bool = False) -> set[
 
 
 def test_the_default_policy_follows_the_lifecycle(timed, clock):
-    """Closed sessions are archived after 30 days and lose their transcript 90 days later; live ones stay (K04, K05, K07)."""
+    """Closed sessions are archived after 30 days and lose their transcript 90 days later; live ones stay, and are named (K04, K05, K07)."""
     for name, steps in (
         ("live", ()),
         ("paused", ("pause",)),
@@ -38,13 +38,23 @@ def test_the_default_policy_follows_the_lifecycle(timed, clock):
     assert swept(timed) == {("closed", "archive")}
     assert timed.find("closed").status == "archived"
     clock.advance(60 * DAY)
-    assert swept(timed) == {("archived", "erase")}
+    assert swept(timed) == {("archived", "erase"), ("live", "idle")}
     clock.advance(30 * DAY)
-    assert swept(timed) == {("closed", "erase")}
+    assert swept(timed) == {("closed", "erase"), ("live", "idle")}
     clock.advance(10_000 * DAY)
-    assert swept(timed) == set()
+    assert swept(timed) == {("live", "idle")}
     assert timed.get("live").transcript().items
     assert timed.get("paused").transcript().items
+    # Only an explicit policy touches them, and a hold is stronger.
+    timed.get("live").log.hold("not understood yet")
+    policy = Policy(erase_idle_after=60)
+    assert [(one.name, one.action) for one in timed.sweep(policy)] == []
+    clock.advance(60 * DAY)
+    assert [(one.name, one.action) for one in timed.sweep(policy)] == [("live", "kept")]
+    timed.get("live").log.release("understood")
+    clock.advance(60 * DAY)
+    assert [(one.name, one.action) for one in timed.sweep(policy)] == [("live", "erase")]
+    assert timed.get("live").transcript().items == []
 
 
 def test_facts_outlive_the_transcript(timed, clock):

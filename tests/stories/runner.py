@@ -31,6 +31,7 @@ from onrecord.session.turns import Turn
 from onrecord.testing import FakeClock
 from onrecord.views.render import visible
 from onrecord.views.transcript import Turn as Told
+from tests.proofs import cite
 
 MARK = re.compile(r"^-- (\w+) --$")
 STEP_SECONDS = 60
@@ -185,11 +186,13 @@ class Story:
 
     @verb(r"(\w+) states (\w+): (.*?)(?: \[(.*)\])?")
     def finding(self, agent: str, label: str, claim: str, evidence: str | None) -> None:
-        self.agent(agent).findings.state(claim, label, evidence=evidence.split(", ") if evidence else [])
+        session = self.agent(agent)
+        session.findings.state(claim, label, evidence=cite(session, *evidence.split(", ")) if evidence else [])
 
     @verb(r"(\w+) relabels (\w+) (\w+): \[(.*)\]")
     def relabel(self, agent: str, finding: str, label: str, evidence: str) -> None:
-        self.agent(agent).findings.relabel(finding, label, evidence=evidence.split(", "))
+        session = self.agent(agent)
+        session.findings.relabel(finding, label, evidence=cite(session, *evidence.split(", ")))
 
     @verb(r"(\w+) takes next: (.*?)(?: \$ (.*))?")
     def next_action(self, agent: str, text: str, command: str | None) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.cli.conftest import Command, Done, bytecode, command, pytest_generate_tests, store_kind, stores
+from tests.cli.conftest import Command, bytecode, command, pytest_generate_tests, store_kind, stores
+from tests.forking import Done
 
 __all__ = ["bytecode", "command", "pytest_generate_tests", "store_kind", "stores"]
 

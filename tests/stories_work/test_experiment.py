@@ -68,7 +68,8 @@ def test_two_failures_a_kill_and_a_success_at_the_right_phase(agent):
     first.do(*RUN, "-1", code=1)
     killed_in_the_middle(first)
 
-    again = agent("claude")
+    # Another agent takes over in the same worktree.
+    again = agent("codex")
     told = again.do("continue")
     assert "phase Implementation" in told
     assert "3 phases (Motivation, Planning, Setup)" in told
@@ -81,7 +82,8 @@ def test_two_failures_a_kill_and_a_success_at_the_right_phase(agent):
     assert again.do("gate", "--tool", "Edit", "--path", "train.py", code=10).startswith("deny: attempt 3 ")
     assert again.do("gate", "--tool", "Bash", "--command", "make", code=10).startswith("deny: attempt 3 ")
     assert again.try_to("phase", "finish", "Implementation").code == 10
-    again.do("attempt", "fail", "3", "--error", "killed", "--fix", "run it again")
+    assert again.try_to(*RUN, "0.1").code == 10, "nor does onrecord run anything"
+    again.do("attempt", "interrupt", "3", "--reason", "killed with the machine")
     assert again.do("gate", "--tool", "Edit", "--path", "train.py") == "allow\n"
 
     again.do(*RUN, "0.1")

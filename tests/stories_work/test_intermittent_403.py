@@ -45,7 +45,7 @@ def test_the_middleware_theory_stays_rejected_and_the_note_leads_to_the_focused_
     assert codex.do("gate", "--tool", "Edit", "--path", "middleware.py") == "allow\n"
     assert codex.try_to("finding", "relabel", "f1", "open", "--why", "a feeling").code != 0
     codex.do("run", "--", sys.executable, "-c", "import invites; invites.probe()", code=1)
-    codex.do("finding", "relabel", "f2", "verified", "-e", "run-a", "--why", "the focused test shows it")
+    codex.do("finding", "relabel", "f2", "verified", "-e", "last", "--why", "the focused test shows it")
     codex.do("reached", "root_cause", "--finding", "f2")
 
     # The third agent fixes the bug. Repeating a failed run shows its error.
@@ -57,22 +57,33 @@ def test_the_middleware_theory_stays_rejected_and_the_note_leads_to_the_focused_
     write(gemini, "invites.py", "def probe():\n    print('200')\n")
     assert "f2" in gemini.do("survey")
     gemini.do("run", "--", sys.executable, "-c", "import invites; invites.probe()")
-    gemini.do("reached", "fix", "--finding", "f2")
+    gemini.do("reached", "fix", "--finding", "f2", "-e", "last")
     note = gemini.do("note")
+    assert "f2: The membership row is written late (verified, then fixed)" in note
+    assert "## Stale" not in note
     assert "fix implemented" in note
     assert "The middleware drops the header" in note
     labels = {row["id"]: row["current"] for row in gemini.command.data("finding", "list", kind="findings")}
-    assert labels["f1"] == "rejected"
+    assert labels == {"f1": "rejected", "f2": "settled"}
+    assert "fixed: fails, passes" in gemini.do("finding", "recheck", "f2")
+    gemini.do("close")
+    assert "Next action: (none: the work has ended)" in gemini.do("note", "invite-403", "--format", "brief")
 
 
 def test_reopening_a_rejected_theory_needs_new_evidence(agent):
     """The evidence of a rejection does not reopen it; new evidence does, and the history keeps both (H23)."""
     claude = agent("claude")
     claude.do("open", "invite-403")
-    for name in ("run-a", "run-b"):
+
+    def capture(name):
         claude.do("evidence", "run", "--id", name, "--", sys.executable, "-c", "print(1)")
+
+    capture("run-0")
+    capture("run-a")
     claude.do("finding", "state", "The middleware drops the header", "--label", "rejected", "-e", "run-a")
-    assert "new evidence" in claude.try_to("finding", "relabel", "f1", "open", "-e", "run-a").err
+    for old in (["-e", "run-a"], ["-e", "run-0"], ["--because", "1"]):
+        assert "new evidence" in claude.try_to("finding", "relabel", "f1", "open", *old).err
+    capture("run-b")
     claude.do("finding", "relabel", "f1", "open", "-e", "run-b", "--why", "it happened with the new proxy")
     assert [row["label"] for row in claude.command.data("finding", "show", "f1", kind="finding")["history"]] == [
         "rejected",

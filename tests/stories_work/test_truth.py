@@ -42,7 +42,7 @@ def test_only_dependent_findings_turn_stale_and_a_revert_makes_them_fresh(agent)
     before = (place / "cache.py").read_text()
     (place / "cache.py").write_text(before.replace("return 1", "return 3"))
     assert labels() == ["stale", "verified", "verified"]
-    assert "1 file changed since" in claude.do("finding", "list")
+    assert "cache.py::get changed since" in claude.do("finding", "list")
     (place / "cache.py").write_text(before)
     assert labels() == ["verified", "verified", "verified"]
     (place / "other.py").unlink()

@@ -188,3 +188,29 @@ def test_the_end_of_a_limit_is_understood(text, after):
     found = classify([text], 1, lambda _record: End(), now=NOON)
     assert found.cause == USAGE_WINDOW
     assert found.resets_at == (None if after is None else NOON + after)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "warned"),
+    [
+        ("claude", '{"permissions": {"allow": ["Bash", "Edit"]}}', False),
+        ("claude", '{"permissions": {"defaultMode": "acceptEdits"}}', False),
+        ("claude", '{"permissions": {"allow": [], "defaultMode": "default"}}', True),
+        ("claude", "not json", True),
+        ("qwen", '{"tools": {"approvalMode": "yolo"}}', False),
+        ("qwen", '{"tools": {"approvalMode": "default"}}', True),
+        ("gemini", '{"general": {"defaultApprovalMode": "auto_edit"}}', False),
+        ("gemini", '{"tools": {"allowed": ["run_shell_command"]}}', False),
+        ("gemini", "{}", True),
+    ],
+)
+def test_what_the_settings_allow_is_no_warning(name, settings, warned, tmp_path):
+    """No program is said to refuse tools that the user's or the project's settings allow."""
+    for folder in (tmp_path / "home" / f".{name}", tmp_path / "project" / f".{name}"):
+        folder.mkdir(parents=True)
+        (folder / "settings.json").write_text(settings)
+        wanted = LaunchOptions(
+            str(tmp_path / "project"), prompt="x", headless=True, env={"HOME": str(tmp_path / "home")}
+        )
+        assert bool(vendor(name).start(wanted).warnings) == warned
+        (folder / "settings.json").unlink()

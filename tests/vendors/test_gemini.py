@@ -201,3 +201,33 @@ def test_results_are_read():
     assert GEMINI.classify([json.dumps({"type": "result", "status": "success"})], 0).cause == FINISHED
     refused = GEMINI.classify(['Error resuming session: Invalid session identifier "x".'], 42)
     assert refused.cause == REFUSED
+
+
+def test_a_start_is_mended_first(home, env):
+    """A start with retention may delete what another one has just begun; the fix is the same as before a resume."""
+    (hazard,) = GEMINI.start_hazards(env)
+    GEMINI.mend(hazard, at(GEMINI, LONG, env), env)
+    assert GEMINI.start_hazards(env) == []
+    assert json.loads((home / "settings.json").read_text())["general"]["sessionRetention"]["enabled"] is False
+
+
+def test_a_file_that_lost_its_head_is_found_and_mended(env, tmp_path):
+    """After another start deleted its head, a file is known by its name; the head is written again, and when it is put back."""
+    place = at(GEMINI, LONG, env)
+    path = Path(place.path)
+    head, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(rest))
+    found = at(GEMINI, LONG, env)
+    assert found.path == place.path
+    hazard = next(one for one in GEMINI.hazards(found, env) if one.code == "headless")
+    assert (hazard.touches, hazard.fatal) == ((place.path,), True)
+    new = env | {"GEMINI_CLI_HOME": str(tmp_path / "new")}
+    put = GEMINI.put_back(found, iter(line.rstrip("\n") for line in rest), new, place.cwd)
+    GEMINI.mend(hazard, found, env)
+    for written in (path, Path(put.path)):
+        first, *others = written.read_text().splitlines(keepends=True)
+        assert {**json.loads(first), "startTime": "", "lastUpdated": ""} == {
+            "sessionId": LONG, "projectHash": json.loads(head)["projectHash"], "startTime": "", "lastUpdated": "", "kind": "main",
+        }  # fmt: skip
+        assert others == rest
+    assert "headless" not in [one.code for one in GEMINI.hazards(found, env)]

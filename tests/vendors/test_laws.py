@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onrecord.agents import reading
 from onrecord.vendors import jsonl
 from onrecord.vendors.port import Chunk, Entry, Location, Mark, vendor
 from tests.laws.values import hostile_texts, json_objects
@@ -117,6 +118,7 @@ def test_real_transcripts_survive_cuts_and_noise(name, data):
         untouched = {line.decode() for line in body[:start].split(b"\n")[:-1] if line.decode() in whole}
         assert untouched <= read_again
         of.items(chunk.entries)
+        reading.read(of, chunk.entries, "", lambda _id: None, set())
         of.hazards(Location("x", str(path), ""), {"HOME": folder})
 
 

@@ -247,3 +247,27 @@ def test_doubtful_commands_are_named():
     assert any("--continue" in said for said in OPENCODE.warnings(["opencode", "-c"], {}))
     assert any("never returns" in said for said in OPENCODE.warnings(["opencode", "run", "-s", LONG, "x"], {}))
     assert any("quotes" in said for said in OPENCODE.warnings(["opencode", "run", "two words"], {}))
+
+
+def test_a_conversation_is_moved_within_the_database(env, tmp_path):
+    """Only the directory of that conversation changes; one that is not there is an error."""
+    place, other = at(OPENCODE, LONG, env), at(OPENCODE, BLOCKED, env)
+    assert OPENCODE.move_within(place, env, str(tmp_path)).cwd == str(tmp_path.resolve())
+    assert at(OPENCODE, LONG, env).cwd == str(tmp_path.resolve())
+    assert at(OPENCODE, BLOCKED, env) == other
+    with pytest.raises(NotFound):
+        OPENCODE.move_within(place._replace(vendor_id="ses_gone"), env, str(tmp_path))
+
+
+def test_a_plugin_that_waits_for_npm_is_told(tmp_path):
+    """Setup and start warn where opencode would fetch a package first; not where it has it."""
+    env = {"HOME": str(tmp_path)}
+    project, own = tmp_path / "project", tmp_path / "project" / ".opencode"
+    plugin = own / "plugin" / "onrecord.js"
+    plugin.parent.mkdir(parents=True)
+    assert OPENCODE.start(LaunchOptions(str(project), env=env)).warnings == []
+    plugin.touch()
+    assert ["npm" in one for one in OPENCODE.setup_warnings(plugin, env)] == [True]
+    assert ["npm" in one for one in OPENCODE.start(LaunchOptions(str(project), env=env)).warnings] == [True]
+    (own / "node_modules" / "@opencode-ai" / "plugin").mkdir(parents=True)
+    assert OPENCODE.setup_warnings(plugin, env) == []

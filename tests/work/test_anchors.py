@@ -5,6 +5,7 @@ import pytest
 from onrecord.errors import InvalidInput
 from onrecord.work.anchors import anchored, fingerprint, parse_anchor, reanchored
 from onrecord.work.surveying import survey
+from tests.proofs import cite
 
 
 def prepend(place, text):
@@ -82,12 +83,16 @@ def test_a_symbol_is_followed_wherever_it_stands(root):
 def test_exactly_the_dependent_findings_turn_stale(session, root):
     """A change marks the findings that rest on it, no other; the survey is one event, and the second none (T22, H28)."""
     session.findings.state(
-        "accept loses the row", "verified", evidence=["e1"], anchors=[anchored(root, "auth.py::accept")]
+        "accept loses the row", "verified", evidence=cite(session, "e1"), anchors=[anchored(root, "auth.py::accept")]
     )
-    session.findings.state("row is fine", "rejected", evidence=["e2"], anchors=[anchored(root, "auth.py::Invite.row")])
-    session.findings.state("the cache is not it", "rejected", evidence=["e3"], anchors=[anchored(root, "cache.py")])
+    session.findings.state(
+        "row is fine", "rejected", evidence=cite(session, "e2"), anchors=[anchored(root, "auth.py::Invite.row")]
+    )
+    session.findings.state(
+        "the cache is not it", "rejected", evidence=cite(session, "e3"), anchors=[anchored(root, "cache.py")]
+    )
     session.findings.state("a guess", "open", anchors=[anchored(root, "auth.py")])
-    session.findings.state("without code", "verified", evidence=["e4"])
+    session.findings.state("without code", "verified", evidence=cite(session, "e4"))
     assert survey(session, root).position is None
     original = (root / "auth.py").read_text()
     (root / "auth.py").write_text(original.replace("invite.row", "invite.line"))
@@ -108,7 +113,10 @@ def test_exactly_the_dependent_findings_turn_stale(session, root):
 def test_a_revert_makes_findings_fresh_again(session, root):
     """When code is reverted the finding is fresh again, without another judgement; a deleted file is a change (H28)."""
     session.findings.state(
-        "it is in both", "verified", evidence=["e"], anchors=[anchored(root, name) for name in ("auth.py", "cache.py")]
+        "it is in both",
+        "verified",
+        evidence=cite(session, "e"),
+        anchors=[anchored(root, name) for name in ("auth.py", "cache.py")],
     )
     kept = {name: (root / name).read_text() for name in ("auth.py", "cache.py")}
     (root / "auth.py").unlink()
@@ -124,18 +132,18 @@ def test_a_revert_makes_findings_fresh_again(session, root):
 
 def test_a_finding_on_new_code_is_not_stale_for_the_old(session, root):
     """A finding stated on changed code before a survey is fresh, and it makes the older one on the same file stale."""
-    session.findings.state("as it was", "verified", evidence=["e1"], anchors=[anchored(root, "cache.py")])
+    session.findings.state("as it was", "verified", evidence=cite(session, "e1"), anchors=[anchored(root, "cache.py")])
     (root / "cache.py").write_text("TTL = 61\n")
-    session.findings.state("as it is", "verified", evidence=["e2"], anchors=[anchored(root, "cache.py")])
+    session.findings.state("as it is", "verified", evidence=cite(session, "e2"), anchors=[anchored(root, "cache.py")])
     view = session.views.findings
     assert [view.label_of(one) for one in view.findings.values()] == ["stale", "verified"]
 
 
 def test_two_findings_on_the_same_lines_are_told_apart(session, root):
     """Lines that moved are known by what stood there: one finding may be stale and the other fresh at the same place."""
-    session.findings.state("first", "verified", evidence=["e1"], anchors=[anchored(root, "auth.py:4-5")])
+    session.findings.state("first", "verified", evidence=cite(session, "e1"), anchors=[anchored(root, "auth.py:4-5")])
     prepend(root / "auth.py", "# a\n# b\n# c\n")
-    session.findings.state("second", "verified", evidence=["e2"], anchors=[anchored(root, "auth.py:4-5")])
+    session.findings.state("second", "verified", evidence=cite(session, "e2"), anchors=[anchored(root, "auth.py:4-5")])
     assert survey(session, root).stale == {}
     (root / "auth.py").write_text(
         (root / "auth.py").read_text().replace("# c\n", "# d\n").replace("import os", "import io")
@@ -145,19 +153,19 @@ def test_two_findings_on_the_same_lines_are_told_apart(session, root):
 
 def test_a_stale_finding_is_verified_anew_with_new_evidence_only(session, root):
     """The evidence from before the change does not verify a stale finding again (H29)."""
-    session.findings.state("it", "verified", evidence=["e1"], anchors=[anchored(root, "cache.py")])
+    session.findings.state("it", "verified", evidence=cite(session, "e1"), anchors=[anchored(root, "cache.py")])
     (root / "cache.py").write_text("TTL = 61\n")
     survey(session, root)
     with pytest.raises(InvalidInput, match="stale"):
-        session.findings.relabel("f1", "verified", evidence=["e1"])
+        session.findings.relabel("f1", "verified", evidence=cite(session, "e1"))
     anchors = reanchored(root, session.views.findings.findings["f1"]["anchors"])
-    session.findings.relabel("f1", "verified", evidence=["e2"], anchors=anchors)
+    session.findings.relabel("f1", "verified", evidence=cite(session, "e2"), anchors=anchors)
     assert session.views.findings.label_of(session.views.findings.findings["f1"]) == "verified"
 
 
 def test_an_ended_session_is_only_looked_at(session, root):
     """A survey records nothing in a session that has ended."""
-    session.findings.state("it", "verified", evidence=["e1"], anchors=[anchored(root, "cache.py")])
+    session.findings.state("it", "verified", evidence=cite(session, "e1"), anchors=[anchored(root, "cache.py")])
     session.close("done")
     (root / "cache.py").write_text("TTL = 61\n")
     found = survey(session, root)

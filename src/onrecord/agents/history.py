@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from onrecord.agents.importing import in_directory, prompt_in, session_with, take_in
+from onrecord.agents.importing import in_directory, prompt_in, refuse_foreign, session_with, take_in
 from onrecord.agents.naming import create_for_prompt
 from onrecord.errors import OnrecordError
-from onrecord.work.project import find_project
+from onrecord.work.project import Project, project_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -89,13 +89,16 @@ def import_past(records: SessionStore, one: Past, env: Mapping[str, str]) -> Imp
     known = session_with(records, of, location.vendor_id)
     if known is not None:
         return take_in(records, of, location, env)
-    now, here = records.clock, records.project
+    refuse_foreign(of, location)  # before a session is opened for it
+    now, here = records.clock, (records.project, records.also, records.place)
     records.clock = lambda: one.began
     if location.cwd:
-        records.project = find_project(location.cwd) if Path(location.cwd).is_dir() else location.cwd
+        there = project_at(location.cwd) if Path(location.cwd).is_dir() else Project(location.cwd)
+        records.project, records.also, records.place = there.key, there.also, there.root
     try:
         made = create_for_prompt(records, one.prompt, agent=of.name, spare=of.name, vendor_id=location.vendor_id)
     finally:
-        records.clock, records.project = now, here
+        records.clock = now
+        records.project, records.also, records.place = here
     made.clock = lambda: one.ended
     return take_in(records, of, location, env, session=made)

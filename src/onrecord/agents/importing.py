@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.agents.mirroring import mirror
 from onrecord.agents.naming import title_of_prompt
-from onrecord.errors import NameTaken, NotFound
+from onrecord.agents.reading import says_something
+from onrecord.errors import Conflict, InvalidInput, NameTaken, NotFound, OnrecordError
 from onrecord.log.names import NAME_LIMIT
 from onrecord.log.text import text_of
 from onrecord.vendors.hooks import IMPORTED
+from onrecord.vendors.port import VENDORS, vendor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Entry, Location, Vendor
 
 _SHORT_ID = 8
+_GLIMPSE = 256 * 1024
+"""How many bytes of a file show whose it is."""
 
 
 class Imported(NamedTuple):
@@ -71,6 +75,12 @@ def take_in(
 ) -> Imported:  # fmt: skip
     """Link a conversation and mirror it: into the session that has it, the given one, or a new one."""
     known = session_with(records, of, location.vendor_id)
+    refuse_foreign(of, location)
+    if known is not None and reason == IMPORTED and not says_something(of, location):
+        raise Conflict(
+            f"{location.path} has no message, and {known.name} has this conversation already",
+            hint="name the file with the messages; nothing was imported",
+        )
     target = known or session or _open(records, of, location, agent or of.name, name)
     if known is None:
         target.agents.locate(
@@ -78,6 +88,28 @@ def take_in(
         )  # fmt: skip
     done = mirror(target, of.name, location.vendor_id, env, location=location)
     return Imported(target, location, done, known is None)
+
+
+def refuse_foreign(of: Vendor, location: Location) -> None:
+    """Refuse a file whose records are mostly unknown to the vendor: another program's, or a capture of its output."""
+    entries = of.read(location, limit=_GLIMPSE).entries
+    unknown = sum(not entry.known for entry in entries)
+    if unknown * 2 <= len(entries):
+        return
+    fitting = [name for name in VENDORS if name != of.name and _fits(vendor(name), location)]
+    hint = f"it looks like a file of {vendor(fitting[0]).title}" if fitting else "name the file that the program keeps"
+    raise InvalidInput(
+        f"{location.path} is no conversation of {of.title}: {unknown} of its first {len(entries)} records are unknown",
+        hint=f"{hint}; nothing was imported",
+    )
+
+
+def _fits(of: Vendor, location: Location) -> bool:
+    try:
+        entries = of.read(location, limit=_GLIMPSE).entries
+    except OnrecordError:
+        return False
+    return bool(entries) and sum(entry.known for entry in entries) * 2 > len(entries) and says_something(of, location)
 
 
 def _open(records: SessionStore, of: Vendor, location: Location, agent: str, name: str | None) -> Session:

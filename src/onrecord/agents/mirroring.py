@@ -2,37 +2,46 @@
 
 How far it was read is deduced from the log: the newest `payload.kept` of a conversation says where the next one
 begins, and that beginning is part of its id. So the same bytes are never recorded twice, also when a hook, a wrapper
-and a person mirror at the same time. A file that the vendor rewrote begins a new generation; the older one stays on
-record.
+and a person mirror at the same time. A file that the vendor rewrote begins a new generation (agents/generations.py).
+Beside its records, a part carries what they say (agents/reading.py), which makes the conversation part of the
+transcript. Files that belong to a conversation (subagents' transcripts, results of tools) are kept with it.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
-from onrecord.errors import IdReused, InvalidInput, NotFound
-from onrecord.log.codec import ID_LIMIT
+from onrecord.agents import counting
+from onrecord.agents.beside import RECORDS, files_beside
+from onrecord.agents.generations import Stand, event_id, has_gaps, kept, prefix_of, standing, standings
+from onrecord.agents.reading import Read, read, says_something
+from onrecord.errors import IdReused, NotFound
+from onrecord.log import digest
 from onrecord.log.head import LIVE
-from onrecord.vendors.port import Location, Mark, vendor
+from onrecord.vendors.port import Chunk, Entry, Location, Mark, vendor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from onrecord.log.events import Event
     from onrecord.session.handle import Session
-    from onrecord.vendors.port import Chunk, Vendor
+    from onrecord.vendors.port import Vendor
     from onrecord.views.values import Link
 
-CHUNK_BYTES = 1024 * 1024
+__all__ = ["CHUNK_BYTES", "FOLLOW_SECONDS", "Mirrored", "Stand", "has_gaps", "kept", "links_of", "location_of",
+           "mirror", "mirror_all", "mirror_until_ended", "standing"]  # fmt: skip
+
+CHUNK_BYTES = 256 * 1024
 """About how many bytes of a transcript one event keeps, and one step of mirroring has in memory."""
 PIECE_CHARACTERS = 8 * 1024 * 1024
 """A single record longer than this is kept in pieces of this length."""
-FOLLOW_SECONDS = 2.0
+FOLLOW_SECONDS = 0.75
 """How often a running conversation is mirrored while it is followed."""
-MIRROR_PREFIX = "mirror/"
+STUB_BYTES = 64 * 1024
+"""A file of more bytes is no stub."""
 _PAGE = 200
 _GLIMPSE = 16_384
 _TRIES = 100
@@ -58,23 +67,6 @@ class Mirrored(NamedTuple):
     """Why nothing could be mirrored; empty if something was."""
 
 
-class Stand(NamedTuple):
-    """How far a conversation is on record."""
-
-    mark: Mark | None
-    generation: int
-    position: int
-    """The position of the newest part in the log."""
-    erased: bool = False
-
-
-class Kept(NamedTuple):
-    """One record of a mirrored conversation, and its position in the log."""
-
-    raw: str
-    position: int
-
-
 def location_of(link: Link, env: Mapping[str, str]) -> Location | None:
     """Where a recorded conversation is on this machine: by its recorded path, else by its id."""
     about, of = link["first"] | link["last"], vendor(link["vendor"])
@@ -82,8 +74,16 @@ def location_of(link: Link, env: Mapping[str, str]) -> Location | None:
     if isinstance(path, str) and path and os.path.isfile(path):
         location = Location(link["id"], path, str(about.get("home") or ""), str(about.get("cwd") or ""))
         if _holds(of, location, env):
-            return location
+            return _with_words(of, location, env)
     return of.find(link["id"], env)
+
+
+def _with_words(of: Vendor, location: Location, env: Mapping[str, str]) -> Location:
+    """The location, or another file of the conversation if this one says nothing: a vendor may name a stub."""
+    if os.path.getsize(location.path) > STUB_BYTES or says_something(of, location):
+        return location
+    found = of.find(location.vendor_id, env)
+    return found if found is not None and found.path != location.path and says_something(of, found) else location
 
 
 def _holds(of: Vendor, location: Location, env: Mapping[str, str]) -> bool:
@@ -123,60 +123,132 @@ def mirror(
     if location is None or not os.path.exists(location.path):
         return done._replace(why_not="the vendor's file is missing")
     deadline = None if seconds is None else time.monotonic() + seconds
-    return _follow(session, vendor(vendor_name), location, done._replace(path=location.path), deadline)
+    of = vendor(vendor_name)
+    about = {"agent": link["agent"]} if link["agent"] != session.agent else {}
+    done = _follow(session, of, location, done._replace(path=location.path), deadline, **about)
+    for name, path in files_beside(of, location, session.id):
+        further = location._replace(path=str(path))
+        if path.suffix == RECORDS:
+            more = _follow(session, of, further, done, deadline, beside=name, lane=path.stem, **about)
+            done = done._replace(records=more.records, torn=more.torn, complete=more.complete)
+        else:
+            _keep_file(session, of.name, further, beside=name, **about)
+        if deadline is not None and time.monotonic() >= deadline:
+            return done._replace(complete=False)
+    return done
 
 
-def _follow(session: Session, of: Vendor, location: Location, done: Mirrored, deadline: float | None) -> Mirrored:
-    stand, tries = standing(session, of.name, location.vendor_id), 0
+def _follow(
+    session: Session, of: Vendor, location: Location, done: Mirrored, deadline: float | None, **about: str
+) -> Mirrored:
+    beside = about.get("beside", "")
+    stand, tries = standing(session, of.name, location.vendor_id, beside), 0
+    if stand.generation and not stand.erased:
+        stand = _fitting(session, of, location, beside) or stand
+    if stand.unread and not has_gaps(session, of.name, location.vendor_id, generation=stand.generation):
+        # Copied by an older version: the file is read once more, so that the transcript has it. Never what was erased.
+        stand = Stand(None, _next(session, of.name, location.vendor_id, beside), 0)
     if stand.erased:
-        stand = _begin_after_erasure(session, of, location, stand)
+        stand = _begin_after_erasure(session, of, location, **about)
     while True:
         chunk = of.read(location, stand.mark, limit=CHUNK_BYTES)
         rewritten = chunk.rewritten and stand.mark is not None
+        if rewritten and (other := _fitting(session, of, location, beside)) is not None:
+            stand = other  # not a new file: another one that was read before
+            continue
         done = done._replace(rewritten=done.rewritten or rewritten)
         if not chunk.entries and not chunk.torn and not rewritten:
             return done
         if rewritten:
-            stand = stand._replace(generation=stand.generation + 1, mark=None)
+            stand = Stand(None, _next(session, of.name, location.vendor_id, beside), 0)
+        read = _reading(session, of, location, stand, chunk, beside)
         try:
-            position, new = _keep(session, of.name, location, stand, chunk)
+            position, new = _keep(session, of, location, stand, chunk, read, **about)
         except IdReused:
             # Another process began at the same offset and recorded more or less: continue after what it recorded.
-            stand, tries = standing(session, of.name, location.vendor_id), tries + 1
+            stands = standings(session, of.name, location.vendor_id, beside)
+            stand, tries = next((one for one in stands if one.generation == stand.generation), stand), tries + 1
             if tries > _TRIES:
                 return done._replace(complete=False)
             continue
         if new:
             done = done._replace(records=done.records + len(chunk.entries), torn=done.torn + chunk.torn)
-        stand = Stand(chunk.mark, stand.generation, position)
+        stand = Stand(chunk.mark, stand.generation, position, tip=read.tip)
         if deadline is not None and time.monotonic() >= deadline:
             return done._replace(complete=False)
 
 
-def _keep(
-    session: Session, vendor_name: str, location: Location, stand: Stand, chunk: Chunk, **about: Any
+def _fitting(session: Session, of: Vendor, location: Location, beside: str) -> Stand | None:
+    """How far this very file is on record, if another file of the conversation was read since."""
+    stands = standings(session, of.name, location.vendor_id, beside)
+    fitting = [one for one in stands if one.mark is not None and not of.read(location, one.mark, limit=1).rewritten]
+    return max(fitting, key=lambda one: one.mark.offset if one.mark else 0, default=None)
+
+
+def _next(session: Session, vendor_name: str, vendor_id: str, beside: str) -> int:
+    return max((stand.generation for stand in standings(session, vendor_name, vendor_id, beside)), default=-1) + 1
+
+
+def _reading(session: Session, of: Vendor, location: Location, stand: Stand, chunk: Chunk, beside: str) -> Read:  # noqa: PLR0917  # one caller
+    """What the chunk says, for the transcript."""
+
+    def find(id_: str) -> tuple[int, int] | None:
+        return _place(session, of, f"{prefix_of(of.name, location.vendor_id, beside)}{stand.generation}/", id_)
+
+    return read(of, chunk.entries, stand.tip, find, _split([len(entry.raw) for entry in chunk.entries]))
+
+
+def _place(session: Session, of: Vendor, prefix: str, id_: str) -> tuple[int, int] | None:
+    """Where on record a record is, by its id: the newest parts are searched first, one in memory at a time."""
+    for header in session.log.newest(("payload.kept",), headers=True, page=_PAGE):
+        if header.id.startswith(prefix):
+            lines = (session.log.event(header.position).data or {}).get("lines") or []
+            for number, line in enumerate(lines):
+                if id_ in line and of.parse(line).id == id_:
+                    return header.position, number
+    return None
+
+
+def _split(lengths: list[int]) -> set[int]:
+    """Which records `_pieces` divides among several events."""
+    found, size = set(), 0
+    for number, length in enumerate(lengths):
+        if size + length > PIECE_CHARACTERS:
+            found.add(number)
+            size = (size + length) % PIECE_CHARACTERS or PIECE_CHARACTERS
+        else:
+            size += length
+    return found
+
+
+def _keep(  # noqa: PLR0917  # as above
+    session: Session, of: Vendor, location: Location, stand: Stand, chunk: Chunk, read: Read, **about: Any
 ) -> tuple[int, bool]:
     """Append one chunk, all of it or nothing; a long record becomes several events in the same commit."""
     before = stand.mark or Mark()
-    id_ = _id(vendor_name, location.vendor_id, stand.generation, before.offset)
-    shared = {
-        "vendor": vendor_name, "vendor_id": location.vendor_id, "generation": stand.generation,
-        "source": {"path": location.path, "home": location.home, "cwd": location.cwd}, **about,
-    }  # fmt: skip
+    id_ = event_id(of.name, location.vendor_id, stand.generation, before.offset, about.get("beside", ""))
+    shared = {"vendor": of.name, "vendor_id": location.vendor_id, "generation": stand.generation, **about}
     pieces = list(_pieces([entry.raw for entry in chunk.entries])) or [([], False)]
     drafts = []
+    rows = iter(read.rows)
     for number, (lines, goes_on) in enumerate(pieces):
-        data: dict[str, Any] = shared | {"lines": lines}
+        whole = range(len(lines) - goes_on)
+        said = [{"line": line} | row for line, found in zip(whole, rows, strict=False) for row in found]
+        data: dict[str, Any] = shared | {"lines": lines, "reading": said}
         if goes_on:
             data["goes_on"] = True
         if number == 0:
-            data["mark_before"] = [before.offset, before.extra]
+            data["mark_before"] = [before.offset]
+            if stand.mark is None:
+                data["source"] = {"path": location.path, "home": location.home, "cwd": location.cwd}
         if number == len(pieces) - 1:
             data |= {"mark_after": [chunk.mark.offset, chunk.mark.extra], "torn": chunk.torn}
+            data |= {"tip": read.tip} if read.tip else {}
         drafts.append(session.log.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
-    events = session.log.append(*drafts)
+    part = counting.Part(location.vendor_id, id_)
+    events = session.log.append(*drafts, *counting.drafts(session, of, part, chunk))
     # The same words recorded by another process have that one's salt, and so another hash.
-    return events[-1].position, events[0].payload_hash == drafts[0].payload_hash
+    return events[len(drafts) - 1].position, events[0].payload_hash == drafts[0].payload_hash
 
 
 def _pieces(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
@@ -195,39 +267,33 @@ def _pieces(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
         yield found, False
 
 
-def _id(vendor_name: str, vendor_id: str, generation: int, offset: int) -> str:
-    prefix = _prefix(vendor_name, vendor_id)
-    id_ = f"{prefix}{generation}/{offset}"
-    if len(id_) + 8 > ID_LIMIT or not id_.isprintable():
-        raise InvalidInput(f"{vendor_id!r:.80} is not the id of a conversation")
-    return id_
+def _keep_file(session: Session, vendor_name: str, location: Location, **about: str) -> None:
+    """Keep a file that is no transcript, for instance the result of a tool: as a whole, if it changed."""
+    try:
+        with open(location.path, "rb") as file:
+            text = file.read().decode()
+    except (OSError, UnicodeDecodeError):
+        return  # it is gone again, or its bytes are no text
+    mark = Mark(len(text), {"digest": digest.sha256(text.encode()).hexdigest()[:32]})
+    stand = standing(session, vendor_name, location.vendor_id, about["beside"])
+    if stand.erased or stand.mark == mark:
+        return
+    begun = Stand(None, _next(session, vendor_name, location.vendor_id, about["beside"]), 0)
+    made = Read("")
+    made.rows.append([])
+    with suppress(IdReused):  # another process keeps the next version of it at this moment
+        _keep(session, vendor(vendor_name), location, begun, Chunk([Entry(text, "")], mark), made, **about, whole=True)
 
 
-def _prefix(vendor_name: str, vendor_id: str) -> str:
-    return f"{MIRROR_PREFIX}{vendor_name}/{vendor_id}/"
-
-
-def standing(session: Session, vendor_name: str, vendor_id: str) -> Stand:
-    """How far a conversation is on record: what its newest part says."""
-    prefix = _prefix(vendor_name, vendor_id)
-    for header in session.log.newest(("payload.kept",), headers=True, page=_PAGE):
-        if header.id.startswith(prefix):
-            generation = int(header.id.removeprefix(prefix).partition("/")[0])
-            data = session.log.event(header.position).data
-            if data is None:
-                return Stand(None, generation, header.position, erased=True)
-            return Stand(Mark(*data["mark_after"]), generation, header.position)
-    return Stand(None, 0, 0)
-
-
-def _begin_after_erasure(session: Session, of: Vendor, location: Location, stand: Stand) -> Stand:
+def _begin_after_erasure(session: Session, of: Vendor, location: Location, **about: str) -> Stand:
     """Erased text is not copied again: the mirror continues with what is written from now on."""
     mark: Mark | None = None
     while (chunk := of.read(location, mark, limit=CHUNK_BYTES)).entries or chunk.torn:
         mark = chunk.mark
     after = chunk._replace(entries=[], torn=0, mark=mark or chunk.mark)
-    position, _new = _keep(session, of.name, location, Stand(None, stand.generation + 1, 0), after, left_out=True)
-    return Stand(after.mark, stand.generation + 1, position)
+    begun = Stand(None, _next(session, of.name, location.vendor_id, about.get("beside", "")), 0)
+    position, _new = _keep(session, of, location, begun, after, Read(""), **about, left_out=True)
+    return Stand(after.mark, begun.generation, position)
 
 
 def mirror_all(
@@ -264,32 +330,3 @@ def links_of(session: Session, agent: str | None = None) -> list[Link]:
     """The conversations of the session, or of one agent, as its agents have them in order."""
     agents = session.views.roster.agents
     return [link for name, one in agents.items() if agent in (None, name) for link in one["links"]]
-
-
-def kept(session: Session, vendor_name: str, vendor_id: str) -> Iterator[Kept]:
-    """The newest generation of a mirrored conversation: record by record, each with its position."""
-    generation = standing(session, vendor_name, vendor_id).generation
-    prefix, rest = f"{_prefix(vendor_name, vendor_id)}{generation}/", ""
-    for event in _parts(session, prefix):
-        lines = (event.data or {}).get("lines") or []
-        goes_on = bool((event.data or {}).get("goes_on"))
-        for number, line in enumerate(lines):
-            if goes_on and number == len(lines) - 1:
-                rest += line
-            else:
-                yield Kept(rest + line, event.position)
-                rest = ""
-
-
-def _parts(session: Session, prefix: str) -> Iterator[Event]:
-    """The events of one generation in order, one in memory at a time."""
-    for header in session.log.headers(("payload.kept",), page=_PAGE):
-        if header.id.startswith(prefix):
-            yield session.log.event(header.position)
-
-
-def has_gaps(session: Session, vendor_name: str, vendor_id: str) -> bool:
-    """Whether a part of the mirrored conversation was erased, so that it cannot be restored completely."""
-    stand = standing(session, vendor_name, vendor_id)
-    prefix = f"{_prefix(vendor_name, vendor_id)}{stand.generation}/"
-    return stand.erased or any((event.data or {"left_out": True}).get("left_out") for event in _parts(session, prefix))

@@ -44,7 +44,7 @@ def outlast(
     for _round in range(ROUNDS_LIMIT):
         _await_users(session, tell)
         stop = waiting.last_stop(session, session.agent)
-        if not waiting.waitable(stop) and (last is not None or not ask.prompt):
+        if not waiting.waitable(stop) and (last is not None or not (ask.prompt or ask.now)):
             if stop is not None and not stop.settled and last is None:
                 tell(f"the last stop ({stop.event.data.get('cause')}) needs a person")
             return Outlasted(last, stop, nothing=True)
@@ -59,7 +59,7 @@ def outlast(
             raise
         if last.finished:
             break
-        ask = Ask(extra=ask.extra, anew=ask.anew)
+        ask = Ask(headless=ask.headless, extra=ask.extra, only_extra=ask.only_extra, anew=ask.anew)
     return Outlasted(last)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onrecord.agents.mirroring import has_gaps, standing
+from onrecord.agents.generations import generations, has_gaps, standing
+from onrecord.agents.reading import says_something
 from onrecord.agents.resuming import plan, put_back
 from onrecord.agents.surroundings import environment_for
 from onrecord.errors import Conflict, NotFound
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from onrecord.vendors.port import Location
 
 
-def plan_restore(session: Session, agent: str, here: str, cwd: str | None) -> Plan:
+def plan_restore(session: Session, agent: str, here: str, cwd: str | None, *, generation: int | None = None) -> Plan:
     """What would be written where; an error if there is no whole copy, or the vendor has the conversation already."""
     planned = plan(session, agent, environment_for(session, here), here)
-    planned = planned._replace(cwd=str(Path(cwd or planned.cwd).resolve()))
+    planned = planned._replace(cwd=str(Path(cwd or planned.cwd).resolve()), generation=generation)
     if not standing(session, planned.of.name, planned.vendor_id).position:
         raise NotFound(
             f"the record has no copy of {planned.vendor_id}",
@@ -27,7 +28,13 @@ def plan_restore(session: Session, agent: str, here: str, cwd: str | None) -> Pl
             step="mirror_it",
             name=session.name,
         )
-    if has_gaps(session, planned.of.name, planned.vendor_id):
+    known = generations(session, planned.of.name, planned.vendor_id)
+    if generation is not None and generation not in known:
+        raise NotFound(
+            f"the record has no generation {generation} of {planned.vendor_id}",
+            hint=f"it has {', '.join(map(str, known))}",
+        )
+    if has_gaps(session, planned.of.name, planned.vendor_id, generation=generation):
         raise Conflict(
             "the record's copy is not whole: some of it was erased",
             hint="resume the vendor's own copy, or start a new conversation",
@@ -35,6 +42,8 @@ def plan_restore(session: Session, agent: str, here: str, cwd: str | None) -> Pl
             name=session.name,
         )
     there = planned.of.find(planned.vendor_id, planned.env)
+    if there is not None and not says_something(planned.of, there):
+        there = None  # a file without a message is not the conversation
     if there is not None and (planned.of.capabilities.resumes_elsewhere or there.cwd == planned.cwd):
         raise Conflict(
             f"{planned.of.title} has this conversation already, in {there.path}",

@@ -7,20 +7,26 @@ policy decides: `must` stops, `allow` starts a new conversation from the note. `
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
 from onrecord.agents import processes
-from onrecord.agents.mirroring import has_gaps, kept, location_of, mirror, standing
+from onrecord.agents.beside import put_files_back
+from onrecord.agents.generations import has_gaps, kept, source_path, standing
+from onrecord.agents.handover import extract
+from onrecord.agents.mirroring import location_of, mirror
 from onrecord.agents.running import program_of
 from onrecord.agents.starting import join, opening, start
 from onrecord.agents.surroundings import environment_for, survey
 from onrecord.agents.wrapping import VIA, record_prompt, wrap
 from onrecord.errors import ConversationInUse, NotFound, NotRestored, OnrecordError
 from onrecord.log.head import LIVE
+from onrecord.vendors.arguments import again
 from onrecord.vendors.hooks import RESUMED
 from onrecord.vendors.port import (
+    BUDGET,
     KILLED,
     OVERLOAD,
     RATE_LIMIT,
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
     from onrecord.agents.wrapping import Ask, Outcome, Wrapped
     from onrecord.session.handle import Session
     from onrecord.vendors.port import Launch, Vendor
-    from onrecord.views.values import Link
+    from onrecord.views.values import Agent, Link
 
 IN_USE = "in_use"
 """The hazard that another process has the conversation open."""
@@ -78,6 +84,12 @@ class Plan(NamedTuple):
     notes: Sequence[str] = ()
     lost: str = ""
     """Why it cannot be restored; empty if it can."""
+    arguments: Sequence[str] = ()
+    """The user's own arguments for the program, as on record."""
+    arguments_on: str = ""
+    """The machine on which they were given, if it is another one: then they need consent."""
+    generation: int | None = None
+    """Which copy of the record is written back; None: the one that counts."""
 
     @property
     def vendor_id(self) -> str:
@@ -111,7 +123,7 @@ def plan(session: Session, agent: str, env: Mapping[str, str], here: str) -> Pla
     whole = _at_home(of, dict(env), about, notes)
     cwd = _directory(about, here, notes)
     location = location_of(link, whole)
-    drafted = Plan(agent, link, of, whole, cwd, location, notes=notes)
+    drafted = Plan(agent, link, of, whole, cwd, location, notes=notes)._replace(**_arguments_on_record(known, of))
     moved = bool(about.get("cwd")) and not _same(cwd, str(about["cwd"]))
     if location is not None and (not moved or of.capabilities.resumes_elsewhere):
         return drafted._replace(hazards=of.hazards(location, whole))
@@ -129,9 +141,17 @@ def plan(session: Session, agent: str, env: Mapping[str, str], here: str) -> Pla
     return drafted._replace(put_back=True)
 
 
+def _arguments_on_record(known: Agent, of: Vendor) -> dict[str, Any]:
+    if known["vendor"] != of.name:
+        return {}
+    given_on = known["arguments_on"]
+    elsewhere = "" if given_on == machine.identity()["host"] else given_on or "an unknown machine"
+    return {"arguments": known["arguments"], "arguments_on": elsewhere if known["arguments"] else ""}
+
+
 def plan_here(session: Session, agent: str) -> Plan:
     """How an agent's present conversation would be resumed by this process, in the project's worktree."""
-    here = worktree_for(session.head.project, os.curdir)
+    here = worktree_for(session, os.curdir)
     return plan(session, agent, environment_for(session, here), here)
 
 
@@ -180,9 +200,21 @@ def refuse_second_writer(planned: Plan) -> None:
         )  # fmt: skip
 
 
+def arguments(planned: Plan, ask: Ask, *, headless: bool | None) -> list[str]:
+    """The arguments on record that still apply, with those that are given now; `headless` None: for any run."""
+    return again(planned.of.name, () if ask.only_extra else planned.arguments, ask.extra, headless=headless)
+
+
+def _to_record(planned: Plan, ask: Ask) -> list[str] | None:
+    """The arguments that later runs use; None: what is on record stays, because it was declined only here."""
+    declined = planned.arguments_on and not planned.arguments
+    return None if declined and not ask.extra and not ask.only_extra else arguments(planned, ask, headless=None)
+
+
 def command(planned: Plan, ask: Ask) -> Launch:
     """The command that resumes it."""
-    wanted = LaunchOptions(planned.cwd, planned.vendor_id, prompt=ask.prompt, headless=ask.headless, extra=ask.extra)
+    extra = arguments(planned, ask, headless=ask.headless)
+    wanted = LaunchOptions(planned.cwd, planned.vendor_id, prompt=ask.prompt, headless=ask.headless, extra=extra)
     return planned.of.resume(wanted._replace(env=planned.env))
 
 
@@ -190,8 +222,11 @@ def put_back(session: Session, planned: Plan, cwd: str | None = None) -> Locatio
     """Write the record's copy where the vendor's program can resume it; never over an existing one."""
     about = planned.link["first"] | planned.link["last"]
     old = Location(planned.vendor_id, *(str(about.get(name) or "") for name in ("transcript", "home", "cwd")))
-    lines = (one.raw for one in kept(session, planned.of.name, planned.vendor_id))
-    return planned.of.put_back(old, lines, planned.env, cwd or planned.cwd)
+    old = old._replace(path=source_path(session, planned.of.name, planned.vendor_id, planned.generation) or old.path)
+    lines = (one.raw for one in kept(session, planned.of.name, planned.vendor_id, generation=planned.generation))
+    location = planned.of.put_back(old, lines, planned.env, cwd or planned.cwd)
+    put_files_back(session, planned.of, location)
+    return location
 
 
 def prepare(session: Session, planned: Plan, consent: Callable[[Hazard], bool]) -> tuple[Plan, list[str]]:
@@ -221,14 +256,17 @@ def _put_where_it_is_searched(session: Session, planned: Plan, consent: Callable
     """Write the copy for the directory of the plan; with consent, the one for another directory is moved aside."""
     if planned.location is None:
         return put_back(session, planned)
-    old = Path(planned.location.path)
+    old, shared = Path(planned.location.path), planned.of.shares_file
     message = f"{planned.of.title} would look for the conversation in {planned.cwd} only"
-    hazard = Hazard("elsewhere", message, f"move {old} aside, and write it for {planned.cwd}", (str(old),), fatal=True)
+    fix = f"move {old} aside, and write it for {planned.cwd}" if not shared else f"set its directory to {planned.cwd}"
+    hazard = Hazard("elsewhere", message, fix, (str(old),), fatal=True)
     if not consent(hazard):
         raise NotRestored(
             f"not restored, because {message}",
             hint=f"allow this change: {hazard.fix}", step="allow_fix", reason=message,
         )  # fmt: skip
+    if shared:
+        return planned.of.move_within(planned.location, planned.env, planned.cwd)
     aside = old.with_name(f"{old.name}.onrecord-moved")
     old.rename(aside)
     try:
@@ -241,18 +279,39 @@ def _put_where_it_is_searched(session: Session, planned: Plan, consent: Callable
 def resume(run: Wrapped, planned: Plan, ask: Ask, terms: Terms) -> Resumed:
     """Resume as planned, or do what the policy says. The session must not be joined yet."""
     run = run._replace(env=planned.env, of=planned.of)
+    if planned.arguments_on and not ask.only_extra and not terms.consent(_given_elsewhere(planned)):
+        planned = planned._replace(arguments=())
     if terms.policy == NEVER:
         return _fresh(run, planned, "the policy is never", ask)
     refuse_second_writer(planned)
     if planned.lost:
         return _not_restored(run, planned, planned.lost, ask, terms)
     program_of(command(planned, ask), planned.env, planned.of.title)
-    joined = join(run, resumes=planned.vendor_id)
+    end_remains(run.session, terms.tell)
+    joined = join(run, _to_record(planned, ask), resumes=planned.vendor_id)
     try:
         found = _try(joined, planned, ask, terms)
     finally:
         run.session.leave()
     return found if isinstance(found, Resumed) else _not_restored(run, planned, found, ask, terms)
+
+
+def end_remains(session: Session, tell: Callable[[str], None]) -> None:
+    """End what is left of the agent's last run, if its end is not on record: its wrapper was killed.
+
+    Its processes carry the token of that run. Those of a run that ended in order stay: the agent left them on purpose.
+    """
+    last = next((one for one in session.log.newest(("agent.joined", "agent.left")) if one.by == session.agent), None)
+    about = (last.data if last is not None and last.kind == "agent.joined" else None) or {}
+    if not about.get("spawn") or not machine.is_gone(about.get("process") or {}):
+        return
+    if left := processes.end_spawned(str(about["spawn"])):
+        tell(f"ended {len(left)} processes that the last run of {session.agent!r} left running")
+
+
+def _given_elsewhere(planned: Plan) -> Hazard:
+    words = shlex.join(planned.arguments)
+    return Hazard("arguments", f"its arguments were given on {planned.arguments_on}", f"use them here: {words}", ())
 
 
 def _try(run: Wrapped, planned: Plan, ask: Ask, terms: Terms) -> Resumed | str:
@@ -266,9 +325,13 @@ def _try(run: Wrapped, planned: Plan, ask: Ask, terms: Terms) -> Resumed | str:
             raise
         return refusal.reason
     except OnrecordError as problem:
-        return problem.message
+        return problem.message + (f" ({problem.hint})" if problem.hint else "")
     outcome = _run(run, planned, ask)
-    return _lost(planned, outcome) or _restored(run, planned, outcome, mended)
+    lost = _lost(planned, outcome)
+    if lost and outcome.came_up not in (None, planned.vendor_id) and run.session.refresh().head.status in LIVE:
+        # A hook or the stream recorded the stray: the next resume must not continue with it.
+        run.session.agents.locate(planned.of.name, planned.vendor_id, verified=False)
+    return lost or _restored(run, planned, outcome, mended)
 
 
 def _run(run: Wrapped, planned: Plan, ask: Ask) -> Outcome:
@@ -286,7 +349,7 @@ def _lost(planned: Plan, outcome: Outcome) -> str:
     """Why it is not the expected conversation; empty when it is, or when there is no evidence against it."""
     if outcome.came_up is not None and outcome.came_up != planned.vendor_id:
         return f"another conversation came up: {outcome.came_up}"
-    if outcome.came_up == planned.vendor_id or outcome.grew or outcome.why.cause in (*LIMITS, USER, KILLED):
+    if outcome.came_up == planned.vendor_id or outcome.grew or outcome.why.cause in (*LIMITS, USER, KILLED, BUDGET):
         return ""
     if outcome.status:
         return outcome.why.message or f"{planned.of.title} ended with status {outcome.status} before it came up"
@@ -312,16 +375,21 @@ def _not_restored(run: Wrapped, planned: Plan, why: str, ask: Ask, terms: Terms)
     if terms.policy == MUST:
         raise refusal
     terms.tell(f"{refusal.message}; a fresh conversation begins from the note")
-    return _fresh(run, planned, why, ask, lost=why[:TEXT_LIMIT])
+    said = extract(run.session, planned.link)
+    return _fresh(run, planned, why, ask, said, lost=why[:TEXT_LIMIT])
 
 
-def _fresh(run: Wrapped, planned: Plan, why: str, ask: Ask, **about: str) -> Resumed:
-    """Begin a fresh conversation from the note. `about` is recorded with the run: `lost` says why the old one ended."""
+def _fresh(run: Wrapped, planned: Plan, why: str, ask: Ask, said: str = "", **about: str) -> Resumed:
+    """Begin a fresh conversation from the note, and from what was `said` last in the old one.
+
+    `about` is recorded with the run: `lost` says why the old one ended.
+    """
     session = run.session
-    joined = join(run, **about)
+    joined = join(run, _to_record(planned, ask), **about)
+    ask = ask._replace(extra=arguments(planned, ask, headless=ask.headless))
     ask = ask._replace(prompt=ask.anew, id=None) if ask.anew else ask
     try:
-        outcome = start(joined, planned.cwd, ask, text=opening(session.note(), ask.prompt))
+        outcome = start(joined, planned.cwd, ask, text=opening(session.note(), ask.prompt, said))
     finally:
         session.leave()
     return Resumed(planned.agent, FRESH, outcome.came_up is not None, why, outcome)

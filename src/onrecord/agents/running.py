@@ -24,6 +24,7 @@ from onrecord.machine.signals import NotedSignals
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from onrecord.agents.printing import Printer
     from onrecord.vendors.port import Launch
 
 TAIL_LINES = 200
@@ -134,8 +135,13 @@ class _Terminal:
             signal.signal(signal.SIGTTOU, before)
 
 
-def run_headless(launch: Launch, env: Mapping[str, str], watch: Watch, *, show: bool) -> Ran:
-    """Run an agent without a terminal; its output is passed on (`show`) and examined line by line."""
+def run_headless(
+    launch: Launch, env: Mapping[str, str], watch: Watch, *, show: bool, printer: Printer | None = None
+) -> Ran:
+    """Run an agent without a terminal; its output is examined line by line and passed on (`show`).
+
+    With a `printer` it is passed on as the text that the printer makes of its stream.
+    """
     with NotedSignals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as stops:
         child = subprocess.Popen(
             launch.argv, cwd=launch.cwd, env=dict(env), start_new_session=True, stdout=subprocess.PIPE,
@@ -143,7 +149,7 @@ def run_headless(launch: Launch, env: Mapping[str, str], watch: Watch, *, show: 
         )  # fmt: skip
         try:
             watch.started(child.pid)
-            stream = _Stream(child, watch, launch.stdin, show=show)
+            stream = _Stream(child, watch, launch.stdin, show=show, printer=printer)
             ended_by_us = stream.run(stops)
         finally:
             if child.poll() is None:
@@ -159,14 +165,19 @@ def run_headless(launch: Launch, env: Mapping[str, str], watch: Watch, *, show: 
 class _Stream:
     """What a headless agent prints: passed on, cut into lines and examined, however slow its reader is."""
 
-    def __init__(self, child: subprocess.Popen[bytes], watch: Watch, stdin: str | None, *, show: bool) -> None:
+    def __init__(
+        self, child: subprocess.Popen[bytes], watch: Watch, stdin: str | None, *, show: bool, printer: Printer | None
+    ) -> None:
         self.child = child
+        self._printer = printer
+        self._printed = ""
         self.watch = watch
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
         outputs = [pipe.fileno() for pipe in (child.stdout, child.stderr) if pipe is not None]
         feed = (stdin or "").encode("utf-8", "surrogateescape")
         self._pump = Pump(
-            dict(zip(outputs, (1, 2), strict=True)), self._split, show=show, stdin=child.stdin, feed=feed
+            dict(zip(outputs, (1, 2), strict=True)), self._split, show=show, stdin=child.stdin, feed=feed,
+            instead=self._print if printer is not None else None,
         )  # fmt: skip
         self._lines = {1: bytearray(), 2: bytearray()}
 
@@ -193,8 +204,20 @@ class _Stream:
                 signal_group(self.child.pid, signal.SIGKILL)
         for target in self._lines:
             self._end_line(target)
+        if self._printer is not None:
+            self._printed += self._printer.end()
+            self._pump.show(1, self._print(1, b""))
+            while self._pump.unshown:
+                self._pump.move(TICK_SECONDS)
         self.watch.tick()
         return bool(asked_at)
+
+    def _print(self, target: int, part: bytes) -> bytes:
+        """What is passed on instead of a part of its output: of standard output, what the printer made of its lines."""
+        if target != 1:
+            return part
+        said, self._printed = self._printed, ""
+        return said.encode(errors="replace")
 
     def _split(self, target: int, part: bytes) -> None:
         begun = self._lines[target]
@@ -209,5 +232,7 @@ class _Stream:
         if begun:
             text = begun.decode(errors="replace")
             self.tail.append(text)
+            if self._printer is not None and target == 1:
+                self._printed += self._printer.line(text)
             self.watch.line(text)
             begun.clear()

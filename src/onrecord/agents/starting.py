@@ -5,27 +5,49 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from onrecord.agents.fencing import fence
+from onrecord.agents.fencing import ABOUT, fence
 from onrecord.agents.running import program_of
 from onrecord.agents.surroundings import survey
 from onrecord.agents.wrapping import VIA, environment, record_prompt, token, wrap
 from onrecord.errors import OnrecordError
+from onrecord.vendors.arguments import recordable
 from onrecord.vendors.hooks import STARTUP
-from onrecord.vendors.port import LaunchOptions
+from onrecord.vendors.port import LaunchOptions, Location
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from onrecord.agents.wrapping import Ask, Outcome, Wrapped
-    from onrecord.vendors.port import Vendor
+    from onrecord.vendors.port import Hazard, Vendor
 
 OPENING_BYTES = 48 * 1024
 """How many bytes of the note go into a first prompt: no system accepts an argument over 128 KiB."""
 
 
-def join(run: Wrapped, **about: Any) -> Wrapped:
-    """Take the agent's lane for one run. Everything the run starts carries its token."""
+def join(run: Wrapped, arguments: Sequence[str] | None, **about: Any) -> Wrapped:
+    """Take the agent's lane for one run, unless the budget is spent. All that the run starts carries its token.
+
+    The user's arguments are recorded, so that a resume uses them again; secrets among them are not. None leaves those
+    on record as they are.
+    """
+    run.session.budget.check()
     spawn = token()
+    if run.person:
+        about["person"] = run.person
+    if arguments is not None:
+        about["arguments"] = recordable(run.of.name, arguments)
     run.session.acquire(vendor=run.of.name, spawn=spawn, **about)
     return run._replace(env=environment(run.env, run.session, spawn))
+
+
+def mend_first(run: Wrapped, cwd: str, consent: Callable[[Hazard], bool]) -> list[str]:
+    """Fix what a start would harm, before anything is started; returns what was done."""
+    mended = []
+    for hazard in run.of.start_hazards(run.env):
+        if consent(hazard):
+            run.of.mend(hazard, Location("", "", str(run.of.home(run.env)), cwd), run.env)
+            mended.append(hazard.fix)
+    return mended
 
 
 def start(run: Wrapped, cwd: str, ask: Ask, *, text: str | None = None, **about: Any) -> Outcome:
@@ -67,7 +89,11 @@ def _chosen(of: Vendor, options: LaunchOptions) -> str | None:
     return None
 
 
-def opening(note: str, task: str) -> str:
-    """The first prompt of a conversation that continues from the note, because the previous one is lost."""
+def opening(note: str, task: str, said: str = "") -> str:
+    """The first prompt of a conversation that continues from the note, because the previous one is lost.
+
+    `said` is the end of the previous one, as far as the record has it.
+    """
     asked = task or "Continue the work that the note describes. Begin with its next action."
-    return f"{fence(note, limit=OPENING_BYTES)}\n{asked}"
+    before = fence(said, about=f"The end of the conversation that this one replaces. {ABOUT}") if said else ""
+    return "\n".join(part for part in (fence(note, limit=OPENING_BYTES), before, asked) if part)

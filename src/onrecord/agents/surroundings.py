@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onrecord.environment import PROJECT_VARIABLE, STORE_VARIABLE
-from onrecord.work.project import find_project, find_worktree
+from onrecord.work.project import find_worktree, project_at
 from onrecord.work.revisions import revision_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def environment_for(session: Session, cwd: str) -> dict[str, str]:
     env = dict(os.environ)
     if session.log.url != _IN_MEMORY:
         env[STORE_VARIABLE] = session.log.url
-    if find_project(cwd) != session.head.project:
+    if project_at(cwd).key != session.head.project:
         env[PROJECT_VARIABLE] = session.head.project
     return env
 

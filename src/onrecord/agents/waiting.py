@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
@@ -62,10 +63,16 @@ def last_stop(session: Session, agent: str) -> Stop | None:
 
 
 def _went_on(session: Session, agent: str, stop: Event) -> bool:
-    """Whether a process of the agent ran since and left without another stop."""
+    """Whether it worked again in the same run, or a process of the agent ran since and left without another stop."""
+    if any((one.data or {}).get("went_on") for one in _since(session, agent, stop, "attention.given")):
+        return True
     ran = next((one for one in _events_of(session, agent, "agent.located") if (one.data or {}).get("process")), None)
     left = next(_events_of(session, agent, "agent.left"), None)
     return ran is not None and left is not None and stop.position < ran.position < left.position
+
+
+def _since(session: Session, agent: str, stop: Event, kind: str) -> Iterator[Event]:
+    return takewhile(lambda one: one.position > stop.position, _events_of(session, agent, kind))
 
 
 def _events_of(session: Session, agent: str, kind: str) -> Iterator[Event]:
@@ -139,14 +146,21 @@ def unpark(session: Session) -> None:
 
 
 def again(session: Session, stop: Stop, ask: Ask, env: Mapping[str, str]) -> Ask:
-    """What the agent is asked after the wait: the interrupted prompt, once; if it has that already, to continue."""
-    prompt = ask.prompt or stop.prompt
-    if not prompt or ask.prompt:
+    """What the agent is asked after the wait: the interrupted prompt, once; if it has that already, to continue.
+
+    An agent that was stopped on a terminal gets it on a terminal, unless `ask` says that there is none. If it had begun
+    to answer, it is asked to continue instead of beginning again.
+    """
+    if ask.prompt:
         return ask
+    if not stop.prompt:
+        return ask._replace(prompt=CONTINUE) if ask.headless else ask
+    prompt = CONTINUE if stop.event.data.get("answered") else stop.prompt
+    headless = ask.headless or not stop.event.data.get("terminal")
     reissue = session.log.find(_id(stop.event))
     if reissue is None or not _reached(session, reissue, prompt, env):
-        return ask._replace(prompt=prompt, id=_id(stop.event), headless=True)
-    return ask._replace(prompt=CONTINUE, headless=True)
+        return ask._replace(prompt=prompt, id=_id(stop.event), headless=headless)
+    return ask._replace(prompt=CONTINUE, headless=headless)
 
 
 def _reached(session: Session, reissue: Event, prompt: str, env: Mapping[str, str]) -> bool:

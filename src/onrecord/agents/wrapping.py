@@ -13,13 +13,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onrecord import machine
 from onrecord.agents import processes
 from onrecord.agents.mirroring import location_of, mirror, standing
+from onrecord.agents.observing import SCREEN, Follower, record_stop, undone
+from onrecord.agents.printing import Printer
 from onrecord.agents.running import run_headless, run_on_terminal
 from onrecord.agents.surroundings import survey
-from onrecord.environment import AGENT_VARIABLE, FAILURE_VARIABLE, SESSION_VARIABLE, SPAWN_VARIABLE
-from onrecord.errors import LeaseLost, OnrecordError
+from onrecord.environment import AGENT_VARIABLE, FAILURE_VARIABLE, HEADLESS_VARIABLE, SESSION_VARIABLE, SPAWN_VARIABLE
+from onrecord.errors import BudgetExhausted, LeaseLost, OnrecordError
 from onrecord.log.names import make_ulid
 from onrecord.vendors.hooks import CLEARED, STARTUP
-from onrecord.vendors.port import CRASH, FINISHED, KILLED, UNKNOWN, USER, Interruption
+from onrecord.vendors.port import (
+    BUDGET,
+    CRASH,
+    ENDS_WITH_TIME,
+    FAILED,
+    FINISHED,
+    KILLED,
+    UNKNOWN,
+    USER,
+    Interruption,
+)
+from onrecord.vendors.progress import left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,13 +40,13 @@ if TYPE_CHECKING:
     from onrecord.agents.running import Ran
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
-    from onrecord.vendors.port import Launch, Location, Mark, Vendor
+    from onrecord.vendors.port import Launch, Location, Mark, Turn, Vendor
 
 LOOK_SECONDS = 1.0
 """How often a run's lock files, and what its hooks recorded, are checked."""
 EAGER_SECONDS = 20.0
 """For so long they are checked at every tick until the conversation is known: a run may be short."""
-MIRROR_SECONDS = 5.0
+MIRROR_SECONDS = 0.75
 """How often a running agent's transcript is mirrored."""
 MIRROR_AT_MOST = 1.0
 """How long one mirroring may take: the agent's output waits meanwhile."""
@@ -54,6 +67,12 @@ class Wrapped(NamedTuple):
     """The complete environment it will run in."""
     show: bool = True
     """Whether a headless agent's output is passed on."""
+    raw: bool = False
+    """Whether that is the JSON stream itself and not the text that the program prints without one."""
+    waits: bool = False
+    """Whether an agent on a terminal is ended at a limit that ends with time, because its command waits for that."""
+    person: str = ""
+    """Who starts it."""
 
 
 class Ask(NamedTuple):
@@ -63,10 +82,14 @@ class Ask(NamedTuple):
     headless: bool = False
     extra: Sequence[str] = ()
     """The user's own arguments for the vendor's program."""
+    only_extra: bool = False
+    """Whether a resume uses only these arguments, and not those on record."""
     id: str | None = None
     """The idempotency key of the prompt, if it must not be issued twice."""
     anew: str = ""
     """What a new conversation is asked instead, if the old one is not restored."""
+    now: bool = False
+    """It is resumed now, also if there is no limit to wait for and nothing to say."""
 
 
 class Outcome(NamedTuple):
@@ -102,7 +125,8 @@ def token() -> str:
 def environment(base: Mapping[str, str], session: Session, spawn: str) -> dict[str, str]:
     """The environment that names session and agent for an agent's hooks and commands."""
     env = {**base, SESSION_VARIABLE: session.id, AGENT_VARIABLE: session.agent, SPAWN_VARIABLE: spawn}
-    env.pop(FAILURE_VARIABLE, None)  # it is for the command that wraps the agent, not for those that the agent runs
+    for name in (FAILURE_VARIABLE, HEADLESS_VARIABLE):  # these are of the command around it, not of the agent
+        env.pop(name, None)
     return env
 
 
@@ -110,6 +134,7 @@ def record_prompt(session: Session, ask: Ask, **about: Any) -> int | None:
     """Record an agent's prompt before it is sent; returns its position, if there is a prompt."""
     if not ask.prompt:
         return None
+    session.facts.title_by_prompt(ask.prompt)
     id_ = ask.id or PROMPT_PREFIX + make_ulid(int(session.clock() * 1e3), machine.entropy(10))
     return session.log.record("payload.kept", {"prompt": ask.prompt, "agent": session.agent, **about}, id=id_).position
 
@@ -122,13 +147,19 @@ def wrap(
 
     With `resumed` it must come up with exactly the conversation `vendor_id`; if not, it is ended at once.
     """
-    watch = _Watch(run, launch, vendor_id, resumed=resumed)
-    whole = {**run.env, **launch.env}
-    ran = run_headless(launch, whole, watch, show=run.show) if headless else run_on_terminal(launch, whole, watch)
+    watch = _Watch(run, launch, vendor_id, resumed=resumed, prompted=prompted, seen=not headless)
+    whole = {**run.env, **launch.env, **({HEADLESS_VARIABLE: "1"} if headless else {})}
+    if headless:
+        printer = Printer(run.of) if launch.streams and not run.raw else None
+        ran = run_headless(launch, whole, watch, show=run.show, printer=printer)
+    else:
+        ran = run_on_terminal(launch, whole, watch)
     watch.finish()
     why = _judge(run.of, ran, watch)
     orphans = processes.end_spawned(run.env[SPAWN_VARIABLE]) if why.cause not in (FINISHED, UNKNOWN) else []
-    event = None if why.cause == FINISHED else watch.recording(lambda: _interrupt(run, watch, why, ran, prompted))
+    event = watch.stop
+    if event is None and why.cause != FINISHED:
+        event = watch.recording(lambda: _interrupt(run, watch, why, status=ran.status))
     return Outcome(
         ran.status, why, watch.current, watch.came_up, watch.grew(), watch.rewritten, event, orphans, watch.problems
     )
@@ -138,28 +169,32 @@ def _judge(of: Vendor, ran: Ran, watch: _Watch) -> Interruption:
     """Why it stopped. If this process stopped it, the vendor's output does not matter."""
     if watch.wrong:
         return Interruption(CRASH, f"another conversation came up: {watch.came_up}")
+    if watch.why is not None:
+        return watch.why  # a limit explains why a person, or this process, ended it
+    if watch.spent and ran.ended_by_us and not ran.stopped_by:
+        return Interruption(BUDGET, watch.spent)
     if ran.stopped_by:
         return Interruption(USER if ran.stopped_by == _SIGINT else KILLED, f"stopped by signal {ran.stopped_by}")
     why = of.classify(ran.lines, ran.status)
+    undone = left(watch.turn, time.time()) if ran.status == 0 and why.cause == FINISHED else None
+    if undone is not None:
+        return undone
     if why.cause == FINISHED and ran.status:
         return why._replace(cause=KILLED if ran.status < 0 else CRASH)  # interrupted, not finished
     return why
 
 
-def _interrupt(run: Wrapped, watch: _Watch, why: Interruption, ran: Ran, prompted: int | None) -> Event:
-    resets_at = why.resets_at
-    if resets_at is None and why.retry_after is not None:
-        resets_at = run.session.clock() + why.retry_after
-    return run.session.agents.record_interruption(
-        why.cause, why.message, resets_at=resets_at, vendor=run.of.name, vendor_id=watch.current, status=ran.status,
-        prompt=prompted,
-    )  # fmt: skip
+def _interrupt(run: Wrapped, watch: _Watch, why: Interruption, **about: Any) -> Event:
+    return record_stop(run.session, why, watch.undone(), vendor=run.of.name, vendor_id=watch.current, **about)
 
 
 class _Watch:
     """Watches an agent run: which conversation it has, and what is added to it."""
 
-    def __init__(self, run: Wrapped, launch: Launch, vendor_id: str | None, *, resumed: bool) -> None:
+    def __init__(
+        self, run: Wrapped, launch: Launch, vendor_id: str | None, *, resumed: bool, prompted: int | None = None,
+        seen: bool = False,
+    ) -> None:  # fmt: skip
         self.run = run
         self.launch = launch
         self.expected = vendor_id if resumed else None
@@ -168,6 +203,8 @@ class _Watch:
         """The conversations of this run, in order: ids rotate, and the last messages of each are mirrored too."""
         self.came_up: str | None = None
         self.wrong = False
+        self.spent = ""
+        """Which limit of the budget is used up."""
         self.rewritten = False
         self._verified = False
         self.problems: list[str] = []
@@ -176,6 +213,13 @@ class _Watch:
         self._since = run.session.views.position
         self._location: Location | None = None
         self._mark: Mark | None = None
+        self.stop: Event | None = None
+        """The stop that is on record while the agent is still on its terminal; None when it works again."""
+        self.why: Interruption | None = None
+        self._prompted = prompted
+        self._on_terminal = seen
+        self._follower: tuple[str, Follower] | None = None
+        self._stopped_turn: Turn | None = None
         if self.expected is not None:
             self._note_beginning(self.expected)
 
@@ -210,13 +254,71 @@ class _Watch:
             self._looked = now
             self.recording(self._look)
             self.recording(self._verify)
+            self.recording(self._check_budget)
+            self.recording(self._observe)
         if now - self._mirrored >= MIRROR_SECONDS:
             self.recording(lambda: self._mirror(MIRROR_AT_MOST))
             self._mirrored = time.monotonic()
         if now - self._renewed >= RENEW_SECONDS:
             self._renewed = now
             self.recording(self._renew)
-        return self.wrong
+        return self.wrong or bool(self.spent) or self._is_over()
+
+    def _check_budget(self) -> None:
+        """End the run when a limit is used up; another process may have raised it."""
+        session = self.run.session
+        if session.views.spend.budget:
+            try:
+                session.refresh().budget.check()
+            except BudgetExhausted as out:
+                self.spent = out.message
+
+    # What its transcript shows, on a terminal
+
+    @property
+    def turn(self) -> Turn | None:
+        """The present turn, as far as it was read."""
+        return self._follower[1].turn if self._follower else None
+
+    def _follow(self) -> Follower | None:
+        if not self._on_terminal or not self.current or not self.run.of.shows_turns:
+            return None
+        if self._follower is None or self._follower[0] != self.current:
+            vendor_id = self.current
+            mark = self._mark if vendor_id == self.expected else None
+            self._follower = vendor_id, Follower(self.run.of, lambda: self._found(vendor_id), mark)
+        return self._follower[1]
+
+    def _found(self, vendor_id: str) -> Location | None:
+        link = self.run.session.views.roster.link(self.run.of.name, vendor_id)
+        return location_of(link, self.run.env) if link else None
+
+    def _observe(self, *, over: bool = False) -> None:
+        """Record a limit as soon as the vendor wrote it, and that the agent works again after it."""
+        follower = self._follow()
+        if follower is None:
+            return
+        turn, why = follower.look(), follower.stopped(self.run.session.clock(), over=over)
+        if why is not None and turn != self._stopped_turn:
+            self._stopped_turn, self.why = turn, why
+            self.stop = _interrupt(self.run, self, why)
+        elif self._works_again(turn):
+            self.stop = self.why = self._stopped_turn = None
+            self.run.session.agents.record_going_on()
+
+    def _works_again(self, turn: Turn | None) -> bool:
+        changed = self.stop is not None and turn is not None and turn != self._stopped_turn
+        return changed and turn is not None and turn.state != FAILED and not turn.error
+
+    def _is_over(self) -> bool:
+        """Whether the command that started it waits for the end of the limit that stopped it."""
+        return self.run.waits and self.why is not None and self.why.cause in ENDS_WITH_TIME
+
+    def undone(self) -> dict[str, Any]:
+        """What a stop left undone."""
+        if not self._on_terminal:
+            return {"prompt": self._prompted}
+        return undone(self.run.session, self.turn, self._prompted)
 
     def _verify(self) -> None:
         """Record that a resumed conversation is verified as soon as it is, not only when the run has ended."""
@@ -232,12 +334,15 @@ class _Watch:
         self._hear_hooks()
 
     def _hear_hooks(self) -> None:
-        """The conversations that hooks of this very run recorded."""
+        """The conversations that hooks of this very run recorded, and a limit that a supervisor saw on the screen."""
         session = self.run.session
-        for event in session.events(after=self._since, kinds=("agent.located",)):
+        for event in session.events(after=self._since, kinds=("agent.located", "interruption.recorded")):
             self._since = event.position
             about = event.data or {}
-            if event.by == session.agent and about.get("via") == "hook" and about.get("vendor") == self.run.of.name:
+            if event.by == session.agent and about.get("via") == SCREEN:
+                self.stop, self._stopped_turn = event, self.turn
+                self.why = Interruption(str(about["cause"]), str(about["message"]), about["resets_at"])
+            elif event.by == session.agent and about.get("via") == "hook" and about.get("vendor") == self.run.of.name:
                 self._see(str(about["vendor_id"]), linked=True)
 
     def _see(self, seen: str, *, linked: bool = False) -> None:
@@ -287,6 +392,7 @@ class _Watch:
     def finish(self) -> None:
         """After its end: mirror the rest, and record the revision of the worktree."""
         self.recording(self._hear_hooks)
+        self.recording(lambda: self._observe(over=True))
         self.recording(lambda: self._mirror(None))
         if self.current:
             about = self.recording(lambda: self._where(self.current or "")) or {}

@@ -14,13 +14,15 @@ from onrecord.rules import ToolRequest, Verdict
 from onrecord.session.attempts import OpenAttempt
 from onrecord.session.compaction import Coverage
 from onrecord.session.copying import Copied
+from onrecord.session.listings import Entry
 from onrecord.session.moment import Moment
 from onrecord.session.retention import Policy, Swept
 from onrecord.session.session_store import Found, SessionStore
+from onrecord.session.usage import Used
 from onrecord.views.context import Context
 from onrecord.views.fold import Whole
 from onrecord.views.transcript import Transcript
-from onrecord.views.values import Agent, Anchor, Attempt, Budget, Change, Checkpoint, Effect, Evidence, Finding, Json, Lane, Message, ModelUsage, Parent, Process, Profile, Revision, ToolCall, Usage
+from onrecord.views.values import Agent, Anchor, Attempt, Budget, Change, Checkpoint, ClaimStep, Effect, Evidence, Finding, Json, Lane, Message, ModelUsage, Parent, Process, Profile, Revision, ToolCall, Usage, Worktree
 from typing import Any, Self
 
 class AsyncTurn(OwnTurn):
@@ -45,7 +47,7 @@ class AsyncTurn(OwnTurn):
     async def decide(self, text: str, *, why: str | None = ...) -> Event:
         """Record a decision that comes from the last item: it is a fact, whatever becomes of the turn."""
 
-    async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ...) -> Event:
+    async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ..., **parts: int) -> Event:
         """Record what a model call of this turn used; it counts even if the turn is aborted."""
 
     async def system(self, content: Json) -> Event:
@@ -78,8 +80,8 @@ class AsyncSession(OwnSession):
     def attempts(self) -> AsyncAttemptVerbs:
         """Runs of commands on record, and what they teach."""
 
-    async def brief(self) -> str:
-        """The first 2 KB of the note, readable on their own."""
+    async def brief(self, *, happened: bool = ...) -> str:
+        """The first 2 KB of the note, readable on their own; without `happened`, of what was written down only."""
 
     @property
     def budget(self) -> AsyncBudgetVerbs:
@@ -157,8 +159,8 @@ class AsyncSession(OwnSession):
     async def refresh(self) -> Self:
         """Fold in what others appended."""
 
-    async def rename(self, name: str) -> Event:
-        """Give the session another name; its id and history stay."""
+    async def rename(self, name: str | None = ..., *, project: str | None = ..., place: str = ...) -> Event:
+        """Give the session another name, or move it to another project (and its directory); id and history stay."""
 
     async def renew(self, seconds: float = ...) -> None:
         """Extend the lease on this agent's lane; `LeaseLost` if another process has the lane now."""
@@ -195,6 +197,12 @@ class AsyncSessionStore(OwnStore):
     async def create(self, name: str, *, agent: str = ..., objective: str | None = ..., metadata: Mapping[str, Json] | None = ..., budget: Mapping[str, float] | None = ..., parent: Parent | None = ...) -> AsyncSession:
         """Make a new session; `NameTaken` if the project has one of this name."""
 
+    async def entries(self, sessions: Sequence[Head]) -> list[Entry]:
+        """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
+
+    async def every(self, status: Collection[str], *, project: str | None = ...) -> list[Head]:
+        """All sessions with one of these statuses, the newest first. `project` "" means every project."""
+
     async def find(self, name: str) -> Head:
         """The head of the session with this name or id."""
 
@@ -226,6 +234,9 @@ class AsyncSessionStore(OwnStore):
     def url(self) -> str:
         """The address of the store, as `connect` takes it."""
 
+    def usage(self, *, project: str | None = ..., session: str | None = ..., since: int = ...) -> AsyncIterator[Used]:
+        """What sessions used, by day, agent and model, since a day (its number since 1970)."""
+
 
 class AsyncAgentVerbs(Awaited):
     """Record where an agent's conversation is, its runs and tools, when it needs a person, why it stopped."""
@@ -248,6 +259,9 @@ class AsyncAgentVerbs(Awaited):
     async def record_end(self, /, reason: str = ...) -> Event:
         """Record that the agent's present run ended cleanly; the counterpart of `record_start`."""
 
+    async def record_going_on(self) -> Event | None:
+        """Record that this agent works again after a stop of the same run; None if it was not stopped."""
+
     async def record_interruption(self, /, cause: str, message: str = ..., *, resets_at: float | None = ..., **about: Json) -> Event:
         """Record why work stopped; `resets_at` (seconds since 1970) is when a limit ends, if that is known."""
 
@@ -264,8 +278,14 @@ class AsyncAttemptVerbs(Awaited):
     async def all(self) -> list[Attempt]:
         """Every attempt, in order."""
 
-    async def correct(self, number: int, *, fix: str | None = ..., remark: str | None = ...) -> Event:
-        """Add a fix or a remark to a settled attempt; what was recorded stays."""
+    async def correct(self, number: int, *, fix: str | None = ..., remark: str | None = ..., code_change_needed: bool | None = ...) -> Event:
+        """Add a fix, a remark, or whether the code must change to a settled attempt; what was recorded stays."""
+
+    async def failed_before(self, command: str | Sequence[str]) -> Attempt | None:
+        """The last attempt of this command, if it failed, on whatever code."""
+
+    async def failed_fix(self, fix: str, number: int) -> tuple[Attempt, Attempt] | None:
+        """If this fix was tried before and failed: the attempt it was proposed for, and the one that failed with it."""
 
     async def foresee(self, command: str | Sequence[str], revision: Revision | None = ...) -> Attempt | None:
         """The earlier attempt that shows how this command would fail on this code, if there is one."""
@@ -273,23 +293,29 @@ class AsyncAttemptVerbs(Awaited):
     async def get(self, number: int) -> Attempt | None:
         """The attempt with this number, if there is one."""
 
-    def record(self, command: str | Sequence[str], *, cwd: str | None = ..., revision: Revision | None = ...) -> AbstractAsyncContextManager[OpenAttempt]:
+    def record(self, command: str | Sequence[str], *, cwd: str | None = ..., revision: Revision | None = ..., worktree: Worktree | None = ...) -> AbstractAsyncContextManager[OpenAttempt]:
         """Record what the block does as an attempt: `with session.attempts.record("python train.py") as attempt: ...`."""
 
-    async def settle(self, /, number: int | None, outcome: str, *, error: str | None = ..., fix: str | None = ..., metrics: Mapping[str, float] | None = ..., outputs: Sequence[Json] = ..., reason: str | None = ..., **about: Json) -> Event:
-        """Record how an attempt ended: succeeded, failed (with its exact error) or abandoned (with a reason)."""
+    async def settle(self, /, number: int | None, outcome: str, *, error: str | None = ..., fix: str | None = ..., metrics: Mapping[str, float] | None = ..., outputs: Sequence[Json] = ..., reason: str | None = ..., code_change_needed: bool = ..., **about: Json) -> Event:
+        """Record how an attempt ended."""
 
-    async def start(self, command: str | Sequence[str], *, cwd: str | None = ..., revision: Revision | None = ..., process: Process | None = ..., keeper: Process | None = ..., watched: bool = ...) -> Event:
-        """Record that a command is about to run. Refused while another attempt of this agent is unresolved."""
+    async def start(self, command: str | Sequence[str], *, cwd: str | None = ..., revision: Revision | None = ..., process: Process | None = ..., keeper: Process | None = ..., watched: bool = ..., worktree: Worktree | None = ...) -> Event:
+        """Record that a command is about to run."""
 
 
 class AsyncBudgetVerbs(Awaited):
     """Set limits, record usage, read what is used and left."""
 
+    async def check(self) -> None:
+        """Raise `BudgetExhausted` if a limit is used up. Nothing is recorded and the session is not paused."""
+
+    async def counted(self, vendor: str, calls: Collection[str]) -> frozenset[str]:
+        """Which calls of a vendor's model were counted already: in this session, or in one with the same history."""
+
     async def left(self) -> Budget:
         """What is left of each set limit, after usage and the slices given to other sessions."""
 
-    async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ...) -> Event:
+    async def record_usage(self, model: str, *, input_tokens: int = ..., output_tokens: int = ..., cost: float | None = ..., **parts: int) -> Event:
         """Record what a model call used. A cost that is not known stays unknown."""
 
     async def set(self, /, **limits: float) -> Event:
@@ -321,6 +347,9 @@ class AsyncEvidenceVerbs(Awaited):
     async def record(self, /, kind: str, *, id: str | None = ..., captured: bool = ..., **about: Json) -> Event:
         """Record something inspectable. `captured` is for what onrecord saw itself; the rest is asserted."""
 
+    async def resolve(self, name: str) -> str:
+        """The full id of an evidence. `last` is the newest (of this agent, if it has any), `a` the newest `...-a`."""
+
 
 class AsyncFactVerbs(Awaited):
     """Set the objective, the title, the next action, the reproduction and scratch values."""
@@ -329,7 +358,7 @@ class AsyncFactVerbs(Awaited):
         """Record the one thing to do next."""
 
     async def set_objective(self, text: str) -> Event:
-        """Record what the session is for."""
+        """Record what the session is for. A title that was given stays the title in lists."""
 
     async def set_reproduction(self, steps: str, *, rate: str | None = ..., scenario: str | None = ...) -> Event:
         """Record how to reproduce the problem, and how often it occurs (`3/10`)."""
@@ -338,7 +367,10 @@ class AsyncFactVerbs(Awaited):
         """Keep a small value under a key across restarts; None removes it."""
 
     async def set_title(self, text: str) -> Event:
-        """Record a summary of the work so far, for lists."""
+        """Record a summary of the work so far, for lists; it is also the Session Title of STATE.md, if that has one."""
+
+    async def title_by_prompt(self, prompt: str) -> Event | None:
+        """Title a session that has no title and no objective by the beginning of its first prompt."""
 
 
 class AsyncFindingVerbs(Awaited):
@@ -348,10 +380,13 @@ class AsyncFindingVerbs(Awaited):
         """Every finding, in the order they were stated."""
 
     async def challenge(self, finding: str, argument: str, *, evidence: Sequence[str] = ..., because: int | None = ...) -> Event:
-        """Contradict a finding. Both sides stay on record; relabelling or upholding it is the outcome."""
+        """Contradict a finding, with evidence. Both sides stay on record; a new label or upholding is the outcome."""
 
     async def get(self, finding: str) -> Finding:
         """The finding with this id (`f1`); `NotFound` if there is none."""
+
+    async def history(self, finding: str) -> list[ClaimStep]:
+        """Everything that happened to a finding, each step with its evidence; code changes and the fix included."""
 
     async def label_of(self, finding: str) -> str:
         """The label a reader should go by: `stale` when the code a finding rests on has changed since."""
@@ -359,14 +394,14 @@ class AsyncFindingVerbs(Awaited):
     async def pursue(self, finding: str) -> Event:
         """Make a finding the active hypothesis."""
 
-    async def record_milestone(self, what: str, *, finding: str | None = ..., evidence: Sequence[str] = ...) -> Event:
-        """Record that the root cause is verified (`root_cause`) or the fix implemented (`fix`)."""
+    async def record_milestone(self, what: str, *, finding: str | None = ..., evidence: Sequence[str] = ..., revision: Revision | None = ...) -> Event:
+        """Record that the root cause is verified (`root_cause`), or the fix implemented (`fix`, with evidence)."""
 
-    async def relabel(self, finding: str, label: str, *, evidence: Sequence[str] = ..., why: str | None = ..., anchors: Sequence[Anchor] = ..., because: int | None = ...) -> Event:
+    async def relabel(self, finding: str, label: str, *, evidence: Sequence[str] = ..., why: str | None = ..., anchors: Sequence[Anchor] = ..., because: int | None = ..., contradicts: Sequence[str] = ..., revision: Revision | None = ...) -> Event:
         """Give a finding another label, or confirm the same one; its history keeps earlier labels."""
 
-    async def state(self, claim: str, label: str = ..., *, evidence: Sequence[str] = ..., anchors: Sequence[Anchor] = ..., because: int | None = ..., hypothesis: bool = ...) -> Event:
-        """State a finding. `verified` and `rejected` need evidence: ids of something inspectable."""
+    async def state(self, claim: str, label: str = ..., *, evidence: Sequence[str] = ..., anchors: Sequence[Anchor] = ..., because: int | None = ..., hypothesis: bool = ..., contradicts: Sequence[str] = ..., revision: Revision | None = ...) -> Event:
+        """State a finding. `verified` and `rejected` need evidence that is on record."""
 
     async def uphold(self, finding: str, why: str, *, evidence: Sequence[str] = ...) -> Event:
         """Confirm the label of a challenged finding."""
@@ -378,7 +413,7 @@ class AsyncGateVerbs(Awaited):
     async def judge(self, request: ToolRequest) -> Verdict:
         """The verdict on a tool call. Every verdict except a plain allow is recorded, once for each call."""
 
-    async def override(self, rule: str, reason: str, *, agent: str | None = ...) -> Event:
+    async def override(self, rule: str, reason: str, *, agent: str | None = ..., worktree: Worktree | None = ...) -> Event:
         """Allow what a rule refuses an agent at present, for a reason. A new ground is refused again."""
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from onrecord import machine
 from onrecord.agents import processes
+from onrecord.agents.observing import present_turn
 from onrecord.agents.waiting import CONTINUE
 from onrecord.crew.hosts import ProcessHost, Spawn
-from onrecord.crew.next_step import FRESH
+from onrecord.crew.next_step import FRESH, IDLE, NEEDS_PERSON, WORKING
 from onrecord.crew.team_file import filled
 from onrecord.crew.worktrees import directory_of, root_of, runtime_of
 from onrecord.environment import (
@@ -26,9 +27,10 @@ from onrecord.environment import (
     SPAWN_VARIABLE,
     STORE_VARIABLE,
 )
-from onrecord.vendors.port import vendor, vendor_of
+from onrecord.vendors.endings import cause_of
+from onrecord.vendors.port import ABORTED, ENDS_WITH_TIME, FAILED, vendor, vendor_of
 from onrecord.vendors.processes import family
-from onrecord.work.project import worktree_for
+from onrecord.work.project import project_at, worktree_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from onrecord.crew.team_file import Member, Team
     from onrecord.crew.team_view import TeamView
     from onrecord.session.handle import Session
+    from onrecord.vendors.port import Turn
+    from onrecord.views.values import Agent
 
 PLAIN = "__team-member"
 """The verb that runs a program that no vendor module supports."""
@@ -45,6 +49,9 @@ LOOK_SECONDS = 0.2
 """For how long a list of all processes is used again, in seconds."""
 SCREEN_SECONDS = 2.0
 """How often an agent's screen is read for a question, in seconds."""
+LIMIT_LINES = 2
+"""How many lines of a screen say what a limit is and when it ends."""
+FRAMES = " \t\u2502\u2503|"
 _OWN = (SESSION_VARIABLE, AGENT_VARIABLE, SPAWN_VARIABLE, "TMUX", "TMUX_PANE")
 """These name the person's own agent or session; the team's agents must not inherit them."""
 
@@ -58,12 +65,13 @@ class Members:
         self.headless = headless or all(member.headless for member in team.members())
         self.yes = yes
         """Whether a resume may change the user's files without asking."""
-        self.here = worktree_for(session.head.project, os.curdir)
+        self.here = worktree_for(session, os.curdir)
         self.folder = runtime_of(team, self.here)
         self.processes = ProcessHost(self.folder / "logs" / session.id)
         self._tmux: TmuxHost | None = None
         self._marked: tuple[float, list[tuple[int, dict[str, str]]]] = (0.0, [])
-        self._screens: dict[str, tuple[float, str]] = {}
+        self._screens: dict[str, tuple[float, list[str]]] = {}
+        self._turns: dict[str, tuple[float, Turn | None]] = {}
 
     # Where they run
 
@@ -105,17 +113,38 @@ class Members:
         own = ["--agent", member.id, *(f"--argument={word}" for word in member.command[1:])]
         if mode == FRESH:
             asked = [f"--prompt={prompt}"] if headless else [f"--opening={prompt}"] if prompt else []
-            return ["start", name, "--session", self.session.id, *own, *asked]
-        proceed = ["--wait"] if view.stopped_at_limit(member.id) else [f"--prompt={CONTINUE}"]
+            return [
+                "start",
+                name,
+                "--session",
+                self.session.id,
+                *own,
+                *asked,
+                *([] if headless else ["--wait"]),
+                "--yes" if self.yes else "--no-input",
+            ]
         fallback = [f"--opening={prompt}"] if prompt else []
         return [
-            "resume", self.session.id, *own, *fallback, *(proceed if headless else []),
-            *(["--yes"] if self.yes else []),
+            "resume", self.session.id, "--fresh-arguments", *own, "--policy=allow", *fallback,
+            *self._proceed(member, view, headless=headless), *(["--yes"] if self.yes else []),
         ]  # fmt: skip
+
+    def _proceed(self, member: Member, view: TeamView, *, headless: bool) -> list[str]:
+        """What a resumed agent gets: after a limit its prompt again, after a crash the order to continue, else nothing.
+
+        On a terminal it gets that order only if its turn was in progress. Its transcript shows that, so the order comes
+        exactly once, also if this process dies.
+        """
+        if view.stopped_at_limit(member.id):
+            return ["--wait"]
+        if headless:
+            return [f"--prompt={CONTINUE}"]
+        turn = present_turn(self.session, member.id, os.environ)
+        return ["--wait", f"--say={CONTINUE if turn is not None and turn.state == WORKING else ''}"]
 
     def _prompt(self, member: Member, cwd: str) -> str:
         known = {
-            "agent": member.id, "session": self.session.name, "project": self.session.head.project,
+            "agent": member.id, "session": self.session.name, "project": project_at(self.here).root,
             "team": self.team.name, "directory": cwd,
         }  # fmt: skip
         return filled(member.prompt, self.team.variables | known)
@@ -156,20 +185,53 @@ class Members:
                 found.add(pid)
         return sorted(found - {os.getpid()})
 
-    # What they ask
+    # What they do and ask
+
+    def doing(self, member: Member | None, known: Agent | None) -> tuple[str, str]:
+        """What an agent whose program runs is doing, and why it needs a person if it does."""
+        if member is None or self.headless or member.headless or vendor_of(member.command[0]) is None:
+            return WORKING, ""
+        turn = self.present_turn(member.id)
+        asks, waits = self.question(member), known["waits"] if known else None
+        if asks or (waits and (turn is None or turn.state != IDLE)):
+            return NEEDS_PERSON, ""  # what it asks is in the roster
+        if turn is not None and turn.state == FAILED and cause_of(turn.error) not in ENDS_WITH_TIME:
+            return NEEDS_PERSON, turn.error.splitlines()[-1] if turn.error else "its turn failed"
+        return (IDLE if turn is not None and turn.state in (IDLE, ABORTED) else WORKING), ""
 
     def question(self, member: Member) -> str:
         """The line of an agent's screen that asks for a permission; "" when there is none."""
         name = vendor_of(member.command[0])
         if name is None or self.headless or member.headless:
             return ""
-        at, known = self._screens.get(member.id, (0.0, ""))
+        patterns = [re.compile(one) for one in vendor(name).prompt_patterns]
+        return next((line for line in self._screen(member.id) if any(one.search(line) for one in patterns)), "")
+
+    def limit(self, member: Member) -> str:
+        """What an agent's screen says about a limit that its transcript does not mention; "" when there is none."""
+        name = vendor_of(member.command[0])
+        patterns = [re.compile(one) for one in vendor(name).limit_patterns] if name else []
+        if not patterns or self.headless or member.headless:
+            return ""
+        lines = self._screen(member.id)
+        first = next((at for at, line in enumerate(lines) if any(one.search(line) for one in patterns)), None)
+        return "" if first is None else " ".join(lines[first : first + LIMIT_LINES])
+
+    def present_turn(self, agent: str) -> Turn | None:
+        """What an agent's transcript shows, read at most every few seconds."""
+        at, turn = self._turns.get(agent, (0.0, None))
         if time.monotonic() - at > SCREEN_SECONDS:
-            lines = self.tmux().screen(member.id).splitlines()
-            patterns = [re.compile(one) for one in vendor(name).prompt_patterns]
-            known = next((line.strip() for line in lines if any(one.search(line) for one in patterns)), "")
-            self._screens[member.id] = (time.monotonic(), known)
-        return known
+            turn = present_turn(self.session, agent, os.environ)
+            self._turns[agent] = (time.monotonic(), turn)
+        return turn
+
+    def _screen(self, agent: str) -> list[str]:
+        """The lines of its screen without frames, read at most every few seconds."""
+        at, lines = self._screens.get(agent, (0.0, []))
+        if time.monotonic() - at > SCREEN_SECONDS:
+            lines = [line.strip(FRAMES) for line in self.tmux().screen(agent).splitlines()]
+            self._screens[agent] = (time.monotonic(), lines)
+        return lines
 
 
 def warnings_of(team: Team, *, headless: bool) -> list[str]:

@@ -20,9 +20,12 @@ LONGEST_PAUSE = 30.0
 
 FRESH, RESUMED = "fresh", "resumed"
 NOTHING, START, END = "nothing", "start", "end"
-RUNNING, WAITING, PARKED, DEGRADED, FINISHED, STOPPED = (
-    "running", "waiting", "parked", "degraded", "finished", "stopped",
+WORKING, IDLE, NEEDS_PERSON, LIMITED, RESTARTING, DEGRADED, FINISHED, STOPPED = (
+    "working", "idle", "needs_person", "limited", "restarting", "degraded", "finished", "stopped",
 )  # fmt: skip
+"""An idle agent did what it was asked and its terminal is open; one that needs a person asked something, or failed."""
+RUNS = frozenset({WORKING, IDLE, NEEDS_PERSON})
+"""States in which its program is open."""
 OVER = frozenset({DEGRADED, FINISHED, STOPPED})
 """States in which the supervisor leaves an agent alone."""
 
@@ -45,12 +48,20 @@ class Observed(NamedTuple):
     """Its last run did what it was asked and then ended."""
     dismissed: str = ""
     """Why it is not started again, if a person ended it."""
+    limited: bool = False
+    """A limit that ends with time stopped it, and it has not worked since."""
     resets_at: float | None = None
-    """When the limit that stopped its last run ends."""
+    """When that limit ends, if that is known."""
+    doing: str = ""
+    """What its program does, if it runs: WORKING, IDLE or NEEDS_PERSON."""
+    trouble: str = ""
+    """Why it needs a person."""
     restarts: tuple[float, ...] = ()
     """When it was started again since a person last asked for it, oldest first."""
     ended_at: float = 0.0
     """When its last run ended."""
+    spent: str = ""
+    """Which limit of the session's budget is used up."""
 
 
 class Step(NamedTuple):
@@ -68,19 +79,23 @@ def next_step(seen: Observed, now: float) -> Step:
     """The next step for one agent."""
     if not seen.wanted:
         return Step(END, STOPPED, why="it is not wanted any more") if seen.alive else Step(NOTHING, STOPPED)
+    if seen.spent:
+        return Step(END if seen.alive else NOTHING, STOPPED, why=seen.spent)
     if seen.asked_fresh:
         return (
-            Step(END, WAITING, why="it starts a new conversation")
+            Step(END, RESTARTING, why="it starts a new conversation")
             if seen.alive
-            else Step(START, RUNNING, FRESH, why="restarted")
+            else Step(START, WORKING, FRESH, why="restarted")
         )
     parked = seen.resets_at if seen.resets_at is not None and seen.resets_at > now else 0.0
-    if parked:
-        return Step(NOTHING, PARKED, at=parked, why="its limit ends then")
+    if parked or (seen.alive and seen.limited):
+        return Step(
+            NOTHING, LIMITED, at=parked, why="its limit ends then" if parked else "it waits for its limit to end"
+        )
     if seen.alive:
-        return Step(NOTHING, RUNNING)
+        return Step(NOTHING, seen.doing or WORKING, why=seen.trouble)
     if seen.asked:
-        return Step(START, RUNNING, RESUMED if seen.known else FRESH)
+        return Step(START, WORKING, RESUMED if seen.known else FRESH)
     if seen.finished:
         return Step(NOTHING, FINISHED, why="it finished its work")
     if seen.dismissed:
@@ -97,6 +112,6 @@ def _again(seen: Observed, now: float) -> Step:
         return Step(NOTHING, DEGRADED, why=f"{len(recent)} restarts in {WINDOW_SECONDS:.0f} s; restart it by hand")
     due = seen.ended_at + (min(FIRST_PAUSE * 2 ** (len(recent) - 1), LONGEST_PAUSE) if recent else 0.0)
     if due > now:
-        return Step(NOTHING, WAITING, at=due, why="it ended, and is started again then")
+        return Step(NOTHING, RESTARTING, at=due, why="it ended, and is started again then")
     mode = RESUMED if seen.restart == "resume" and seen.known else FRESH
-    return Step(START, RUNNING, mode, why="it ended")
+    return Step(START, WORKING, mode, why="it ended")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
 from onrecord.crew.members import Members
-from onrecord.crew.next_step import FINISHED, PARKED, RUNNING
+from onrecord.crew.next_step import FINISHED, LIMITED, RUNS
 from onrecord.crew.supervisor import Supervisor
 from onrecord.crew.team_file import CREW
 from onrecord.crew.team_view import TeamView
@@ -157,7 +157,7 @@ class Crew:
         """Whether it is known of every agent how its start ended."""
         self.supervisor.look(self.session.clock())
         return all(
-            row["how"] if self.was_asked_for(name) else row["state"] in (RUNNING, PARKED)
+            row["how"] if self.was_asked_for(name) else row["state"] in (*RUNS, LIMITED)
             for name, row in self.supervisor.rows().items()
         )
 

@@ -11,13 +11,17 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
+from onrecord.agents.observing import SCREEN
 from onrecord.crew.failures import read_failure
-from onrecord.crew.next_step import END, OVER, START, WAITING, Step, next_step
+from onrecord.crew.next_step import END, NEEDS_PERSON, OVER, RESTARTING, RUNS, START, Step, next_step
 from onrecord.crew.runtime_files import RuntimeFiles
 from onrecord.crew.team_file import CREW
 from onrecord.crew.team_view import TeamView
 from onrecord.errors import InvalidInput, OnrecordError
 from onrecord.machine.ending import end_processes
+from onrecord.rules import spent
+from onrecord.vendors.endings import cause_of, interruption
+from onrecord.vendors.port import USAGE_WINDOW, vendor_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -57,7 +61,9 @@ class Supervisor:
         """Observe every agent and decide its next step; changes nothing."""
         self.read()
         members = self.view.members()
+        roster = self.session.refresh().views.roster.agents
         self.steps = {}
+        out = self.session.views.spend.exhausted(int(now * 1e6))
         for name in [*members, *(name for name in self.view.agents if name not in members and name != CREW)]:
             alive = self.alive(name, members.get(name))
             if alive:
@@ -65,9 +71,13 @@ class Supervisor:
                 self._gone.pop(name, None)
             elif name in self._seen_alive:
                 self._gone.setdefault(name, now)
-            seen = self.view.observed(name, members.get(name), alive=alive, gone_at=self._gone.get(name, 0.0))
+            doing, trouble = self.members.doing(members.get(name), roster.get(name)) if alive else ("", "")
+            gone_at = self._gone.get(name, 0.0)
+            seen = self.view.observed(
+                name, members.get(name), alive=alive, gone_at=gone_at, doing=doing, trouble=trouble
+            )  # fmt: skip
             if name in members or (alive and self.view.agent(name)["spawned"]):
-                self.steps[name] = next_step(seen, now)
+                self.steps[name] = next_step(seen._replace(spent=spent(out)) if out else seen, now)
         return self.steps
 
     def alive(self, name: str, member: Member | None = None) -> bool:
@@ -166,16 +176,33 @@ class Supervisor:
             self._renewed = time.monotonic()
 
     def _notice(self) -> None:
-        """Record what a screen asks of a person, and when it stops asking."""
+        """Record what a screen asks of a person, when it stops asking, and a limit that only the screen shows."""
         for name, member in self.view.members().items():
             step = self.steps.get(name)
-            asks = self.members.question(member) if step is not None and step.state == "running" else ""
+            if step is not None and step.state in RUNS and (said := self.members.limit(member)):
+                self._limit(name, member, said)
+            asks = self.members.question(member) if step is not None and step.state in RUNS else ""
             if asks != self._asking.get(name, ""):
                 self._asking[name] = asks
                 kind, about = ("attention.needed", {"message": asks}) if asks else ("attention.given", {})
                 self.session.log.append(self.session.log.draft(kind, about)._replace(by=name))
                 if asks:
                     self._tell(f"{name} needs a person: {asks}")
+
+    def _limit(self, name: str, member: Member, said: str) -> None:
+        """Record a limit for an agent; its wrapper reads that, ends it, waits, and resumes it with its prompt."""
+        now, turn, log = self.session.clock(), self.members.present_turn(name), self.session.log
+        why = interruption(cause_of(said) or USAGE_WINDOW, said, now)
+        asked = {"prompt": turn.prompt, "agent": name, "typed": True} if turn is not None and turn.prompt else None
+        prompt = log.append(log.draft("payload.kept", asked)._replace(by=name))[0].position if asked else None
+        known = self.session.views.roster.agents[name]["links"]
+        about = {
+            "cause": why.cause, "message": why.message, "agent": name, "resets_at": why.resets_at, "prompt": prompt,
+            "vendor": vendor_of(member.command[0]), "vendor_id": known[-1]["id"] if known else None, "terminal": True,
+            "answered": turn is not None and turn.answered, "via": SCREEN,
+        }  # fmt: skip
+        log.append(log.draft("interruption.recorded", about)._replace(by=name))
+        self._tell(f"{name} is limited: {why.message}")
 
     def write_files(self, rows: dict[str, dict[str, Any]]) -> None:
         """Bring the runtime folder up to date. A problem there is reported once and ends no agent."""
@@ -200,9 +227,9 @@ class Supervisor:
                 "command": " ".join(member.command), "session_name": f"{self.session.name}:{name}",
                 "session_id": links[-1]["id"] if links else None, "vendor": known["vendor"] if known else None,
                 "spawned_at": one["spawned_at"] or None, "starts": one["starts"], "restarts": len(one["restarts"]),
-                "state": WAITING if step.do == START else step.state, "until": step.at or None, "why": step.why,
+                "state": RESTARTING if step.do == START else step.state, "until": step.at or None, "why": step.why,
                 "how": self.report(name),
-                "needs": waits["message"] if waits else None, "group": member.group,
+                "needs": waits["message"] if waits and step.state == NEEDS_PERSON else None, "group": member.group,
             }  # fmt: skip
         return found
 

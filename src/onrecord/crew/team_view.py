@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from onrecord.crew.next_step import Observed
 from onrecord.crew.team_file import Team
 from onrecord.errors import InvalidInput
+from onrecord.vendors.port import ENDS_WITH_TIME
 from onrecord.views.view import View
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 STARTS_KEPT = 16
 """How many starts of an agent are remembered; the next step depends on the last few."""
-LIMITS = frozenset({"rate_limit", "usage_window", "overload"})
-"""Causes of a stop that end with time."""
 
 
 class TeamView(View):
@@ -28,7 +27,7 @@ class TeamView(View):
 
     KINDS: ClassVar = frozenset(
         {"team.formed", "team.scaled", "team.dismissed", "agent.spawned", "agent.recalled", "agent.joined",
-         "agent.left", "agent.located", "interruption.recorded"}
+         "agent.left", "agent.located", "interruption.recorded", "attention.given", "tool.used"}
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -84,6 +83,10 @@ class TeamView(View):
         )
 
     def _apply_run(self, event: Event, data: dict[str, Any]) -> None:
+        if event.kind in ("attention.given", "tool.used"):
+            if event.by in self.agents and (event.kind == "tool.used" or data.get("went_on")):
+                self.agents[event.by]["interruption"] = None
+            return
         agent = self.agents.setdefault(event.by, _nobody())
         if event.kind == "agent.joined":
             agent.update(joined=event.position, process=data.get("process"), spawn=data.get("spawn"), left=None)
@@ -101,7 +104,9 @@ class TeamView(View):
         """What is known of an agent; of an unknown one, nothing."""
         return self.agents.get(name) or _nobody()
 
-    def observed(self, name: str, member: Member | None, *, alive: bool, gone_at: float) -> Observed:
+    def observed(
+        self, name: str, member: Member | None, *, alive: bool, gone_at: float, doing: str = "", trouble: str = ""
+    ) -> Observed:
         """An agent as the next step needs it. `gone_at` is when its process was found gone; 0: it was not."""
         one, stop = self.agent(name), self.agent(name)["interruption"] or {}
         closed = stop.get("cause") == "unknown" and stop.get("status") == 0 and not self.is_headless(member)
@@ -114,7 +119,10 @@ class TeamView(View):
             asked_fresh=one["recalled"] > one["spawned"],
             finished=one["left"] is not None and (not stop or closed),
             dismissed="a person ended it" if stop.get("cause") == "user" else "",
+            limited=str(stop.get("cause")) in ENDS_WITH_TIME,
             resets_at=_number(stop.get("resets_at")),
+            doing=doing if alive else "",
+            trouble=trouble if alive else "",
             restarts=tuple(one["restarts"]),
             ended_at=one["left"] or gone_at or one["spawned_at"],
         )
@@ -133,7 +141,7 @@ class TeamView(View):
 
     def stopped_at_limit(self, name: str) -> bool:
         """Whether an agent's last run stopped at a limit that ends with time."""
-        return (self.agent(name)["interruption"] or {}).get("cause") in LIMITS
+        return (self.agent(name)["interruption"] or {}).get("cause") in ENDS_WITH_TIME
 
 
 def _number(value: object) -> float | None:

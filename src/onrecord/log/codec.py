@@ -190,6 +190,8 @@ def seal_own(  # noqa: PLR0917  # as above
         version = 1
         if not isinstance(kind, str) or not 0 < len(kind) <= KIND_LIMIT or not kind.isprintable():
             raise InvalidInput(f"an event kind has 1 to {KIND_LIMIT} printable characters, not {kind!r:.100}")
+    if because is not None:
+        check_because(because)
     if not plain:
         data = as_read(data)  # views keep parts of it, so it must not contain the caller's own objects
     payload = encode_plain(data)
@@ -239,6 +241,12 @@ def check_payload(kind: Kind, data: Any) -> None:
     if kind.needs and not _NEEDS[kind.name] <= data.keys():
         missing = next(field for field in kind.needs.split() if field not in data)
         raise InvalidInput(f"{kind.name} needs {missing!r}", hint=f"its payload has {kind.needs.replace(' ', ', ')}")
+
+
+def check_because(because: object) -> None:
+    """Refuse what is not exactly an integer: the hash would cover `1.0` or `True`, and a column returns `1`."""
+    if type(because) is not int:
+        raise InvalidInput(f"`because` is the position of an event, a whole number, not {because!r:.100}")
 
 
 def link(previous: bytes, header: Header, payload_hash: bytes) -> bytes:

@@ -91,8 +91,13 @@ def _kinds(*rows: tuple[str, str, str] | tuple[str, str, str, str]) -> dict[str,
 
 
 KINDS: dict[str, Kind] = _kinds(
-    ("session.opened", DURABLE, "A session began: name, project, objective, metadata, budget, parent.", "name project"),
-    ("session.renamed", DURABLE, "The session was renamed.", "name"),
+    (
+        "session.opened",
+        DURABLE,
+        "A session began: name, project, its directory, objective, metadata, budget, parent.",
+        "name project",
+    ),
+    ("session.renamed", DURABLE, "The session was renamed, or moved to another project.", "name"),
     ("session.titled", DURABLE, "A title that sums up the work so far.", "text"),
     ("session.paused", DURABLE, "Work stops for now; no process keeps running."),
     ("session.resumed", DURABLE, "Work continues after a pause or an explicit reopening."),
@@ -127,7 +132,7 @@ KINDS: dict[str, Kind] = _kinds(
     ("tool.used", TRANSCRIPT, "An agent's tool ran: its command and exit code, the files it changed.", "tool act"),
     ("transcript.compacted", TRANSCRIPT, "A summary replaces a range of the transcript in contexts.", "summary upto"),
     ("attempt.started", DURABLE, "A run of a command is about to start.", "command signature"),
-    ("attempt.settled", DURABLE, "The run ended: succeeded, failed or was abandoned.", "attempt outcome"),
+    ("attempt.settled", DURABLE, "The run ended: succeeded, failed, was interrupted or abandoned.", "attempt outcome"),
     ("attempt.corrected", DURABLE, "An addition to a settled attempt, for instance the fix.", "attempt"),
     ("phase.entered", DURABLE, "A phase of the profile began.", "phase"),
     ("phase.finished", DURABLE, "A phase was finished with its required sections.", "phase"),
@@ -156,7 +161,7 @@ KINDS: dict[str, Kind] = _kinds(
     ("code.changed", DURABLE, "Files that findings rest on have changed since the findings were stated.", "anchors"),
     ("budget.set", DURABLE, "Limits of steps, tokens, seconds and spend.", "limits"),
     ("budget.sliced", DURABLE, "Part of the budget was given to a child session.", "limits"),
-    ("usage.recorded", DURABLE, "Tokens and cost of a model call, per model."),
+    ("usage.recorded", DURABLE, "Tokens and cost of model calls, per model."),
     ("gate.decided", DURABLE, "The gate answered a tool request.", "decision"),
     ("gate.overridden", DURABLE, "A person or agent overrode a refusal, with a reason.", "ground reason"),
     ("interruption.recorded", DURABLE, "Why work stopped: limit, crash, budget."),

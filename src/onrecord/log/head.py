@@ -155,7 +155,7 @@ def _changes(head: Head, kind: str, data: Any) -> dict[str, Any]:
     if kind == "session.opened":
         return {"title": _short(str(data.get("objective") or ""))}
     if kind == "session.renamed":
-        return {"name": data.get("name", head.name)}
+        return {"name": data.get("name", head.name), "project": data.get("project", head.project)}
     if kind == "session.forked":
         return {"name": data.get("name", head.name), "held": False}
     if kind in ("objective.set", "session.titled") and data.get("text"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 from onrecord.log import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from onrecord.log.events import Draft, Record
@@ -165,6 +165,12 @@ class Store(Protocol):
 
     def snapshot(self, session: str, view: str) -> Snapshot | None:
         """The snapshot of a view, if there is one."""
+
+    def save_all(self, snapshots: Mapping[str, Snapshot]) -> None:
+        """Like `save`, for many sessions in one step; the keys are their ids. Best effort."""
+
+    def snapshots(self, view: str, sessions: Collection[str]) -> dict[str, Snapshot]:
+        """The snapshots of one view of many sessions, by session; those that have none are left out."""
 
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from onrecord.log.codec import decode_payload
+from onrecord.log.items import Item
 from onrecord.log.packed import MARKS
+from onrecord.log.readings import rows_of
 
 _words = re.compile(r"[^\W_]+").findall  # runs of what str.isalnum accepts
 _PLAIN = bytes(code if chr(code).isalnum() else 0x20 for code in range(128)) + bytes(128)
 
 
 def text_of(data: Any) -> str:
-    """Every string value inside a payload, one per line; keys are not content, nor are packed numbers."""
+    """Every string value inside a payload, one per line; keys are not content, nor are packed numbers.
+
+    Of records that were kept word for word, it is what their reading says, not the JSON around it.
+    """
     found: list[str] = []
-    _collect(data, found)
+    if isinstance(data, dict) and "reading" in data:
+        _collect([list(spoken(item)) for row in rows_of(data) for item in row.items], found)
+    else:
+        _collect(data, found)
     return "\n".join(found)
+
+
+def spoken(item: Item) -> Iterator[Any]:
+    """What an item says: its texts, and the names and arguments of its calls."""
+    content = item.get("content")
+    if isinstance(content, list):
+        yield from (part.get("text") if isinstance(part, dict) else part for part in content)
+    else:
+        yield content
+    for call in item.get("tool_calls") or ():
+        yield from (call.get("name"), call.get("arguments"))
 
 
 def _collect(value: Any, found: list[str]) -> None:

@@ -96,6 +96,15 @@ def words_of(pid: int) -> list[str]:
         return []
 
 
+def terminal_of(pid: int) -> str:
+    """The terminal that a process reads from; "" if it reads from none, or that cannot be seen."""
+    try:
+        found = os.readlink(f"/proc/{pid}/fd/0")
+    except OSError:
+        return ""
+    return found if found.startswith(("/dev/pts/", "/dev/tty")) else ""
+
+
 def is_gone(holder: Mapping[str, Any]) -> bool:
     """Whether a holder is certainly gone: it ran on this machine and its process does not exist any more."""
     if holder.get("host") != os.uname().nodename:

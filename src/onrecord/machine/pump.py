@@ -27,12 +27,16 @@ class Pump:
 
     def __init__(
         self, outputs: Mapping[int, int], took: Callable[[int, bytes], None], *, show: bool,
-        stdin: IO[bytes] | None = None, feed: bytes = b"",
+        stdin: IO[bytes] | None = None, feed: bytes = b"", instead: Callable[[int, bytes], bytes] | None = None,
     ) -> None:  # fmt: skip
-        """`outputs` maps the child's pipes to our descriptors; `took` is called with the latter and what was read."""
+        """`outputs` maps the child's pipes to our descriptors; `took` is called with the latter and what was read.
+
+        `instead` says what is passed on in place of it.
+        """
         self._outputs = dict(outputs)
         self._took = took
         self._show = show
+        self._instead = instead
         self._stdin, self._feed = stdin, feed
         self.unshown: list[tuple[int, bytes]] = []
         """Output that its reader has not taken yet, with our descriptor it is for."""
@@ -85,10 +89,14 @@ class Pump:
             return False
         target = self._outputs[pipe]
         self._took(target, part)
-        if self._show:
+        self.show(target, part if self._instead is None else self._instead(target, part))
+        return True
+
+    def show(self, target: int, part: bytes) -> None:
+        """Pass something on to one of our descriptors, as soon as its reader takes it."""
+        if self._show and part:
             self.unshown.append((target, part))
             self._ahead += len(part)
-        return True
 
     def _show_some(self) -> None:
         target, part = self.unshown.pop(0)

@@ -74,6 +74,11 @@ class AgentVerbs(Chapter):
         }
         return self._session._record("interruption.recorded", data)
 
+    def record_going_on(self) -> Event | None:
+        """Record that this agent works again after a stop of the same run; None if it was not stopped."""
+        known = self._session.views.roster.agents.get(self._session.agent)
+        return self._session._record("attention.given", {"went_on": True}) if known and known["stop"] else None
+
     def record_start(self, /, process: Process | None, **about: Json) -> Event:
         """Record that a new run of this agent began in a process that is not ours; takes no lane.
 

@@ -13,12 +13,14 @@ from onrecord.session.chapter import Chapter, checked_text
 from onrecord.views.attempts import (
     ABANDONED,
     FAILED,
+    INTERRUPTED,
     LOST,
     OUTCOMES,
     RUNNING,
     SUCCEEDED,
     error_signature,
     failed_on,
+    in_worktree,
     status_of,
 )
 from onrecord.views.facts import TEXT_LIMIT
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
-    from onrecord.views.values import Attempt, Json, Process, Revision
+    from onrecord.views.values import Attempt, Json, Process, Revision, Worktree
 
 _TRIES = 100
 
@@ -67,8 +69,12 @@ class AttemptVerbs(Chapter):
     def start(
         self, command: str | Sequence[str], *, cwd: str | None = None, revision: Revision | None = None,
         process: Process | None = None, keeper: Process | None = None, watched: bool = False,
+        worktree: Worktree | None = None,
     ) -> Event:  # fmt: skip
-        """Record that a command is about to run. Refused while another attempt of this agent is unresolved.
+        """Record that a command is about to run.
+
+        Refused while another attempt of this agent is unresolved in this worktree, or an attempt of any agent is lost
+        in it. Without a worktree, those of all worktrees count.
 
         With `watched`, the attempt counts as lost when this process is gone; with `process` and `keeper`, when both
         are gone; without any of these it stays unresolved until it is settled.
@@ -80,11 +86,11 @@ class AttemptVerbs(Chapter):
         data = {
             "command": command if isinstance(command, str) else signature, "signature": signature, "cwd": cwd,
             "process": process or (machine.identity() if watched else None), "keeper": keeper, "revision": revision,
-            "code": code_of(revision), "token": machine.entropy(8).hex(),
+            "code": code_of(revision), "worktree": worktree, "token": machine.entropy(8).hex(),
         }  # fmt: skip
         for _try in range(_TRIES):
             views = self._session.views
-            _refuse_second(self._session, views.attempts.unresolved(self._session.agent))
+            _refuse_second(self._session, worktree)
             # The id contains the number: when two start at once, one is recorded and the other takes the next number.
             number = len(views.attempts.attempts) + 1
             try:
@@ -98,9 +104,13 @@ class AttemptVerbs(Chapter):
     def settle(
         self, /, number: int | None, outcome: str, *, error: str | None = None, fix: str | None = None,
         metrics: Mapping[str, float] | None = None, outputs: Sequence[Json] = (), reason: str | None = None,
-        **about: Json,
+        code_change_needed: bool = False, **about: Json,
     ) -> Event:  # fmt: skip
-        """Record how an attempt ended: succeeded, failed (with its exact error) or abandoned (with a reason)."""
+        """Record how an attempt ended.
+
+        succeeded; failed (with its exact error); interrupted from outside, or abandoned (both with a reason).
+        `code_change_needed` says of a failure that the same command fails again until the code changes.
+        """
         attempt = _unsettled(self._session, number)
         if outcome not in OUTCOMES:
             raise InvalidInput(f"an attempt's outcome must be one of {', '.join(OUTCOMES)}, not {outcome!r}")
@@ -112,13 +122,15 @@ class AttemptVerbs(Chapter):
             )
         if outcome == FAILED:
             checked_text(error or "", "a failed attempt's error", TEXT_LIMIT)
-        if outcome == ABANDONED:
-            checked_text(reason or "", "an abandoned attempt's reason", TEXT_LIMIT)
+        if outcome in (ABANDONED, INTERRUPTED):
+            checked_text(reason or "", f"an {outcome} attempt's reason", TEXT_LIMIT)
+        if code_change_needed and outcome != FAILED:
+            raise InvalidInput("only a failed attempt can need a change of the code", hint="record it as failed")
         plain = {name: value if name not in bad else str(value) for name, value in found.items()}
         data = {
             "attempt": attempt["number"], "outcome": outcome, "error": error, "fix": fix, "metrics": plain,
             "outputs": list(outputs), "reason": reason, "error_signature": error_signature(error) if error else None,
-            **about,
+            "code_change_needed": code_change_needed, **about,
         }  # fmt: skip
         id = f"attempt/{attempt['number']}/settled"
         try:
@@ -131,8 +143,10 @@ class AttemptVerbs(Chapter):
             _unsettled(self._session, attempt["number"])
             raise
 
-    def correct(self, number: int, *, fix: str | None = None, remark: str | None = None) -> Event:
-        """Add a fix or a remark to a settled attempt; what was recorded stays."""
+    def correct(
+        self, number: int, *, fix: str | None = None, remark: str | None = None, code_change_needed: bool | None = None
+    ) -> Event:
+        """Add a fix, a remark, or whether the code must change to a settled attempt; what was recorded stays."""
         attempt = self._session.views.attempts.get(number)
         if attempt is None:
             raise NotFound(
@@ -145,35 +159,60 @@ class AttemptVerbs(Chapter):
                 step="settle_attempt",
                 number=number,
             )
-        if not fix and not remark:
+        if not fix and not remark and code_change_needed is None:
             raise InvalidInput(
                 "the correction is empty", hint="give a fix or a remark", step="correct_attempt", number=number
             )
         for text in (fix, remark):
             if text:
                 checked_text(text, "a correction", TEXT_LIMIT)
-        return self._session._record("attempt.corrected", {"attempt": number, "fix": fix, "remark": remark})
+        data = {"attempt": number, "fix": fix, "remark": remark}
+        if code_change_needed is not None:
+            data |= {"code_change_needed": code_change_needed}
+        return self._session._record("attempt.corrected", data)
 
     def foresee(self, command: str | Sequence[str], revision: Revision | None = None) -> Attempt | None:
         """The earlier attempt that shows how this command would fail on this code, if there is one."""
         arguments = command_of(command) if isinstance(command, str) else tuple(command)
         return self._session.views.attempts.foreseen(signature_of_command(arguments), code_of(revision))
 
+    def failed_before(self, command: str | Sequence[str]) -> Attempt | None:
+        """The last attempt of this command, if it failed, on whatever code."""
+        arguments = command_of(command) if isinstance(command, str) else tuple(command)
+        return self._session.views.attempts.failed_before(signature_of_command(arguments))
+
+    def failed_fix(self, fix: str, number: int) -> tuple[Attempt, Attempt] | None:
+        """If this fix was tried before and failed: the attempt it was proposed for, and the one that failed with it."""
+        attempt = self._session.views.attempts.get(number)
+        return self._session.views.attempts.failed_fix(fix, attempt) if attempt else None
+
+    def _repr_html_(self) -> str:
+        """The attempts as a table, for notebooks."""
+        from onrecord.views.attempt_table import as_html
+
+        return as_html([{**one, "status": status_of(one, machine.is_gone)} for one in self.all()])
+
     @contextmanager
     def record(
-        self, command: str | Sequence[str], *, cwd: str | None = None, revision: Revision | None = None
-    ) -> Iterator[OpenAttempt]:
+        self, command: str | Sequence[str], *, cwd: str | None = None, revision: Revision | None = None,
+        worktree: Worktree | None = None,
+    ) -> Iterator[OpenAttempt]:  # fmt: skip
         """Record what the block does as an attempt: `with session.attempts.record("python train.py") as attempt: ...`.
 
-        The end of the block settles it: succeeded, or failed with the exception or the metric that is not finite.
+        The end of the block settles it: succeeded, failed with the exception or the metric that is not finite, or
+        interrupted by Ctrl-C or a cancellation.
         """
-        started = self.start(command, cwd=cwd, revision=revision, watched=True)
+        started = self.start(command, cwd=cwd, revision=revision, watched=True, worktree=worktree)
         made = OpenAttempt(number_at(self._session, started.position))
         try:
             yield made
         except BaseException as problem:
+            said = f"{type(problem).__name__}: {problem}"[:TEXT_LIMIT]
             try:
-                self._conclude(made, FAILED, f"{type(problem).__name__}: {problem}"[:TEXT_LIMIT])
+                if isinstance(problem, Exception | SystemExit):
+                    self._conclude(made, FAILED, said)
+                else:
+                    self._conclude(made, INTERRUPTED, reason=said)
             except OnrecordError as failure:
                 problem.add_note(f"onrecord could not record that the attempt failed: {failure}")
             raise
@@ -183,9 +222,9 @@ class AttemptVerbs(Chapter):
         else:
             self._conclude(made, SUCCEEDED)
 
-    def _conclude(self, made: OpenAttempt, outcome: str, error: str | None = None) -> None:
+    def _conclude(self, made: OpenAttempt, outcome: str, error: str | None = None, reason: str | None = None) -> None:
         self.settle(
-            made.number, outcome, error=error, metrics=made.metrics, fix=made.fix, outputs=made.outputs
+            made.number, outcome, error=error, metrics=made.metrics, fix=made.fix, outputs=made.outputs, reason=reason
         )  # fmt: skip
 
 
@@ -218,15 +257,18 @@ def last_failure(session: Session, command: str | Sequence[str], code: str | Non
     return next(reversed(same or own), None)
 
 
-def _refuse_second(session: Session, waiting: list[Attempt]) -> None:
-    if not waiting:
+def _refuse_second(session: Session, worktree: Worktree | None) -> None:
+    """Refuse while this agent has an attempt without an outcome, or an attempt of any agent is lost in the worktree."""
+    waiting = [(one, status_of(one, machine.is_gone)) for one in session.views.attempts.unresolved()]
+    here = [(one, status) for one, status in waiting if in_worktree(one, worktree)]
+    blocking = [(one, status) for one, status in here if one["by"] == session.agent or (status == LOST and worktree)]
+    if not blocking:
         return
-    first = waiting[0]
+    first, status = blocking[0]
     number = first["number"]
-    lost = status_of(first, machine.is_gone) == LOST
-    state = "is lost: its process ended without recording an outcome" if lost else "has no outcome yet"
+    state = "is lost: its process ended without recording an outcome" if status == LOST else "has no outcome yet"
     raise Conflict(
-        f"attempt {number} of {session.agent!r} {state}: {first['command']}",
+        f"attempt {number} of {first['by']!r} {state}: {first['command']}",
         hint="record its outcome first",
         step="settle_attempt",
         number=number,

@@ -14,6 +14,7 @@ from onrecord.views.present import Present
 if TYPE_CHECKING:
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
+    from onrecord.views.values import Worktree
 
 CALL_LIMIT = 120
 """Calls with a longer id are known by its hash."""
@@ -46,7 +47,7 @@ class GateVerbs(Chapter):
             return _decided(self._session, str(id_)) or verdict
         return verdict
 
-    def override(self, rule: str, reason: str, *, agent: str | None = None) -> Event:
+    def override(self, rule: str, reason: str, *, agent: str | None = None, worktree: Worktree | None = None) -> Event:
         """Allow what a rule refuses an agent at present, for a reason. A new ground is refused again."""
         if rule not in RULES:
             raise InvalidInput(f"there is no rule {rule!r}", hint=f"the rules are {', '.join(RULES)}")
@@ -56,7 +57,7 @@ class GateVerbs(Chapter):
         grounds = [
             verdict
             for act in (EDIT, RUN)
-            for verdict in refusals(ToolRequest(agent, act), present, now, machine.is_gone)
+            for verdict in refusals(ToolRequest(agent, act, worktree=worktree), present, now, machine.is_gone)
             if verdict.rule == rule
         ]
         if not grounds:

@@ -22,7 +22,7 @@ from onrecord.errors import (
     TooLarge,
     TurnConflict,
 )
-from onrecord.log.codec import BATCH_LIMIT, SealOnRead, event_of, is_simple, open_records
+from onrecord.log.codec import BATCH_LIMIT, SealOnRead, check_because, event_of, is_simple, open_records
 from onrecord.log.events import NEW_RUN, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name
@@ -127,19 +127,19 @@ class Session(KeptViews):
 
     def note(self) -> str:
         """The note for the agent that continues the work, as Markdown."""
-        from onrecord.session.reading import last_turn
-        from onrecord.views.note import is_unwritten, note
+        from onrecord.session.unwritten import unwritten
+        from onrecord.views.note import note
 
         with self._lock:
-            views = self.views
-            return note(views, last_turn(self) if is_unwritten(views) else None, machine.is_gone)
+            return note(self.views, unwritten(self), machine.is_gone)
 
-    def brief(self) -> str:
-        """The first 2 KB of the note, readable on their own."""
+    def brief(self, *, happened: bool = True) -> str:
+        """The first 2 KB of the note, readable on their own; without `happened`, of what was written down only."""
+        from onrecord.session.unwritten import unwritten
         from onrecord.views.note import brief
 
         with self._lock:
-            return brief(self.views, machine.is_gone)
+            return brief(self.views, machine.is_gone, unwritten(self) if happened else None)
 
     # Chapters: each is a small class in its own module
 
@@ -259,6 +259,7 @@ class Session(KeptViews):
         return event
 
     def _refuse_unknown(self, because: int) -> None:
+        check_because(because)
         if because > self.head.position:
             self.refresh()
         if not 0 < because <= self.head.position:
@@ -394,9 +395,11 @@ class Session(KeptViews):
         """Archive a closed session: lists leave it out."""
         return self._record("session.archived", {"reason": reason})
 
-    def rename(self, name: str) -> Event:
-        """Give the session another name; its id and history stay."""
-        return self._record("session.renamed", {"name": check_name(name), "was": self.name})
+    def rename(self, name: str | None = None, *, project: str | None = None, place: str = "") -> Event:
+        """Give the session another name, or move it to another project (and its directory); id and history stay."""
+        moved = {} if project is None else {"project": project, "from": self.head.project}
+        moved |= {"place": place} if place else {}
+        return self._record("session.renamed", {"name": check_name(name or self.name), "was": self.name, **moved})
 
     # Reading
 
@@ -414,10 +417,11 @@ class Session(KeptViews):
 
     def transcript(self, agent: str | None = None, *, upto: int | None = None) -> Transcript:
         """Turns and their items, of all agents or of one; `.provisional` has those that are not committed."""
-        from onrecord.views.transcript import TURN_KINDS, Transcript
+        from onrecord.views.transcript import SHARED_KINDS, TURN_KINDS, Transcript
 
         records = self.store.read(self.id, upto=upto, kinds=TURN_KINDS)
-        return Transcript().fold(open_records(r for r in records if agent is None or r.by == agent))
+        mine = (r for r in records if agent is None or r.by == agent or r.kind in SHARED_KINDS)
+        return Transcript(agent).fold(open_records(mine))
 
     def context(self, tokens: int = 8_000, *, count: Callable[[str], int] | None = None) -> Context:
         """What a model should see now: brief, summary, recent turns, within a token budget."""

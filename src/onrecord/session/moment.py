@@ -10,11 +10,11 @@ from onrecord.log import head as heads
 from onrecord.log.codec import open_records
 from onrecord.log.names import check_name, make_ulid
 from onrecord.log.verify import HeadFold, Problem, Report, Verifier
-from onrecord.session.reading import recent_turns
+from onrecord.session.reading import recent, recent_turns
 from onrecord.views.context import Context, assemble
 from onrecord.views.diff import changes
 from onrecord.views.fold import BODIES, Whole, fold_whole
-from onrecord.views.note import brief, note
+from onrecord.views.note import brief, is_unwritten, note
 from onrecord.views.transcript import TURN_KINDS, Transcript
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onrecord.log.head import Head
     from onrecord.log.store import Store
     from onrecord.session.handle import Session
+    from onrecord.views.happenings import Recent
     from onrecord.views.transcript import Turn
     from onrecord.views.values import Change, Checkpoint
 
@@ -53,11 +54,14 @@ class Moment:
 
     def brief(self) -> str:
         """The brief as it was."""
-        return brief(self.views)
+        return brief(self.views, recent=self._recent())
 
     def note(self) -> str:
         """The note as it was."""
-        return note(self.views)
+        return note(self.views, self._recent())
+
+    def _recent(self) -> Recent | None:
+        return recent(self._session, self.position) if is_unwritten(self.views) else None
 
 
 def at(session: Session, position: int) -> Moment:
@@ -101,14 +105,15 @@ def context(session: Session, *, tokens: int, count: Callable[[str], int]) -> Co
         data = session.log.event(lane["compacted"]).data
         if data is not None:
             summary, covered = data["summary"], data["upto"]
-    known = count(brief(views)) + (count(summary) if summary else 0)
+    head = brief(views)
+    known = count(head) + (count(summary) if summary else 0)
 
     def enough(turns: list[Turn]) -> bool:
         return known + sum(count(str(item.get("content"))) for turn in turns for item in turn.items) > tokens
 
     turns, _complete = recent_turns(session, enough, after=covered, upto=views.position)
     return assemble(
-        brief(views), summary, turns, tokens=tokens, count=count, position=views.position, committed=lane["committed"]
+        head, summary, turns, tokens=tokens, count=count, position=views.position, committed=lane["committed"]
     )
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from onrecord.errors import Conflict, InvalidInput, NotFound
 from onrecord.session.chapter import Chapter, checked_text
+from onrecord.session.evidence import cited
 from onrecord.views.facts import TEXT_LIMIT
-from onrecord.views.phases import DONE, IN_PROGRESS, SECTION_LIMIT
+from onrecord.views.phases import DONE, IN_PROGRESS, SECTION_LIMIT, TITLE_SECTION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +50,11 @@ class PhaseVerbs(Chapter):
             return self._session._append_drafts(chosen)[0]
         line = f"Session started: profile {profile['name']}, {len(profile['phases'])} phases, first {first}"
         start = self._session._draft("worklog.written", {"text": line, "phase": first, "mark": "start"})
-        return self._session._append_drafts(chosen, start)[0]
+        title = self._session.views.facts.title
+        titled = any(one["name"] == TITLE_SECTION for one in profile.get("sections") or ())
+        more = {"section": TITLE_SECTION, "text": title, "mode": "replace"}
+        drafts = [self._session._draft("section.written", more)] if title and titled else []
+        return self._session._append_drafts(chosen, start, *drafts)[0]
 
     def log_start(self, how: str = "Session continued") -> Event:
         """Write the work log line that says at which phase work continues."""
@@ -122,7 +127,13 @@ class PhaseVerbs(Chapter):
         before = len(phases.text_of(section)) if append else 0
         checked_text(text, f"section {section!r}", SECTION_LIMIT - before)
         mode = "append" if append else "replace"
-        return self._session._record("section.written", {"section": section, "text": text, "mode": mode}, id=id)
+        data = {"section": section, "text": text, "mode": mode}
+        if section != TITLE_SECTION or append or len(text) > TEXT_LIMIT:
+            return self._session._record("section.written", data, id=id)
+        written = self._session._draft("section.written", data, id=id)
+        return self._session._append_drafts(
+            written, self._session._draft("session.titled", {"text": text}, id=id and f"{id}/title")
+        )[0]
 
     def empty_section(self, section: str) -> Event:
         """Empty a section; its text stays in the log. Only a free section can be emptied."""
@@ -159,20 +170,13 @@ class PhaseVerbs(Chapter):
             raise NotFound(
                 f"there is no feature {feature!r}", hint="the session's features list their names", step="list_features"
             )
-        named = [evidence] if isinstance(evidence, str) else list(evidence)
+        named = cited(self._session, evidence)
         if not named:
             raise InvalidInput(
                 "a feature can pass or fail only with evidence",
                 hint="pass the id of an evidence",
                 step="feature_evidence",
             )
-        for one in named:
-            if one not in self._session.views.findings.evidence:
-                raise NotFound(
-                    f"there is no evidence {one!r:.80}",
-                    hint="record the evidence first, or name one that exists",
-                    step="list_evidence",
-                )
         unproven = [name for name in phases.unproven() if name != feature]
         if passes and not phases.features[feature]["passes"] and unproven:
             raise Conflict(

@@ -5,15 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onrecord.log.codec import open_records
-from onrecord.views.transcript import TURN_KINDS, Transcript
+from onrecord.views.conversations import SUBLANE
+from onrecord.views.happenings import Recent
+from onrecord.views.lanes import PROVISIONAL_LIMIT
+from onrecord.views.transcript import SHARED_KINDS, TURN_KINDS, Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
     from onrecord.log.events import Record
     from onrecord.session.handle import Session
     from onrecord.views.transcript import Turn
 
+_TELLING = (*TURN_KINDS, "tool.used")
+RECENT_TURNS = 5
+"""How many of the last turns a note looks at."""
+TAIL_LIMIT = 4_096
+"""How many events a note looks at to find where the last turn began."""
 TAIL_PAGE = 32
 """How many events the first read from the end of a log fetches; each further read fetches twice as many."""
 
@@ -28,7 +37,8 @@ def recent_turns(
         oldest = records[0].position - 1 if records else upto
         found = session.store.read(session.id, after=after, upto=oldest, kinds=TURN_KINDS, limit=page, backwards=True)
         records[:0] = reversed(found)
-        turns = Transcript().fold(open_records(r for r in records if r.by == session.agent)).committed
+        mine = (r for r in records if r.by == session.agent or r.kind in SHARED_KINDS)
+        turns = Transcript(session.agent).fold(open_records(mine)).committed
         if len(found) < page:
             return turns, True
         if enough(turns):
@@ -36,9 +46,39 @@ def recent_turns(
         page *= 2
 
 
-def last_turn(session: Session) -> Turn | None:
-    """The newest turn of any agent, committed or not, as far as the end of the log shows it."""
-    found = session.store.read(session.id, kinds=TURN_KINDS, limit=TAIL_PAGE, backwards=True)
-    told = Transcript().fold(open_records(reversed(found)))
-    turns = [*told.committed, *told.provisional]
-    return max(turns, key=lambda turn: max(turn.begun, turn.ended), default=None)
+def recent(session: Session, upto: int | None = None) -> Recent:
+    """The newest turns and tools of any agent, as far as the end of the log shows them."""
+    records: list[Record] = []
+    page = TAIL_PAGE
+    while True:
+        oldest = records[0].position - 1 if records else upto
+        found = session.store.read(session.id, upto=oldest, kinds=_TELLING, limit=page, backwards=True)
+        records[:0] = reversed(found)
+        events = list(open_records(records))
+        told = Transcript().fold(event for event in events if event.kind in TURN_KINDS)
+        turns = sorted([*told.committed, *told.provisional], key=lambda turn: max(turn.begun, turn.ended))
+        own = [turn for turn in turns if SUBLANE not in turn.agent][-RECENT_TURNS:]
+        if own or len(found) < page or len(records) >= TAIL_LIMIT:
+            break  # while a turn is long, its beginning is further back
+        page *= 2
+    since = min((turn.begun for turn in own), default=0)
+    tools: list[Mapping[str, Any]] = [
+        {**event.data, "call": event.id.rpartition("/")[2]}
+        for event in events
+        if event.kind == "tool.used" and isinstance(event.data, dict)
+    ]
+    return Recent([turn for turn in turns if turn in own or turn.begun > since], tools)
+
+
+def tail(session: Session) -> list[Turn]:
+    """The turns that are not committed, of all agents, without reading what is before them."""
+    lanes = session.views.lanes.lanes.values()
+    if any(len(lane["provisional"]) >= PROVISIONAL_LIMIT for lane in lanes):
+        return session.transcript().provisional
+    begun = [turn["position"] for lane in lanes for turn in lane["provisional"]]
+    begun += [lane["open"]["position"] for lane in lanes if lane["open"]]
+    begun += [turn.begun for turn in recent(session).turns]
+    if not begun:
+        return []
+    records = session.store.read(session.id, after=min(begun) - 1, kinds=TURN_KINDS)
+    return Transcript().fold(open_records(records)).provisional

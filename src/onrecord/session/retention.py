@@ -29,9 +29,15 @@ class Policy(NamedTuple):
     erase_closed_after: float | None = 180
     erase_archived_after: float | None = 90
     erase_paused_after: float | None = None
+    erase_idle_after: float | None = None
+    """For sessions that are open, active or resumed; never, unless it is set."""
+    tell_idle_after: float | None = 60
+    """After how many days a sweep names a session that is neither closed nor paused."""
 
     def erase_after(self, status: str) -> float | None:
         """The days after which the transcript of a session in this state is erased."""
+        if status in LIVE and status != PAUSED:
+            return self.erase_idle_after
         days = {CLOSED: self.erase_closed_after, ARCHIVED: self.erase_archived_after, PAUSED: self.erase_paused_after}
         return days.get(status)
 
@@ -42,7 +48,7 @@ class Swept(NamedTuple):
     session: str
     name: str
     action: str
-    """archive, erase, or kept (with the reason why not)."""
+    """archive, erase, kept (with the reason why not), or idle (nothing is done; a person should close it)."""
     reason: str
     events: int
     size: int
@@ -147,6 +153,8 @@ def sweep(
                 open_session(head.session).archive(f"retention: {reason}")
             yield Swept(head.session, head.name, "archive", reason, 0, 0)
         if not _due(policy.erase_after(head.status), idle):
+            if head.status in LIVE and head.status != PAUSED and _due(policy.tell_idle_after, idle):
+                yield Swept(head.session, head.name, "idle", f"{head.status}, idle for {idle:.0f} days", 0, 0)
             continue
         weights = store.weigh(head.session, TRANSCRIPT_KINDS)
         if not weights:

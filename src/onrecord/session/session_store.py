@@ -17,10 +17,12 @@ from onrecord.session.handle import DEFAULT_ACTOR, Session
 from onrecord.views.facts import TEXT_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from onrecord.session.copying import Copied
+    from onrecord.session.listings import Entry
     from onrecord.session.retention import Policy, Swept
+    from onrecord.session.usage import Used
     from onrecord.views.values import Json, Parent
 
 METADATA_LIMIT = 16 * 1024
@@ -40,9 +42,17 @@ class Found(NamedTuple):
 class SessionStore:
     """Open, find, list and search sessions."""
 
-    def __init__(self, store: Store, *, project: str = "", clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: Store, *, project: str = "", also: Sequence[str] = (), place: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
         self.store = store
         self.project = project
+        """The project of new sessions."""
+        self.also = tuple(also)
+        """Other names of this project: sessions under them belong to it too."""
+        self.place = place
+        """The project's directory, recorded with new sessions; "" if it has none."""
         self.clock = clock
 
     def __enter__(self) -> Self:
@@ -94,11 +104,13 @@ class SessionStore:
             )
         if len(encode_payload(metadata or {})) > METADATA_LIMIT:
             raise InvalidInput(f"the metadata is over {METADATA_LIMIT:,} bytes", hint="keep large values in files")
+        if self.also and any(self.store.heads(project=one, name=name, limit=1) for one in self.also):
+            raise NameTaken(f"this project already has a session named {name!r}")
         entropy, now = machine.entropy(33), self.clock()
         data = {
             "name": name, "project": self.project, "objective": objective, "metadata": dict(metadata or {}),
             "budget": _checked(budget), "parent": parent,
-        }  # fmt: skip
+        } | ({"place": self.place} if self.place else {})  # fmt: skip
         id_ = make_ulid(int(now * 1e3), entropy[:10])
         first = make_event_id(int(now * 1e3), entropy[10:17])
         draft = seal(
@@ -120,16 +132,10 @@ class SessionStore:
             raise SessionNotFound("the name or id of the session is missing")
         if is_ulid(name.upper()):
             return self.store.head(name.upper())
-        for project in (self.project, None):
-            exact = self.store.heads(project=project, name=name, limit=2)
-            if len(exact) == 1:
-                return exact[0]
-        exact = self.store.heads(name=name, limit=5)
-        near = (
-            exact
-            or self.store.heads(project=self.project, prefix=name, limit=5)
-            or self.store.heads(prefix=name, limit=5)
-        )
+        exact = self._here(name=name, limit=2) or self.store.heads(name=name, limit=5)
+        if len(exact) == 1:
+            return exact[0]
+        near = exact or self._here(prefix=name, limit=5) or self.store.heads(prefix=name, limit=5)
         if not near:
             raise SessionNotFound(f"there is no session {name!r}")
         if len(near) > 1:
@@ -139,8 +145,16 @@ class SessionStore:
 
     def named(self, name: str) -> Head | None:
         """The session of this project with exactly this name, if there is one."""
-        found = self.store.heads(project=self.project, name=name, limit=1)
+        found = self._here(name=name, limit=1)
         return found[0] if found else None
+
+    def _here(self, **wanted: Any) -> list[Head]:
+        """Sessions of this project, under whichever of its names, by last activity."""
+        if not self.also:
+            return self.store.heads(project=self.project, **wanted)
+        found = [head for one in (self.project, *self.also) for head in self.store.heads(project=one, **wanted)]
+        found.sort(key=lambda head: (head.at, head.session), reverse=True)
+        return found[: wanted["limit"]]
 
     def linked(self, vendor: str, vendor_id: str) -> list[str]:
         """The ids of the sessions that have this vendor conversation on record, the newest event first."""
@@ -161,9 +175,24 @@ class SessionStore:
         for wanted in statuses or ():
             if wanted not in heads.STATUSES:
                 raise InvalidInput(f"a session's status must be one of {', '.join(heads.STATUSES)}, not {wanted!r}")
-        here = self.project if project is None else project or None
         last = (before.at, before.session) if before else None
-        return self.store.heads(project=here, statuses=statuses, limit=limit, before=last)
+        if project is None:
+            return self._here(statuses=statuses, limit=limit, before=last)
+        return self.store.heads(project=project or None, statuses=statuses, limit=limit, before=last)
+
+    def entries(self, sessions: Sequence[Head]) -> list[Entry]:
+        """These sessions with what lists show of them: agent, vendor, last prompt, and what may need a person."""
+        from onrecord.session.listings import entries
+
+        return entries(self.store, sessions, self.clock)
+
+    def every(self, status: Collection[str], *, project: str | None = None) -> list[Head]:
+        """All sessions with one of these statuses, the newest first. `project` "" means every project."""
+        from onrecord.session.listings import every_head
+
+        places = (self.project, *self.also) if project is None else [project or None]
+        found = [head for one in places for head in every_head(self.store, one, status)]
+        return found if len(places) == 1 else sorted(found, key=lambda head: (head.at, head.session), reverse=True)
 
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
@@ -171,14 +200,26 @@ class SessionStore:
         """Events of transcript and facts that have all words of the query. `project` "" means every project."""
         from onrecord.log.text import text_of
 
-        here = self.project if project is None else project or None
         within = self.find(session).session if session else None
+        places = [None] if within else (self.project, *self.also) if project is None else [project or None]
+        hits = [hit for one in places for hit in self.store.search(query, project=one, session=within, limit=limit)]
         found = []
-        for hit in self.store.search(query, project=None if within else here, session=within, limit=limit):
+        for hit in hits[:limit]:
             (record,) = self.store.read(hit.session, after=hit.position - 1, upto=hit.position)
             event = open_record(record)
             found.append(Found(self.store.head(hit.session), event, snippet(text_of(event.data), query)))
         return found
+
+    def usage(self, *, project: str | None = None, session: str | None = None, since: int = 0) -> Iterator[Used]:
+        """What sessions used, by day, agent and model, since a day (its number since 1970).
+
+        `project` "" means every project; None means this one. A call that vendors copied counts once.
+        """
+        from onrecord.session.usage import usage, used_by
+
+        if session is not None:
+            return used_by(self.store, self.find(session), since)
+        return usage(self.store, self.project if project is None else project or None, since)
 
     def child(self, parent: Session, name: str, *, budget: dict[str, float], **options: Any) -> Session:
         """Create a session under another one, with a slice of what is left of its budget."""
@@ -189,7 +230,7 @@ class SessionStore:
                     f"{parent.name!r} has {left[limit]:g} {limit} left; it cannot give {amount:g} to another session"
                 )
         check_name(name)
-        if self.store.heads(project=self.project, name=name, limit=1):
+        if self.named(name):
             raise NameTaken(f"this project already has a session named {name!r}")
         # The slice first: a crash in between wastes a part of the budget, and never spends it twice.
         event = parent._record("budget.sliced", {"child": name, "limits": budget}, id=f"slice/{name}")
@@ -226,14 +267,14 @@ class SessionStore:
         if isinstance(name, str) and is_ulid(name.upper()):
             return self.get(name, agent=agent)
         check_name(name)
-        known = self.store.heads(project=self.project, name=name, limit=1)
-        if not known:
+        known = self.named(name)
+        if known is None:
             try:
                 return self.create(name, agent=agent, objective=objective, metadata=metadata, budget=budget)
             except NameTaken:
                 # Another process was quicker; both mean the same session.
-                known = self.store.heads(project=self.project, name=name, limit=1)
-        return Session(self.store, known[0].session, agent=agent, clock=self.clock)
+                known = self.find(name)
+        return Session(self.store, known.session, agent=agent, clock=self.clock)
 
 
 def _checked(budget: Mapping[str, float] | None) -> dict[str, float]:

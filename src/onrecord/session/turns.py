@@ -101,10 +101,13 @@ class Turn:
         return self.session.decide(text, why=why, because=self._last or None)
 
     def record_usage(
-        self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None
+        self, model: str, *, input_tokens: int = 0, output_tokens: int = 0, cost: float | None = None, **parts: int
     ) -> Event:
-        """Record what a model call of this turn used; it counts even if the turn is aborted."""
-        return self.session._record("usage.recorded", usage_of(model, input_tokens, output_tokens, cost))
+        """Record what a model call of this turn used; it counts even if the turn is aborted.
+
+        `parts` as in `session.budget.record_usage`.
+        """
+        return self.session._record("usage.recorded", usage_of(model, input_tokens, output_tokens, cost, **parts))
 
     def commit(self) -> Event:
         """Make the turn count. It supersedes what was provisional in this lane."""

@@ -81,6 +81,8 @@ class GroupCommit(Generic[P]):
         self._batch: list[P] = []
         """The writes that are being committed; the leader's own comes first."""
         self._queue: deque[Pending] = deque()
+        self._waits_in_main: Pending | None = None
+        """The newest write that the main thread waited for. Its waiter is there as long as the wait lasts."""
 
     def run(self, own: P) -> Any:
         """Commit a write, alone or in a batch; return its answer or raise its problem, once it is durable."""
@@ -111,7 +113,8 @@ class GroupCommit(Generic[P]):
     def pause(self, seconds: float) -> bool:
         """Wait for the lead and keep it: no commit runs, and none begins. False if that took too long."""
         turn, me = Pending(), get_ident()
-        if self._leader == me or self._is_waiting(me):
+        waits = self._waits_in_main
+        if self._leader == me or (me == self._main_thread and waits is not None and waits.waiter is not None):
             return False
         try:
             self._wait(turn, me, seconds)
@@ -144,9 +147,8 @@ class GroupCommit(Generic[P]):
 
     def _wait(self, own: Pending, me: int, seconds: float = -1) -> None:
         """Wait in the queue until the write is served, this thread must lead, or the time is up."""
-        if me == self._main_thread and self._is_waiting(me):
-            raise reentered()
         own.thread = me
+        is_main = me == self._main_thread
         waiter = Lock()
         waiter.acquire()
         with self._mutex:
@@ -155,19 +157,28 @@ class GroupCommit(Generic[P]):
             if not self._leader:
                 self._leader = me
                 return
-            own.waiter = waiter
-            self._queue.append(own)
+            # A signal handler interrupted this thread while it waited for another write. That one may be in the queue,
+            # in a batch, or the next to lead: in the last case this thread would wait for itself.
+            waits = self._waits_in_main
+            reenters = is_main and (self._leader == me or (waits is not None and waits.waiter is not None))
+            if not reenters:
+                # Order: no call before this one with the lock taken: a handler would wait in here and keep the lock.
+                own.waiter = waiter
+                if is_main:
+                    self._waits_in_main = own
+                self._queue.append(own)
+        if reenters:
+            raise reentered()
         if not waiter.acquire(timeout=seconds):
             self._leave(own)
-
-    def _is_waiting(self, me: int) -> bool:
-        """Whether this thread is already in the queue: a signal handler interrupted it there."""
-        return any(other.thread == me for other in self._queue.copy())
 
     def _leave(self, own: Pending) -> None:
         """Leave the queue. If a leader has already taken the write out, wait for it: it is served in a moment."""
         with self._mutex:
             if own in self._queue:
+                # Order: without a waiter first. Interrupted after the call, the second recovery would wait for a leader
+                # that does not know this write.
+                own.waiter = None
                 self._queue.remove(own)
                 return
         waiter = own.waiter

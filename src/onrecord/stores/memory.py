@@ -30,7 +30,7 @@ from onrecord.stores.refusals import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 
 class MemoryStore:
@@ -187,6 +187,14 @@ class MemoryStore:
 
     def snapshot(self, session: str, view: str) -> Snapshot | None:
         return self._snapshots.get((session, view))
+
+    def save_all(self, snapshots: Mapping[str, Snapshot]) -> None:
+        for session, snapshot in snapshots.items():
+            self.save(session, snapshot)
+
+    def snapshots(self, view: str, sessions: Collection[str]) -> dict[str, Snapshot]:
+        found = {session: self.snapshot(session, view) for session in sessions}
+        return {session: snapshot for session, snapshot in found.items() if snapshot is not None}
 
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20

@@ -83,6 +83,13 @@ class Payloads:
         helper.join()
         return found + rest
 
+    def unpack_snapshot(self, packed: bytes) -> bytes | None:
+        """The body of a snapshot; None if it is damaged."""
+        if packed.startswith(PLAIN_SNAPSHOT):
+            return packed[len(PLAIN_SNAPSHOT) :]
+        (body,) = self.unpack([packed])
+        return None if body is packed else body
+
     def _unpack(self, packed: list[bytes]) -> list[bytes]:
         decompressor = self._borrow()
         decompress = decompressor.decompress

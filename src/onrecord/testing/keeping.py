@@ -174,6 +174,15 @@ class SnapshotContract(Workbench):
         assert self.store.snapshot(session, "missing") is None
         assert self.store.snapshot(other, "note") is None
 
+    def test_snapshots_of_many_sessions_are_saved_and_found_together(self) -> None:
+        """One call saves a view of many sessions, and one call finds it; a session without it is left out."""
+        first, second, third = self.open(), self.open("second"), self.open("third")
+        kept = {one: Snapshot("row", 1, bytes(32), one.encode()) for one in (first, second)}
+        self.store.save_all(kept)
+        assert self.store.snapshots("row", [first, second, third, "missing"]) == kept
+        assert self.store.snapshots("row", [second]) == {second: kept[second]}
+        assert self.store.snapshots("other", [first]) == self.store.snapshots("row", []) == {}
+
     def test_erasure_forgets_snapshots(self) -> None:
         """After an erasure, no snapshot of the session or its forks remains that could contain what was erased."""
         session = self.open()

@@ -224,6 +224,11 @@ class AppendContract(Workbench):
         assert self.store.head(other).position == 1
         self.store.append(other, [self.draft("session.renamed", {"name": "renamed"})])
         assert self.store.head(other).name == "renamed"
+        with raises(NameTaken):
+            self.store.append(other, [self.draft("session.renamed", {"name": "work", "project": "/elsewhere"})])
+        self.store.append(other, [self.draft("session.renamed", {"name": "renamed", "project": "/elsewhere"})])
+        assert [head.session for head in self.store.heads(project="/elsewhere", name="renamed")] == [other]
+        self.open("renamed")
 
     def test_an_id_is_never_given_twice(self) -> None:
         """A session's id is taken for good, and a refused creation leaves nothing behind."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import Conflict, InvalidInput
 from onrecord.log.items import check_item
+from onrecord.log.readings import BEGINS, condense, resolve
 from onrecord.testing.tools import raises
 from onrecord.vendors import hooks, port
 from onrecord.vendors.hooks import HookAnswer, HookCall
@@ -306,6 +307,18 @@ class TranscriptContract(VendorWorkbench):
         assert [entry.raw for entry in chunk.entries] == list(strange)
         assert not any(entry.items for entry in chunk.entries)
         assert not chunk.entries[0].known
+
+    def test_what_it_says_fits_into_a_reading(self) -> None:
+        """Its records say something, a prompt too, in neutral items that are condensed and resolved unchanged."""
+        said = []
+        for entry in self.vendor.read(self.place()).entries:
+            record = json.loads(entry.raw)
+            for one in self.vendor.said(entry, record):
+                for item in one.items:
+                    check_item(item)
+                assert resolve(record, condense(record, list(one.items))) == list(one.items)
+                said.append(one)
+        assert any(one.turn == BEGINS for one in said)
 
     def test_it_is_put_back_elsewhere(self) -> None:
         """A mirrored conversation restored into another home, for another directory, is found and says the same."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookCall
-    from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, LaunchOptions, Location, Mark
+    from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, LaunchOptions, Location, Mark, Said, Turn
 
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 SAFE_CONTEXT = 8_000
@@ -41,11 +41,15 @@ class Base:
     interrupt_keys: Sequence[str] = ()
     exit_keys: Sequence[str] = ()
     prompt_patterns: Sequence[str] = ()
+    limit_patterns: Sequence[str] = ()
+    shows_turns = False
+    prints_last = False
     id_form = UUID
     home_variable = ""
     """The variable that overrides its config home; empty: none."""
     home_below = ""
     """The path of the home below the overriding directory."""
+    shares_file = False
     own_flags: Sequence[str] = ()
     """Flags that choose the conversation: onrecord sets these, not the user."""
     not_said: Sequence[str] = ("<",)
@@ -183,6 +187,16 @@ class Base:
             said[entry.id or f"#{number}"] = number, entry.items
         return answered_once(said.values())
 
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Its items; a prompt is what a user's message says beside the context that the program adds."""
+        from onrecord.vendors.saying import said
+
+        return said(entry.items, record, id=entry.id)
+
+    def beside(self, location: Location) -> Path | None:
+        """None: the conversation is one file."""
+        return None
+
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """Another process that uses the conversation."""
         from onrecord.vendors.port import Hazard
@@ -194,6 +208,14 @@ class Base:
             )
             for pid in self.holders(location, env)
         ]  # fmt: skip
+
+    def move_within(self, location: Location, env: Mapping[str, str], cwd: str) -> Location:
+        """Only for a vendor whose conversations share a file."""
+        raise NotImplementedError
+
+    def start_hazards(self, env: Mapping[str, str]) -> list[Hazard]:
+        """A start harms nothing."""
+        return []
 
     def holders(self, location: Location, env: Mapping[str, str]) -> Iterable[int]:
         """The processes that use the conversation, as far as files show."""
@@ -218,6 +240,15 @@ class Base:
         from onrecord.vendors.endings import classify
 
         return classify(lines, status, self.ending)
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """None: its transcript does not show how a turn ends."""
+        return None
+
+    def printed(self, record: dict[str, Any]) -> str:
+        """The answer in the result record, as Claude Code and those who took its shape over have it."""
+        said = text(record.get("result")) if record.get("type") == "result" else ""
+        return f"{said}\n" if said else ""
 
     def stream_id(self, line: str) -> str | None:
         """The id in a line of the JSON stream, under any of the vendors' names for it."""
@@ -326,6 +357,17 @@ def settings_at(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def set_in(files: Iterable[Path], *names: str) -> Any:
+    """The value of a nested setting in the first file that has it; None if none has."""
+    for path in files:
+        found: Any = settings_at(path)
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        if found is not None:
+            return found
+    return None
 
 
 def answered_once(said: Iterable[tuple[int, Sequence[Item]]]) -> list[tuple[int, Item]]:

@@ -18,11 +18,23 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.hooks import HookCall
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Turn,
+        Usage,
+        Vendor,
+    )
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
-    "PreCompact": None, "Stop": None, "SessionEnd": None, "Notification": None,
+    "PreCompact": None, "Stop": None, "StopFailure": None, "SessionEnd": None, "Notification": None,
 }  # fmt: skip
 CONTEXT_LIMIT = 10_000
 """Claude Code puts longer hook output into a file and shows only a preview."""
@@ -31,8 +43,13 @@ CONTROL = frozenset({
     "api-request-shape", "api-request-blob", "cost-state", "file-history-snapshot", "atis-latch", "tools-used",
     "ai-title", "summary", "progress", "pr-link", "tag", "content-replacement", "worktree-state",
 })  # fmt: skip
+INTERRUPTED = "[Request interrupted by user"
+"""What it writes in the user's place when the user interrupts a turn."""
+SUBAGENT = "subagent"
 CLEANUP_DAYS = 30
 """The default of `cleanupPeriodDays`."""
+NO_PROMPT = ("<command-", "<local-command-", "<bash-", "Caveat: ")
+"""The beginnings of user records that are commands of the program itself, and what they printed."""
 LONGEST_NAME = 200
 """Claude Code cuts and hashes longer directory names."""
 
@@ -51,10 +68,14 @@ class Claude(ByProject):
     resume_flags: Sequence[str] = ("--resume", "-r")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    shows_turns = True
     prompt_patterns: Sequence[str] = (
-        r"Do you want to (proceed|make this edit|create|allow)",
+        r"Do you want to (proceed|make this edit|create|allow|use this API key)",
         r"\u276f 1\. Yes",
+        r"WARNING: Claude Code running in Bypass Permissions mode",
+        r"Quick safety check: Is this a project you",
         r"Yes, I trust this folder",
+        r"Yes, I accept$",
         r"Make auto mode your default",
     )
 
@@ -100,10 +121,11 @@ class Claude(ByProject):
             argv += extra
         return Launch(
             argv, {}, options.cwd, stdin=options.prompt if options.headless else None,
-            warnings=self.warnings(argv, options.env),
+            streams=not has(extra, "--output-format"),
+            warnings=self.warnings(argv, options.env, options.cwd),
         )  # fmt: skip
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person or start another conversation than intended."""
         said = []
         headless = has(command, "-p", "--print")
@@ -112,12 +134,26 @@ class Claude(ByProject):
             said.append("claude --resume without an id opens a picker (or picks one by name); resume by id")
         if has(command, "-c", "--continue"):
             said.append("claude --continue starts a new conversation if there is none; resume by id")
-        free = has(command, "--dangerously-skip-permissions", "--permission-mode", "--allowedTools", "--allowed-tools")
-        if headless and not free:
+        free = has(
+            command, "--dangerously-skip-permissions", "--permission-mode", "--allowedTools", "--allowed-tools",
+            "--settings", "--permission-prompt-tool",
+        )  # fmt: skip
+        if headless and not free and not self._permits(env, cwd):
             said.append("claude -p refuses tools that need a permission: give --allowedTools or --permission-mode")
         if has(command, "--dangerously-skip-permissions") and not headless:
             said.append("claude --dangerously-skip-permissions asks once for consent before it starts")
         return said
+
+    def _permits(self, env: Mapping[str, str], cwd: str) -> bool:
+        """Whether its settings allow tools without asking: rules of any kind, or another mode than the default."""
+        from pathlib import Path
+
+        from onrecord.vendors.base import set_in
+
+        own = Path(cwd or ".") / ".claude"
+        files = [own / "settings.local.json", own / "settings.json", self.home(env) / "settings.json"]
+        mode = set_in(files, "permissions", "defaultMode")
+        return any(set_in([path], "permissions", "allow") for path in files) or mode not in (None, "default", "plan")
 
     # Transcripts
 
@@ -130,16 +166,48 @@ class Claude(ByProject):
         known = True
         if kind in ("user", "assistant"):
             items = _message(record)
+            known = bool(record.get("sessionId")) and isinstance(record.get("message"), dict)
+            known = known and "content" in record["message"]
         elif kind == "system":
             items = [{"role": "system", "content": content}] if (content := text(record.get("content"))) else []
+            known = bool(record.get("sessionId")) and "systemPayload" not in record
         elif kind == "attachment":
             items = _attached(record)
         else:
             known = kind in CONTROL
         return Entry(
             raw, kind, text(record.get("uuid")), text(record.get("parentUuid")), text(record.get("timestamp")), items,
-            known,
+            known, _used(record) if kind == "assistant" else _summed(record) if kind == "cost-state" else (),
         )  # fmt: skip
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Messages, and prompts that waited in its queue; a subagent in the same file has a lane of its own."""
+        from onrecord.log.readings import ABORTS
+        from onrecord.vendors.port import Said
+        from onrecord.vendors.saying import said, summary, words_of
+
+        items = list(entry.items)
+        about: dict[str, Any] = {"id": entry.id, "parent": entry.parent}
+        if entry.kind == "attachment":
+            waiting = record.get("attachment")
+            told = text(waiting.get("prompt")) if isinstance(waiting, dict) else ""
+            return [Said([{"role": "user", "content": told}], **about)] if told else ()
+        if entry.kind not in ("user", "assistant"):
+            return ()
+        if record.get("isSidechain"):
+            about["lane"] = text(record.get("agentId")) or SUBAGENT
+        if record.get("isCompactSummary"):
+            return summary(words_of(items[0]) if items else "", **about)
+        if items and words_of(items[-1]).startswith(INTERRUPTED):
+            return [Said(items, turn=ABORTS, **about)]
+        return said(items, record, begins=not record.get("isMeta"), **about)
+
+    def beside(self, location: Location) -> Path | None:
+        """A folder named after the conversation, next to its file."""
+        from pathlib import Path
+
+        path = Path(location.path)
+        return path.with_suffix("") if path.stem == location.vendor_id else None
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Into the project directory of `cwd`; records do not change: the program itself records its directory."""
@@ -183,6 +251,28 @@ class Claude(ByProject):
                 return End(None, f"usage limit reached|{about.get('resetsAt', '')}")
         return End(None, text_in(record.get("error")))
 
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """An error ends a turn with an assistant record of the program itself, and the terminal stays open."""
+        from onrecord.vendors.port import ABORTED, FAILED, IDLE, WORKING, Turn
+
+        message = record.get("message")
+        kind = record.get("type")
+        if kind not in ("user", "assistant") or record.get("isSidechain") or not isinstance(message, dict):
+            return None
+        said = _said(message)
+        if kind == "user":
+            if said.startswith(INTERRUPTED):
+                return Turn(ABORTED)
+            if record.get("isCompactSummary") or said.startswith(NO_PROMPT):
+                return None
+            return Turn(WORKING, prompt="" if record.get("isMeta") else said)
+        if record.get("isApiErrorMessage"):
+            return Turn(FAILED, _failure(said, text(record.get("error"))))
+        if message.get("model") == "<synthetic>":
+            return None  # its own words, for instance after a tool that a crash interrupted
+        goes_on = message.get("stop_reason") in ("tool_use", "pause_turn") or not said or _calls(message)
+        return Turn(WORKING if goes_on else IDLE, answered=True)
+
     # Hooks
 
     def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
@@ -197,9 +287,35 @@ class Claude(ByProject):
         return [HookFile(root / ".claude" / "settings.local.json", "hooks"),
                 HookFile(root / "CLAUDE.md", "instructions"), HookFile(root / ".mcp.json", "mcp")]  # fmt: skip
 
+    def parse_hook(self, payload: dict[str, Any], env: Mapping[str, str]) -> HookCall:
+        """Its environment says whether a person attends the session."""
+        call = super().parse_hook(payload, env)
+        call.headless = env.get("CLAUDE_CODE_SESSION_ATTENDED") == "0"
+        return call
+
     def hook_settings(self, command: Sequence[str]) -> dict[str, Any] | str:
         """The hooks to merge into its settings."""
         return {"hooks": hook_entries(command, self.name, EVENTS, HOOK_SECONDS)}
+
+
+def _said(message: dict[str, Any]) -> str:
+    """The text of a message, without tool calls and results."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(text(part.get("text")) for part in content if isinstance(part, dict) and part.get("text"))
+    return text(content)
+
+
+def _calls(message: dict[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and any(isinstance(one, dict) and one.get("type") == "tool_use" for one in content)
+
+
+def _failure(said: str, kind: str) -> str:
+    """The error's text; its kind too, if the text alone does not say what it is."""
+    from onrecord.vendors.endings import cause_of
+
+    return said if cause_of(said) or not kind else f"{said} ({kind.replace('_', ' ')})"
 
 
 def _message(record: dict[str, Any]) -> list[Item]:
@@ -212,6 +328,42 @@ def _message(record: dict[str, Any]) -> list[Item]:
     for item in made:
         item.pop("verbatim", None)  # the raw record is kept already
     return made
+
+
+def _used(record: dict[str, Any]) -> list[Usage]:
+    """What a message used. Each block of a message is a record with the same id, and the last one has all the output.
+
+    Its input is counted apart from what a cache was read or written for.
+    """
+    from onrecord.vendors.counts import count, used
+    from onrecord.vendors.port import Usage
+
+    message = record.get("message")
+    if not isinstance(message, dict) or not isinstance(about := message.get("usage"), dict):
+        return []
+    read, written = count(about, "cache_read_input_tokens"), count(about, "cache_creation_input_tokens")
+    return used(
+        Usage(
+            text(message.get("id")), text(message.get("model")), count(about, "input_tokens") + read + written, read,
+            written, count(about, "output_tokens"), count(about.get("output_tokens_details"), "thinking_tokens"),
+        )
+    )  # fmt: skip
+
+
+def _summed(record: dict[str, Any]) -> list[Usage]:
+    """What the calls so far cost. A process that was killed did not write it, so its calls are missing."""
+    from onrecord.vendors.counts import count, dollars
+    from onrecord.vendors.port import Usage
+
+    models = record.get("modelUsage")
+    found = []
+    for model, about in models.items() if isinstance(models, dict) else ():
+        names = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        given, read, written = (count(about, name) for name in names)
+        cost = dollars(about.get("costUSD")) if isinstance(about, dict) else None
+        used = Usage("", model, given + read + written, read, written, count(about, "outputTokens"), cost=cost)
+        found.append(used._replace(total=True))
+    return found
 
 
 def _attached(record: dict[str, Any]) -> list[Item]:

@@ -18,6 +18,7 @@ from onrecord.vendors.hooks import (
     COMPACT,
     COMPACTED,
     END,
+    FAILED,
     FORKED,
     NOTICE,
     OTHER,
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 
 MOMENTS_OF = {
     "SessionStart": START, "UserPromptSubmit": PROMPT, "PreToolUse": BEFORE_TOOL, "PostToolUse": AFTER_TOOL,
-    "PostToolUseFailure": AFTER_TOOL, "PreCompact": COMPACT, "Stop": STOP, "SessionEnd": END, "Notification": NOTICE,
+    "PostToolUseFailure": AFTER_TOOL, "PreCompact": COMPACT, "Stop": STOP, "StopFailure": FAILED,
+    "SessionEnd": END, "Notification": NOTICE,
 }  # fmt: skip
 SOURCES = {
     "startup": STARTUP, "new": STARTUP, "resume": RESUMED, "clear": CLEARED, "compact": COMPACTED, "fork": FORKED,
@@ -50,8 +52,11 @@ NO_REASON = "refused by onrecord"
 """Some vendors treat a refusal without a reason as an error and continue."""
 GOES_ON = frozenset({"clear", "resume"})
 """The reasons for which a conversation ends while its process stays."""
-NO_ATTENTION = frozenset({"auth_success"})
-"""Notices that need no answer from a person."""
+NO_ATTENTION = frozenset(
+    {"auth_success", "idle_prompt", "agent_completed", "elicitation_complete", "elicitation_response",
+     "computer_use_exit", "push_notification", "plugin_notification"}
+)  # fmt: skip
+"""Notices that need no answer from a person. An idle agent has finished its turn, which its stop has said."""
 OUTPUT_LIMIT = 64 * 1024
 """How many characters of a tool's output a hook call keeps: the end, which shows the result."""
 EXIT_CODE = r"(?i)(?:exit(?:ed)?(?: with)?(?: exit)?[ _-]?(?:code|status)|status code)\D{0,3}?(-?\d{1,9})\b"
@@ -113,6 +118,8 @@ def about(moment: str, payload: dict[str, Any]) -> dict[str, Any]:
     """Further fields at a stop, an end or a notice."""
     if moment == STOP:
         return {"nudged": payload.get("stop_hook_active") is True}
+    if moment == FAILED:
+        return {"message": word(payload, "last_assistant_message", "error")}
     if moment == END:
         return {"stays": word(payload, "reason") in GOES_ON}
     return {"message": word(payload, "message", "title", "notification_type")} if moment == NOTICE else {}
@@ -157,7 +164,7 @@ def tool_request(call: HookCall, agent: str) -> ToolRequest | None:
         commands = []
     return ToolRequest(
         agent, act, paths=[absolute(path, call.cwd) for path in paths], commands=commands, tool=call.tool,
-        call=call.call,
+        call=call.call, line=line_in(call) if commands else "",
     )  # fmt: skip
 
 
@@ -165,14 +172,31 @@ def commands_in(call: HookCall) -> list[tuple[str, ...]]:
     """The simple commands of a shell tool, from text or an argument list."""
     from onrecord.rules import commands_of
 
+    given = given_to_shell(call)
+    if isinstance(given, list):
+        return [tuple(given)] if given else []
+    return commands_of(given) if given.strip() else []
+
+
+def line_in(call: HookCall) -> str:
+    """The command line of a shell tool, with its quotes."""
+    given = given_to_shell(call)
+    if isinstance(given, str):
+        return given
+    import shlex
+
+    return shlex.join(given)
+
+
+def given_to_shell(call: HookCall) -> str | list[str]:
+    """What a shell tool is given: a command line, or the arguments of one command."""
     given = next((call.tool_input[name] for name in ("command", "cmd", "script") if name in call.tool_input), None)
     if isinstance(given, list):
         words = [one for one in given if isinstance(one, str)]
         if len(words) > 2 and os.path.basename(words[0]) in SHELLS and words[1].startswith("-"):  # noqa: PLR2004 - shell, flag, text
-            given = words[-1]
-        else:
-            return [tuple(words)] if words else []
-    return commands_of(given) if isinstance(given, str) and given.strip() else []
+            return words[-1]
+        return words
+    return given if isinstance(given, str) else ""
 
 
 def patched_paths(tool_input: dict[str, Any]) -> list[str]:

@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookCall
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Turn,
+        Usage,
+        Vendor,
+    )
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": None, "PostToolUse": None, "PreCompact": None,
@@ -29,6 +40,13 @@ ID_SECONDS = 60.0
 LINES_KNOWN = frozenset({
     "session_meta", "event_msg", "turn_context", "world_state", "token_usage_record", "compacted", "ghost_snapshot",
 })  # fmt: skip
+EXEC_ONLY = frozenset({
+    "-s", "--sandbox", "-p", "--profile", "-C", "--cd", "--add-dir", "--oss", "--local-provider", "--approve-for-me",
+    "--color",
+})  # fmt: skip
+"""Flags of `codex exec` that `codex exec resume` does not know: they go before the word `resume`."""
+INSTRUCTIONS = "# AGENTS.md instructions"
+"""How a user's message begins that carries the instructions of the project."""
 ROLLOUT = r"rollout-(\d{4})-(\d{2})-(\d{2})T\d{2}-\d{2}-\d{2}-"
 
 
@@ -44,6 +62,8 @@ class Codex(Shaped):
     not_said: Sequence[str] = ("<", "# AGENTS.md instructions")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    shows_turns = True
+    prints_last = True
     prompt_patterns: Sequence[str] = (
         r"Would you like to (run the following command|make the following edits)", r"Allow command\?",
         r"Yes, (proceed|just this once)", r"Press enter to confirm", r"Hooks need review",
@@ -93,7 +113,10 @@ class Codex(Shaped):
                 *prompt,
             ]
             return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
-        argv = [program, "exec", *chosen]
+        from onrecord.vendors.arguments import taken_out
+
+        before, extra = taken_out(self.name, extra, EXEC_ONLY if chosen else ())
+        argv = [program, "exec", *before, *chosen]
         if not has(extra, "--json"):
             argv.append("--json")
         if not has(extra, "--skip-git-repo-check") and not _in_repository(options.cwd):
@@ -105,7 +128,7 @@ class Codex(Shaped):
                 "codex exec silently skips hooks that are not trusted: start codex once and accept them, "
                 "or pass --dangerously-bypass-hook-trust"
             )
-        return Launch(argv, {}, options.cwd, stdin=options.prompt, warnings=said)
+        return Launch(argv, {}, options.cwd, stdin=options.prompt, warnings=said, streams=not has(extra, "--json"))
 
     def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
         """Codex silently skips hooks that the user has not accepted."""
@@ -124,7 +147,7 @@ class Codex(Shaped):
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """A shared server, and resumes that start a new thread."""
         said = []
         headless = bool({"exec", "e"} & set(command[1:3]))
@@ -257,8 +280,31 @@ class Codex(Shaped):
         elif kind == "compacted" and text(payload.get("message")):
             items = [{"role": "system", "content": payload["message"]}]
         return Entry(
-            raw, kind, text(payload.get("id")) if items else "", "", text(record.get("timestamp")), items, known
-        )
+            raw, kind, text(payload.get("id")) if items else "", "", text(record.get("timestamp")), items, known,
+            _used(kind, record, payload),
+        )  # fmt: skip
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Response items; events tell of aborted turns only, since they repeat the rest."""
+        from onrecord.log.readings import ABORTS
+        from onrecord.vendors.port import Said
+        from onrecord.vendors.saying import said, summary, thought, words_of
+
+        given = record.get("payload")
+        payload: dict[str, Any] = given if isinstance(given, dict) else {}
+        if entry.kind == "event_msg/turn_aborted":
+            return [Said((), turn=ABORTS)]
+        if entry.kind == "compacted":
+            return summary(payload.get("message"))
+        if entry.kind == "response_item/reasoning":
+            parts = payload.get("summary")
+            told = (
+                [text(part.get("text")) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+            )
+            items = thought("\n".join(told))
+            return [Said(items, text(payload.get("id")))] if items else ()
+        items = [item for item in entry.items if not words_of(item).startswith(INSTRUCTIONS)]
+        return said(items, record, id=entry.id)
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Under the day it started, word for word: it resumes from any directory."""
@@ -296,6 +342,34 @@ class Codex(Shaped):
         if kind in ("turn.failed", "error"):
             return End(False, text_in(record.get("error")) or text_in(record.get("message")))  # noqa: FBT003 - the field is named ok
         return End()
+
+    def printed(self, record: dict[str, Any]) -> str:
+        """The model's last message; the earlier ones go to standard error."""
+        item = record.get("item") if record.get("type") == "item.completed" else None
+        said = text(item.get("text")) if isinstance(item, dict) and item.get("type") == "agent_message" else ""
+        return f"{said}\n" if said else ""
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """The events around a turn; the one that completes it has the error, if one ended it."""
+        from onrecord.vendors.endings import text_in
+        from onrecord.vendors.port import ABORTED, FAILED, IDLE, WORKING, Turn
+
+        given = record.get("payload")
+        payload: dict[str, Any] = given if isinstance(given, dict) else {}
+        kind = payload.get("type")
+        if record.get("type") == "response_item":
+            by_model = kind == "function_call" or (kind == "message" and payload.get("role") == "assistant")
+            return Turn(WORKING, answered=True) if by_model else None
+        if record.get("type") != "event_msg":
+            return None
+        if kind == "task_complete":
+            error = payload.get("error")
+            return Turn(FAILED, text_in(error)) if error else Turn(IDLE)
+        if kind == "item_completed":
+            item = payload.get("item")
+            asked = isinstance(item, dict) and item.get("type") == "UserMessage"
+            return Turn(WORKING, prompt=text(_words(item.get("content")))) if asked and isinstance(item, dict) else None
+        return {"task_started": Turn(WORKING), "turn_aborted": Turn(ABORTED)}.get(text(kind))
 
     # Hooks
 
@@ -336,6 +410,36 @@ def _response(payload: dict[str, Any]) -> tuple[list[Item], bool]:
         output = payload.get("output")
         return [{"role": "tool", "call": call, "content": _words(output)}], True
     return [], kind in ("reasoning", "web_search_call", "compaction", "ghost_snapshot", "other")
+
+
+def _used(kind: str, record: dict[str, Any], payload: dict[str, Any]) -> list[Usage]:
+    """What a response used; the context of a turn names its model. What a cache was used for is part of the input.
+
+    Versions that number their records write one for each response; older ones only say how the totals have grown.
+    """
+    from onrecord.vendors.counts import count, used
+    from onrecord.vendors.port import Usage
+
+    if kind == "turn_context":
+        return [Usage("", model)] if (model := text(payload.get("model"))) else []
+    info = payload.get("info")
+    if kind == "token_usage_record":
+        call, about = text(payload.get("response_id")), payload.get("usage")
+    elif kind == "event_msg/token_count" and "ordinal" not in record and isinstance(info, dict):
+        total = info.get("total_token_usage")
+        call, about = (
+            f"total/{count(total, 'input_tokens')}/{count(total, 'output_tokens')}",
+            info.get("last_token_usage"),
+        )
+    else:
+        return []
+    return used(
+        Usage(
+            call, "", count(about, "input_tokens"), count(about, "cached_input_tokens"),
+            count(about, "cache_write_input_tokens"), count(about, "output_tokens"),
+            count(about, "reasoning_output_tokens"), local=kind != "token_usage_record",
+        )
+    )  # fmt: skip
 
 
 def _words(content: Any) -> Any:

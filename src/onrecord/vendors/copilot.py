@@ -42,7 +42,17 @@ if TYPE_CHECKING:
     from onrecord.rules import ToolRequest
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer
-    from onrecord.vendors.port import Capabilities, Entry, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Usage,
+        Vendor,
+    )
 
 MOMENTS_OF = {
     "sessionStart": START, "userPromptSubmitted": PROMPT, "preToolUse": BEFORE_TOOL, "postToolUse": AFTER_TOOL,
@@ -120,9 +130,10 @@ class Copilot(Base):
         argv += extra
         if options.headless or options.prompt:
             argv += prompted(options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--interactive")))
-        return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
+        streams = not has(extra, "--output-format")
+        return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env), streams=streams)
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person or use another conversation than intended."""
         said = []
         free = has(command, "--allow-all-tools", "--allow-all", "--yolo", "--allow-tool") or env.get(
@@ -197,8 +208,25 @@ class Copilot(Base):
         items = _items(kind, data)
         return Entry(
             raw, kind, text(record.get("id")), text(record.get("parentId")), text(record.get("timestamp")), items,
-            bool(items) or kind in SILENT or kind in SPOKEN,
+            bool(items) or kind in SILENT or kind in SPOKEN, _used(kind, data),
         )  # fmt: skip
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Messages and results; a subagent's events name the agent or the call that started it."""
+        from onrecord.log.readings import ABORTS
+        from onrecord.vendors.port import Said
+        from onrecord.vendors.saying import said, summary, thought
+
+        given = record.get("data")
+        data: dict[str, Any] = given if isinstance(given, dict) else {}
+        lane = text(record.get("agentId")) or text(data.get("parentToolCallId"))
+        about: dict[str, Any] = {"id": entry.id, "parent": "" if lane else entry.parent, "lane": lane}
+        if entry.kind == "abort":
+            return [Said((), turn=ABORTS, **about)]
+        if entry.kind == "session.compaction_complete":
+            return summary(data.get("summaryContent") or data.get("summary"), **about)
+        thoughts = thought(data.get("reasoningText")) if entry.kind == "assistant.message" else []
+        return said([*thoughts, *entry.items], record, **about)
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """A folder named after its id, with the events and the small file that names its directory."""
@@ -235,6 +263,12 @@ class Copilot(Base):
                 None, text_in(record.get("data")) or text_in(record.get("error")) or text_in(record.get("message"))
             )
         return End()
+
+    def printed(self, record: dict[str, Any]) -> str:
+        """The model's messages."""
+        data = record.get("data") if record.get("type") == "assistant.message" else None
+        said = text(data.get("content")) if isinstance(data, dict) else ""
+        return f"{said}\n" if said else ""
 
     # Hooks
 
@@ -333,6 +367,25 @@ def _items(kind: str, data: dict[str, Any]) -> list[Item]:
         item: Item = {"role": "tool", "call": data.get("toolCallId"), "content": words}
         return [item if data.get("success") else item | {"error": True}]
     return []
+
+
+def _used(kind: str, data: dict[str, Any]) -> list[Usage]:
+    """What a response used. Its cost is counted in requests, not in money."""
+    from onrecord.vendors.counts import count, used
+    from onrecord.vendors.port import Usage
+
+    about = data.get("usage")
+    if kind != "session.usage_record" or not isinstance(about, dict):
+        return []
+    accounting = about.get("accounting")
+    call = text(accounting.get("usageId")) if isinstance(accounting, dict) else ""
+    return used(
+        Usage(
+            call or text(about.get("apiCallId")), text(about.get("model")), count(about, "inputTokens"),
+            count(about, "cacheReadTokens"), count(about, "cacheWriteTokens"), count(about, "outputTokens"),
+            count(about, "reasoningTokens"),
+        )
+    )  # fmt: skip
 
 
 def _is_held(lock: Path, pid: int) -> bool:

@@ -93,9 +93,10 @@ class Cursor(Shaped):
         argv += extra
         if options.prompt:
             argv += ["--", options.prompt] if options.prompt.startswith("-") else [options.prompt]
-        return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env))
+        streams = not has(extra, "--output-format")
+        return Launch(argv, {}, options.cwd, warnings=self.warnings(argv, options.env), streams=streams)
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that open the editor, stop, or use another chat."""
         said = []
         if command and command[0].rpartition("/")[2] == "cursor" and "agent" not in command[1:2]:

@@ -75,6 +75,17 @@ AT = re.compile(
     r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>[ap]\.?m\.?)?(?:\s*\((?P<zone>[\w/+-]+)\))?",
     re.IGNORECASE,
 )
+SOON_SECONDS = 600.0
+"""A time of day that passed this recently is not tomorrow's: vendors cut off the seconds, and a limit may end late."""
+NEXT_TRY = 15.0
+"""How long to wait, in seconds, when the announced time has just passed and the limit still holds."""
+MINUTE = 60.0
+HALF_A_YEAR = timedelta(days=182)
+STACK = re.compile(
+    r"^(?:at\s.+:\d+(?::\d+)?\)?(?: \{)?|File \".+\", line \d+.*|Node\.js v\S+|node:\S+:\d+.*|[\[\]{}()^~, ;]*"
+    r"|(?:cause|code|details|status|errno|syscall|retryDelayMs|headers|requestID|requireStack)\b:.*|message: ['\"].*)$"
+)
+"""A line of a stack or of a printed object: it shows where a program failed, not why."""
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 NOON = 12
 
@@ -96,17 +107,36 @@ def classify(
         return Interruption(FINISHED)
     now = time.time() if now is None else now
     text = "\n".join(errors)[-MESSAGE_LIMIT:]
-    by_words = next((cause for cause, words in WORDS.items() if re.search(words, text, re.IGNORECASE)), None)
+    by_words = cause_of(text)
     by_status = _by_signal(status)
     # A limit explains a kill (a supervisor may have ended a run that waited for it); other messages do not.
     cause = by_words if by_words and (by_status is None or by_words in (USAGE_WINDOW, RATE_LIMIT)) else by_status
     if cause is None:
         cause = CRASH if status or ok is False else UNKNOWN
+    return interruption(cause, text, now)
+
+
+def cause_of(text: str) -> str | None:
+    """The cause that the words of an error name, if they name one."""
+    return next((cause for cause, words in WORDS.items() if re.search(words, text, re.IGNORECASE)), None)
+
+
+def interruption(cause: str, text: str, now: float) -> Interruption:
+    """A stop with this cause: what the text means, and the times it states."""
     retry = retry_after(text)
     reset = resets_at(text, now) if cause in (USAGE_WINDOW, RATE_LIMIT, OVERLOAD) else None
     if reset is None and retry is not None and cause == USAGE_WINDOW:
         reset = now + retry
-    return Interruption(cause, text.strip(), reset, retry)
+    said = meaning(cause, text)
+    return Interruption(cause, said, reset, retry, detail="" if text.strip() == said else text.strip())
+
+
+def meaning(cause: str, text: str) -> str:
+    """The line that says why: the last one that names the cause; else the last one that is no part of a stack."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not STACK.match(line.strip())]
+    words = WORDS.get(cause)
+    named = [line for line in lines if words and re.search(words, line, re.IGNORECASE)]
+    return (named or lines or [text.strip()])[-1]
 
 
 def _ending(lines: Sequence[str], says: Callable[[dict[str, Any]], End]) -> tuple[bool | None, list[str], bool]:
@@ -196,13 +226,21 @@ def _time_of(found: re.Match[str], now: float) -> float | None:
         if found["month"]:
             month = MONTHS.index(found["month"].lower()) + 1
             then = then.replace(month=month, day=int(found["day"]), year=int(found["year"] or then.year))
-            if then <= here and not found["year"]:
-                then = then.replace(year=then.year + 1)
-        elif then <= here:
-            then += timedelta(days=1)
+        return _ahead(then, here, dated=bool(found["month"]), year=bool(found["year"]))
     except ValueError:
         return None
-    return then.timestamp()
+
+
+def _ahead(then: datetime, here: datetime, *, dated: bool, year: bool) -> float:
+    """The moment that is meant: a time without a date, or a date without a year, is the next one, or just passed."""
+    past = (here - then).total_seconds()
+    if past < 0:
+        return then.timestamp()
+    if past <= SOON_SECONDS or (dated and not year and here - then < HALF_A_YEAR):
+        return max(then.timestamp() + MINUTE, here.timestamp() + NEXT_TRY)
+    if dated:
+        return then.timestamp() if year else then.replace(year=then.year + 1).timestamp()
+    return (then + timedelta(days=1)).timestamp()
 
 
 def _zone(name: str | None) -> tzinfo | None:

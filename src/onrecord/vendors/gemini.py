@@ -35,7 +35,18 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookAnswer, HookCall
-    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        Hazard,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Turn,
+        Vendor,
+    )  # fmt: skip
 
 MOMENTS_OF = {
     "SessionStart": START, "BeforeAgent": PROMPT, "BeforeTool": BEFORE_TOOL, "AfterTool": AFTER_TOOL,
@@ -80,6 +91,8 @@ class Gemini(Shaped):
     )
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    limit_patterns: Sequence[str] = (r"Usage limit reached for",)
+    shows_turns = True
     prompt_patterns: Sequence[str] = (
         r"Allow execution", r"Apply this change\?", r"Yes, allow once", r"Action Required", r"Do you trust this folder",
     )  # fmt: skip
@@ -120,7 +133,8 @@ class Gemini(Shaped):
         if options.headless and not has(extra, "-o", "--output-format"):
             argv += ["-o", "stream-json"]
         argv += extra
-        said = self.warnings([*argv, "-p"] if options.headless else argv, options.env)
+        streams = not has(extra, "-o", "--output-format")
+        said = self.warnings([*argv, "-p"] if options.headless else argv, options.env, cwd)
         if options.prompt.lstrip().startswith(LEFT_OUT):
             said.append("when gemini resumes, it drops a turn that begins like this prompt from its history")
         stdin = None
@@ -130,12 +144,12 @@ class Gemini(Shaped):
             argv += prompted(
                 options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--prompt-interactive"))
             )
-        return Launch(argv, {"GEMINI_CLI_NO_RELAUNCH": "true"}, cwd, stdin=stdin, warnings=said)
+        return Launch(argv, {"GEMINI_CLI_NO_RELAUNCH": "true"}, cwd, stdin=stdin, warnings=said, streams=streams)
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person, or start another conversation than intended."""
         said = []
-        if not has(command, "-y", "--yolo", "--approval-mode"):
+        if not has(command, "-y", "--yolo", "--approval-mode", "--policy") and not self._permits(env, cwd):
             headless = has(command, "-p", "--prompt")
             said.append(
                 "gemini -p without --yolo or --approval-mode has no tools that write or run commands"
@@ -146,16 +160,32 @@ class Gemini(Shaped):
             said.append("gemini --resume latest (or an index) may resume the wrong conversation or start a new one")
         return said
 
+    def _permits(self, env: Mapping[str, str], cwd: str) -> bool:
+        """Whether its settings or policies allow tools without asking."""
+        from pathlib import Path
+
+        from onrecord.vendors.base import set_in
+
+        homes = [Path(cwd or ".") / ".gemini", self.home(env)]
+        files = [home / "settings.json" for home in homes]
+        mode = set_in(files, "general", "defaultApprovalMode") or set_in(files, "tools", "approvalMode")
+        rules = set_in(files, "tools", "allowed") or any(list((home / "policies").glob("*.toml")) for home in homes)
+        return mode in ("auto_edit", "autoEdit", "yolo") or bool(rules)
+
     # Conversations
 
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
-        """File names have only eight letters of the id, so the head of each file is read; a stub does not count."""
+        """File names have only eight letters of the id, so the head of each file is read; a stub does not count.
+
+        A file without a head is one whose head another start has deleted: then the name is all there is.
+        """
         if not self.is_id(vendor_id):
             return None
         home = self.home(env)
         paths = sorted((home / "tmp").glob(f"*/chats/session-*-{vendor_id[:8]}.jsonl"))
         found = [path for path in paths if _id_of(path) == vendor_id]
-        real = [path for path in found if not _is_stub(path)] or found
+        real = [path for path in found if not _is_stub(path)]
+        real = real or [path for path in paths if not _id_of(path) and not _is_stub(path)] or found
         return self._location(real[0], vendor_id, home) if real else None
 
     def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
@@ -187,16 +217,18 @@ class Gemini(Shaped):
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """A message has items; a patch repeats messages, see `items`."""
+        from onrecord.vendors.gemini_records import message_items, patched_in, usage_in
         from onrecord.vendors.port import Entry
 
         if "$set" in record:
-            return Entry(raw, "$set")
+            again = [one._replace(again=True) for message in patched_in(record) for one in usage_in(message)]
+            return Entry(raw, "$set", usage=again)
         if "projectHash" in record:
             return Entry(raw, "header", at=text(record.get("startTime")))
         kind = text(record.get("type"))
         return Entry(
-            raw, kind, text(record.get("id")), "", text(record.get("timestamp")), _message(record),
-            kind in MESSAGES or kind in NOTES,
+            raw, kind, text(record.get("id")), "", text(record.get("timestamp")), message_items(record),
+            kind in MESSAGES or kind in NOTES, usage_in(record),
         )  # fmt: skip
 
     def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
@@ -205,33 +237,64 @@ class Gemini(Shaped):
         A resume patches the history with the remaining turns; the dropped ones stay on record.
         """
         from onrecord.vendors.base import answered_once
+        from onrecord.vendors.gemini_records import message_items, patched
 
         said: dict[str, tuple[int, Sequence[Item]]] = {}
         for number, entry in enumerate(entries):
             if entry.kind == "$set":
-                for message in _patched(entry.raw):
-                    said.setdefault(text(message.get("id")), (number, _message(message)))
+                for message in patched(entry.raw):
+                    said.setdefault(text(message.get("id")), (number, message_items(message)))
             else:
                 said[entry.id or f"#{number}"] = number, entry.items
         return answered_once(said.values())
 
+    def start_hazards(self, env: Mapping[str, str]) -> list[Hazard]:
+        """With retention, which is on by default, a start deletes the files of others that have no message yet."""
+        message = "every start of gemini may delete a conversation that has just begun in the same directory"
+        return self._with_retention(env, message)
+
+    def _with_retention(self, env: Mapping[str, str], message: str) -> list[Hazard]:
+        from onrecord.vendors.gemini_projects import retention_in
+        from onrecord.vendors.port import Hazard
+
+        settings = self.home(env) / "settings.json"
+        fix = f"set general.sessionRetention.enabled to false in {settings}"
+        return [] if retention_in(settings).get("enabled") is False else [
+            Hazard("retention", message, fix, (str(settings),))
+        ]  # fmt: skip
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """A message; or the messages of a patch, which repeat earlier ones and replace none."""
+        from onrecord.vendors.gemini_records import message_items, patched_in, thoughts_in
+        from onrecord.vendors.saying import said
+
+        if "$set" not in record:
+            return said([*thoughts_in(record), *entry.items], record, id=entry.id)
+        return [
+            one
+            for message in patched_in(record)
+            for one in said(
+                [*thoughts_in(message), *message_items(message)], record, id=text(message.get("id")), weak=True
+            )
+        ]
+
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
-        """Retention, stubs, an unfinished line, turns that a resume drops."""
+        """Retention, stubs, a missing head, an unfinished line, turns that a resume drops."""
         from onrecord.vendors import jsonl
         from onrecord.vendors.port import Hazard
 
         found = super().hazards(location, env)
-        settings = self.home(env) / "settings.json"
-        if _retention(settings).get("enabled") is not False:
-            found.append(Hazard(
-                "retention", "after a resume, the next start of another conversation may delete this one",
-                f"set general.sessionRetention.enabled to false in {settings}", (str(settings),),
-            ))  # fmt: skip
+        found += self._with_retention(env, "after a resume, the next start of another conversation may delete this one")
         real = self.find(location.vendor_id, env) or location
         found += [
             Hazard("stub", f"{stub} would make gemini delete the conversation", "move the stub away", (stub,))
             for stub in self._stubs(real)
         ]
+        if _exists(real.path) and not _id_of_file(real.path):
+            found.append(Hazard(
+                "headless", "another start of gemini has deleted the head of its file, so gemini would not find it",
+                "write the head again", (real.path,), fatal=True,
+            ))  # fmt: skip
         if _exists(real.path) and jsonl.unfinished_tail(real.path):
             found.append(Hazard(
                 "torn_tail", "the last line is unfinished; the next record would be appended to it and lost",
@@ -259,10 +322,16 @@ class Gemini(Shaped):
         from onrecord.vendors import jsonl
 
         if hazard.code == "retention":
-            _switch_retention_off(self.home(env) / "settings.json")
+            from onrecord.vendors.gemini_projects import switch_retention_off
+
+            switch_retention_off(self.home(env) / "settings.json")
         elif hazard.code == "stub":
             for stub in set(hazard.touches) & set(self._stubs(self.find(location.vendor_id, env) or location)):
                 Path(stub).rename(f"{stub}.onrecord-stub")
+        elif hazard.code == "headless":
+            from onrecord.vendors.gemini_projects import write_head
+
+            write_head(self.find(location.vendor_id, env) or location)
         elif hazard.code == "torn_tail":
             jsonl.cut_tail((self.find(location.vendor_id, env) or location).path)
         elif hazard.code != "turns_left_out":
@@ -272,24 +341,35 @@ class Gemini(Shaped):
         """Into the folder of `cwd`, which is added to its list of projects if necessary."""
         import os
 
-        from onrecord.vendors.gemini_projects import folder_for, in_project, name_of
+        from onrecord.vendors.gemini_projects import folder_for, in_project, name_of, with_head
 
         vendor_id = self.checked_id(location.vendor_id)
         self.absent(location, env)
         from onrecord.vendors.jsonl import write_new
 
         home, here = self.home(env), os.path.realpath(cwd)
+        entries = with_head(entries, vendor_id, location.cwd or here)
         name, entries = name_of(location.path, vendor_id, entries)
         path = folder_for(here, home) / "chats" / name
         write_new(path, (in_project(raw, here, moved=here != location.cwd) for raw in entries))
         return self._location(path, vendor_id, home)
+
+    def absent(self, location: Location, env: Mapping[str, str]) -> None:
+        """A stub is not the conversation."""
+        from pathlib import Path
+
+        there = self.find(location.vendor_id, env)
+        if there is not None and not _is_stub(Path(there.path)):
+            super().absent(location, env)
 
     def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
         """By the retention in its settings, or the documented default."""
         import re
         from pathlib import Path
 
-        retention = _retention(self.home(env) / "settings.json")
+        from onrecord.vendors.gemini_projects import retention_in
+
+        retention = retention_in(self.home(env) / "settings.json")
         age = re.fullmatch(r"(\d+)([hdwm])", str(retention.get("maxAge", f"{RETENTION_DAYS}d")))
         if retention.get("enabled") is False or age is None or not _exists(location.path):
             return None
@@ -307,6 +387,25 @@ class Gemini(Shaped):
         if "response" in record and "session_id" in record:
             return End(ok=not record.get("error"), error=text_in(record.get("error")))
         return End(None, text_in(record.get("error")))
+
+    def printed(self, record: dict[str, Any]) -> str:
+        """The model's words, as they come."""
+        by_model = record.get("type") == "message" and record.get("role") == "assistant"
+        return text(record.get("content")) if by_model else ""
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """A message of the model without tool calls ends a turn, and so does an error or a cancelled request."""
+        from onrecord.vendors.port import ABORTED, FAILED, IDLE, WORKING, Turn
+
+        kind = record.get("type")
+        if kind == "user":
+            return Turn(WORKING, prompt=_first_words(record))
+        if kind == "gemini":
+            return Turn(WORKING if record.get("toolCalls") else IDLE, answered=True)
+        said = _first_words(record)
+        if kind == "info" and "cancelled" in said:
+            return Turn(ABORTED)
+        return Turn(FAILED, said) if kind == "error" else None
 
     # Hooks
 
@@ -357,6 +456,12 @@ def _id_of(path: Path) -> str:
     return text(head.get("sessionId"))
 
 
+def _id_of_file(path: str) -> str:
+    from pathlib import Path
+
+    return _id_of(Path(path))
+
+
 def _is_whole(record: dict[str, Any]) -> bool:
     if "$set" in record or {"sessionId", "projectHash"} <= record.keys():
         return True
@@ -389,48 +494,6 @@ def _first_words(record: dict[str, Any]) -> str:
     if isinstance(content, list):
         content = next((part.get("text") for part in content if isinstance(part, dict)), "")
     return text(content)
-
-
-def _message(record: dict[str, Any]) -> list[Item]:
-    from onrecord.vendors.parts import calls_of, items_of, result_of
-
-    role = MESSAGES.get(text(record.get("type")))
-    if role is None:
-        return []
-    items = items_of(role, record.get("content"))
-    calls = [call for call in record.get("toolCalls") or () if isinstance(call, dict)]
-    if calls and not any(item.get("tool_calls") for item in items):
-        said = items[-1] if items and items[-1]["role"] == role else {"role": role, "content": ""}
-        items = [item for item in items if item is not said] + [said | {"tool_calls": calls_of(calls)}]
-    for call in calls:
-        for part in call.get("result") or ():
-            if isinstance(part, dict) and isinstance(part.get("functionResponse"), dict):
-                items.append(result_of(part["functionResponse"]))
-    return items
-
-
-def _patched(raw: str) -> list[dict[str, Any]]:
-    patch = json.loads(raw)["$set"]
-    messages = patch.get("messages") if isinstance(patch, dict) else None
-    return [one for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
-
-
-def _retention(settings: Path) -> dict[str, Any]:
-    general = settings_at(settings).get("general")
-    retention = general.get("sessionRetention") if isinstance(general, dict) else None
-    return retention if isinstance(retention, dict) else {}
-
-
-def _switch_retention_off(path: Path) -> None:
-    from onrecord.errors import InvalidInput
-    from onrecord.vendors.jsonl import write_over
-
-    settings = settings_at(path)
-    if path.exists() and not settings and path.read_text(encoding="utf-8").strip() not in ("", "{}"):
-        raise InvalidInput(f"{path} is not plain JSON", hint="set general.sessionRetention.enabled to false by hand")
-    general = settings.get("general") if isinstance(settings.get("general"), dict) else {}
-    settings["general"] = {**(general or {}), "sessionRetention": {**_retention(path), "enabled": False}}
-    write_over(path, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
 
 
 VENDOR: Vendor = Gemini()

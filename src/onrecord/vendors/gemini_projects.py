@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
 from onrecord.vendors.base import settings_at, text
@@ -16,6 +17,8 @@ from onrecord.vendors.jsonl import write_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from onrecord.vendors.port import Location
 
 FILE_NAME = r"session-\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-{}\.jsonl"
 
@@ -52,6 +55,41 @@ def name_of(path: str, vendor_id: str, entries: Iterator[str]) -> tuple[str, Ite
     return name, chain([first], entries)
 
 
+def with_head(entries: Iterator[str], vendor_id: str, cwd: str) -> Iterator[str]:
+    """The lines of a conversation, with a head if they have none."""
+    first = next(entries, None)
+    if first is None:
+        return iter(())
+    whole = chain([first], entries)
+    return whole if '"projectHash"' in first else chain([head_of(vendor_id, cwd, first)], whole)
+
+
+def head_of(vendor_id: str, cwd: str, first: str) -> str:
+    """A head as Gemini writes it; it began with its first record."""
+    try:
+        record = json.loads(first)
+        begun = text(record.get("timestamp")) if isinstance(record, dict) else ""
+    except ValueError:
+        begun = ""
+    begun = begun or datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return json.dumps(
+        {
+            "sessionId": vendor_id, "projectHash": sha256(cwd.encode()).hexdigest(), "startTime": begun,
+            "lastUpdated": begun, "kind": "main",
+        },
+        separators=(",", ":"),
+    )  # fmt: skip
+
+
+def write_head(location: Location) -> None:
+    """Put a head before the lines of a file that lost it."""
+    path = Path(location.path)
+    lines = path.read_text(encoding="utf-8")
+    first = next((line for line in lines.splitlines() if line.strip()), "")
+    if '"projectHash"' not in first:
+        write_over(path, f"{head_of(location.vendor_id, location.cwd, first)}\n{lines}")
+
+
 def in_project(raw: str, cwd: str, *, moved: bool) -> str:
     """A line for the project of `cwd`: a head names the project by a digest of its directory."""
     if not moved or '"projectHash"' not in raw:
@@ -60,3 +98,20 @@ def in_project(raw: str, cwd: str, *, moved: bool) -> str:
     if not isinstance(record, dict) or "projectHash" not in record:
         return raw
     return json.dumps(record | {"projectHash": sha256(cwd.encode()).hexdigest()}, separators=(",", ":"))
+
+
+def retention_in(settings: Path) -> dict[str, Any]:
+    """The retention in its settings; empty if they say nothing."""
+    general = settings_at(settings).get("general")
+    retention = general.get("sessionRetention") if isinstance(general, dict) else None
+    return retention if isinstance(retention, dict) else {}
+
+
+def switch_retention_off(path: Path) -> None:
+    """Set only this in its settings."""
+    settings = settings_at(path)
+    if path.exists() and not settings and path.read_text(encoding="utf-8").strip() not in ("", "{}"):
+        raise InvalidInput(f"{path} is not plain JSON", hint="set general.sessionRetention.enabled to false by hand")
+    general = settings.get("general") if isinstance(settings.get("general"), dict) else {}
+    settings["general"] = {**(general or {}), "sessionRetention": {**retention_in(path), "enabled": False}}
+    write_over(path, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")

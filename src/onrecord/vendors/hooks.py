@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 5.0
 """After so many seconds a hook answers with what it has."""
-START, PROMPT, BEFORE_TOOL, AFTER_TOOL, COMPACT, STOP, END, NOTICE, OTHER = (
-    "start", "prompt", "before_tool", "after_tool", "compact", "stop", "end", "notice", "other",
+START, PROMPT, BEFORE_TOOL, AFTER_TOOL, COMPACT, STOP, FAILED, END, NOTICE, OTHER = (
+    "start", "prompt", "before_tool", "after_tool", "compact", "stop", "failed", "end", "notice", "other",
 )  # fmt: skip
-MOMENTS = (START, PROMPT, BEFORE_TOOL, AFTER_TOOL, COMPACT, STOP, END, NOTICE, OTHER)
+MOMENTS = (START, PROMPT, BEFORE_TOOL, AFTER_TOOL, COMPACT, STOP, FAILED, END, NOTICE, OTHER)
 """The moments at which an agent calls its hook."""
 
 STARTUP, RESUMED, CLEARED, COMPACTED, FORKED, ADOPTED, IMPORTED = (
@@ -31,8 +31,8 @@ class HookCall:
     """One call of a hook."""
 
     __slots__ = (
-        "call", "cwd", "event", "exit_code", "message", "moment", "nudged", "output", "payload", "pid", "prompt",
-        "reason", "stays", "tool", "tool_input", "transcript", "vendor", "vendor_id",
+        "call", "cwd", "event", "exit_code", "headless", "message", "moment", "nudged", "output", "payload", "pid",
+        "prompt", "reason", "stays", "tool", "tool_input", "transcript", "vendor", "vendor_id",
     )  # fmt: skip
 
     def __init__(
@@ -63,7 +63,9 @@ class HookCall:
         self.pid = pid
         """The agent's process, if the payload or the environment has it."""
         self.message = message
-        """At a notice: what the agent needs from a person."""
+        """At a notice: what the agent needs from a person. At a failure: the error that ended its turn."""
+        self.headless = False
+        """The agent runs without a person, as far as its environment says."""
         self.nudged = nudged
         """At a stop: the agent continued only because a hook asked it to."""
         self.stays = stays

@@ -68,6 +68,17 @@ def read(
         return Chunk(entries, _mark(file, offset), torn=torn, rewritten=rewritten)
 
 
+def near_the_end(path: str, size: int) -> Mark | None:
+    """A mark at the first line that begins within the last `size` bytes of a file; None: the beginning."""
+    with open(path, "rb") as file:
+        length = os.fstat(file.fileno()).st_size
+        if length <= size:
+            return None
+        file.seek(length - size)
+        file.readline()
+        return Mark(file.tell())
+
+
 def _begin(file: BufferedReader, mark: Mark | None) -> tuple[int, bool]:
     if mark is None or mark.offset <= 0:
         return 0, False

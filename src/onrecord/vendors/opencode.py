@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         LaunchOptions,
         Location,
         Mark,
+        Said,
+        Usage,
         Vendor,
     )
 
@@ -45,6 +47,9 @@ SILENT_PARTS = frozenset({
 })  # fmt: skip
 
 
+PACKAGE = "@opencode-ai/plugin"
+
+
 class Opencode(Shaped):
     """opencode."""
 
@@ -54,6 +59,7 @@ class Opencode(Shaped):
     context_lasts = False
     dialect = Dialect("opencode", moments=MOMENTS_OF)
     id_form = r"ses_[A-Za-z0-9]{1,64}"
+    shares_file = True
     own_flags: Sequence[str] = ("-s", "--session", "-c", "--continue", "--fork", "--dir")
     fork_flags: Sequence[str] = ("--fork",)
     resume_flags: Sequence[str] = ("--session", "-s")
@@ -98,19 +104,21 @@ class Opencode(Shaped):
 
         extra = self.checked_extra(options)
         chosen = ["-s", self.checked_id(vendor_id)] if vendor_id is not None else []
-        argv = [self.program(options)]
+        argv, waits = [self.program(options)], self._waits_for_npm(cwd, options.env)
         if not options.headless:
             argv += [*chosen, *extra, *(prompted(options.prompt, "--prompt", "--prompt") if options.prompt else ())]
-            return Launch(argv, {}, cwd, warnings=self.warnings(argv, options.env))
+            return Launch(argv, {}, cwd, warnings=[*self.warnings(argv, options.env), *waits])
         argv += ["run", *chosen, "--dir", cwd]
         if not has(extra, "--format"):
             argv += ["--format", "json"]
         if vendor_id is None and (name := named(options.name)):
             argv += ["--title", name]
         # opencode would put quotes around a prompt in the arguments.
-        return Launch([*argv, *extra], {}, cwd, stdin=options.prompt, warnings=self.warnings(argv, options.env))
+        said = [*self.warnings(argv, options.env), *waits]
+        streams = not has(extra, "--format")
+        return Launch([*argv, *extra], {}, cwd, stdin=options.prompt, warnings=said, streams=streams)
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that start another conversation, or change the prompt."""
         said = []
         if has(command, "-c", "--continue"):
@@ -120,6 +128,18 @@ class Opencode(Shaped):
         if has(command, "-s", "--session") and "run" in command[1:2] and not has(command, "--dir"):
             said.append("opencode run -s from another directory never returns; pass --dir with the conversation's own")
         return said
+
+    def setup_warnings(self, path: Path, env: Mapping[str, str]) -> list[str]:
+        """With a plugin, opencode installs its package of types beside it, and offline waits for npm without end."""
+        folder = path.parent.parent
+        told = f"opencode installs {PACKAGE} in {folder} when it starts, and waits without end if npm cannot be reached"
+        return [] if _has_package(folder) else [f"{told}: start it once with a network"]
+
+    def _waits_for_npm(self, cwd: str, env: Mapping[str, str]) -> list[str]:
+        from pathlib import Path
+
+        plugins = [folder / "plugin" / "onrecord.js" for folder in (self.home(env), Path(cwd) / ".opencode")]
+        return [line for path in plugins if path.exists() for line in self.setup_warnings(path, env)]
 
     def obtain_id(self, options: LaunchOptions) -> str | None:
         """Ask its server for a conversation; None if that does not succeed in time. The server is ended afterwards."""
@@ -183,7 +203,8 @@ class Opencode(Shaped):
         table, row = text(record.get("table")), record["row"]
         at = _time(row.get("time_created"))
         if table != "part":
-            return Entry(raw, table, text(row.get("id")), text(row.get("session_id")), at, (), table in _FRAMES)
+            spent = _used(row) if table == "message" else ()
+            return Entry(raw, table, text(row.get("id")), text(row.get("session_id")), at, (), table in _FRAMES, spent)
         data = json.loads(row["data"])
         kind = text(data.get("type"))
         items = _items(text(row.get("role")), data)
@@ -200,6 +221,33 @@ class Opencode(Shaped):
             if entry.kind.startswith("part/")
         }
         return answered_once(latest[key] for key in sorted(latest))
+
+    def move_within(self, location: Location, env: Mapping[str, str], cwd: str) -> Location:
+        """Set the directory in the conversation's own row; all others stay as they are."""
+        import os
+
+        from onrecord.vendors.opencode_rows import move_to
+
+        here = os.path.realpath(cwd)
+        move_to(location.path, self.checked_id(location.vendor_id), here)
+        return location._replace(cwd=here)
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Parts: texts, tools, thinking, files; not what it adds to a prompt itself."""
+        from onrecord.vendors.saying import said, thought
+
+        if not entry.kind.startswith("part/"):
+            return ()
+        data = json.loads(record["row"]["data"])
+        if data.get("synthetic") or data.get("ignored"):
+            return ()
+        items = list(entry.items)
+        if entry.kind == "part/reasoning":
+            items = thought(data.get("text"))
+        elif entry.kind == "part/file":
+            role = "assistant" if record["row"].get("role") == "assistant" else "user"
+            items = [{"role": role, "content": [data]}]
+        return said(items, record, id=entry.id)
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Insert its rows, if the database here has exactly the same columns."""
@@ -225,6 +273,12 @@ class Opencode(Shaped):
             reason = part.get("reason")
             return End(ok=True if reason == "stop" else None, error="token limit" if reason == "length" else "")
         return End()
+
+    def printed(self, record: dict[str, Any]) -> str:
+        """The model's words."""
+        part = record.get("part") if record.get("type") == "text" else None
+        said = text(part.get("text")) if isinstance(part, dict) else ""
+        return f"{said}\n" if said else ""
 
     # Hooks
 
@@ -269,6 +323,15 @@ class Opencode(Shaped):
         return Reply(json.dumps(said) if said else "")
 
 
+def _has_package(folder: Path) -> bool:
+    """Whether the package is there, or a lock that says so."""
+    try:
+        locked = (folder / "package-lock.json").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        locked = ""
+    return (folder / "node_modules" / PACKAGE).is_dir() or f"node_modules/{PACKAGE}" in locked
+
+
 _FRAMES = ("project", "session", "message")
 
 
@@ -297,6 +360,26 @@ def _time(milliseconds: object) -> str:
     if not isinstance(milliseconds, int):
         return ""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _used(row: dict[str, Any]) -> list[Usage]:
+    """What a message used. A fork copies messages under new ids, so the time it began identifies the call."""
+    from onrecord.vendors.counts import count, dollars, used, whole_output
+    from onrecord.vendors.port import Usage
+
+    data = json.loads(row["data"])
+    about, time = data.get("tokens"), data.get("time")
+    if not isinstance(about, dict) or not isinstance(time, dict):
+        return []
+    model = text(data.get("modelID"))
+    read, written = count(about.get("cache"), "read"), count(about.get("cache"), "write")
+    given, reasoning = count(about, "input") + read + written, count(about, "reasoning")
+    output = whole_output(about, count(about, "output"), reasoning, given, "total")
+    return used(
+        Usage(
+            f"{time.get('created')}/{model}", model, given, read, written, output, reasoning, dollars(data.get("cost"))
+        )
+    )
 
 
 def _items(role: str, data: dict[str, Any]) -> list[Item]:

@@ -110,6 +110,15 @@ def _changed(connection: sqlite3.Connection, vendor_id: str, since: int, *, firs
         yield TABLES[rank], row
 
 
+def move_to(path: str, vendor_id: str, cwd: str) -> None:
+    """Set the directory of one conversation."""
+    with opened(path, "rw") as connection:
+        connection.isolation_level = "IMMEDIATE"
+        with connection:
+            if connection.execute(QUERIES["move_session"], (cwd, vendor_id)).rowcount != 1:
+                raise NotFound(f"opencode's database {path} has no conversation {vendor_id}", hint="restore it first")
+
+
 def put_back(path: str, vendor_id: str, raws: Iterator[str], cwd: str) -> None:
     """Insert a conversation's rows, all or none, into a database with exactly the same columns."""
     with opened(path, "rw") as connection:

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN = (
     "finished", "rate_limit", "usage_window", "tokens", "overload", "crash", "killed", "user", "refused", "unknown",
 )  # fmt: skip
-CAUSES = (FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN)
-"""Why a run stopped. Only `finished` means that it did its task."""
+BUDGET = "budget"
+CAUSES = (FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN, BUDGET)
+"""Why a run stopped. Only `finished` means that it did its task; `budget`: onrecord ended it, no vendor says that."""
+ENDS_WITH_TIME = frozenset({RATE_LIMIT, USAGE_WINDOW, OVERLOAD})
+"""Causes after which waiting helps."""
 
 USER_SCOPE, PROJECT_SCOPE = "user", "project"
 
@@ -78,6 +81,8 @@ class Launch(NamedTuple):
     """What to write to its standard input before closing it; None: the terminal's input, or none when headless."""
     warnings: Sequence[str] = ()
     """What a person should know, for instance about a flag that makes it stop for permission."""
+    streams: bool = False
+    """We asked it for its JSON stream; without us it would print text (see `Vendor.printed`)."""
 
 
 class Hazard(NamedTuple):
@@ -114,6 +119,32 @@ class Mark(NamedTuple):
     """What identifies the file as the same one, grown: size and a digest of the first bytes, for instance."""
 
 
+class Usage(NamedTuple):
+    """What one model call used, as the vendor wrote it: the same meaning of every number for all vendors."""
+
+    call: str
+    """The vendor's id of the call; a copy of the record has the same one. Empty: no call, see `model`."""
+    model: str = ""
+    """Empty: the model that was named last. Without a call: the model of the calls that follow."""
+    input_tokens: int = 0
+    """All input, whether or not it came from a cache."""
+    cache_read_tokens: int = 0
+    """The part of the input that was read from a cache."""
+    cache_write_tokens: int = 0
+    """The part of the input that was written to a cache."""
+    output_tokens: int = 0
+    """All output, reasoning included."""
+    reasoning_tokens: int = 0
+    cost: float | None = None
+    """In US dollars, if the vendor says so."""
+    again: bool = False
+    """The record may repeat calls from anywhere before it in the conversation."""
+    local: bool = False
+    """The id means something only within the conversation."""
+    total: bool = False
+    """No call, but the sum of all calls to the model so far, as far as the vendor's program knows them."""
+
+
 class Entry(NamedTuple):
     """One record of a vendor's transcript."""
 
@@ -127,6 +158,25 @@ class Entry(NamedTuple):
     items: Sequence[Item] = ()
     """Its items in neutral form (see log/items.py); none for control records and unknown ones."""
     known: bool = True
+    usage: Sequence[Usage] = ()
+    """The model calls that this record counts."""
+
+
+class Said(NamedTuple):
+    """What a record says in the conversation, for the reading that is kept beside it (see log/readings.py)."""
+
+    items: Sequence[Item]
+    """In neutral form; thinking is marked `thinking`, the summary of a compaction `summary`."""
+    id: str = ""
+    """The vendor's id of it: a later record with the same id replaces it."""
+    parent: str = ""
+    """The id of the record that it continues, where the vendor keeps a tree."""
+    turn: str = ""
+    """`readings.BEGINS` if it is a prompt, `readings.ABORTS` if it ends the turn early."""
+    lane: str = ""
+    """The subagent that said it; empty: the agent itself."""
+    weak: bool = False
+    """It repeats an earlier record, and does not replace it."""
 
 
 class Chunk(NamedTuple):
@@ -149,6 +199,26 @@ class Interruption(NamedTuple):
     resets_at: float | None = None
     """When a limit ends (seconds since 1970), if the vendor said so."""
     retry_after: float | None = None
+    detail: str = ""
+    """Everything it printed about it, if that is more than the message."""
+
+
+WORKING, IDLE, FAILED, ABORTED = "working", "idle", "failed", "aborted"
+"""A turn is in progress; it ended as it should; an error ended it; a person interrupted it."""
+
+
+class Turn(NamedTuple):
+    """What a record says about the present turn."""
+
+    state: str
+    error: str = ""
+    """What ended the turn; while it works: the error after which the program tries again."""
+    prompt: str = ""
+    """What was asked, if this record is a prompt."""
+    answered: bool = False
+    """The model answered something since the prompt: text or a tool call."""
+    at: str = ""
+    """When, as the vendor wrote it."""
 
 
 class HookFile(NamedTuple):
@@ -170,6 +240,8 @@ class Vendor(Protocol):
     """The names of its program on PATH."""
     context_moment: str
     """When the brief is injected (`hooks.START` or `hooks.PROMPT`): the first moment at which the vendor keeps it."""
+    shares_file: bool
+    """Its conversations share one file, which is never moved or replaced."""
     context_lasts: bool
     """Injected text is still there when the conversation is resumed; if not, it is injected again."""
 
@@ -189,8 +261,8 @@ class Vendor(Protocol):
     def resume(self, options: LaunchOptions) -> Launch:
         """How to resume exactly `options.vendor_id`, never a name or "latest"."""
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
-        """Warnings about a user's own command line for it."""
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
+        """Warnings about a user's own command line for it, run in `cwd`; what its settings allow needs none."""
 
     def obtain_id(self, options: LaunchOptions) -> str | None:
         """An id from the vendor before the start (runs its program); None with `chooses_id`, or if it is impossible."""
@@ -219,8 +291,17 @@ class Vendor(Protocol):
         Repeated and patched records are merged, and every call has at most one answer.
         """
 
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """What a record (`entry`, and as JSON) says in the conversation; nothing for what the program itself adds."""
+
+    def beside(self, location: Location) -> Path | None:
+        """The folder with further files of the conversation: subagents' transcripts, tools' results; None: none."""
+
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """What would harm the conversation if it were resumed now."""
+
+    def start_hazards(self, env: Mapping[str, str]) -> list[Hazard]:
+        """What would harm this conversation or another one if a new one were started now; `mend` needs no location."""
 
     def mend(self, hazard: Hazard, location: Location, env: Mapping[str, str]) -> None:
         """Apply `hazard.fix`."""
@@ -228,11 +309,20 @@ class Vendor(Protocol):
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Write a mirrored transcript so that the program of this home can resume it from `cwd`; never replaces one."""
 
+    def move_within(self, location: Location, env: Mapping[str, str], cwd: str) -> Location:
+        """With `shares_file`: let the program resume it from `cwd`, and change nothing else in the file."""
+
     def expires_at(self, location: Location, env: Mapping[str, str]) -> float | None:
         """When the vendor's own retention will delete it (seconds since 1970); None: never, or unknown."""
 
     def classify(self, lines: Sequence[str], status: int | None) -> Interruption:
         """Why a run stopped, from the tail of its output (JSON stream or text) and its exit status (None: unknown)."""
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """What a record of the transcript says about the present turn (see `vendors/progress.py`); None: nothing."""
+
+    def printed(self, record: dict[str, Any]) -> str:
+        """What the program prints for a record of its JSON stream when it prints text; empty: nothing."""
 
     def stream_id(self, line: str) -> str | None:
         """The conversation's id in a line of the JSON stream, if any."""
@@ -281,6 +371,12 @@ class Vendor(Protocol):
     """tmux keys that end it cleanly."""
     prompt_patterns: Sequence[str]
     """Regular expressions for its screen when it waits for a permission."""
+    limit_patterns: Sequence[str]
+    """Regular expressions for its screen when a limit stops it and its transcript does not say so."""
+    prints_last: bool
+    """Whether it prints only the last text of a run."""
+    shows_turns: bool
+    """Whether its transcript shows how a turn ends; if not, `turn` knows nothing."""
 
 
 _MODULES = {

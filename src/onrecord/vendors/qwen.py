@@ -19,7 +19,19 @@ if TYPE_CHECKING:
 
     from onrecord.vendors.endings import End
     from onrecord.vendors.hooks import HookCall
-    from onrecord.vendors.port import Capabilities, Entry, Hazard, HookFile, Launch, LaunchOptions, Location, Vendor
+    from onrecord.vendors.port import (
+        Capabilities,
+        Entry,
+        Hazard,
+        HookFile,
+        Launch,
+        LaunchOptions,
+        Location,
+        Said,
+        Turn,
+        Usage,
+        Vendor,
+    )  # fmt: skip
 
 EVENTS = {
     "SessionStart": None, "UserPromptSubmit": None, "PreToolUse": "*", "PostToolUse": "*", "PostToolUseFailure": "*",
@@ -46,6 +58,7 @@ class Qwen(ByProject):
     resume_flags: Sequence[str] = ("--resume", "-r")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    shows_turns = True
     prompt_patterns: Sequence[str] = (
         r"Allow execution",
         r"Apply this change\?",
@@ -91,16 +104,27 @@ class Qwen(ByProject):
             argv += prompted(
                 options.prompt, *(("-p", "--prompt") if options.headless else ("-i", "--prompt-interactive"))
             )
-        return Launch(argv, {"QWEN_CODE_NO_RELAUNCH": "true"}, cwd, warnings=self.warnings(argv, options.env))
+        said, streams = self.warnings(argv, options.env, cwd), not has(extra, "-o", "--output-format")
+        return Launch(argv, {"QWEN_CODE_NO_RELAUNCH": "true"}, cwd, warnings=said, streams=streams)
 
-    def warnings(self, command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    def warnings(self, command: Sequence[str], env: Mapping[str, str], cwd: str = "") -> list[str]:
         """Flags that wait for a person or start another conversation than intended."""
         said = []
-        if not has(command, "-y", "--yolo", "--approval-mode"):
+        if not has(command, "-y", "--yolo", "--approval-mode", "--allowed-tools") and not self._permits(env, cwd):
             said.append("qwen without --yolo or --approval-mode stops for permissions")
         if has(command, "-c", "--continue"):
             said.append("qwen --continue starts a new conversation if there is none; resume by id")
         return said
+
+    def _permits(self, env: Mapping[str, str], cwd: str) -> bool:
+        """Whether its settings allow tools without asking."""
+        from pathlib import Path
+
+        from onrecord.vendors.base import set_in
+
+        files = [folder / "settings.json" for folder in (Path(cwd or ".") / ".qwen", self.home(env))]
+        mode = set_in(files, "tools", "approvalMode")
+        return mode not in (None, "default", "plan") or bool(set_in(files, "permissions", "allow"))
 
     # Transcripts
 
@@ -117,11 +141,22 @@ class Qwen(ByProject):
         message = record.get("message")
         parts = message.get("parts") if isinstance(message, dict) else None
         role = {"user": "user", "assistant": "assistant", "tool_result": "user"}.get(kind)
-        known = role is not None or (kind == "system" and record.get("subtype") in SUBTYPES)
+        known = (role is not None and isinstance(parts, list)) or (
+            kind == "system" and record.get("subtype") in SUBTYPES
+        )
         return Entry(
             raw, kind, text(record.get("uuid")), text(record.get("parentUuid")), text(record.get("timestamp")),
-            items_of(role, parts) if role else (), known,
+            items_of(role, parts) if role else (), known, _used(record),
         )  # fmt: skip
+
+    def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
+        """Messages, and the summary of a compaction."""
+        from onrecord.vendors.saying import said, summary
+
+        about: dict[str, Any] = {"id": entry.id, "parent": entry.parent}
+        if record.get("subtype") == "chat_compression":
+            return summary(_compressed(record.get("systemPayload")), **about)
+        return said(entry.items, record, **about)
 
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
         """A second writer, an unfinished line, a record that follows an unfinished one on its line."""
@@ -180,6 +215,26 @@ class Qwen(ByProject):
             return End(not failed, text_in(record.get("error")) or text_in(record.get("result")) if failed else "")
         return End(None, text_in(record.get("error")))
 
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """A message without a tool call ends a turn. A failed request is noted each time, and tried again."""
+        from onrecord.vendors.port import IDLE, WORKING, Turn
+
+        kind, message = record.get("type"), record.get("message")
+        given = message.get("parts") if isinstance(message, dict) else None
+        parts = [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
+        if kind == "assistant":
+            calls = any("functionCall" in part for part in parts)
+            return Turn(WORKING if calls else IDLE, answered=True)
+        if kind == "user":
+            return Turn(WORKING, prompt="\n".join(text(part.get("text")) for part in parts))
+        if kind == "tool_result":
+            return Turn(WORKING)
+        about = record.get("systemPayload")
+        event = about.get("uiEvent") if isinstance(about, dict) else None
+        if isinstance(event, dict) and event.get("event.name") == "qwen-code.api_error":
+            return Turn(WORKING, text(event.get("error_message")))
+        return None
+
     # Hooks
 
     def files(self, scope: str, root: Path, env: Mapping[str, str]) -> list[HookFile]:
@@ -202,6 +257,36 @@ class Qwen(ByProject):
         if call.moment == PROMPT and not call.prompt:
             call.moment = OTHER
         return call
+
+
+def _used(record: dict[str, Any]) -> list[Usage]:
+    """What a response used: its telemetry has every call, also those without a message; messages only repeat it."""
+    from onrecord.vendors.counts import count, used, whole_output
+    from onrecord.vendors.port import Usage
+
+    payload = record.get("systemPayload")
+    about = payload.get("uiEvent") if isinstance(payload, dict) else None
+    if not isinstance(about, dict) or about.get("event.name") != "qwen-code.api_response":
+        return []
+    given, reasoning = count(about, "input_token_count"), count(about, "thoughts_token_count")
+    output = whole_output(about, count(about, "output_token_count"), reasoning, given, "total_token_count")
+    return used(
+        Usage(
+            text(about.get("response_id")), text(about.get("model")), given,
+            count(about, "cached_content_token_count"), 0, output, reasoning,
+        )
+    )  # fmt: skip
+
+
+def _compressed(payload: object) -> str:
+    """The summary: the first text of the history that a compaction left."""
+    history = payload.get("compressedHistory") if isinstance(payload, dict) else None
+    for message in history if isinstance(history, list) else ():
+        parts = message.get("parts") if isinstance(message, dict) else None
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and text(part.get("text")):
+                return text(part["text"])
+    return ""
 
 
 def _moved(raw: str, before: str, now: str) -> str:

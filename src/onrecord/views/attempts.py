@@ -1,7 +1,8 @@
 """Attempts: every run of a command, RUNNING before it starts, settled once after it ended.
 
 Numbers come from the order in the log. A settled attempt never changes; a correction is another event. An attempt is
-*lost* because its process is gone and it was never settled: the caller knows which processes are gone.
+*lost* because its process is gone and it was never settled: the caller knows which processes are gone. One that was
+*interrupted* was stopped from outside: it neither failed nor succeeded.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from onrecord.log.events import Event
-    from onrecord.views.values import Attempt, Process, Stamp
+    from onrecord.views.values import Attempt, Process, Stamp, Worktree
 
 RUNNING, SUCCEEDED, FAILED, ABANDONED, LOST = "running", "succeeded", "failed", "abandoned", "lost"
-OUTCOMES = (SUCCEEDED, FAILED, ABANDONED)
+INTERRUPTED = "interrupted"
+OUTCOMES = (SUCCEEDED, FAILED, INTERRUPTED, ABANDONED)
 SIGNATURE_LIMIT = 500
 """The longest signature of an error, in characters."""
 
@@ -47,6 +49,36 @@ class Attempts(View):
             for attempt in self.attempts.values()
             if attempt["status"] == RUNNING and (agent is None or attempt["by"] == agent)
         ]
+
+    def unresolved_in(self, worktree: Worktree | None) -> list[Attempt]:
+        """Attempts without an outcome in one worktree, of any agent."""
+        return [attempt for attempt in self.unresolved() if in_worktree(attempt, worktree)]
+
+    def failed_before(self, command: str) -> Attempt | None:
+        """The last attempt of this command that has an outcome, if that is a failure; an interrupted one has none."""
+        known = [one for one in self.attempts.values() if one["signature"] == command]
+        last = next((one for one in reversed(known) if one["status"] in (SUCCEEDED, FAILED)), None)
+        return last if last and last["status"] == FAILED else None
+
+    def failed_fix(self, fix: str, attempt: Attempt) -> tuple[Attempt, Attempt] | None:
+        """The attempt that a fix was proposed for before, and the one that failed with it.
+
+        The same words were said to fix the same command, or the same error; the next run of that command tried them.
+        """
+        for one in reversed(self.attempts.values()):
+            error = one.get("error_signature")
+            alike = one["signature"] == attempt["signature"] or (error and error == attempt.get("error_signature"))
+            said = [known["position"] for known in one.get("fixes", ()) if same_words(known["text"], fix)]
+            if not alike or not said:
+                continue
+            tries = (
+                other for other in self.attempts.values()
+                if other["signature"] == one["signature"] and other["position"] > said[0]
+            )  # fmt: skip
+            tried = next((other for other in tries if other["status"] in (SUCCEEDED, FAILED)), None)
+            if tried and tried["status"] == FAILED:
+                return one, tried
+        return None
 
     def failures_of(self, command: str, code: str | None = None) -> list[Attempt]:
         """Failed attempts of the same command; with `code`, only those on that state of the code."""
@@ -93,7 +125,7 @@ class Attempts(View):
                 "number": number, "status": RUNNING, "command": data.get("command", "(erased)"),
                 "signature": data.get("signature", ""), "code": data.get("code"), "phase": data.get("phase"),
                 "cwd": data.get("cwd"), "process": data.get("process"), "keeper": data.get("keeper"),
-                "revision": data.get("revision"), **stamp,
+                "revision": data.get("revision"), "worktree": data.get("worktree"), **stamp,
             }  # fmt: skip
             self.attempts[str(number)] = begun
             return
@@ -101,6 +133,9 @@ class Attempts(View):
         if event.kind == "attempt.corrected":
             attempt.setdefault("corrections", []).append(data | stamp)
             attempt["fix"] = data.get("fix") or attempt.get("fix")
+            _propose(attempt, data.get("fix"), event.position)
+            if data.get("code_change_needed") is not None:
+                attempt["code_change_needed"] = bool(data["code_change_needed"])
         elif attempt["status"] == RUNNING:
             attempt |= {
                 "status": data["outcome"], "ended_at": event.at, "settled": event.position,
@@ -109,7 +144,32 @@ class Attempts(View):
                 "metrics": data.get("metrics", {}), "outputs": data.get("outputs", []), "reason": data.get("reason"),
                 "evidence": data.get("evidence"), "captured": bool(data.get("captured")),
                 "code_after": data.get("code_after"), "settled_by": event.by,
+                "code_change_needed": bool(data.get("code_change_needed")),
             }  # fmt: skip
+            _propose(attempt, data.get("fix"), event.position)
+
+
+def _propose(attempt: Attempt, fix: str | None, position: int) -> None:
+    if fix:
+        attempt.setdefault("fixes", []).append({"text": fix, "position": position})
+
+
+def same_words(one: str, other: str) -> bool:
+    """Whether two texts say the same in the same words."""
+    return one.casefold().strip(" .!").split() == other.casefold().strip(" .!").split()
+
+
+def in_worktree(attempt: Attempt, worktree: Worktree | None) -> bool:
+    """Whether an attempt runs in a worktree. One that does not say where it runs counts in every worktree."""
+    own = attempt.get("worktree")
+    if not own or not worktree:
+        return True
+    if own["host"] != worktree["host"]:
+        return False
+    one, other = f"{own['root']}/", f"{worktree['root']}/"
+    # Only git says where a worktree ends: without it, a directory and one below it count as the same.
+    nested = (one.startswith(other) or other.startswith(one)) and not (own.get("git") and worktree.get("git"))
+    return one == other or nested
 
 
 def error_signature(error: str) -> str:

@@ -61,6 +61,7 @@ def assemble(
     committed: int,
 ) -> Context:  # fmt: skip
     """Fit brief and summary, then groups of items from the newest back. A call is never separated from its result."""
+    turns = [turn._replace(items=[item for item in turn.items if not item.get("thinking")]) for turn in turns]
     if summary and count(_known(brief, summary, position)) > tokens:
         summary = None
     brief = _fitted(brief, summary, position, tokens=tokens, count=count)

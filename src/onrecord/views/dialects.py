@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
 from onrecord.log.items import to_items
+from onrecord.log.readings import MEDIA
 from onrecord.views.transcript import well_formed
 
 if TYPE_CHECKING:
@@ -23,11 +24,32 @@ def to_messages(items: Iterable[Item], dialect: str) -> list[dict[str, Any]]:
     whole = well_formed(items)
     if dialect == "neutral":
         return whole
+    whole = [_sayable(item) for item in whole if not item.get("thinking")]
     if dialect == "openai":
         return [message for message, _kept in _messages(whole, dialect, _openai_message)]
     if dialect == "anthropic":
         return _merge(_messages(whole, dialect, _anthropic_message))
     raise InvalidInput(f"unknown dialect {dialect!r}", hint="use neutral, openai or anthropic")
+
+
+def _sayable(item: Item) -> Item:
+    """An item in which an image of a mirrored conversation is named: the record has its data."""
+    content = item.get("content")
+    if not isinstance(content, list) or not any(
+        isinstance(part, dict) and part.get("type") == MEDIA for part in content
+    ):
+        return item
+    return {**item, "content": [_named(part) if isinstance(part, dict) else part for part in content]}
+
+
+def _named(part: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "text", "text": media_line(part)} if part.get("type") == MEDIA else part
+
+
+def media_line(part: dict[str, Any]) -> str:
+    """An image or file of a mirrored conversation in one line: its type, size and place in the record."""
+    where = part.get("url") or "/".join(map(str, part.get("at") or ()))
+    return f"[{part.get('media_type')}, {part.get('bytes', 0):,} bytes, at {where}]"
 
 
 def _messages(

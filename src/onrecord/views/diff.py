@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onrecord.views.code import SHORT_REVISION
+from onrecord.views.note_lines import evidence_text, metrics_of
+from onrecord.views.phases import PENDING
+
 if TYPE_CHECKING:
     from onrecord.views.fold import Whole
     from onrecord.views.transcript import Turn
-    from onrecord.views.values import Change, Json, NextAction, Objective, Reproduction
+    from onrecord.views.values import Change, Feature, Json, NextAction, Objective, Reproduction
 
 
 def changes(old: Whole, new: Whole, turns: list[Turn]) -> list[Change]:
@@ -15,6 +19,7 @@ def changes(old: Whole, new: Whole, turns: list[Turn]) -> list[Change]:
     found: list[Change] = []
     _single(found, "name", old.head.name, new.head.name)
     _single(found, "status", old.head.status, new.head.status)
+    _single(found, "title", old.facts.title, new.facts.title)
     for field in ("objective", "reproduction", "next_action"):
         before, after = getattr(old.facts, field), getattr(new.facts, field)
         _single(found, field, _said(before), _said(after))
@@ -24,7 +29,16 @@ def changes(old: Whole, new: Whole, turns: list[Turn]) -> list[Change]:
     ]
     for name, finding in new.findings.findings.items():
         known = old.findings.findings.get(name)
-        _single(found, f"finding {name}", known and known["label"], finding["label"], finding["claim"])
+        before = old.findings.label_of(known) if known else None
+        _single(found, f"finding {name}", before, new.findings.label_of(finding), finding["claim"])
+        argued = known["challenges"] if known else []
+        for number, challenge in enumerate(finding["challenges"]):
+            was = (argued[number]["outcome"] or "open") if number < len(argued) else None
+            now = challenge["outcome"] or "open"
+            _single(found, f"challenge of {name}", was, now, challenge["argument"])
+    _evidence(found, old, new)
+    _attempts(found, old, new)
+    _phases(found, old, new)
     for key in sorted(old.facts.scratch.keys() | new.facts.scratch.keys()):
         _single(found, f"scratch {key}", old.facts.scratch.get(key), new.facts.scratch.get(key))
     _single(found, "budget", old.spend.budget, new.spend.budget)
@@ -39,8 +53,56 @@ def changes(old: Whole, new: Whole, turns: list[Turn]) -> list[Change]:
     return found
 
 
+def _evidence(found: list[Change], old: Whole, new: Whole) -> None:
+    for name, one in new.findings.evidence.items():
+        if name not in old.findings.evidence:
+            how = "captured" if one.get("captured") else "asserted"
+            found.append({"what": f"evidence {name}", "before": None, "after": how, "about": evidence_text(one)})
+
+
+def _attempts(found: list[Change], old: Whole, new: Whole) -> None:
+    for one in new.attempts.all():
+        known = old.attempts.get(one["number"])
+        said = "; ".join(filter(None, (one["command"], metrics_of(one), one.get("error"))))
+        _single(found, f"attempt {one['number']}", known and known["status"], one["status"], said)
+        _single(found, f"fix of attempt {one['number']}", known and known.get("fix"), one.get("fix"))
+
+
+def _phases(found: list[Change], old: Whole, new: Whole) -> None:
+    before, after = old.phases, new.phases
+    for name in after.names:
+        status = before.status(name) if name in before.names else None
+        if status != after.status(name) and (status is not None or after.status(name) != PENDING):
+            found.append({"what": f"phase {name}", "before": status, "after": after.status(name)})
+    for name in after.sections:
+        _single(found, f"section {name}", before.text_of(name) or None, after.text_of(name) or None)
+    for what, milestone in after.milestones.items():
+        known = before.milestones.get(what)
+        if known is None or known["position"] != milestone["position"]:
+            found.append({
+                "what": f"milestone {what}", "before": known and (known["finding"] or "reached"),
+                "after": milestone["finding"] or "reached", "position": milestone["position"],
+            })  # fmt: skip
+    for name, feature in after.features.items():
+        was = before.features.get(name)
+        _single(found, f"feature {name}", was and _passes(was), _passes(feature), feature["text"])
+    known_commits = {one["revision"] for one in old.code.commits}
+    found += [
+        {"what": "commit", "before": None, "after": one["revision"][:SHORT_REVISION], "about": one["subject"]}
+        for one in new.code.commits
+        if one["revision"] not in known_commits
+    ]
+
+
+def _passes(feature: Feature) -> str:
+    return "passes" if feature["passes"] else "does not pass"
+
+
 def _said(fact: Objective | Reproduction | NextAction | None) -> Json:
-    return fact and (fact.get("text") or fact.get("steps"))
+    if not fact:
+        return None
+    text, command = fact.get("text") or fact.get("steps"), fact.get("command")
+    return f"{text}  $ {command}" if command else text
 
 
 def _single(found: list[Change], what: str, before: Json, after: Json, about: str | None = None) -> None:

@@ -1,8 +1,9 @@
 """Findings: claims with a label, the evidence and the code they rest on, and their whole history.
 
 A finding's number is its rank among the findings of the log, so it comes from the transaction and cannot be given
-twice. No actor sets the label `stale`: a finding is stale because code it rests on differs from the code it was last
-judged on. Reverting the code makes it fresh again.
+twice. Two labels are deduced and set by no actor. A finding is *stale* because code it rests on differs from the code
+it was last judged on; reverting the code makes it fresh again. A verified cause is *settled* because its fix was
+reached afterwards: the code it rests on had to change, so the change does not make it stale.
 """
 
 from __future__ import annotations
@@ -14,11 +15,21 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from onrecord.log.events import Event
-    from onrecord.views.values import Anchor, Evidence, Finding, Judgement, ShownFinding, Stamp
+    from onrecord.views.values import Anchor, Evidence, Finding, Fix, Judgement, Revision, ShownFinding, Stamp
 
 LABELS = ("verified", "rejected", "open", "blocked")
-STALE = "stale"
+STALE, SETTLED = "stale", "settled"
 NEED_EVIDENCE = ("verified", "rejected")
+STALENESS_KEPT = 50
+"""How many changes between fresh, stale and settled a finding keeps: the newest; the log has them all."""
+NAMES_SHOWN = 3
+"""How many changed places are named before the rest is counted."""
+_POSITION = "position "
+_NEGATIONS = {
+    "not": "", "no": "", "never": "", "cannot": "can", "can't": "can", "won't": "will", "isn't": "is", "aren't": "are",
+    "wasn't": "was", "doesn't": "", "don't": "", "didn't": "", "hasn't": "has", "haven't": "have",
+}  # fmt: skip
+"""What negates a claim, and what is left of the word without the negation."""
 CAPTURED, ASSERTED, NAMED = "captured", "asserted", "named"
 """Evidence that onrecord captured itself, that was only asserted, and that is only a name."""
 
@@ -52,12 +63,28 @@ def same_claim(one: str, other: str) -> bool:
     return " ".join(one.casefold().split()).rstrip(".") == " ".join(other.casefold().split()).rstrip(".")
 
 
+def without_negation(claim: str) -> tuple[str, bool]:
+    """A claim as it reads without `not`, `never` and the like, and whether it is negated."""
+    words = claim.casefold().replace("\u2019", "'").strip(" .!").split()
+    kept = [_NEGATIONS.get(word, word) for word in words if word not in ("do", "does", "did")]
+    # A verb loses its `s` when it is negated: "it leaks", "it does not leak".
+    plain = " ".join(word.removesuffix("s") for word in kept if word)
+    return plain, sum(word in _NEGATIONS for word in words) % 2 == 1
+
+
+def short_revision(revision: Revision | None) -> str:
+    """A revision as people write it; a `+` says that files differed from it."""
+    if not revision or not revision.get("revision"):
+        return ""
+    return f"{str(revision['revision'])[:7]}{'+' if revision.get('dirty') else ''}"
+
+
 class Findings(View):
     """Findings by id (`f1`, `f2`, ...), evidence by its own id, and what is known of the code they rest on."""
 
     KINDS: ClassVar = frozenset(
         {"finding.stated", "finding.relabelled", "finding.challenged", "finding.upheld", "hypothesis.chosen",
-         "evidence.recorded", "code.changed"}
+         "evidence.recorded", "code.changed", "milestone.reached"}
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -66,15 +93,76 @@ class Findings(View):
         self.hypothesis: str | None = None
         self.code: dict[str, str | None] = {}
         """The last known fingerprint at each anchor that ever changed."""
+        self.parts: dict[str, list[str]] = {}
+        """Which functions and classes differ at an anchor without a symbol, as the last survey saw it."""
+        self.claims: dict[str, list[str]] = {}
+        """The findings by their claims without negations."""
+        self.cause: str | None = None
+        """The finding that was last declared the root cause."""
+        self.fixes: dict[str, Fix] = {}
+        """The fix of each finding; under an empty name, a fix that waits for its cause to be declared."""
 
     def labelled(self, label: str) -> list[Finding]:
         """The findings with this label now, in the order they were stated; a stale finding is only `stale`."""
         return [finding for finding in self.findings.values() if self.label_of(finding) == label]
 
     def label_of(self, finding: Finding) -> str:
-        """The label to show: `stale` if the finding is."""
+        """The label to show: `settled` or `stale` if the finding is."""
+        if self.is_settled(finding):
+            return SETTLED
         judged = finding["label"] in NEED_EVIDENCE
         return STALE if judged and self.changed_under(finding) else str(finding["label"])
+
+    def is_settled(self, finding: Finding) -> bool:
+        """Whether a finding was verified and then fixed.
+
+        A finding that was verified before its fix is settled as long as code it rests on differs: a revert brings the
+        cause back. One that was verified after its fix needs evidence from before it.
+        """
+        fix = self.fixes.get(finding["id"])
+        if fix is None or finding["label"] != "verified":
+            return False
+        judged = finding["history"][-1]
+        if judged["position"] < fix["position"]:
+            # Evidence from another state of the code than the worktree had: the code had changed before the judgement.
+            moved = bool(judged.get("revision")) and _differ(self.held_at(finding), judged.get("revision"))
+            return moved or not finding["anchors"] or bool(self.changed_under(finding))
+        return any(self.recorded_at(one) < fix["position"] for one in judged["evidence"])
+
+    def recorded_at(self, evidence: str) -> int:
+        """The position where an evidence was recorded; for `position N` that event's; 0 if it is only a name."""
+        known = self.evidence.get(evidence)
+        if known is not None:
+            return int(known["position"])
+        number = evidence.removeprefix(_POSITION)
+        return int(number) if evidence.startswith(_POSITION) and number.isdecimal() else 0
+
+    def held_at(self, finding: Finding) -> Revision | None:
+        """The revision that a finding was last judged on: that of its evidence, else that of the worktree then."""
+        judged = finding["history"][-1]
+        known = [self.evidence[one].get("revision") for one in judged["evidence"] if one in self.evidence]
+        return next((one for one in reversed(known) if one), judged.get("revision"))
+
+    def settled_by(self, finding: Finding) -> str:
+        """How a settled finding was settled: `verified at 4f2c1a9, fixed by 9a1b03e`."""
+        fix = self.fixes[finding["id"]]
+        held, fixed = short_revision(self.held_at(finding)), short_revision(fix["revision"])
+        named = [self.evidence[one] for one in fix["evidence"] if one in self.evidence]
+        commit = next((str(one.get("reference") or "")[:12] for one in named if one["kind"] == "commit"), "")
+        by = commit or (f"changes on {fixed[:-1]}" if fixed.endswith("+") else fixed)
+        return f"verified{f' at {held}' if held else ''}, {f'fixed by {by}' if by else 'then fixed'}"
+
+    def contradicting(self, finding: Finding) -> list[str]:
+        """The live findings that this live one excludes: linked by an actor, or its negation about the same code."""
+        others = finding["contradicts"] if finding["label"] != "rejected" else []
+        return [one for one in others if one in self.findings and self.findings[one]["label"] != "rejected"]
+
+    def contradictions(self) -> list[tuple[str, str]]:
+        """Pairs of live findings that exclude each other, until one of them gives way."""
+        return [
+            (name, other) for name, one in self.findings.items() for other in self.contradicting(one)
+            if int(name[1:]) < int(other[1:])
+        ]  # fmt: skip
 
     def changed_under(self, finding: Finding) -> list[str]:
         """The anchors of a finding where the code has changed since it was last judged."""
@@ -84,6 +172,17 @@ class Findings(View):
         """In how many files the code differs from when a finding was last judged."""
         return len({anchor["path"] for anchor in finding["anchors"] if self.known_at(anchor) != anchor["fingerprint"]})
 
+    def what_changed(self, finding: Finding) -> str:
+        """Where the code under a finding differs: `auth.py::accept`, or `auth.py (accept, login)` for a whole file."""
+        named = []
+        for anchor in finding["anchors"]:
+            if self.known_at(anchor) == anchor["fingerprint"]:
+                continue
+            parts = self.parts.get(place_key(anchor)) or ([anchor["within"]] if anchor.get("within") else [])
+            within = "gone" if self.known_at(anchor) is None else _listed(parts)
+            named.append(f"{anchor_key(anchor)}{f' ({within})' if within else ''}")
+        return _listed(named)
+
     def known_at(self, anchor: Anchor) -> str | None:
         """The fingerprint last seen at an anchor; None when its code was gone."""
         return self.code.get(place_key(anchor), anchor["fingerprint"])
@@ -92,7 +191,7 @@ class Findings(View):
         """How an evidence was recorded: `captured` by onrecord, `asserted`, or only `named`."""
         known = self.evidence.get(evidence)
         if known is None:
-            return NAMED
+            return ASSERTED if self.recorded_at(evidence) else NAMED
         return CAPTURED if known.get("captured") else ASSERTED
 
     def shown(self, finding: Finding) -> ShownFinding:
@@ -101,6 +200,8 @@ class Findings(View):
             **finding, "current": self.label_of(finding), "changed": self.changed_under(finding),
             "files_changed": self.files_changed(finding), "active": self.hypothesis == finding["id"],
             "proof": [{"id": one, "how": self.how(one)} for one in finding["evidence"]],
+            "what_changed": self.what_changed(finding), "contradicts": self.contradicting(finding),
+            "settled": self.settled_by(finding) if self.is_settled(finding) else None,
         }  # fmt: skip
 
     def resting_on(self, evidence: str) -> list[str]:
@@ -126,25 +227,68 @@ class Findings(View):
         elif event.kind == "evidence.recorded":
             self.evidence[data["id"]] = data | stamp
         elif event.kind == "code.changed":
-            self.code |= data["anchors"]
+            parts = data.get("parts", {})
+            self.parts = {key: names for key, names in self.parts.items() if key not in data["anchors"]} | parts
+            self._look(data["anchors"], stamp)
+        elif event.kind == "milestone.reached":
+            self._reach(data, stamp)
         elif data["finding"] in self.findings:
             self._judge(event.kind, self.findings[data["finding"]], data, stamp)
 
     def _state(self, event: Event, said: dict[str, Any], stamp: Stamp) -> None:
         number = f"f{len(self.findings) + 1}"
         label, evidence = said["label"], said.get("evidence", [])
+        self._look(_prints(said.get("anchors", [])), stamp)
         self.findings[number] = {
             "id": number, "claim": said["claim"], "because": event.because,
-            "history": [_judgement(label, evidence, stamp)], "challenges": [], "anchors": said.get("anchors", []),
-            "label": label, "evidence": evidence, **stamp,
+            "history": [_judgement(label, evidence, said, stamp)], "challenges": [], "anchors": said.get("anchors", []),
+            "contradicts": [], "staleness": [], "label": label, "evidence": evidence, **stamp,
         }  # fmt: skip
-        self._look(said.get("anchors", []))
+        self._exclude(self.findings[number], said.get("contradicts", []))
         if said.get("hypothesis"):
             self.hypothesis = number
 
-    def _look(self, anchors: list[Anchor]) -> None:
-        """Remember the fingerprints that a finding was judged on."""
-        self.code |= {place_key(anchor): anchor["fingerprint"] for anchor in anchors}
+    def _exclude(self, finding: Finding, linked: list[str]) -> None:
+        """Link a finding with those that it excludes, on both sides."""
+        plain, negated = without_negation(finding["claim"])
+        alike = self.claims.setdefault(plain, [])
+        keys = {anchor_key(anchor) for anchor in finding["anchors"]}
+        for name in (*linked, *alike):
+            other = self.findings.get(name)
+            if other is None or other is finding or name in finding["contradicts"]:
+                continue
+            same = {anchor_key(anchor) for anchor in other["anchors"]}
+            opposite = without_negation(other["claim"])[1] != negated and (same & keys or not (same or keys))
+            if name in linked or opposite:
+                finding["contradicts"].append(name)
+                other["contradicts"].append(finding["id"])
+        if finding["id"] not in alike:
+            alike.append(finding["id"])
+
+    def _look(self, prints: dict[str, str | None], stamp: Stamp, judged: Finding | None = None) -> None:
+        """Remember the fingerprints that were seen, and which other findings turned stale, settled or fresh by that."""
+        differs = {key for key, seen in prints.items() if self.code.get(key, "") != seen}
+        resting = [
+            finding for finding in self.findings.values()
+            if finding is not judged and any(place_key(one) in differs for one in finding["anchors"])
+        ] if differs else []  # fmt: skip
+        before = [self.label_of(finding) for finding in resting]
+        self.code |= prints
+        for finding, was in zip(resting, before, strict=True):
+            now = self.label_of(finding)
+            if now != was:
+                finding["staleness"].append({"label": now, "was": was, "what": self.what_changed(finding), **stamp})
+                del finding["staleness"][:-STALENESS_KEPT]
+
+    def _reach(self, data: dict[str, Any], stamp: Stamp) -> None:
+        named = data.get("finding")
+        if data["what"] == "root_cause" and named:
+            self.cause = named
+            if "" in self.fixes:
+                self.fixes.setdefault(named, self.fixes.pop(""))
+        elif data["what"] == "fix":
+            fix: Fix = {"evidence": data.get("evidence", []), "revision": data.get("revision"), **stamp}
+            self.fixes[named or self.cause or ""] = fix
 
     def _judge(self, kind: str, finding: Finding, data: dict[str, Any], stamp: Stamp) -> None:
         evidence = data.get("evidence", [])
@@ -159,27 +303,51 @@ class Findings(View):
         outcome = "upheld"
         if kind == "finding.relabelled":
             outcome = f"relabelled {data['label']}"
-            judged: Judgement = {"label": data["label"], "evidence": evidence, "why": data.get("why"), **stamp}
+            judged = _judgement(data["label"], evidence, data, stamp) | {"why": data.get("why")}
             finding["history"].append(judged)
             finding["label"] = judged["label"]
+            self._look(_prints(data.get("anchors") or []), stamp, finding)
             finding["anchors"] = data.get("anchors") or finding["anchors"]
-            self._look(data.get("anchors") or [])
+            self._exclude(finding, data.get("contradicts", []))
         for challenge in finding["challenges"]:
             if challenge["outcome"] is None:
-                challenge |= {"outcome": outcome, "settled": stamp["position"], "why": data.get("why")}
+                challenge |= {
+                    "outcome": outcome, "why": data.get("why"), "proof": evidence, "settled": stamp["position"],
+                    "settled_at": stamp["at"], "settled_by": stamp["by"],
+                }  # fmt: skip
 
 
-def _judgement(label: str, evidence: list[str], stamp: Stamp) -> Judgement:
-    return {"label": label, "evidence": evidence, "position": stamp["position"], "at": stamp["at"], "by": stamp["by"]}
+def _differ(one: Revision | None, other: Revision | None) -> bool:
+    """Whether two revisions are known to be different states of the code."""
+    return bool(one and other) and any(one.get(name) != other.get(name) for name in ("revision", "dirty"))  # type: ignore[union-attr]  # both are there
+
+
+def _prints(anchors: list[Anchor]) -> dict[str, str | None]:
+    """The fingerprints that a finding was judged on."""
+    return {place_key(anchor): anchor["fingerprint"] for anchor in anchors}
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more
+
+
+def _judgement(label: str, evidence: list[str], said: dict[str, Any], stamp: Stamp) -> Judgement:
+    judged: Any = {"label": label, "evidence": evidence, **stamp}
+    found: Judgement = judged | ({"revision": said["revision"]} if said.get("revision") else {})
+    return found
 
 
 def finding_line(findings: Findings, finding: Finding) -> str:
-    """A finding with its evidence, on one line; a stale one says what it was and how much changed since."""
+    """A finding with its evidence, on one line; a stale one says what it was and what changed since."""
     marks = [f"{one}✓" if findings.how(one) == CAPTURED else one for one in finding["evidence"][-3:]]
     proof = f" [{', '.join(marks)}]" if marks else ""
-    stale = ""
-    if findings.label_of(finding) == STALE:
-        count = findings.files_changed(finding)
-        stale = f" (was {finding['label']}; {count} {'file' if count == 1 else 'files'} changed since)"
+    label, since = findings.label_of(finding), ""
+    if label == STALE:
+        since = f" (was {finding['label']}; {findings.what_changed(finding)} changed since)"
+    elif label == SETTLED:
+        since = f" ({findings.settled_by(finding)})"
     challenged = " (challenged)" if any(one["outcome"] is None for one in finding["challenges"]) else ""
-    return f"{finding['id']}: {finding['claim']}{stale}{challenged}{proof}"
+    against = findings.contradicting(finding)
+    excluded = f" (contradicts {', '.join(against)})" if against else ""
+    return f"{finding['id']}: {finding['claim']}{since}{challenged}{excluded}{proof}"

@@ -15,6 +15,7 @@ from onrecord.log.codec import open_record
 from onrecord.log.events import DURABLE_KINDS, Event
 from onrecord.log.head import OPEN, Head, after
 from onrecord.views.attempts import Attempts
+from onrecord.views.code import Code
 from onrecord.views.effects import Effects
 from onrecord.views.facts import Facts
 from onrecord.views.findings import Findings
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from onrecord.views.values import Interruption
     from onrecord.views.view import View
 
-VIEWS_VERSION = "whole.5"
+VIEWS_VERSION = "whole.9"
 """Changes whenever a fold changes its meaning, so that older snapshots are not used."""
 
 DIGEST_BYTES = 32
@@ -55,6 +56,7 @@ class Whole:
         "attempts": Attempts,
         "phases": Phases,
         "gates": Gates,
+        "code": Code,
         "spend": Spend,
     }
 
@@ -65,6 +67,7 @@ class Whole:
         self.lifecycle, self.roster, self.lanes = Lifecycle(), Roster(), Lanes()
         self.effects, self.facts, self.findings, self.spend = Effects(), Facts(), Findings(), Spend()
         self.attempts, self.phases, self.gates = Attempts(), Phases(), Gates()
+        self.code = Code()
         self._route()
 
     def _route(self) -> None:
@@ -78,10 +81,10 @@ class Whole:
         return self.head.position
 
     def interruption(self) -> Interruption | None:
-        """Why work stopped last; None after the session was resumed, or once that agent runs again."""
+        """Why work stopped last; None after the session was resumed, or once that agent runs or works again."""
         stop = self.lifecycle.interruption
         agent = self.roster.agents.get(stop["by"]) if stop and stop.get("vendor") else None
-        return None if stop and agent and agent.get("last_joined_at", 0) > stop["at"] else stop
+        return None if stop and agent and agent["stop"] is None else stop
 
     def apply(self, event: Event) -> None:
         """Fold one more event in."""

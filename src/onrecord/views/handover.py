@@ -1,31 +1,44 @@
-"""The continuation report: what is reused, what was rejected before, what is new, what is unresolved, what is saved."""
+"""The continuation report: what is reused, what was rejected or failed before, what is new, what is unresolved."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from onrecord.views.attempts import RUNNING, status_of
+from onrecord.views.code import code_line, commit_lines
 from onrecord.views.diff import changes
 from onrecord.views.findings import finding_line
+from onrecord.views.happenings import lines_of
 from onrecord.views.note import feature_lines, status_lines
+from onrecord.views.note_lines import failed_entries, flat, reproduction_line
 from onrecord.views.render import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onrecord.views.fold import Whole
-    from onrecord.views.values import Change, Json, Process
+    from onrecord.views.happenings import Recent
+    from onrecord.views.values import Json, Process
 
     Gone = Callable[[Process], bool]
 
+REPRODUCED = "reproduction: "
+"""How the reproduction begins among what is reused; it is the first."""
 REPORT_LINE = 200
 """The longest line of the report, in characters."""
+COMMITS_REPORTED = 8
+"""How many commits the report shows as text: the newest."""
 REPORT_ENTRIES = 20
 """How many entries of one part of the report are shown as text; all of them are in its data."""
 
 
-def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str, Json]:
-    """Everything the report says. `before` is the session at the last resume; None if there was none."""
+def report(
+    whole: Whole, before: Whole | None, gone: Gone, now: int, *, recent: Recent | None = None
+) -> dict[str, Json]:
+    """Everything the report says. `before` is the session at the last resume; None if there was none.
+
+    `recent` is the end of the log, for a session without written content.
+    """
     phases, findings = whole.phases, whole.findings
     unresolved = [
         f"attempt {one['number']} is {status_of(one, gone)}: {one['command']}"
@@ -36,16 +49,19 @@ def report(whole: Whole, before: Whole | None, gone: Gone, now: int) -> dict[str
     unresolved += [f"blocked: {finding_line(findings, one)}" for one in findings.labelled("blocked")]
     unresolved += [f"effect {key} may have happened" for key in whole.effects.unfinished]
     unresolved += [f"feature {line}" for line in feature_lines(whole)]
+    reproduction = whole.facts.reproduction
+    reused = [f"{REPRODUCED}{reproduction_line(reproduction)}"] if reproduction else []
+    reused += [finding_line(findings, one) for label in ("verified", "settled") for one in findings.labelled(label)]
     return {
         "session": whole.head.session, "name": whole.head.name, "status": whole.head.status,
         "position": whole.position, "since": before.position if before else 0,
         "objective": whole.facts.purpose, "next_action": whole.facts.next_action,
         "phase": phases.current(), "outcome": (status_lines(whole) or [""])[0],
-        "reused": [finding_line(findings, one) for one in findings.labelled("verified")],
+        "code": code_line(whole.code), "commits": commit_lines(whole.code), "reused": reused,
         "rejected": [finding_line(findings, one) for one in findings.labelled("rejected")],
-        "new": changes(before, whole, []) + _new_attempts(before, whole) if before else [],
+        "failed": flat(failed_entries(whole), REPORT_LINE), "new": changes(before, whole, []) if before else [],
         "unresolved": unresolved,
-        "saved": saved(whole, now),
+        "saved": saved(whole, now), "happened": lines_of(recent) if recent else [],
     }  # fmt: skip
 
 
@@ -73,12 +89,23 @@ def text_of(told: dict[str, Json]) -> str:
         + (f"{action['text']}{command}" if action else "(no next action on record)"),
     ]
     lines += [f"Status: {told['outcome']}"] if told["outcome"] else []
+    lines += [f"Code: {told['code']}"] if told["code"] else []
     lines.append(saved_line(told["saved"]))
     new = [f"{one['what']}: {one['before'] or '-'} -> {one['after']}" for one in told["new"]]
-    parts = (
-        ("Verified (reuse it)", told["reused"]), ("Rejected (do not retry)", told["rejected"]),
-        (f"New since position {told['since']}", new), ("Unresolved (settle first)", told["unresolved"]),
-    )  # fmt: skip
+    reproduced = [line for line in told["reused"][:1] if line.startswith(REPRODUCED)]
+    if told["commits"]:
+        lines += ["Commits:", *(f"- {line}" for line in told["commits"][-COMMITS_REPORTED:])]
+    rare = {
+        "Reuse the reproduction": [line.removeprefix(REPRODUCED) for line in reproduced],
+        "Failed (do not repeat it)": told["failed"],
+        "What happened (from the conversation)": told["happened"],
+    }  # shown only if there is something
+    reproduction, failed, happened = ([(title, found)] if found else [] for title, found in rare.items())
+    parts = [
+        *reproduction, ("Verified (reuse it)", told["reused"][len(reproduced) :]),
+        ("Rejected (do not retry)", told["rejected"]), *failed, (f"New since position {told['since']}", new),
+        ("Unresolved (settle first)", told["unresolved"]), *happened,
+    ]  # fmt: skip
     for title, entries in parts:
         lines.append(f"{title}: {'' if entries else 'nothing'}".rstrip())
         lines += [f"- {entry}" for entry in entries[:REPORT_ENTRIES]]
@@ -87,29 +114,13 @@ def text_of(told: dict[str, Json]) -> str:
 
 
 def saved_line(kept: dict[str, Json]) -> str:
-    """What resuming saves, in one line."""
+    """What need not be done again, in one line. Tokens are named only where they were counted."""
     names, attempts, tokens = kept["phases"], kept["attempts"], kept["tokens"]
     phases = f"{len(names)} phase{_s(len(names))} ({', '.join(names)})" if names else "no phases"
-    return (
-        f"Already done: {phases}, {attempts} attempt{_s(attempts)} ({kept['failed_attempts']} failed, "
-        f"{kept['attempt_seconds']:g} s); saved: {tokens:,} token{_s(tokens)}, {kept['seconds']:,.0f} s of work"
-    )
+    ran = f", {kept['attempt_seconds']:g} s of runs" if kept["attempt_seconds"] else ""
+    spent = f"; {tokens:,} token{_s(tokens)} were spent on it" if tokens else ""
+    return f"Already done: {phases}, {attempts} attempt{_s(attempts)} ({kept['failed_attempts']} failed{ran}){spent}"
 
 
 def _s(number: int) -> str:
     return "" if number == 1 else "s"
-
-
-def _new_attempts(before: Whole, whole: Whole) -> list[Change]:
-    found: list[Change] = []
-    for one in whole.attempts.all():
-        known = before.attempts.get(one["number"])
-        was = known["status"] if known else None
-        if was != one["status"]:
-            found.append({"what": f"attempt {one['number']}", "before": was, "after": one["status"]})
-    old, new = before.phases, whole.phases
-    return found + [
-        {"what": f"phase {name}", "before": old.status(name), "after": new.status(name)}
-        for name in new.names
-        if old.status(name) != new.status(name)
-    ]

@@ -1,8 +1,9 @@
 """The note: what the next agent reads, assembled from the durable tier; and the brief, its first 2 KB.
 
-The brief is complete without the note: objective, next action, phase, blockers, what was rejected, what is verified or
-stale, the running or last attempt, pointers. Its lines are dropped from the least to the most important until it fits;
-dropped lines are counted, never silently omitted. If the note has no written content, it lists what happened.
+The brief is complete without the note: objective, next action, reproduction, blockers, what was rejected, what is
+verified or stale, what failed, the running or last attempt, phase, the code it was left on, pointers. Its lines are
+shortened, then dropped from the least to the most important until it fits; dropped lines are counted, never silently
+omitted. If the note has no written content, it lists what happened.
 
 Evidence that onrecord captured itself carries a `✓`; asserted evidence does not.
 """
@@ -11,50 +12,72 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onrecord.views.attempts import RUNNING, status_of
+from onrecord.views.claims import pending_action
+from onrecord.views.code import code_lines, commit_lines
 from onrecord.views.findings import finding_line
+from onrecord.views.note_lines import (
+    attempt_entries,
+    attempt_entry,
+    evidence_lines,
+    failed_entries,
+    fitted,
+    metric_entries,
+    reproduction_line,
+    section_lines,
+)
 from onrecord.views.render import clip, iso, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from onrecord.log.items import Item
     from onrecord.views.fold import Whole
-    from onrecord.views.transcript import Turn
-    from onrecord.views.values import Attempt, Decision, NextAction, Objective, Process, Reproduction
+    from onrecord.views.happenings import Recent
+    from onrecord.views.note_lines import Entry
+    from onrecord.views.values import Decision, NextAction, Objective, Process
 
     Gone = Callable[[Process], bool]
-    Group = tuple[str, list[str]]
+    Group = tuple[str, Sequence[Entry]]
 
 BRIEF_LIMIT = 2_048
 """The largest brief, in bytes of UTF-8."""
 NOTE_ENTRIES = 40
 """How many entries of one group the note lists: the newest; the rest are counted."""
 _SHORT, _LINE = 100, 200
+_ENTRY = 1_600
+"""The most bytes of one entry of the note."""
 _FIELD = 320
 """The most bytes that objective or next action take up in the brief."""
 _CHANGED_SHOWN = 8
-_ITEMS_SHOWN = 4
 
 REJECTED = "Rejected (do not reopen without new evidence)"
-_NEEDED = ("Blocked", REJECTED, "Stale (check again before relying on it)", "Verified", "Attempt")
+HAPPENED = "What happened (no note was written; this is from the events)"
+STALE_TITLE = "Stale (check again before relying on it)"
+SETTLED_TITLE = "Settled (verified, and fixed since)"
+FAILED_TITLE = "Failed (do not repeat it)"
+REPRODUCTION = "Reproduction"
+_NEEDED = (
+    "Blocked", REPRODUCTION, REJECTED, STALE_TITLE, "Verified", SETTLED_TITLE, FAILED_TITLE, "Attempt", HAPPENED
+)  # fmt: skip
 """The groups that shrink last."""
 _SHRINKING = (
-    (8, 8, 200), (8, 4, 200), (8, 2, 160), (8, 2, 120), (8, 1, 100), (6, 1, 90), (4, 1, 80), (3, 1, 70), (2, 1, 60),
-    (1, 1, 50), (1, 1, 40),
+    (40, 8, 200), (40, 4, 200), (40, 3, 160), (40, 2, 120), (40, 2, 100), (30, 1, 90), (24, 1, 80), (18, 1, 70),
+    (12, 1, 70), (8, 1, 80), (6, 1, 80), (4, 1, 80), (3, 1, 70), (2, 1, 60), (1, 1, 60), (1, 1, 50), (1, 1, 40),
 )  # fmt: skip
 """The limits tried in turn until the brief fits: entries of a needed group, of any other group, bytes of an entry."""
 
 
-def brief(whole: Whole, gone: Gone | None = None) -> str:
-    """The first thing the next agent reads; at most BRIEF_LIMIT bytes. `gone` knows which processes are gone."""
+def brief(whole: Whole, gone: Gone | None = None, recent: Recent | None = None) -> str:
+    """The first thing the next agent reads; at most BRIEF_LIMIT bytes. `gone` knows which processes are gone.
+
+    `recent` is the end of the log, for a session without written content.
+    """
     facts = whole.facts
     fixed = [
         f"# {one_line(whole.head.name, _SHORT)} ({whole.head.status}, position {whole.position})",
         f"Objective: {_fact(facts.objective)}",
-        f"Next action: {_next(facts.next_action)}",
+        f"Next action: {_next_of(whole)}",
     ]
-    groups = _groups(whole, gone)
+    groups = [*_groups(whole, gone), *(happenings(whole, recent, short=True) if recent is not None else ())]
     for needed, other, width in _SHRINKING:
         text = _compose(fixed, groups, needed, other, width)
         if len(text.encode()) <= BRIEF_LIMIT:
@@ -62,8 +85,8 @@ def brief(whole: Whole, gone: Gone | None = None) -> str:
     return clip(text, BRIEF_LIMIT)
 
 
-def note(whole: Whole, turn: Turn | None = None, gone: Gone | None = None) -> str:
-    """The whole note, as Markdown. `turn` is the last one, for a session without written content."""
+def note(whole: Whole, recent: Recent | None = None, gone: Gone | None = None) -> str:
+    """The whole note, as Markdown. `recent` is the end of the log, for a session without written content."""
     facts, head = whole.facts, whole.head
     lines = [
         f"# {one_line(head.name, _SHORT)}",
@@ -71,15 +94,16 @@ def note(whole: Whole, turn: Turn | None = None, gone: Gone | None = None) -> st
         f"*{head.status}; from position {whole.position}; last activity {iso(head.at)}*",
         "",
         f"**Objective:** {_fact(facts.objective, _LINE * 5)}",
-        f"**Next action:** {_next(facts.next_action, _LINE * 5)}",
+        f"**Next action:** {_next_of(whole, _LINE * 5)}",
     ]
     if facts.reproduction:
         lines.append(f"**Reproduction:** {reproduction_line(facts.reproduction)}")
-    for title, entries in [*_groups(whole, gone), *happenings(whole, turn)]:
+    groups = [group for group in _groups(whole, gone) if group[0] != REPRODUCTION]
+    for title, entries in [*groups, *_details(whole), *happenings(whole, recent)]:
         shown = entries[-NOTE_ENTRIES:]
         lines += ["", f"## {title}", ""]
         lines += [f"- ({len(entries) - len(shown)} earlier ones are in the log)"] if len(entries) > len(shown) else []
-        lines += [f"- {one_line(entry, _LINE * 5)}" for entry in shown]
+        lines += [f"- {fitted(entry, _ENTRY)}" for entry in shown]
     return "\n".join(lines) + "\n"
 
 
@@ -90,7 +114,7 @@ def _compose(fixed: list[str], groups: list[Group], needed: int, other: int, wid
         shown = entries[-(needed if title in _NEEDED else other) :]
         left_out = len(entries) - len(shown)
         lines.append(f"{title}:" + (f" (+{left_out} earlier)" if left_out else ""))
-        lines += [f"- {clip(one_line(entry, width), width)}" for entry in shown]
+        lines += [f"- {fitted(entry, width)}" for entry in shown]
     return "\n".join(lines) + "\n"
 
 
@@ -98,42 +122,38 @@ def _groups(whole: Whole, gone: Gone | None) -> list[Group]:
     """Titled lists, the most important first; empty ones are left out."""
     findings = whole.findings
     active = findings.active()
-    groups = [
+    several = len({decision["by"] for decision in whole.facts.decisions}) > 1
+    groups: list[Group] = [
+        (REPRODUCTION, [reproduction_line(whole.facts.reproduction, _LINE)] if whole.facts.reproduction else []),
         ("Blocked", [finding_line(findings, one) for one in findings.labelled("blocked")]),
         (REJECTED, [finding_line(findings, one) for one in findings.labelled("rejected")]),
-        (
-            "Stale (check again before relying on it)",
-            [finding_line(findings, one) for one in findings.labelled("stale")],
-        ),
+        (STALE_TITLE, [finding_line(findings, one) for one in findings.labelled("stale")]),
         ("Verified", [finding_line(findings, one) for one in findings.labelled("verified")]),
-        ("Attempt", attempt_lines(whole, gone)),
+        (SETTLED_TITLE, [finding_line(findings, one) for one in findings.labelled("settled")]),
+        (FAILED_TITLE, failed_entries(whole)),
+        ("Attempt", attempt_entries(whole, gone)),
         ("Phase", _phase(whole)),
         ("Status", status_lines(whole)),
         ("Working on", [finding_line(findings, active)] if active else []),
         ("Not settled (provisional turns and unknown effects)", _unsettled(whole)),
         ("Open", [finding_line(findings, one) for one in findings.labelled("open")]),
         ("Features that do not pass yet, or must be tested again", feature_lines(whole)),
-        ("Decisions", [_decision(decision) for decision in whole.facts.decisions]),
+        ("Decisions", [_decision(decision, several=several) for decision in whole.facts.decisions]),
+        ("Code", list(code_lines(whole.code))),
+        ("Commits", list(commit_lines(whole.code))),
         ("Pointers", _pointers(whole)),
     ]
     return [(title, entries) for title, entries in groups if entries]
 
 
-def attempt_lines(whole: Whole, gone: Gone | None) -> list[str]:
-    """The last attempt, then every one that is unresolved: those must be settled first."""
-    attempts = whole.attempts.all()
-    unresolved = [attempt for attempt in attempts if attempt["status"] == RUNNING]
-    last = [attempt for attempt in attempts[-1:] if attempt not in unresolved]
-    return [_attempt(attempt, gone) for attempt in (*last, *unresolved)]
-
-
-def _attempt(attempt: Attempt, gone: Gone | None) -> str:
-    status = status_of(attempt, gone) if gone else attempt["status"]
-    unresolved = "; unresolved, settle it first" if attempt["status"] == RUNNING else ""
-    metrics = ", ".join(f"{name}={value}" for name, value in (attempt.get("metrics") or {}).items())
-    parts = [f"attempt {attempt['number']} {status}{unresolved}: {attempt['command']}", metrics]
-    parts += [f"{name}: {attempt[name]}" for name in ("error", "fix", "reason") if attempt.get(name)]
-    return "; ".join(part for part in parts if part)
+def _details(whole: Whole) -> list[Group]:
+    """What only the note has room for: the written sections, metrics, and what each cited evidence is."""
+    groups: list[Group] = [
+        ("Sections (STATE.md has the whole text)", list(section_lines(whole))),
+        ("Metrics", metric_entries(whole)),
+        ("Evidence (✓ was captured by onrecord, the rest is asserted)", list(evidence_lines(whole))),
+    ]
+    return [(title, entries) for title, entries in groups if entries]
 
 
 def status_lines(whole: Whole) -> list[str]:
@@ -143,7 +163,9 @@ def status_lines(whole: Whole) -> list[str]:
         return []
     cause = reached.get("root_cause")
     fix = reached.get("fix")
-    told = f"root cause verified ({cause['finding']})" if cause else "root cause not verified"
+    finding = whole.findings.findings.get((cause["finding"] if cause else "") or "")
+    how = f": {whole.findings.settled_by(finding)}" if finding and whole.findings.is_settled(finding) else ""
+    told = f"root cause verified ({cause['finding']}{how})" if cause else "root cause not verified"
     return [f"{told}; " + ("fix implemented" if fix else "fix not implemented")]
 
 
@@ -173,25 +195,31 @@ def _phase(whole: Whole) -> list[str]:
 def _pointers(whole: Whole) -> list[str]:
     name = whole.head.name
     said = whole.phases.profile or whole.findings.findings or whole.attempts.attempts
-    return [f"onrecord note {name}; onrecord log {name}; onrecord continue {name}"] if said else []
+    file = "STATE.md; " if whole.phases.profile else ""
+    return [f"{file}onrecord note {name}; onrecord log {name}; onrecord continue {name}"] if said else []
 
 
-def happenings(whole: Whole, turn: Turn | None) -> list[Group]:
-    """What happened, from the events alone; only if nothing else on record helps a reader."""
+def happenings(whole: Whole, recent: Recent | None, *, short: bool = False) -> list[Group]:
+    """What happened, from the events alone; only if nothing else on record helps a reader.
+
+    If it is `short`, the most useful lines are the last ones: those remain when not all fit.
+    """
     if not is_unwritten(whole):
         return []
-    lines = [
+    lines: list[Entry] = [
         f"{agent}: {lane['committed']} committed turns, the last at position {lane['last_commit']}"
         for agent, lane in whole.lanes.lanes.items()
         if lane["committed"]
     ]
-    lines += [_attempt(attempt, None) for attempt in whole.attempts.all()[:-1]]
+    lines += [attempt_entry(attempt, None) for attempt in whole.attempts.all()[:-1]]
     if changed := changed_files(whole):
         more = f" and {len(changed) - _CHANGED_SHOWN} more" if len(changed) > _CHANGED_SHOWN else ""
         lines.append(f"files changed: {', '.join(changed[:_CHANGED_SHOWN])}{more}")
-    if turn is not None:
-        lines += [f"last turn of {turn.agent}: {_item(item)}" for item in turn.items[-_ITEMS_SHOWN:]]
-    return [("What happened (no note was written; this is from the events)", lines)] if lines else []
+    if recent is not None:
+        from onrecord.views.happenings import lines_of  # only a session without a note pays for it
+
+        lines = [*lines, *reversed(lines_of(recent, commands=3))] if short else [*lines_of(recent), *lines]
+    return [(HAPPENED, lines)] if lines else []
 
 
 def is_unwritten(whole: Whole) -> bool:
@@ -201,18 +229,10 @@ def is_unwritten(whole: Whole) -> bool:
 
 
 def changed_files(whole: Whole) -> list[str]:
-    """Files that differed from their revision around any attempt, and those that findings rest on and that changed."""
+    """Files that differed from their revision, files of commits on record, and changed ones that findings rest on."""
     found = {name for attempt in whole.attempts.all() for name in (attempt["revision"] or {}).get("changed") or ()}
+    found |= set(whole.code.files)
     return sorted(found | {key.partition(":")[0].partition("@")[0] for key in whole.findings.code})
-
-
-def _item(item: Item) -> str:
-    calls = ", ".join(str(call.get("name")) for call in item.get("tool_calls") or ())
-    content = item.get("content")
-    said = content if isinstance(content, str) else " ".join(
-        str(part.get("text") or "") for part in content or () if isinstance(part, dict)
-    )  # fmt: skip
-    return f"{item.get('role')}: {one_line(said, _LINE)}" + (f" -> {calls}" if calls else "")
 
 
 def _unsettled(whole: Whole) -> list[str]:
@@ -242,19 +262,19 @@ def _fact(fact: Objective | NextAction | None, width: int = _FIELD) -> str:
     return clip(one_line(fact["text"], width), width) if fact else "(none on record)"
 
 
+def _next_of(whole: Whole, width: int = _FIELD) -> str:
+    """The next action; in an ended session, one that is done is left out."""
+    done = whole.head.status in ("closed", "archived") and pending_action(whole) is None
+    return "(none: the work has ended)" if whole.facts.next_action and done else _next(whole.facts.next_action, width)
+
+
 def _next(action: NextAction | None, width: int = _FIELD) -> str:
     text = _fact(action, width)
     return f"{text}  $ {clip(one_line(action['command'], width), width)}" if action and action["command"] else text
 
 
-def _decision(decision: Decision) -> str:
-    source = f" (from position {decision['because']})" if decision["because"] else ""
+def _decision(decision: Decision, *, several: bool) -> str:
+    """A decision; with its author, if several people or agents decided."""
+    source = f" ({decision['by']})" if several else ""
+    source += f" (from position {decision['because']})" if decision["because"] else ""
     return f"{decision['text']}" + (f" because {decision['why']}" if decision["why"] else "") + source
-
-
-def reproduction_line(reproduction: Reproduction) -> str:
-    """How to reproduce the problem, where, and how often it happens."""
-    text = one_line(str(reproduction.get("steps", "")), _LINE * 5)
-    if reproduction.get("rate"):
-        text += f" (rate {one_line(str(reproduction['rate']), _SHORT)})"
-    return text + (f" (in {one_line(str(reproduction['scenario']), _LINE)})" if reproduction.get("scenario") else "")

@@ -7,24 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onrecord.views.findings import finding_line, subject_of
-from onrecord.views.note import (
-    BRIEF_LIMIT,
-    attempt_lines,
-    brief,
-    changed_files,
-    feature_lines,
-    note,
-    reproduction_line,
-    status_lines,
-)
+from onrecord.views.code import commit_lines
+from onrecord.views.findings import finding_line
+from onrecord.views.note import BRIEF_LIMIT, brief, changed_files, feature_lines, note, status_lines
+from onrecord.views.note_lines import attempt_entries, evidence_lines, failed_entries, flat, reproduction_line
 from onrecord.views.render import iso, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onrecord.views.fold import Whole
-    from onrecord.views.transcript import Turn
+    from onrecord.views.happenings import Recent
     from onrecord.views.values import Finding, Json, Process
 
     Gone = Callable[[Process], bool]
@@ -49,12 +42,15 @@ def pull_request(whole: Whole, gone: Gone | None = None) -> str:
         ("Status", status_lines(whole)),
         ("How to reproduce the problem", [reproduction_line(facts.reproduction)] if facts.reproduction else []),
         ("Verified", [finding_line(findings, one) for one in findings.labelled("verified")]),
+        ("Settled: verified, and fixed since", [finding_line(findings, one) for one in findings.labelled("settled")]),
         ("Ruled out", [finding_line(findings, one) for one in findings.labelled("rejected")]),
         ("Stale: check again", [finding_line(findings, one) for one in findings.labelled("stale")]),
         ("Open", [finding_line(findings, one) for one in (*findings.labelled("open"), *findings.labelled("blocked"))]),
         ("Features left", feature_lines(whole)),
         ("Decisions", [one["text"] + (f" because {one['why']}" if one["why"] else "") for one in facts.decisions]),
-        ("Last attempt", attempt_lines(whole, gone)),
+        ("Failed on the way", flat(failed_entries(whole), _WIDTH)),
+        ("Last attempt", flat(attempt_entries(whole, gone), _WIDTH)),
+        ("Commits", commit_lines(whole.code)),
         ("Evidence (✓ was captured by onrecord, the rest is asserted)", evidence_lines(whole)),
     ]
     lines = []
@@ -65,11 +61,11 @@ def pull_request(whole: Whole, gone: Gone | None = None) -> str:
     return _cut("\n".join(lines) + "\n")
 
 
-def issue_comment(whole: Whole, turn: Turn | None = None, gone: Gone | None = None) -> str:
+def issue_comment(whole: Whole, recent: Recent | None = None, gone: Gone | None = None) -> str:
     """A comment on an issue: the brief, and the note folded away below it."""
     short = "\n".join(inert(line).replace("# ", "### ", 1) if line.startswith("# ") else inert(line)
-                      for line in _paragraphs(brief(whole, gone)))  # fmt: skip
-    full = "\n".join(inert(line) for line in note(whole, turn, gone).split("\n"))
+                      for line in _paragraphs(brief(whole, gone, recent)))  # fmt: skip
+    full = "\n".join(inert(line) for line in note(whole, recent, gone).split("\n"))
     return _cut(f"{short}\n\n<details><summary>The whole note</summary>\n\n{full}\n</details>\n")
 
 
@@ -88,7 +84,8 @@ def task(whole: Whole, gone: Gone | None = None) -> dict[str, Json]:
         "phases": [{"number": phases.number(one), "name": one, "status": phases.status(one)} for one in phases.names],
         "phase": phases.current(), "features": phases.features, "attempts": whole.attempts.all(),
         "unresolved_attempts": [one["number"] for one in whole.attempts.unresolved()],
-        "files_changed": changed_files(whole), "brief": brief(whole, gone),
+        "files_changed": changed_files(whole), "code": whole.code.seen, "commits": whole.code.commits,
+        "title": whole.facts.title, "brief": brief(whole, gone),
     }  # fmt: skip
 
 
@@ -101,16 +98,6 @@ def _finding(whole: Whole, finding: Finding) -> dict[str, Json]:
         | {"label": findings.label_of(finding), "judged": finding["label"], "evidence": evidence}
         | ({"files_changed_since": changed} if changed else {})
     )
-
-
-def evidence_lines(whole: Whole) -> list[str]:
-    """Every evidence with what it is and where to look."""
-    lines = []
-    for name, one in whole.findings.evidence.items():
-        mark = "✓" if one.get("captured") else ""
-        about = ": ".join(part for part in (subject_of(one), str(one.get("text") or "")) if part)
-        lines.append(f"{name}{mark}: {one.get('kind', '')} {about}".strip())
-    return lines
 
 
 def inert(text: str) -> str:

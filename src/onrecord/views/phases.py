@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         WorkStart,
     )  # fmt: skip
 
+TITLE_SECTION = "Session Title"
+"""The section of STATE.md that is the session's title: writing one writes the other."""
 PENDING, IN_PROGRESS, DONE = "pending", "in progress", "DONE"
 SECTION_LIMIT = 64 * 1024
 """The longest section of STATE.md, in characters."""

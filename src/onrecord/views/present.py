@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onrecord.views.values import Attempt, Finding, Json, Step
     from onrecord.views.view import View
 
-PRESENT_VERSION = "present.1"
+PRESENT_VERSION = "present.3"
 """Changes whenever what is kept changes its meaning."""
 CLAIM_WIDTH = 240
 """How many characters of a claim, an error or a fix are kept for advice."""
@@ -119,7 +119,7 @@ class Present:
             },
             "phases": {"profile": profile, "entered": phases.entered, "finished": phases.finished},
             "gates": self.gates.dump(),
-            "spend": spend.dump() | {"models": {}, "runs": {}},
+            "spend": spend.dump() | {"models": {}, "runs": {}, "days": {}},
         }
         return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -155,4 +155,8 @@ def _slim(attempt: Attempt) -> dict[str, Json]:
 
 
 def _short(finding: Finding) -> Finding:
-    return {**finding, "claim": finding["claim"][:CLAIM_WIDTH], "history": [], "challenges": []}
+    anchors: Any = [
+        {name: value for name, value in anchor.items() if name != "symbols"} for anchor in finding["anchors"]
+    ]
+    claim = finding["claim"][:CLAIM_WIDTH]
+    return {**finding, "claim": claim, "anchors": anchors, "history": [], "challenges": [], "staleness": []}

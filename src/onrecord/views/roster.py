@@ -14,6 +14,7 @@ LINK_FIELDS = (
     "reason", "cwd", "home", "worktree", "branch", "revision", "transcript", "process", "verified", "via", "briefed",
 )  # fmt: skip
 """The fields of a conversation besides its id. The first and the last value of each are kept."""
+STOP_FIELDS = ("cause", "message", "resets_at", "vendor", "terminal")
 
 
 class Roster(View):
@@ -21,34 +22,62 @@ class Roster(View):
 
     `links` are an agent's vendor conversations, in the order in which each became its present one.
     `waits` is what an agent needs a person for; whatever it does next shows that it waits no more.
+    `stop` is what stopped a vendor's agent, until it runs again, uses a tool, or is seen to work.
     """
 
     KINDS: ClassVar = frozenset(
-        {"agent.joined", "agent.located", "agent.left", "attention.needed", "attention.given", "tool.used"}
-    )
+        {"agent.joined", "agent.located", "agent.left", "attention.needed", "attention.given", "tool.used",
+         "interruption.recorded"}
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.agents: dict[str, Agent] = {}
 
     def apply(self, event: Event) -> None:
         data = event.data or {}
+        if event.kind == "interruption.recorded":
+            self._interrupt(event, data)
+            return
         agent = self.agents.setdefault(
             event.by,
             {
                 "joined_at": event.at, "runs": 0, "run": 0, "here": False, "vendor": None, "process": None, "links": [],
-                "waits": None,
+                "waits": None, "arguments": [], "arguments_on": None, "stop": None,
             },
         )  # fmt: skip
         waiting: Attention = {"message": str(data.get("message") or ""), "position": event.position, "at": event.at}
         agent["waits"] = waiting if event.kind == "attention.needed" else None
+        if event.kind in ("agent.joined", "tool.used") or data.get("went_on"):
+            agent["stop"] = None
         if event.kind == "agent.joined":
             agent["runs"] += 1
             agent |= {"run": event.run, "here": True, "process": data.get("process"), "last_joined_at": event.at}
-            agent["vendor"] = data.get("vendor") or agent["vendor"]
+            self._note_arguments(agent, data)
+            if data.get("person"):
+                agent["person"] = str(data["person"])
+            agent["joined"] = event.position
+            agent["vendor"], agent["via"] = data.get("vendor") or agent["vendor"], data.get("via")
         elif event.kind == "agent.located":
             self._locate(event, data)
         elif event.kind == "agent.left" and event.run == agent["run"]:
             agent |= {"here": False, "left_at": event.at}
+
+    @staticmethod
+    def _note_arguments(agent: Agent, data: dict[str, Any]) -> None:
+        """The last known arguments of its program. A run that we did not start says nothing about them."""
+        if isinstance(data.get("arguments"), list):
+            process = data.get("process")
+            agent["arguments"] = [str(word) for word in data["arguments"]]
+            agent["arguments_on"] = process.get("host") if isinstance(process, dict) else None
+        elif data.get("vendor") not in (None, agent["vendor"]):
+            agent |= {"arguments": [], "arguments_on": None}  # another vendor's program
+
+    def _interrupt(self, event: Event, data: dict[str, Any]) -> None:
+        agent = self.agents.get(event.by)
+        if agent is not None and data.get("vendor"):
+            told: Any = {"position": event.position, "at": event.at, "by": event.by}
+            agent["stop"] = told | {name: data[name] for name in STOP_FIELDS if name in data}
+            agent["waits"] = None
 
     def _locate(self, event: Event, data: dict[str, Any]) -> None:
         vendor, vendor_id = data.get("vendor"), data.get("vendor_id")

@@ -6,7 +6,8 @@ finish.
 
 from __future__ import annotations
 
-from onrecord.views.attempts import SUCCEEDED
+from onrecord.views.attempts import SUCCEEDED, status_of
+from onrecord.views.code import code_line
 from onrecord.views.findings import finding_line
 from onrecord.views.phases import DONE
 from onrecord.views.render import iso, one_line
@@ -16,16 +17,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onrecord.views.fold import Whole
-    from onrecord.views.values import Attempt, NextAction, Section
+    from onrecord.views.values import Attempt, NextAction, Process, Section
+
+    Gone = Callable[[Process], bool]
 
 LINE_LIMIT = 400
-"""The longest line of a generated section, in characters; the log has the rest."""
+"""The longest line or part of a line of a generated section, in characters; the log has the rest."""
+STATUS_WORDS = {SUCCEEDED: "SUCCESS"}
+"""The words of STATE.md for an attempt's status; the others are the record's own, in capitals."""
 WORKLOG_SHOWN = 500
 """How many lines of the work log STATE.md shows: the newest."""
 
 
-def lines_of(whole: Whole, section: Section) -> list[str]:
-    """What a generated section says."""
+def lines_of(whole: Whole, section: Section, gone: Gone | None = None) -> list[str]:
+    """What a generated section says. `gone` knows which processes are gone, so that a lost run is shown as lost."""
+    if section["from"] == "attempts":
+        return _attempts(whole, gone)
     return _GENERATORS[section["from"]](whole)
 
 
@@ -61,8 +68,9 @@ def _phases(whole: Whole) -> list[str]:
         now = f"Now: phase {phases.number(current)}, {current} ({state})"
         now += f"; it still needs {', '.join(needs)}." if needs and state != DONE else "."
     action = whole.facts.next_action
+    code = code_line(whole.code)
     return [
-        "| phase | name | status |", "|---|---|---|", *rows, "", now,
+        "| phase | name | status |", "|---|---|---|", *rows, "", now, *([f"Code: {_line(code)}"] if code else []),
         f"Next action: {_next(action)}" if action else "Next action: (none on record)",
     ]  # fmt: skip
 
@@ -79,19 +87,21 @@ def _workflow(whole: Whole) -> list[str]:
     return [f"{place}. `{_code(one['command'])}` (attempt {one['number']})" for place, one in enumerate(done, 1)]
 
 
-def _attempts(whole: Whole) -> list[str]:
-    return [f"- {attempt_line(one)}" for one in whole.attempts.all()]
+def _attempts(whole: Whole, gone: Gone | None = None) -> list[str]:
+    return [f"- {attempt_line(one, gone)}" for one in whole.attempts.all()]
 
 
-def attempt_line(attempt: Attempt) -> str:
-    """One attempt on one line: number, status, command, numbers, error, fix."""
-    parts = [f"attempt {attempt['number']} {attempt['status'].upper()}: `{_code(attempt['command'])}`"]
+def attempt_line(attempt: Attempt, gone: Gone | None = None) -> str:
+    """One attempt on one line: number, status, command, numbers, error, fix. Each part has its own limit."""
+    status = status_of(attempt, gone) if gone else attempt["status"]
+    word = STATUS_WORDS.get(status, status.upper())
+    parts = [f"attempt {attempt['number']} Status: {word}: `{_code(attempt['command'])}`"]
     if attempt.get("metrics"):
-        parts.append(", ".join(f"{name}={value}" for name, value in attempt["metrics"].items()))
-    parts += [f"{name}: {attempt[name]}" for name in ("error", "fix", "reason") if attempt.get(name)]
+        parts.append(_line(", ".join(f"{name}={value}" for name, value in attempt["metrics"].items())))
+    parts += [f"{name}: {_line(str(attempt[name]))}" for name in ("error", "fix", "reason") if attempt.get(name)]
     outputs = [str(one.get("path", one) if isinstance(one, dict) else one) for one in attempt.get("outputs") or ()]
-    parts += [f"files: {', '.join(outputs)}"] if outputs else []
-    return _line("; ".join(parts))
+    parts += [f"files: {_line(', '.join(outputs))}"] if outputs else []
+    return "; ".join(parts)
 
 
 def _features(whole: Whole) -> list[str]:
@@ -102,9 +112,10 @@ def _features(whole: Whole) -> list[str]:
     ]
 
 
-def _labelled(label: str) -> Callable[[Whole], list[str]]:
+def _labelled(*labels: str) -> Callable[[Whole], list[str]]:
     def lines(whole: Whole) -> list[str]:
-        return [f"- {_line(finding_line(whole.findings, finding))}" for finding in whole.findings.labelled(label)]
+        found = [finding for label in labels for finding in whole.findings.labelled(label)]
+        return [f"- {_line(finding_line(whole.findings, finding))}" for finding in found]
 
     return lines
 
@@ -137,8 +148,10 @@ def _decisions(whole: Whole) -> list[str]:
 
 
 def _evidence(whole: Whole) -> list[str]:
+    from onrecord.views.note_lines import evidence_text
+
     return [
-        f"- {_line(name)}: {'captured' if one.get('captured') else 'asserted'} {one.get('kind', '')}"
+        f"- {_line(name)}: {'captured' if one.get('captured') else 'asserted'} {_line(evidence_text(one))}"
         for name, one in whole.findings.evidence.items()
     ]
 
@@ -159,7 +172,7 @@ _GENERATORS: dict[str, Callable[[Whole], list[str]]] = {
     "features": _features,
     "objective": _objective,
     "reproduction": _reproduction,
-    "verified": _labelled("verified"),
+    "verified": _labelled("verified", "settled"),
     "rejected": _labelled("rejected"),
     "open": _labelled("open"),
     "blocked": _labelled("blocked"),

@@ -12,16 +12,25 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from onrecord.log.events import Event
-    from onrecord.views.values import Budget, Usage
+    from onrecord.views.values import Budget, DayUsage, Usage
 
 LIMITS = ("steps", "tokens", "seconds", "spend", "repeats")
 """What a budget may limit: turns, tokens, wall-clock seconds, money, and the same call made in a row."""
 RUNS_LIMIT = 200
 """How many runs have separate usage; the usage of earlier ones is summed under run 0."""
+DAYS_LIMIT = 400
+"""How many days have separate usage; the usage of earlier ones is summed under day 0."""
+WARNING_SHARE = 0.8
+"""The part of a limit from which on agents and people get a warning."""
+TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
+"""What is counted of a call. Input and output are whole; the others are parts of them."""
+ROW = ("day", "model", "calls", *TOKENS, "cost")
+"""What a row of counted calls has, in this order; zeros at its end and an unknown cost are left out."""
+_DAY = 86_400_000_000
 
 
 class Exhausted:
-    """The first limit that ran out."""
+    """A limit that ran out, or soon will: what is used of it, and how much is allowed."""
 
     __slots__ = ("allowed", "limit", "used")
 
@@ -41,11 +50,29 @@ class Exhausted:
 
 
 def _nothing() -> Usage:
-    return {"calls": 0, "input_tokens": 0, "output_tokens": 0, "cost": 0.0, "unknown_cost_calls": 0}
+    return {
+        "calls": 0, "input_tokens": 0, "cache_read_tokens": 0, "cache_write_tokens": 0, "output_tokens": 0,
+        "reasoning_tokens": 0, "cost": 0.0, "unknown_cost_calls": 0,
+    }  # fmt: skip
+
+
+def add_usage(place: Any, more: Any) -> None:
+    """Add one usage to another: their calls, tokens and costs."""
+    place["calls"] += more["calls"]
+    for name in TOKENS:
+        place[name] += more[name]
+    place["cost"] = round(place["cost"] + more["cost"], 9)
+    place["unknown_cost_calls"] += more["unknown_cost_calls"]
+    for name, amount in more.get("unpriced", {}).items():
+        place["unpriced"][name] = place["unpriced"].get(name, 0) + amount
 
 
 class Spend(View):
-    """Limits, totals, and usage per model and per run, for billing."""
+    """Limits, totals, and usage per model, per run, and per day, agent and model.
+
+    What a model call used is recorded by who made it, one event each; or counted from a coding agent's transcript,
+    many calls in one event. A call of a coding agent is a step.
+    """
 
     KINDS: ClassVar = frozenset(
         {"session.opened", "session.forked", "budget.set", "budget.sliced", "usage.recorded", "turn.begun",
@@ -60,6 +87,8 @@ class Spend(View):
         self.total = _nothing()
         self.models: dict[str, Usage] = {}
         self.runs: dict[str, Usage] = {}
+        self.days: dict[str, dict[str, dict[str, DayUsage]]] = {}
+        """By the number of the day since 1970, agent and model."""
         self.started_at = 0
         self.stopped_at: int | None = None
         self.idle = 0
@@ -77,7 +106,7 @@ class Spend(View):
                 self.budget_position = event.position
             case "session.forked":
                 # A fork shares its parent's history, not its bill.
-                self.steps, self.total, self.models, self.runs = 0, _nothing(), {}, {}
+                self.steps, self.total, self.models, self.runs, self.days = 0, _nothing(), {}, {}, {}
                 self.sliced, self.idle, self.started_at, self.stopped_at = {}, 0, event.at, None
             case "budget.set":
                 self.budget = dict(data.get("limits", {}))
@@ -92,31 +121,52 @@ class Spend(View):
                 self.stopped_at = None
 
     def _use(self, event: Event, data: dict[str, Any]) -> None:
-        if str(event.run) not in self.runs and len(self.runs) >= RUNS_LIMIT:
-            self._sum_up_oldest_run()
-        places = (
-            self.total,
-            self.models.setdefault(data.get("model") or "unknown", _nothing()),
-            self.runs.setdefault(str(event.run), _nothing()),
-        )
-        for place in places:
-            place["calls"] += 1
-            place["input_tokens"] += data.get("input_tokens", 0)
-            place["output_tokens"] += data.get("output_tokens", 0)
-            if data.get("cost") is None:
-                place["unknown_cost_calls"] += 1
-            else:
-                place["cost"] = round(place["cost"] + data["cost"], 9)
+        if "counted" not in data:
+            self._add(event, event.by, event.at // _DAY, 1, data)
+            return
+        agent = data.get("agent") or event.by
+        for values in data["counted"]:
+            row = dict(zip(ROW, values, strict=False))
+            self.steps += row["calls"]
+            self._add(event, agent, row["day"], row["calls"], row)
+        for row in data.get("settled", ()):
+            self._add(event, agent, row["day"], 0, row)
 
-    def _sum_up_oldest_run(self) -> None:
-        oldest = min((run for run in self.runs if run != "0"), key=int)
-        early = self.runs.setdefault("0", _nothing())
-        late = self.runs.pop(oldest)
-        early["calls"] += late["calls"]
-        early["input_tokens"] += late["input_tokens"]
-        early["output_tokens"] += late["output_tokens"]
-        early["cost"] += late["cost"]
-        early["unknown_cost_calls"] += late["unknown_cost_calls"]
+    def _add(self, event: Event, agent: str, day: int, calls: int, row: dict[str, Any]) -> None:
+        """Add calls to all sums; a row that settles has the cost of calls that were counted without one."""
+        cost, told = row.get("cost"), row.get("settles")
+        amounts = [(name, row[name]) for name in TOKENS if row.get(name)]
+        unknown = -told["calls"] if told else calls if cost is None else 0
+        unpriced = [(name, -told[name]) for name in TOKENS if told.get(name)] if told else amounts if unknown else ()
+        model = row.get("model") or "unknown"
+        cell = self._day(str(day)).setdefault(agent, {}).setdefault(model, {**_nothing(), "unpriced": {}})
+        place: Any
+        for place in (self.total, self.models.setdefault(model, _nothing()), self._run(event.run), cell):
+            place["calls"] += calls
+            place["unknown_cost_calls"] += unknown
+            for name, amount in amounts:
+                place[name] += amount
+            if cost:
+                place["cost"] = round(place["cost"] + cost, 9)
+        for name, amount in unpriced:
+            left = cell["unpriced"].get(name, 0) + amount
+            cell["unpriced"][name] = max(0, left)
+
+    def _run(self, run: int) -> Usage:
+        if str(run) not in self.runs and len(self.runs) >= RUNS_LIMIT:
+            oldest = min((one for one in self.runs if one != "0"), key=int)
+            add_usage(self.runs.setdefault("0", _nothing()), self.runs.pop(oldest))
+        return self.runs.setdefault(str(run), _nothing())
+
+    def _day(self, day: str) -> dict[str, dict[str, DayUsage]]:
+        if day not in self.days and len(self.days) >= DAYS_LIMIT:
+            oldest = min((one for one in self.days if one != "0"), key=int)
+            early = self.days.setdefault("0", {})
+            for agent, models in self.days.pop(oldest).items():
+                for model, cell in models.items():
+                    place = early.setdefault(agent, {}).setdefault(model, {**_nothing(), "unpriced": {}})
+                    add_usage(place, cell)
+        return self.days.setdefault(day, {})
 
     @property
     def tokens(self) -> int:
@@ -149,3 +199,13 @@ class Spend(View):
             if remaining.get(limit, 1) <= 0:
                 return Exhausted(limit, self.used(now)[limit] + self.sliced.get(limit, 0), self.budget[limit])
         return None
+
+    def nearly(self, now: int) -> Exhausted | None:
+        """The limit of which the largest part is used, if that is enough for a warning."""
+        used = self.used(now)
+        parts = [
+            Exhausted(limit, used[limit] + self.sliced.get(limit, 0), allowed)
+            for limit, allowed in self.budget.items()
+            if limit in used and used[limit] + self.sliced.get(limit, 0) >= WARNING_SHARE * allowed
+        ]
+        return max(parts, key=lambda part: part.used / part.allowed, default=None)

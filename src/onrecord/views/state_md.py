@@ -17,8 +17,12 @@ from onrecord.views.render import visible
 from onrecord.views.sections import lines_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onrecord.views.fold import Whole
-    from onrecord.views.values import Section
+    from onrecord.views.values import Process, Section
+
+    Gone = Callable[[Process], bool]
 
 _HEAD = re.compile(r"<!-- onrecord:state session=(\w+) position=(\d+) outside=([0-9a-f]{12}) -->")
 _MARKER = re.compile(r"<!-- onrecord:(begin|end) ([0-9a-f]{12}) (.+) -->")
@@ -64,8 +68,8 @@ def shown_text(whole: Whole, section: Section) -> str:
     return "" if section["rule"] == "append" else neutral(whole.phases.text_of(section["name"]))
 
 
-def render(whole: Whole) -> str:
-    """The whole file."""
+def render(whole: Whole, gone: Gone | None = None) -> str:
+    """The whole file. `gone` knows which processes are gone."""
     session, name = whole.head.session, whole.head.name
     lines = [
         f"> Made by onrecord from position {whole.position} of session {name}. Write only between begin and end; the",
@@ -74,17 +78,17 @@ def render(whole: Whole) -> str:
     for section in whole.phases.described():
         lines += ["", f"# {section['name']}", ""]
         lines += [f"*{section['description']}*", ""] if section["description"] else []
-        lines += _body(whole, session, section)
+        lines += _body(whole, session, section, gone)
     outside = _outside(lines, [number for number, line in enumerate(lines) if _MARKER.fullmatch(line)])
     return "\n".join(
         [f"<!-- onrecord:state session={session} position={whole.position} outside={outside} -->", *lines, ""]
     )
 
 
-def _body(whole: Whole, session: str, section: Section) -> list[str]:
+def _body(whole: Whole, session: str, section: Section, gone: Gone | None) -> list[str]:
     name = section["name"]
     if section["rule"] == "generated":
-        return [neutral(line) for line in lines_of(whole, section)] or ["(nothing yet)"]
+        return [neutral(line) for line in lines_of(whole, section, gone)] or ["(nothing yet)"]
     lines = []
     if section["rule"] == "append" and whole.phases.text_of(name):
         lines = [*neutral(whole.phases.text_of(name)).split("\n"), "", "*Corrections (they are appended):*", ""]

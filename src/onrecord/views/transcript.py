@@ -1,6 +1,7 @@
 """The transcript: turns and their items, committed and provisional, and the well-formed list a model may be handed.
 
 A transcript can be folded from the middle of a log: a turn that began before the first event is left out as a whole.
+Mirrored conversations are part of it (views/conversations.py), unless the same prompt is on record as a turn already.
 """
 
 from __future__ import annotations
@@ -8,17 +9,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.log.events import Event
+from onrecord.views.conversations import ABANDONED_REASON, INTERRUPTED_REASON, Conversations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onrecord.log.items import Item
+    from onrecord.views.conversations import Exchange
 
 TURN_KINDS = (
     "turn.begun", "item.added", "turn.committed", "turn.aborted", "turn.recorded", "agent.joined", "agent.left",
+    "payload.kept",
 )  # fmt: skip
 
+SHARED_KINDS = ("payload.kept",)
+"""Kinds with turns of an agent, appended by any actor: a hook, a wrapper or a person may mirror a conversation."""
 COMMITTED, ABORTED, INTERRUPTED, RUNNING = "committed", "aborted", "interrupted", "running"
+ABANDONED = "abandoned"
+"""A turn of a mirrored conversation that its user went back from; it stays provisional."""
 
 
 class Turn(NamedTuple):
@@ -40,13 +48,28 @@ class Turn(NamedTuple):
 class Transcript:
     """Turns in the order they were committed, and what is provisional after them."""
 
-    def __init__(self) -> None:
-        self.committed: list[Turn] = []
-        self.superseded: list[Turn] = []
-        """Aborted and interrupted turns that a later commit superseded, and turns that a retry rolled back."""
+    def __init__(self, only: str | None = None) -> None:
+        self._own: list[Turn] = []
+        self._superseded: list[Turn] = []
+        self._conversations = Conversations(only)
+        self._mirrored: dict[str, list[Turn]] | None = None
         self._open: dict[str, tuple[Event, list[Item], list[bool]]] = {}
         self._tail: dict[str, list[Turn]] = {}
         self._last: dict[str, int] = {}
+
+    @property
+    def committed(self) -> list[Turn]:
+        """The turns that count, in the order in which they were committed; mirrored ones as they began."""
+        mirrored = self._shown()[COMMITTED]
+        if not mirrored:
+            return self._own
+        keyed = [(turn.ended, turn) for turn in self._own] + [(turn.begun, turn) for turn in mirrored]
+        return [turn for _key, turn in sorted(keyed, key=lambda one: one[0])]
+
+    @property
+    def superseded(self) -> list[Turn]:
+        """Aborted and interrupted turns that a later commit superseded, and turns that a retry rolled back."""
+        return [*self._superseded, *self._shown()[ABANDONED]]
 
     @property
     def provisional(self) -> list[Turn]:
@@ -55,7 +78,8 @@ class Transcript:
             Turn(agent, _base(begun, self._last.get(agent, 0)), begun.position, 0, RUNNING, items, erased=any(erased))
             for agent, (begun, items, erased) in self._open.items()
         ]
-        return sorted([turn for tail in self._tail.values() for turn in tail] + running, key=lambda turn: turn.begun)
+        tails = [turn for tail in self._tail.values() for turn in tail]
+        return sorted([*tails, *running, *self._shown()[RUNNING]], key=lambda turn: turn.begun)
 
     @property
     def items(self) -> list[Item]:
@@ -70,7 +94,8 @@ class Transcript:
 
     def fold(self, events: Iterable[Event]) -> Transcript:
         """Fold events in, in order."""
-        committed, last = self.committed, self._last
+        committed, last = self._own, self._last
+        self._mirrored = None
         for event in events:
             if event.kind == "turn.recorded":
                 # Nearly all events of a long log come this way.
@@ -83,7 +108,7 @@ class Transcript:
                     agent, last.get(agent, 0), event.position, event.position, COMMITTED, items, "", data is None
                 )
                 if self._tail:
-                    self.superseded.extend(self._tail.pop(agent, ()))
+                    self._superseded.extend(self._tail.pop(agent, ()))
                 committed.append(turn)
                 last[agent] = event.position
             else:
@@ -106,7 +131,10 @@ class Transcript:
         elif event.kind == "turn.aborted":
             self._end(event, ABORTED, str(_said(event).get("reason", "")))
         elif event.kind in ("agent.joined", "agent.left"):
-            self._end(event, INTERRUPTED, "its process ended")
+            self._end(event, INTERRUPTED, INTERRUPTED_REASON)
+            self._conversations.apply(event)
+        elif event.kind == "payload.kept":
+            self._conversations.apply(event)
 
     def _end(self, event: Event, status: str, reason: str) -> None:
         if event.by in self._open:
@@ -122,12 +150,55 @@ class Transcript:
         last = self._last.get(event.by, 0)
         base = _base(begun, last)
         if base < last:
-            self.superseded.extend(turn for turn in self.committed if turn.agent == event.by and turn.ended > base)
-            self.committed[:] = [turn for turn in self.committed if turn.agent != event.by or turn.ended <= base]
-        self.superseded.extend(self._tail.pop(event.by, ()))
+            self._superseded.extend(turn for turn in self._own if turn.agent == event.by and turn.ended > base)
+            self._own[:] = [turn for turn in self._own if turn.agent != event.by or turn.ended <= base]
+        self._superseded.extend(self._tail.pop(event.by, ()))
         turn = Turn(event.by, base, begun.position, event.position, COMMITTED, items, "", any(erased))
-        self.committed.append(turn)
+        self._own.append(turn)
         self._last[event.by] = event.position
+
+    def _shown(self) -> dict[str, list[Turn]]:
+        """The turns of mirrored conversations: committed, running (or ended early) and abandoned ones."""
+        if self._mirrored is None:
+            found: dict[str, list[Turn]] = {COMMITTED: [], RUNNING: [], ABANDONED: []}
+            self._mirrored = found
+            if self._conversations.turns:
+                told = self._prompts()
+                for one, is_last in self._conversations.spoken():
+                    prompts = told.get(one.agent)
+                    if prompts and prompts.get(asked := one.prompt().strip(), 0) > 0:
+                        prompts[asked] -= 1  # a turn of ours says it already
+                        continue
+                    turn = self._turn_of(one, is_last=is_last)
+                    found[turn.status if turn.status in found else RUNNING].append(turn)
+        return self._mirrored
+
+    def _turn_of(self, one: Exchange, *, is_last: bool) -> Turn:
+        answered, state = one.is_answered(), self._conversations
+        status, reason = COMMITTED, ""
+        if one.abandoned:
+            status, reason = ABANDONED, ABANDONED_REASON
+        elif not answered and is_last:
+            agent = one.agent.partition("/")[0]
+            runs = state.here.get(agent, False) and state.stopped.get(agent, 0) <= one.begun
+            status = ABORTED if one.aborted else RUNNING if runs else INTERRUPTED
+            reason = "" if status == RUNNING else INTERRUPTED_REASON if status == INTERRUPTED else "it was interrupted"
+        elif not answered:
+            reason = "it was interrupted, and the conversation continued"
+        ended = 0 if status == RUNNING else one.last
+        return Turn(one.agent, 0, one.begun, ended, status, one.items(), reason)
+
+    def _prompts(self) -> dict[str, dict[str, int]]:
+        """How often each agent was asked something in turns of our own."""
+        told: dict[str, dict[str, int]] = {}
+        open_turns = [(agent, items) for agent, (_begun, items, _erased) in self._open.items()]
+        tails = [turn for tail in self._tail.values() for turn in tail]
+        for agent, items in [*((t.agent, t.items) for t in (*self._own, *self._superseded, *tails)), *open_turns]:
+            asked = told.setdefault(agent, {})
+            for item in items:
+                if item.get("role") == "user" and isinstance(item.get("content"), str):
+                    asked[item["content"].strip()] = asked.get(item["content"].strip(), 0) + 1
+        return told
 
 
 def _said(event: Event) -> dict[str, Any]:

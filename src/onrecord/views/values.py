@@ -9,14 +9,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
-Json: TypeAlias = Any
-"""A JSON value: text, number, boolean, None, a list or a dict of these. The caller knows its form."""
+from onrecord.views.finding_values import (
+    Anchor,
+    Challenge,
+    ClaimStep,
+    Evidence,
+    Finding,
+    Fix,
+    Judgement,
+    Proof,
+    ShownFinding,
+    Staleness,
+)
+from onrecord.views.stamps import Json, Revision, Stamp
+
+__all__ = [
+    "Anchor", "Challenge", "ClaimStep", "Evidence", "Finding", "Fix", "Json", "Judgement", "Proof", "Revision",
+    "ShownFinding", "Staleness", "Stamp",
+]  # fmt: skip
+"""What is defined elsewhere and used from here. Every other name of this module is public too."""
+
+
 Message: TypeAlias = Any
 """A message: an item in neutral form (`{"role", "content"}`), or a message of a partner's library."""
 Process: TypeAlias = Mapping[str, Json]
 """Which process on which machine: host, boot, pid, started and space, as `machine.identity` gives it."""
-Revision: TypeAlias = Mapping[str, Json]
-"""Which state of the code: revision, branch and dirty, a hash of what differs from the revision."""
 Budget: TypeAlias = dict[str, float]
 """An amount for each limit: steps, tokens, seconds, spend, repeats."""
 
@@ -27,15 +44,6 @@ class ToolCall(TypedDict):
     id: str
     name: str
     arguments: NotRequired[Json]
-
-
-class Stamp(TypedDict):
-    """Where, when and by whom something was recorded."""
-
-    position: int
-    at: int
-    """Microseconds since 1970."""
-    by: str
 
 
 # Lanes
@@ -104,12 +112,27 @@ class Correction(Stamp):
     remark: str | None
 
 
+class Worktree(TypedDict):
+    """Which worktree: the path of its top, the machine that it is on, and whether it is one of git."""
+
+    root: str
+    host: str
+    git: bool
+
+
+class ProposedFix(TypedDict):
+    """What was said to fix a failed attempt, and at which position."""
+
+    text: str
+    position: int
+
+
 class Attempt(Stamp):
     """A run of a command on record. The fields that may be missing come when it is settled."""
 
     number: int
     status: str
-    """running, succeeded, failed or abandoned."""
+    """running, succeeded, failed, interrupted or abandoned."""
     command: str
     signature: str
     code: str | None
@@ -118,6 +141,12 @@ class Attempt(Stamp):
     process: Process | None
     keeper: Process | None
     revision: Revision | None
+    worktree: Worktree | None
+    """Where it runs; None in old logs, and for an attempt that names no worktree."""
+    fixes: NotRequired[list[ProposedFix]]
+    """Every fix that was proposed for it, the newest last."""
+    code_change_needed: NotRequired[bool]
+    """The caller said that only a change of the code helps."""
     corrections: NotRequired[list[Correction]]
     ended_at: NotRequired[int]
     settled: NotRequired[int]
@@ -135,96 +164,26 @@ class Attempt(Stamp):
     code_after: NotRequired[str | None]
 
 
-# Findings and evidence
+# Code
 
 
-class Anchor(TypedDict):
-    """A piece of code that a finding rests on, and its fingerprint when it was judged."""
+class CodeState(TypedDict):
+    """The code as it was seen last: revision, branch, and what differed from the revision."""
 
-    path: str
-    fingerprint: NotRequired[str]
-    lines: NotRequired[list[int]]
-    """The first and the last line."""
-    symbol: NotRequired[str]
-
-
-class Judgement(Stamp):
-    """A label that a finding was given."""
-
-    label: str
-    evidence: list[str]
-    why: NotRequired[str | None]
-
-
-class Challenge(Stamp):
-    """An argument against a finding; `outcome` is None while it is open."""
-
-    argument: str
-    evidence: list[str]
-    outcome: str | None
-    settled: NotRequired[int]
-    why: NotRequired[str | None]
-
-
-class Finding(Stamp):
-    """A claim, its label, and what it rests on."""
-
-    id: str
-    claim: str
-    label: str
-    evidence: list[str]
-    because: int | None
-    history: list[Judgement]
-    challenges: list[Challenge]
-    anchors: list[Anchor]
-
-
-class Proof(TypedDict):
-    """An evidence id, and whether it was captured, asserted or only named."""
-
-    id: str
-    how: str
-
-
-class ShownFinding(Finding):
-    """A finding with what follows from the present code and evidence."""
-
-    current: str
+    revision: str
+    branch: str | None
+    dirty: bool
     changed: list[str]
-    files_changed: int
-    active: bool
-    proof: list[Proof]
+    position: int
 
 
-class Evidence(Stamp):
-    """Something inspectable. Which of the further fields it has depends on its kind."""
+class RecordedCommit(TypedDict):
+    """A commit of the repository that was made during the work."""
 
-    id: str
-    kind: str
-    captured: NotRequired[bool]
-    command: NotRequired[Json]
-    exit_code: NotRequired[int]
-    output: NotRequired[str | None]
-    excerpt: NotRequired[str | None]
-    error: NotRequired[str | None]
-    revision: NotRequired[Revision | None]
-    reference: NotRequired[str | None]
-    text: NotRequired[str | None]
-    path: NotRequired[str | None]
-    url: NotRequired[str | None]
-    ref: NotRequired[str | None]
-    anchor: NotRequired[Anchor | None]
-    argv: NotRequired[list[str]]
-    cwd: NotRequired[str]
-    seconds: NotRequired[float]
-    started_at: NotRequired[int]
-    ended_at: NotRequired[int]
-    timed_out: NotRequired[bool]
-    output_bytes: NotRequired[int]
-    left_out: NotRequired[int]
-    kept_at: NotRequired[int | None]
-    """Where the whole output is; None if all of it is in `output`."""
-    attempt: NotRequired[int]
+    revision: str
+    subject: str
+    files: NotRequired[list[str]]
+    position: NotRequired[int]
 
 
 # Facts
@@ -323,6 +282,7 @@ class Milestone(Stamp):
     what: str
     finding: str | None
     evidence: list[str]
+    revision: NotRequired[Revision | None]
 
 
 class WorkStart(TypedDict):
@@ -340,7 +300,14 @@ class ModelUsage(TypedDict, total=False):
 
     model: str | None
     input_tokens: int
+    """All input, whether or not it came from a cache."""
+    cache_read_tokens: int
+    """The part of the input that was read from a cache."""
+    cache_write_tokens: int
+    """The part of the input that was written to a cache."""
     output_tokens: int
+    """All output, reasoning included."""
+    reasoning_tokens: int
     cost: float | None
 
 
@@ -349,9 +316,19 @@ class Usage(TypedDict):
 
     calls: int
     input_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
     output_tokens: int
+    reasoning_tokens: int
     cost: float
     unknown_cost_calls: int
+
+
+class DayUsage(Usage):
+    """What the calls of one agent to one model used on one day."""
+
+    unpriced: dict[str, int]
+    """The tokens of the calls of unknown cost, by the names above; empty if there are none."""
 
 
 class Effect(Stamp):
@@ -386,6 +363,7 @@ class Attention(TypedDict):
     """What an agent needs a person for."""
 
     message: str
+    kind: NotRequired[str]
     position: int
     at: int
 
@@ -401,7 +379,18 @@ class Agent(TypedDict):
     process: Process | None
     links: list[Link]
     waits: Attention | None
+    arguments: list[str]
+    """The user's own arguments of its program, as it was last started with onrecord."""
+    arguments_on: str | None
+    """The machine on which they were given."""
+    via: NotRequired[str | None]
+    """What recorded the present run: a hook; None is a process that has the lease of its lane."""
+    stop: Interruption | None
+    person: NotRequired[str]
+    """Who started it last, if a person did."""
     last_joined_at: NotRequired[int]
+    joined: NotRequired[int]
+    """The position at which its present run began."""
     left_at: NotRequired[int]
 
 
@@ -423,6 +412,7 @@ class Interruption(Stamp):
     until: NotRequired[str]
     vendor: NotRequired[str]
     limit: NotRequired[str]
+    terminal: NotRequired[bool]
 
 
 class Parent(TypedDict):

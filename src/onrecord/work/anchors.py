@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ANCHOR_BYTES = 16 * 1024 * 1024
 """The largest file a finding may rest on."""
+SYMBOLS_KEPT = 200
+"""Up to how many functions and classes of a file are known by name when the whole file is an anchor."""
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -58,7 +60,62 @@ def anchored(root: Path, text: str, here: Path | None = None) -> Anchor:
         raise InvalidInput(
             f"there is no code at {text!r}", hint="path, path:10-20 or path::Class.method, below the project"
         )
-    return anchor | {"fingerprint": found}
+    return described(root, anchor | {"fingerprint": found})
+
+
+def described(root: Path, anchor: Anchor) -> Anchor:
+    """The anchor with the names that a survey needs: the functions of a whole file, the one around some lines."""
+    anchor = {name: value for name, value in anchor.items() if name not in ("symbols", "within")}  # type: ignore[assignment]  # the same fields
+    if anchor.get("symbol") or not anchor["path"].endswith((".py", ".pyi")):
+        return anchor
+    content = _content(root, anchor) or b""
+    if lines := anchor.get("lines"):
+        around = [name for name, span in _spans(content) if span[0] <= lines[0] and lines[1] <= span[1]]
+        return anchor | {"within": around[-1]} if around else anchor
+    symbols = symbols_of(content)
+    return anchor | {"symbols": symbols} if symbols else anchor
+
+
+def changed_parts(root: Path, anchor: Anchor) -> list[str]:
+    """The functions and classes of a whole file that differ from when it was anchored, or were added or removed."""
+    before = anchor.get("symbols")
+    if not before:
+        return []
+    now = symbols_of(_content(root, anchor) or b"")
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+
+
+def symbols_of(content: bytes) -> dict[str, str]:
+    """Short fingerprints of the functions and methods of a Python file; none if there are too many, or no Python."""
+    lines = content.decode(errors="replace").splitlines()
+    spans = _spans(content)
+    if len(spans) > SYMBOLS_KEPT:
+        return {}
+    outer = {name.rpartition(".")[0] for name, _span in spans}
+    # A class counts by its methods: what changes in one of them is named by it.
+    return {
+        name: _hash("\n".join(lines[first - 1 : last]).encode())[:8]
+        for name, (first, last) in spans
+        if name not in outer
+    }
+
+
+def _spans(content: bytes) -> list[tuple[str, tuple[int, int]]]:
+    """The functions and classes of a Python file with their first and last lines; outer ones come first."""
+    try:
+        found: list[ast.stmt] = ast.parse(content).body
+    except (SyntaxError, ValueError):
+        return []
+    spans, waiting = [], [("", part) for part in _statements(found)]
+    while waiting:
+        prefix, part = waiting.pop(0)
+        if isinstance(part, _DEFINITIONS):
+            name = f"{prefix}{part.name}"
+            first = min([part.lineno, *(decorator.lineno for decorator in part.decorator_list)])
+            spans.append((name, (first, part.end_lineno or part.lineno)))
+            if isinstance(part, ast.ClassDef):
+                waiting += [(f"{name}.", inner) for inner in _statements(part.body)]
+    return spans
 
 
 def reanchored(root: Path, anchors: list[Anchor]) -> list[Anchor]:
@@ -71,7 +128,7 @@ def reanchored(root: Path, anchors: list[Anchor]) -> list[Anchor]:
             where = anchor | {"lines": moved or anchor["lines"]}
         print_now = fingerprint(root, where)
         if print_now is not None:
-            found.append(where | {"fingerprint": print_now})
+            found.append(described(root, where | {"fingerprint": print_now}))
     return found
 
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
 from onrecord.errors import Conflict, InvalidInput
 from onrecord.session.attempts import code_of, last_failure, not_finite, number_at
-from onrecord.views.attempts import FAILED, SUCCEEDED, error_signature
+from onrecord.views.attempts import FAILED, INTERRUPTED, SUCCEEDED, error_signature
 from onrecord.views.render import one_line
 from onrecord.work.capturing import record_run, relative
-from onrecord.work.outputs import failure_of, metric_in, metrics_of_file, output_file
+from onrecord.work.outputs import (
+    Before,
+    failure_of,
+    interruption_of,
+    metric_in,
+    metrics_of_file,
+    not_finite_in,
+    output_file,
+)
+from onrecord.work.project import worktree_named
 from onrecord.work.revisions import revision_of
 from onrecord.work.running import SuspendedCommand, noted_stops
 
@@ -35,8 +43,10 @@ class Wanted(NamedTuple):
     patterns: tuple[tuple[str, str], ...] = ()
     """Names of metrics, and the regular expressions that find them in the output."""
     files: tuple[str, ...] = ()
-    """Files that must exist afterwards, relative to the command's directory."""
+    """Files that the run must write, relative to the command's directory."""
     allow_traceback: bool = False
+    allow_nan: bool = False
+    """Do not look for NaN and infinity in the output."""
 
 
 class Finished(NamedTuple):
@@ -47,6 +57,7 @@ class Finished(NamedTuple):
     """The position of the outcome."""
     status: str
     error: str | None
+    """Why it failed, or what interrupted it."""
     metrics: dict[str, Any]
     outputs: list[dict[str, Any]]
     evidence: str
@@ -58,6 +69,7 @@ class Finished(NamedTuple):
 
 
 class _Brought(NamedTuple):
+    status: str
     error: str | None
     metrics: dict[str, float]
     outputs: list[dict[str, Any]]
@@ -66,39 +78,71 @@ class _Brought(NamedTuple):
 def run_attempt(
     session: Session, command: Sequence[str], *, root: Path, cwd: Path, wanted: Wanted | None = None,
     timeout: float | None = None, strict: bool = False, fix: str | None = None, show: bool = True,
-    warn: Callable[[str], None] = lambda _line: None,
+    warn: Callable[[str], None] = lambda _line: None, begun: Callable[[], None] = lambda: None,
 ) -> Finished:  # fmt: skip
-    """Run a command as an attempt. If it failed before on this code, `warn` gets that; with `strict` it is refused."""
+    """Run a command as an attempt. If it failed before, `warn` gets that.
+
+    With `strict` it is refused if it failed on this code, or if the fix was tried before and failed.
+    `begun` is called when the attempt is on record as RUNNING and its process has not started yet.
+    """
     if not command:
         raise InvalidInput("there is no command to run")
     wanted = wanted or Wanted()
     patterns = [(name, compiled(name, pattern)) for name, pattern in wanted.patterns]
     revision = revision_of(root)
-    fixed = _record_fix(session, command, fix)
-    foreseen = session.attempts.foresee(command, revision)
-    # A fix that was just recorded may be outside the code, so the same code is worth another run.
-    if foreseen and foreseen["number"] != fixed:
-        if strict:
-            raise Conflict(retold(foreseen), hint="change the code, or record what you fixed", step="strict_run")
-        warn(retold(foreseen))
-    began = time.time()
+    _look_back(session, command, revision, fix, strict=strict, warn=warn)
+    before = Before(cwd / name for name in (*wanted.files, wanted.metrics_file) if name)
     with noted_stops() as stop, SuspendedCommand(command, cwd=cwd) as suspended:
         started = session.attempts.start(
             command, cwd=relative(root, cwd), revision=revision, keeper=machine.identity(),
             process=machine.identity_of(suspended.pid) if suspended.pid else None,
+            worktree=worktree_named(str(root)),
         )  # fmt: skip
         number = number_at(session, started.position)
+        begun()
         ran = suspended.go(timeout=timeout, show=show, stop=stop)
-        brought = _judge(ran, wanted, patterns, root=root, cwd=cwd, began=began, timeout=timeout)
+        brought = _judge(ran, wanted, patterns, root=root, cwd=cwd, before=before, timeout=timeout)
         return _settle(session, command, number, ran, brought, root=root, cwd=cwd, revision=revision)
 
 
-def retold(attempt: Attempt) -> str:
+def _look_back(
+    session: Session, command: Sequence[str], revision: Any, fix: str | None, *, strict: bool,
+    warn: Callable[[str], None],
+) -> None:  # fmt: skip
+    """What is known of this command before it runs: its failures, and fixes that did not help."""
+    failed = _to_fix(session, command, fix)
+    if fix and failed and (useless := session.attempts.failed_fix(fix, failed["number"])):
+        if strict:
+            raise Conflict(retold_fix(fix, *useless), hint="try another fix", step="another_fix")
+        warn(retold_fix(fix, *useless))
+    if fix and failed and failed.get("fix") != fix:
+        session.attempts.correct(failed["number"], fix=fix)
+    foreseen = session.attempts.foresee(command, revision)
+    # A fix that was just recorded may be outside the code, so the same code is worth another run.
+    if foreseen and not (failed and foreseen["number"] == failed["number"]):
+        if strict:
+            raise Conflict(retold(foreseen), hint="change the code, or record what you fixed", step="strict_run")
+        warn(retold(foreseen))
+    elif not foreseen and (before := session.attempts.failed_before(command)):
+        warn(retold(before, "before on other code"))
+
+
+def retold(attempt: Attempt, where: str = "on this code") -> str:
     """An earlier failure in one line: which attempt, its error, its fix."""
     known = attempt.get("fix")
     fix = f"; fix: {one_line(known, _SHOWN)}" if known else "; no fix is on record"
+    needed = "; the code must change first" if attempt.get("code_change_needed") and where == "on this code" else ""
     error = one_line(attempt.get("error") or "no error on record", _SHOWN)
-    return f"attempt {attempt['number']} ({one_line(attempt['command'], 80)}) failed on this code: {error}{fix}"
+    return f"attempt {attempt['number']} ({one_line(attempt['command'], 80)}) failed {where}: {error}{fix}{needed}"
+
+
+def retold_fix(fix: str, proposed: Attempt, tried: Attempt) -> str:
+    """A fix that was tried before and failed, in one line."""
+    error = one_line(tried.get("error") or "no error on record", _SHOWN)
+    return (
+        f"this fix was tried before: {one_line(fix, _SHOWN)} (for attempt {proposed['number']}); "
+        f"attempt {tried['number']} failed with it: {error}"
+    )
 
 
 def compiled(name: str, pattern: str) -> re.Pattern[str]:
@@ -109,28 +153,31 @@ def compiled(name: str, pattern: str) -> re.Pattern[str]:
         raise InvalidInput(f"the pattern of {name} is not a regular expression: {problem}") from None
 
 
-def _record_fix(session: Session, command: Sequence[str], fix: str | None) -> int | None:
+def _to_fix(session: Session, command: Sequence[str], fix: str | None) -> Attempt | None:
+    """The failed attempt that a fix is for."""
     if fix is None:
         return None
     failed = last_failure(session, command)
     if failed is None:
-        raise InvalidInput("no failed attempt of this command needs a fix", hint="leave out the fix")
-    if failed.get("fix") != fix:
-        session.attempts.correct(failed["number"], fix=fix)
-    return int(failed["number"])
+        raise InvalidInput(
+            "no failed attempt of this command needs a fix", hint="leave out the fix", step="leave_out_fix"
+        )
+    return failed
 
 
 def _judge(
-    ran: Ran, wanted: Wanted, patterns: list[tuple[str, re.Pattern[str]]], *, root: Path, cwd: Path, began: float,
+    ran: Ran, wanted: Wanted, patterns: list[tuple[str, re.Pattern[str]]], *, root: Path, cwd: Path, before: Before,
     timeout: float | None,
 ) -> _Brought:  # fmt: skip
-    """The failure rule: non-zero exit, traceback, a missing metric or file, a number that is not finite."""
+    """The failure rule: non-zero exit, traceback, a missing metric or file, a number that is not finite.
+
+    A run that was stopped from outside is interrupted: it neither failed nor succeeded.
+    """
     problems = [failure_of(ran, timeout=timeout, allow_traceback=wanted.allow_traceback)]
     metrics: dict[str, float] = dict(wanted.metrics)
     try:
         if wanted.metrics_file:
-            # File system clocks are coarser than ours.
-            metrics |= metrics_of_file(cwd / wanted.metrics_file, began - 1)
+            metrics |= metrics_of_file(cwd / wanted.metrics_file, before)
     except InvalidInput as problem:
         problems.append(problem.message)
     for name, pattern in patterns:
@@ -138,30 +185,38 @@ def _judge(
             metrics[name] = metric_in(ran.output, name, pattern)
         except InvalidInput as problem:
             problems.append(problem.message)
+    if not wanted.allow_nan and not not_finite(metrics):
+        metrics |= {name: value for name, value in not_finite_in(ran.output).items() if name not in metrics}
     problems += [f"metric {name} is {metrics[name]}" for name in not_finite(metrics)]
     files = {name: output_file(root, cwd / name) for name in wanted.files}
     problems += [f"expected file is missing: {name}" for name, found in files.items() if found is None]
-    return _Brought(next((one for one in problems if one), None), metrics, [found for found in files.values() if found])
+    old = [name for name, found in files.items() if found and not before.wrote(cwd / name)]
+    problems += [f"expected file was not written by this run: {name} is as it was before" for name in old]
+    written = [found for name, found in files.items() if found and name not in old]
+    if stopped := interruption_of(ran):
+        return _Brought(INTERRUPTED, stopped, metrics, written)
+    error = next((one for one in problems if one), None)
+    return _Brought(FAILED if error else SUCCEEDED, error, metrics, written)
 
 
 def _settle(
     session: Session, command: Sequence[str], number: int, ran: Ran, brought: _Brought, *, root: Path, cwd: Path,
     revision: Any,
 ) -> Finished:  # fmt: skip
-    error = brought.error
-    status = FAILED if error else SUCCEEDED
+    error, status = brought.error, brought.status
     code = code_of(revision)
     after = revision_of(root)
     evidence = record_run(
         session, command, ran, root=root, cwd=cwd, revision=revision, error=error, attempt=number
     )["id"]  # fmt: skip
     attempts = session.views.attempts
-    known = attempts.of_error(error_signature(error), code, number) if error else None
+    failed = status == FAILED
+    known = attempts.of_error(error_signature(error), code, number) if error and failed else None
     try:
         settled = session.attempts.settle(
-            number, status, error=error, metrics=brought.metrics, outputs=brought.outputs, evidence=evidence,
-            exit_code=ran.exit_code, seconds=round(ran.seconds, 3), captured=True, code_after=code_of(after),
-            revision_after=after,
+            number, status, error=error if failed else None, reason=None if failed else error,
+            metrics=brought.metrics, outputs=brought.outputs, evidence=evidence, exit_code=ran.exit_code,
+            seconds=round(ran.seconds, 3), captured=True, code_after=code_of(after), revision_after=after,
         ).position  # fmt: skip
     except Conflict:
         # Another process settled it while it ran. That outcome is final; the captured output is on record as evidence.

@@ -9,7 +9,7 @@ from onrecord.errors import InvalidInput, NotFound, PayloadErased
 from onrecord.rules import signature_of_command
 from onrecord.session.evidence import EVIDENCE_OUTPUT_LIMIT
 from onrecord.views.attempts import error_signature
-from onrecord.views.findings import NEED_EVIDENCE
+from onrecord.views.findings import NEED_EVIDENCE, SETTLED, short_revision
 from onrecord.work.anchors import anchored, excerpt
 from onrecord.work.outputs import failure_of
 from onrecord.work.revisions import revision_of
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from onrecord.session.handle import Session
     from onrecord.views.values import Evidence
     from onrecord.work.ran import Ran
+
+
+_COMPARED = 1_000
+_SAID = 80
 
 
 class Captured(NamedTuple):
@@ -41,6 +45,8 @@ class Recheck(NamedTuple):
     agrees: bool
     proposed: str
     why: str
+    fixed: bool | None = None
+    """For a settled finding: whether the command has another result since the fix."""
 
 
 def capture_run(
@@ -102,14 +108,19 @@ def full_output(session: Session, evidence: Evidence) -> str:
 
 
 def recheck(session: Session, finding: str, *, root: Path, timeout: float | None = None, show: bool = True) -> Recheck:
-    """Run the newest captured command of a finding again, and propose the label that follows. Sets no label."""
+    """Run the newest captured command of a finding again, and propose the label that follows. Sets no label.
+
+    The command of a settled cause must have another result now: that is what the fix is for.
+    """
     view = session.views.findings
     known = view.findings.get(finding)
     if known is None:
         raise NotFound(
             f"there is no finding {finding!r}", hint="the session's findings list their ids", step="list_findings"
         )
-    runs = [found for one in known["evidence"] if (found := view.evidence.get(one)) and found.get("argv")]
+    settled = view.label_of(known) == SETTLED
+    cited = known["history"][-1]["evidence"] if settled else known["evidence"]
+    runs = [found for one in cited if (found := view.evidence.get(one)) and found.get("argv")]
     if not runs:
         raise InvalidInput(
             f"{finding} has no captured command as evidence, so there is nothing to run again",
@@ -123,6 +134,8 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
         raise NotFound(f"{was['cwd']} no longer exists; {was['id']} was captured there")
     again = capture_run(session, was["argv"], root=root, cwd=cwd, timeout=timeout, show=show)
     agrees = again.ran.exit_code == was["exit_code"] and _sign(again.error) == _sign(was.get("error"))
+    if settled:
+        return _since_the_fix(again, was, agrees=agrees, held=short_revision(was.get("revision")), root=root)
     judged = known["label"] in NEED_EVIDENCE
     proposed = known["label"] if agrees or not judged else "open"
     if agrees:
@@ -131,6 +144,39 @@ def recheck(session: Session, finding: str, *, root: Path, timeout: float | None
         now, before = _how(again.ran.exit_code, again.error), _how(was["exit_code"], was.get("error"))
         why = f"{again.evidence} ended differently from {was['id']}: {now}; it was {before}"
     return Recheck(again, was["id"], agrees, proposed, why)
+
+
+def _since_the_fix(again: Captured, was: Evidence, *, agrees: bool, held: str, root: Path) -> Recheck:
+    """What a settled cause's command says now. If it passes before and after, its output decides."""
+    old, new = str(was.get("output") or "")[-_COMPARED:], again.ran.output[-_COMPARED:]
+    same = agrees and error_signature(old) == error_signature(new)
+    here = short_revision(revision_of(root))
+    before, now = _passes(was["exit_code"], was.get("error")), _passes(again.ran.exit_code, again.error)
+    if same and old != new:
+        why = f"cannot tell: {now}{_at(here)} as it did{_at(held)}, and the output differs only in numbers or paths"
+        return Recheck(again, was["id"], agrees, SETTLED, why)
+    if same:
+        why = f"not fixed: {now}{_at(here)} as it did{_at(held)} ({again.evidence}, {was['id']})"
+        return Recheck(again, was["id"], agrees, "verified", why, fixed=False)
+    if before == now:
+        before, now = _said(str(was.get("output") or "")), _said(again.ran.output)
+    why = f"fixed: {before}{_at(held)}, {now}{_at(here)} ({was['id']}, {again.evidence})"
+    return Recheck(again, was["id"], agrees, SETTLED, why, fixed=True)
+
+
+def _passes(exit_code: int, error: str | None) -> str:
+    return "passes" if exit_code == 0 and not error else "fails"
+
+
+def _said(output: str) -> str:
+    from onrecord.views.render import one_line
+
+    last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
+    return f"prints {one_line(last, _SAID)!r}" if last else "prints nothing"
+
+
+def _at(revision: str) -> str:
+    return f" at {revision}" if revision else ""
 
 
 def relative(root: Path, place: Path) -> str:

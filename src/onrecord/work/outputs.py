@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import signal
 from collections import deque
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from onrecord.work.ran import Ran
 
 TAIL_KEPT = 64 * 1024
@@ -26,11 +29,27 @@ METRICS_LIMIT = 200
 METRICS_BYTES = 1024 * 1024
 """The largest metrics file."""
 
+METRIC_WORDS = frozenset(
+    {"loss", "losses", "error", "err", "mse", "rmse", "mae", "mape", "acc", "accuracy", "precision", "recall", "auc",
+     "bleu", "rouge", "nll", "kl", "elbo", "ppl", "perplexity", "grad", "gradient", "norm", "reward", "return", "score",
+     "metric"}
+)  # fmt: skip
+"""A name with one of these words in it is a metric even if no pattern declares it, as far as NaN and infinity go."""
+_BOUNDS = frozenset({"best", "min", "max", "limit", "init", "initial", "threshold", "clip"})
+_REPORTED = re.compile(
+    r"(?P<name>['\"]?[A-Za-z][\w./-]*['\"]?)(?:\s*[:=]\s*|\s+)(?:\w+\()?"
+    r"(?P<value>[-+]?(?:nan|inf(?:inity)?|\d+\.?\d*(?:e[-+]?\d+)?|\.\d+))(?!\w|\.\w)",
+    re.IGNORECASE,
+)
 _TRACE = b"Traceback (most recent call last):"
 _TRACEBACK = re.compile(r"^[\s+|]*(?:Exception Group )?Traceback \(most recent call last\):")
 _ERROR_LINE = re.compile(
     r"^(?:E\s+)?(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*|^(?:error|fatal|FAILED|panic)\b.*", re.IGNORECASE
 )
+
+
+_FROM_OUTSIDE = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGQUIT})
+"""Signals that others send. A program that crashes ends with another one, such as SIGSEGV."""
 
 
 class Kept:
@@ -97,6 +116,13 @@ def error_of(output: str, exit_code: int) -> str:
     return (errors[-1] if errors else lines[-1]).strip()[:ERROR_LIMIT]
 
 
+def interruption_of(ran: Ran) -> str | None:
+    """What stopped a run from outside: a signal to onrecord, or to the command itself; None if nothing did."""
+    if ran.timed_out:
+        return None
+    return failure_of(ran, timeout=None) if ran.stopped_by or ran.killed_by in _FROM_OUTSIDE else None
+
+
 def failure_of(ran: Ran, *, timeout: float | None, allow_traceback: bool = False) -> str | None:
     """Why a run failed: timeout, stopped, killed, non-zero exit, traceback; None if it did not."""
     if ran.timed_out:
@@ -120,12 +146,43 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def metrics_of_file(file: Path, not_before: float) -> dict[str, float]:
+class Before:
+    """Files as they are before a run: only what the run itself wrote counts as its output."""
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        self._seen = {file: (_inode(file), _content(file)) for file in files}
+
+    def wrote(self, file: Path) -> bool:
+        """Whether the file is new, has another content, or was replaced by another file. A new date is not enough."""
+        inode, content = self._seen[file]
+        return content is None or _inode(file) != inode or _content(file) != content
+
+
+def _inode(file: Path) -> int | None:
+    try:
+        return file.stat().st_ino
+    except OSError:
+        return None
+
+
+def _content(file: Path) -> tuple[str, int] | None:
+    """Hash and size of a file; None if it does not exist."""
+    whole = sha256()
+    try:
+        with file.open("rb") as opened:
+            while part := opened.read(1 << 20):
+                whole.update(part)
+            return whole.hexdigest(), opened.tell()
+    except OSError:
+        return None
+
+
+def metrics_of_file(file: Path, before: Before) -> dict[str, float]:
     """The numbers of a JSON file, nested ones under `outer.inner`. It must have been written by this run."""
     try:
         about = file.stat()
-        if about.st_mtime < not_before:
-            raise InvalidInput(f"the metrics file {file.name} is older than this run")
+        if not before.wrote(file):
+            raise InvalidInput(f"the metrics file {file.name} was not written by this run: it is as it was before")
         if about.st_size > METRICS_BYTES:
             raise InvalidInput(f"the metrics file {file.name} is larger than {METRICS_BYTES:,} bytes")
         found = _flat(json.loads(file.read_text(encoding="utf-8")))
@@ -169,13 +226,30 @@ def as_number(text: str, what: str) -> float:
 
 def output_file(root: Path, path: Path) -> dict[str, Any] | None:
     """Path, size and sha256 of a file that a run produced; None if it does not exist."""
-    whole = sha256()
-    try:
-        with path.open("rb") as file:
-            while part := file.read(1 << 20):
-                whole.update(part)
-            size = file.tell()
-    except OSError:
+    found = _content(path)
+    if found is None:
         return None
+    root, path = root.resolve(), path.parent.resolve() / path.name
     shown = path.relative_to(root) if path.is_relative_to(root) else path
-    return {"path": shown.as_posix(), "size": size, "sha256": whole.hexdigest()}
+    return {"path": shown.as_posix(), "size": found[1], "sha256": found[0]}
+
+
+def state_of_output(root: Path, output: dict[str, Any]) -> str:
+    """Whether an output is still there as it was recorded: "", "changed since" or "gone". Its path is from the root."""
+    found = _content(root / str(output["path"]))
+    if found is None:
+        return "gone"
+    return "" if found[0] == output.get("sha256") else "changed since"
+
+
+def not_finite_in(output: str) -> dict[str, float]:
+    """Metrics whose last value is NaN or infinite, in the usual forms (`loss: nan`, `val_loss=inf`)."""
+    last = {found["name"].strip("'\""): found["value"] for found in _REPORTED.finditer(output) if _is_metric(found)}
+    numbers = {name: float(value) for name, value in last.items()}
+    return {name: number for name, number in numbers.items() if not math.isfinite(number)}
+
+
+def _is_metric(found: re.Match[str]) -> bool:
+    """Whether a name is one of a metric; the best value so far starts at infinity, and that is no result."""
+    words = set(re.split(r"[^a-z]+", found["name"].casefold()))
+    return bool(words & METRIC_WORDS) and not words & _BOUNDS

@@ -19,14 +19,15 @@ HASHED_BYTES = 8 * 1024 * 1024
 
 def revision_of(folder: Path) -> dict[str, Any] | None:
     """Revision, branch, the changed files and a hash of their content; None outside a repository."""
-    top = _git(folder, "rev-parse", "--show-toplevel")
+    top = ask_git(folder, "rev-parse", "--show-toplevel")
     if top is None:
         return None
     root = Path(top.decode(errors="replace").strip())
     changed = changed_files(root)
     return {
-        "revision": (_git(root, "rev-parse", "--verify", "-q", "HEAD") or b"").decode().strip() or None,
-        "branch": (_git(root, "symbolic-ref", "-q", "--short", "HEAD") or b"").decode(errors="replace").strip() or None,
+        "revision": (ask_git(root, "rev-parse", "--verify", "-q", "HEAD") or b"").decode().strip() or None,
+        "branch": (ask_git(root, "symbolic-ref", "-q", "--short", "HEAD") or b"").decode(errors="replace").strip()
+        or None,
         "dirty": dirty_hash(root, changed),
         "changed": changed[:DIRTY_FILES_LIMIT],
         "changed_count": len(changed),
@@ -35,14 +36,14 @@ def revision_of(folder: Path) -> dict[str, Any] | None:
 
 def asked_of_git(folder: Path) -> dict[str, str]:
     """Only the revision and branch of a worktree, as git says; unknown ones are left out."""
-    revision = (_git(folder, "rev-parse", "--verify", "-q", "HEAD") or b"").decode().strip()
-    branch = (_git(folder, "symbolic-ref", "-q", "--short", "HEAD") or b"").decode(errors="replace").strip()
+    revision = (ask_git(folder, "rev-parse", "--verify", "-q", "HEAD") or b"").decode().strip()
+    branch = (ask_git(folder, "symbolic-ref", "-q", "--short", "HEAD") or b"").decode(errors="replace").strip()
     return {name: value for name, value in (("revision", revision), ("branch", branch)) if value}
 
 
 def changed_files(root: Path) -> list[str]:
     """Files that differ from the revision, new ones included, as paths below the root; without onrecord's own files."""
-    listed = _git(root, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
+    listed = ask_git(root, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
     names = [entry[3:].decode(errors="backslashreplace") for entry in (listed or b"").split(b"\0") if entry]
     return sorted(name for name in names if not name.startswith(OWN_FILES))
 
@@ -68,7 +69,8 @@ def _content_of(file: Path) -> bytes:
         return b"gone"
 
 
-def _git(folder: Path, *question: str) -> bytes | None:
+def ask_git(folder: Path, *question: str) -> bytes | None:
+    """What git prints; None if it fails, is not there or takes too long."""
     command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", "--no-optional-locks", *question]
     try:
         answer = subprocess.run(command, capture_output=True, check=False, timeout=GIT_SECONDS)

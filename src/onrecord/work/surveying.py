@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.log.head import LIVE
-from onrecord.views.findings import STALE, anchor_key
-from onrecord.work.anchors import fingerprint
+from onrecord.views.findings import SETTLED, STALE, anchor_key
+from onrecord.work.anchors import changed_parts, fingerprint
 
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
@@ -25,6 +25,8 @@ class Surveyed(NamedTuple):
     turned_fresh: list[str]
     stale: dict[str, int]
     """Every stale finding, and how many of its files changed since it was judged."""
+    turned_settled: list[str]
+    """Findings that were verified and are fixed now."""
     position: int | None
     """The position of the `code.changed`; None if there was nothing new to record."""
 
@@ -33,24 +35,33 @@ def survey(session: Session, root: Path | str) -> Surveyed:
     """Compare every anchor with the worktree, and record what differs from the last known state."""
     root, findings = Path(root), session.views.findings
     anchors = findings.anchors()
-    before = _stale(findings)
+    before, settled = _stale(findings), _settled(findings)
     changed: dict[str, Any] = {}
+    parts: dict[str, list[str]] = {}
     for key, anchor in anchors.items() if root.is_dir() else ():
         now = fingerprint(root, anchor, known=anchor["fingerprint"])
         if now != findings.known_at(anchor):
             changed[key] = now
+            if names := changed_parts(root, anchor):
+                parts[key] = names
     position = None
     if changed and session.head.status in LIVE:
         from onrecord.work.revisions import revision_of
 
-        position = session.log.record("code.changed", {"anchors": changed, "revision": revision_of(root)}).position
+        data = {"anchors": changed, "revision": revision_of(root)} | ({"parts": parts} if parts else {})
+        position = session.log.record("code.changed", data).position
         findings = session.views.findings
     after = _stale(findings)
     return Surveyed(
         len(anchors), [anchor_key(anchors[key]) for key in changed],
         [finding for finding in after if finding not in before],
-        [finding for finding in before if finding not in after], after, position,
+        [finding for finding in before if finding not in after and finding not in _settled(findings)], after,
+        [finding for finding in _settled(findings) if finding not in settled], position,
     )  # fmt: skip
+
+
+def _settled(findings: Findings) -> list[str]:
+    return [finding["id"] for finding in findings.labelled(SETTLED)]
 
 
 def _stale(findings: Findings) -> dict[str, int]:

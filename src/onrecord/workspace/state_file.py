@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from onrecord import machine
 from onrecord.errors import Conflict, OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.views import state_md
@@ -52,7 +53,7 @@ def sync(session: Session, path: Path, *, fresh: bool = False) -> Synced:
             aside = kept or aside
         fresh = False
         if not path.exists() or content_of(path) == found:
-            write(path, state_md.render(session.views).encode())
+            write(path, state_md.render(session.views, machine.is_gone).encode())
             break
     return Synced(path, taken, aside)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, finalize
 
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
-from onrecord.stores.payloads import PLAIN_SNAPSHOT, Payloads, pack_snapshot
+from onrecord.stores.payloads import Payloads, pack_snapshot
 from onrecord.stores.postgres import schema, writes
 from onrecord.stores.postgres.address import address_of
 from onrecord.stores.postgres.append import PendingAppend
@@ -25,7 +25,7 @@ from onrecord.stores.postgres.waking import Waker
 from onrecord.stores.refusals import not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from onrecord.log.events import Draft, Record
@@ -160,18 +160,27 @@ class PostgresStore:
         return self._leases.held(session)
 
     def save(self, session: str, snapshot: Snapshot) -> None:
-        self._connections.ask(
-            "save_snapshot", session=session, view=snapshot.view, position=snapshot.position, hash=snapshot.hash,
-            body=pack_snapshot(snapshot.body),
-        )  # fmt: skip
+        self.save_all({session: snapshot})
 
     def snapshot(self, session: str, view: str) -> Snapshot | None:
-        for name, position, digest, packed in self._ask("snapshot", session=session, view=view):
-            if packed.startswith(PLAIN_SNAPSHOT):
-                return Snapshot(name, position, digest, packed[len(PLAIN_SNAPSHOT) :])
-            (body,) = self._payloads.unpack([packed])
-            return None if body is packed else Snapshot(name, position, digest, body)
-        return None
+        return self.snapshots(view, (session,)).get(session)
+
+    def save_all(self, snapshots: Mapping[str, Snapshot]) -> None:
+        every = snapshots.values()
+        self._connections.ask(
+            "save_snapshots", sessions=list(snapshots), views=[one.view for one in every],
+            positions=[one.position for one in every], hashes=[one.hash for one in every],
+            bodies=[pack_snapshot(one.body) for one in every],
+        )  # fmt: skip
+
+    def snapshots(self, view: str, sessions: Collection[str]) -> dict[str, Snapshot]:
+        found = {}
+        known = [one for one in sessions if "\0" not in one]
+        for session, position, digest, packed in self._ask("snapshots", sessions=known, view=view):
+            body = self._payloads.unpack_snapshot(packed)
+            if body is not None:
+                found[session] = Snapshot(view, position, digest, body)
+        return found
 
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20

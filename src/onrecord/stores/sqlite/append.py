@@ -144,7 +144,8 @@ class Append(PendingWrite):
         row = cursor.execute(_HEAD_AND_LEASE, (self.session, self.lane())).fetchone()
         if row is None:
             raise not_found(self.session)
-        return row[0], Tip.of(head_of(row[:14])), LeaseRow(*row[14:])
+        number, *_rest, epoch, extend_at, span = row
+        return number, Tip.of(head_of(row[:-3])), LeaseRow(epoch, extend_at, span)
 
     def _insert_as_new(self, cursor: apsw.Cursor, start: StartingPoint) -> list[Receipt] | None:
         """Insert a single event without a query for its id; None if ids must be looked up after all.

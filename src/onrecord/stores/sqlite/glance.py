@@ -30,9 +30,9 @@ _MARK = b"="
 _ID_LENGTH = 26
 
 
-def look(path: str, project: str, name: str | None) -> Present | None:
+def look(path: str, projects: tuple[str, ...], name: str | None) -> Present | None:
     """What the gate needs of a session, or None where a glance is not sure."""
-    found: Present | None = _at(path, lambda connection: _look(connection, project, name))
+    found: Present | None = _at(path, lambda connection: _look(connection, projects, name))
     return found
 
 
@@ -83,9 +83,11 @@ def _look_linked(connection: apsw.Connection, link: str) -> Linked:
     return Linked(session, agent, _present(connection, row))
 
 
-def _look(connection: apsw.Connection, project: str, name: str | None) -> Present | None:
+def _look(connection: apsw.Connection, projects: tuple[str, ...], name: str | None) -> Present | None:
     query = QUERIES["glance_by_name"] if name else QUERIES["glance_at_live"]
-    rows: list[Any] = connection.execute(query, (project, name, PRESENT_VERSION)).fetchall()
+    rows: list[Any] = []
+    for project in projects:
+        rows += connection.execute(query, (project, name, PRESENT_VERSION)).fetchall()
     if not rows and name and len(name) == _ID_LENGTH:
         rows = connection.execute(QUERIES["glance_by_id"], (None, name.upper(), PRESENT_VERSION)).fetchall()
     if len(rows) != 1:

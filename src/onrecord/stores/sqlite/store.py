@@ -19,7 +19,7 @@ import apsw
 from onrecord.errors import InvalidInput
 from onrecord.log.codec import SealOnRead
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Hit, Lease, Receipt, Snapshot, Weight
-from onrecord.stores.payloads import COMPRESS_FROM, FACTS_FROM, PLAIN_SNAPSHOT, Payloads, pack_snapshot
+from onrecord.stores.payloads import COMPRESS_FROM, FACTS_FROM, Payloads, pack_snapshot
 from onrecord.stores.refusals import not_found
 from onrecord.stores.sqlite import safety
 from onrecord.stores.sqlite.append import Append, LateAppend, Remembered
@@ -36,7 +36,7 @@ from onrecord.stores.sqlite.write_lock import WriteLock
 from onrecord.stores.sqlite.writer import PendingWrite, TooLargeForLeader, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from onrecord.log.events import Draft, Record
     from onrecord.log.head import Head
@@ -212,15 +212,21 @@ class SQLiteStore:
         ]
 
     def save(self, session: str, snapshot: Snapshot) -> None:
-        self._writer.run(_Save(session, snapshot, pack_snapshot(snapshot.body)))
+        self.save_all({session: snapshot})
 
     def snapshot(self, session: str, view: str) -> Snapshot | None:
-        for name, position, digest, packed in self._readers.ask("snapshot", (session, view)):
-            if packed.startswith(PLAIN_SNAPSHOT):
-                return Snapshot(name, position, digest, packed[len(PLAIN_SNAPSHOT) :])
-            (body,) = self._payloads.unpack([packed])
-            return None if body is packed else Snapshot(name, position, digest, body)
-        return None
+        return self.snapshots(view, (session,)).get(session)
+
+    def save_all(self, snapshots: Mapping[str, Snapshot]) -> None:
+        self._writer.run(_Save(snapshots))
+
+    def snapshots(self, view: str, sessions: Collection[str]) -> dict[str, Snapshot]:
+        found = {}
+        for session, position, digest, packed in self._readers.ask("snapshots", (as_json(sessions), view)):
+            body = self._payloads.unpack_snapshot(packed)
+            if body is not None:
+                found[session] = Snapshot(view, position, digest, body)
+        return found
 
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
@@ -311,16 +317,18 @@ class SQLiteStore:
 
 
 class _Save(PendingWrite):
-    """Save a snapshot."""
+    """Save snapshots, each of another session."""
 
     __slots__ = ("_values",)
 
-    def __init__(self, session: str, snapshot: Snapshot, body: bytes) -> None:
+    def __init__(self, snapshots: Mapping[str, Snapshot]) -> None:
         super().__init__()
-        self._values = (session, snapshot.view, snapshot.position, snapshot.hash, body)
+        self._values = [
+            (session, one.view, one.position, one.hash, pack_snapshot(one.body)) for session, one in snapshots.items()
+        ]
 
     def work(self, cursor: apsw.Cursor) -> None:
-        cursor.execute(QUERIES["save_snapshot"], self._values)
+        cursor.executemany(QUERIES["save_snapshot"], self._values)
 
     def recall(self, cursor: apsw.Cursor) -> bool:
         """A snapshot is only for speed: a lost one is folded again."""

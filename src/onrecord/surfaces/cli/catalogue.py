@@ -6,6 +6,7 @@ It is plain data and cheap to load, because every command loads it.
 from __future__ import annotations
 
 from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.verbs import Option, Verb
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ _AGENTS_IMPORT = "onrecord.surfaces.cli.agents.importing"
 _AGENTS_START = "onrecord.surfaces.cli.agents.start"
 _ATTEMPTS = "onrecord.surfaces.cli.work.attempts"
 _BACKUPS = "onrecord.surfaces.cli.upkeep.backups"
+_COMPACT = "onrecord.surfaces.cli.work.compact"
 _COPIES = "onrecord.surfaces.cli.upkeep.copies"
 _COMPLETION = "onrecord.surfaces.cli.completion"
 _DEMO = "onrecord.surfaces.cli.demo.verb"
@@ -30,8 +32,10 @@ _HOOK = "onrecord.surfaces.cli.main"
 _LIFECYCLE = "onrecord.surfaces.cli.sessions.lifecycle"
 _MOVING = "onrecord.surfaces.cli.sessions.bundles"
 _NOTES = "onrecord.surfaces.cli.work.notes"
+_NOTIFY = "onrecord.surfaces.notifying"
 _OVERVIEW = "onrecord.surfaces.cli.sessions.overview"
 _PHASES = "onrecord.surfaces.cli.work.phases"
+_PROJECT = "onrecord.surfaces.cli.sessions.project"
 _PROVE = "onrecord.surfaces.cli.upkeep.prove"
 _RECORD = "onrecord.surfaces.cli.sessions.record"
 _RETAIN = "onrecord.surfaces.cli.upkeep.retain"
@@ -43,68 +47,15 @@ _SHOW = "onrecord.surfaces.cli.sessions.show"
 _STATE_FILE = "onrecord.surfaces.cli.work.state_file"
 _TEAM = "onrecord.surfaces.cli.agents.team"
 _TEAM_MEMBER = "onrecord.surfaces.cli.agents.team_member"
+_USAGE = "onrecord.surfaces.cli.sessions.usage"
+_USE = "onrecord.surfaces.cli.sessions.use"
+_WORKTREE = "onrecord.surfaces.cli.agents.worktree"
 _STORES = "onrecord.surfaces.cli.upkeep.stores"
 
-
-class Option:
-    """One option of a verb. `value` names what follows it, in capitals; an option without one is a switch."""
-
-    __slots__ = ("about", "choices", "flag", "many", "short", "value")
-
-    def __init__(
-        self, flag: str, about: str, value: str = "", *, short: str = "", choices: tuple[str, ...] = (),
-        many: bool = False,
-    ) -> None:  # fmt: skip
-        self.flag = flag
-        self.about = about
-        self.value = value
-        self.short = short
-        self.choices = choices
-        self.many = many
-
-    @property
-    def name(self) -> str:
-        """The option's name without dashes."""
-        return self.flag.lstrip("-")
-
-
-class Verb:
-    """One verb: its arguments, where its function is, and its help."""
-
-    __slots__ = ("about", "example", "function", "group", "module", "name", "options", "raw", "takes", "usage")
-
-    def __init__(
-        self, group: str, name: str, usage: str, about: str, module: str, *options: Option, example: str = "",
-        takes: tuple[str, ...] | None = None, function: str = "", raw: bool = False,
-    ) -> None:  # fmt: skip
-        self.group = group
-        self.name = name
-        self.usage = usage
-        self.about = about
-        self.module = module
-        self.options = options
-        self.example = example
-        self.takes = tuple(usage.split()) if takes is None else takes
-        self.function = function or name.replace("-", "_")
-        self.raw = raw
-        """Whether the function gets its words unparsed."""
-
-    def all_options(self) -> tuple[Option, ...]:
-        """Its own options, and those of every verb that it does not define itself."""
-        own = {option.flag for option in self.options}
-        return (*self.options, *(option for option in EVERYWHERE if option.flag not in own))
-
-
-EVERYWHERE = (
-    Option("--json", 'print {"schema_version", "kind", "data"}'),
-    Option("--quiet", "print no notes, and only the position of a change", short="-q"),
-    Option("--no-input", "never ask; fail instead"),
-    Option("--store", "the store (default: ONRECORD_STORE, or the user's own)", "URL"),
-    Option("--project", "the project (default: ONRECORD_PROJECT, or this directory's)", "PATH"),
-    Option("--help", "show this help", short="-h"),
+SESSION = Option(
+    "--session", "the session (default: ONRECORD_SESSION, `onrecord use`, or the only live one)", "NAME", short="-s"
 )
-SESSION = Option("--session", "the session (default: ONRECORD_SESSION, or the only live one)", "NAME", short="-s")
-AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or human)", "AGENT")
+AGENT = Option("--agent", "who records it (default: ONRECORD_AGENT, or your own name)", "AGENT")
 LANE = Option("--agent", "the agent whose lane it is (default: ONRECORD_AGENT, or main)", "AGENT")
 REASON = Option("--reason", "the reason, for the record", "TEXT", short="-m")
 LIMIT = Option("--limit", "show at most this many", "N", short="-n")
@@ -115,6 +66,8 @@ BECAUSE = Option("--because", "the position of the event that led to it", "POSIT
 DRY_RUN = Option("--dry-run", "only print what would happen")
 PROMPT = Option("--prompt", "run the agent without a terminal, with this prompt", "TEXT", short="-p")
 OPENING = Option("--opening", "the first message of a new conversation, also on a terminal", "TEXT")
+STREAM = Option("--jsonl", "print the agent's own JSON stream instead of its text")
+SAY = Option("--say", "what to tell the agent on the terminal", "TEXT")
 ARGUMENT = Option("--argument", "an extra argument for the agent's program", "WORD", many=True)
 HEADLESS_TEAM = Option("--headless", "run without tmux; output goes to log files")
 HEADLESS = Option("--headless", "run the agent without a terminal; read the prompt from standard input")
@@ -132,7 +85,9 @@ METRIC = Option("--metric", "a metric of the attempt", "NAME=NUMBER", many=True)
 FIX = Option("--fix", "what was changed to fix the failure", "TEXT")
 STRICT = Option("--strict", "refuse a command that already failed on this code")
 TIMEOUT = Option("--timeout", "stop the command after this many seconds", "SECONDS")
-PROOF = Option("--evidence", "the id of evidence for it", "EVIDENCE", many=True, short="-e")
+PROOF = Option(
+    "--evidence", "evidence for it: an id, `last`, or the letter of a new one", "EVIDENCE", many=True, short="-e"
+)
 FORMATS = ("bundle", "jsonl", "messages", "markdown")
 DIALECTS = ("neutral", "openai", "anthropic")
 SHELLS = ("bash", "zsh", "fish")
@@ -164,7 +119,7 @@ _PROXY = (
 )  # fmt: skip
 
 VERBS: tuple[Verb, ...] = (
-    Verb("", "", "", "Show the sessions of this project; those that need you come first", _OVERVIEW,
+    Verb("", "", "", "Show what needs you, then the other sessions; resume one", _OVERVIEW,
          ALL_PROJECTS, LIMIT, function="overview"),
     Verb(START, "demo", "", "Watch a worker being killed, and its session survive", _DEMO,
          Option("--keep", "keep the demo's store in this directory", "DIR"),
@@ -180,8 +135,15 @@ VERBS: tuple[Verb, ...] = (
          example='onrecord open fix-invite-403 --objective "Fix intermittent 403 after invite acceptance"'),
     Verb(START, "list", "", "List sessions, newest first (also: ls)", _SESSIONS, *_LIST, SESSION,
          function="list_sessions", example="onrecord list --status paused --all"),
+    Verb(START, "use", "[NAME]", "Choose the session that commands in this terminal mean", _USE,
+         Option("--clear", "end the choice"), example="onrecord use fix-invite-403"),
     Verb(START, "search", "WORDS...", "Search transcripts and facts for words", _SESSIONS, SESSION, ALL_PROJECTS,
          LIMIT, example="onrecord search membership row"),
+    Verb(START, "usage", "", "Show the tokens and the cost of model calls", _USAGE,
+         Option("--by", "one row for each of these (default: day)", "WHAT",
+                choices=("day", "week", "model", "session", "agent", "project")),
+         Option("--since", "from this day on: a date, today, 7d or 4w", "DAY"), ALL_PROJECTS, SESSION,
+         Option("--csv", "print comma-separated values"), example="onrecord usage --by model --since 7d"),
 
     Verb(RECORD, "record", "", "Record a turn: items in order, or JSON items on standard input", _RECORD,
          Option("--user", "what the user said", "TEXT", many=True),
@@ -196,21 +158,27 @@ VERBS: tuple[Verb, ...] = (
          example='onrecord decide "Reproduce before touching the middleware" --why "two fixes failed"'),
     Verb(RECORD, "objective", "TEXT", "Set the objective of the session", _FACTS, SESSION, AGENT,
          example='onrecord objective "Fix intermittent 403 after invite acceptance"'),
+    Verb(RECORD, "title", "TEXT", "Set the title that lists and STATE.md show", _FACTS, SESSION, AGENT,
+         example='onrecord title "403 after invite acceptance"'),
     Verb(RECORD, "next", "TEXT", "Set the next action", _FACTS,
          Option("--command", "the command that does it", "COMMAND"), SESSION, AGENT, function="next_action",
          example='onrecord next "Run the suite ten times" --command "pytest -k invite"'),
     Verb(RECORD, "run", "-- COMMAND...", "Run a command as an attempt, and record how it ends",
          _RUN, METRIC, Option("--metrics-file", "a JSON file of metrics that the command writes", "FILE"),
          Option("--metric-pattern", "a metric to find in the output", "NAME=REGEX", many=True),
-         Option("--expect-file", "a file that the command must create", "FILE", many=True), TIMEOUT, STRICT,
+         Option("--expect-file", "a file that the command must write", "FILE", many=True), TIMEOUT, STRICT,
          Option("--fix", "what was changed to fix the previous failure", "TEXT"),
-         Option("--allow-traceback", "do not count a traceback in the output as a failure"), SESSION, AGENT,
+         Option("--allow-traceback", "do not count a traceback in the output as a failure"),
+         Option("--allow-nan", "do not count a metric that prints NaN or infinity as a failure"),
+         Option("--open", "open a session of this name, if there is none, and run it there", "NAME"), SESSION, AGENT,
          takes=("COMMAND...",), example="onrecord run --expect-file model.pt --timeout 600 -- python train.py"),
-    Verb(RECORD, "attempt", "start|succeed|fail|abandon|correct|list|show [N] [-- COMMAND...]",
+    Verb(RECORD, "attempt", "start|succeed|fail|interrupt|abandon|correct|list|show|compare [N...] [-- COMMAND...]",
          "List attempts, and record those that onrecord did not run", _ATTEMPTS, METRIC,
          Option("--output", "a file that it created", "FILE", many=True),
          Option("--error", "the exact error message", "TEXT"), FIX, Option("--exit-code", "its exit code", "N"),
-         Option("--remark", "a remark to add to a finished attempt", "TEXT"), STRICT, REASON, SESSION, AGENT,
+         Option("--remark", "a remark to add to a finished attempt", "TEXT"),
+         Option("--code-change-needed", "fail, correct: it fails again until the code changes"),
+         Option("--csv", "list, compare: print comma-separated values"), STRICT, REASON, SESSION, AGENT,
          takes=("WORDS...",),
          example='onrecord attempt fail 3 --error "CUDA out of memory" --fix "batch size 16"'),
     Verb(RECORD, "finding", "state|relabel|challenge|uphold|pursue|list|show|recheck [FINDING] [TEXT]",
@@ -218,6 +186,7 @@ VERBS: tuple[Verb, ...] = (
          Option("--label", "how certain it is", "LABEL", choices=(*LABELS, "stale"), short="-l"), PROOF,
          Option("--on", "code it depends on: path, path:10-20 or path::Class.method", "CODE", many=True),
          Option("--why", "the reason for the label", "TEXT"),
+         Option("--contradicts", "a finding that it excludes", "FINDING", many=True),
          Option("--hypothesis", "make it the active hypothesis"),
          Option("--apply", "recheck: set the label that follows from the result"), TIMEOUT, BECAUSE, SESSION, AGENT,
          takes=("WORDS...",),
@@ -225,13 +194,14 @@ VERBS: tuple[Verb, ...] = (
     Verb(RECORD, "evidence", "run|file|add|list|show [REFERENCE] [-- COMMAND...]",
          "Capture a command's output or part of a file as evidence", _EVIDENCE,
          Option("--kind", "add: the kind of evidence", "KIND",
-                choices=("log", "trace", "test", "commit", "branch", "url", "position", "tracker")),
+                choices=("log", "trace", "test", "commit", "branch", "url", "issue", "pull-request", "row", "note",
+                         "dashboard", "position", "tracker")),
          Option("--id", "its id (default: a new one like run-2026-05-18-a)", "ID"), TIMEOUT,
          Option("--text", "add: what it says", "TEXT"), Option("--full", "show: print the full output"), SESSION, AGENT,
          takes=("WORDS...",), example="onrecord evidence run -- pytest -k invite"),
     Verb(RECORD, "reached", "root-cause|fix", "Record that the root cause is verified, or the fix is done",
          _FINDINGS, Option("--finding", "the verified finding that is the root cause", "FINDING"), PROOF, SESSION,
-         AGENT, takes=("WHAT",), example="onrecord reached root-cause --finding f2"),
+         AGENT, takes=("WHAT",), example="onrecord reached fix --finding f2 --evidence last"),
     Verb(RECORD, "survey", "", "Check whether the code that findings depend on has changed", _FINDINGS, SESSION, AGENT,
          example="onrecord survey"),
 
@@ -258,6 +228,15 @@ VERBS: tuple[Verb, ...] = (
     Verb(RECORD, "state-file", "[ACTION]", "Read edits of STATE.md into the log and write it again",
          _STATE_FILE, Option("--fresh", "rename an existing file and start a new one"), SESSION, AGENT,
          example="onrecord state-file sync"),
+
+    Verb(RECORD, "compact", "[accept|list] [N...]",
+         "Summarize the transcript so far; accept facts that were proposed", _COMPACT,
+         Option("--with", "the command that makes the summary; it reads the transcript from standard input", "COMMAND"),
+         Option("--text", "the summary itself", "TEXT"),
+         Option("--propose", "let the same command propose facts; nothing is recorded until you accept it"),
+         Option("--upto", "cover turns up to this position", "POSITION"),
+         Option("--afresh", "summarize from the beginning, not from the last summary"), SESSION, LANE,
+         takes=("[WORDS...]",), example="onrecord compact --with 'claude -p' --propose"),
 
     Verb(READ, "note", "[check|none] [NAME]", "Print, write or check the note for the next agent",
          _NOTES, Option("--format", "the format; brief is the first 2 KB", "FORMAT", choices=NOTE_FORMS, short="-f"),
@@ -288,11 +267,13 @@ VERBS: tuple[Verb, ...] = (
 
     Verb(LIFE, "pause", "[NAME]", "Pause a session", _LIFECYCLE, REASON, SESSION, AGENT,
          example='onrecord pause --reason "rate limit until 14:00"'),
-    Verb(LIFE, "resume", "[NAME]", "Resume a session and its agent's conversation",
+    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent; without a name, choose one",
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
-         OPENING, ARGUMENT,
-         Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default); "
-                "must: fail; never: always start a new one", "POLICY", choices=("must", "allow", "never")),
+         OPENING, ARGUMENT, SAY, STREAM,
+         Option("--fresh-arguments", "use only the arguments given now, not those on record"),
+         Option("--policy", "if the conversation cannot be resumed: allow a new one from the note (default on a "
+                "terminal); must: fail (default without one); never: always start a new one", "POLICY",
+                choices=("must", "allow", "never")),
          Option("--print", "only print the command that resumes the agent"), WAIT, YES, REASON, SESSION,
          AGENT, example="onrecord resume fix-invite-403"),
     Verb(LIFE, "close", "[NAME]", "Close a session; its record is kept", _LIFECYCLE,
@@ -302,6 +283,9 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord archive fix-invite-403"),
     Verb(LIFE, "rename", "[NAME] NEW", "Rename a session", _LIFECYCLE, SESSION, AGENT,
          example="onrecord rename fix-invite-403 invite-403"),
+    Verb(LIFE, "project", "show|link|move|merge [WORDS...]", "Which project this is; link it, or move sessions into it",
+         _PROJECT, YES, SESSION, AGENT, takes=("WORDS...",), function="project_verb",
+         example="onrecord project merge /home/ada/old-place"),
     Verb(LIFE, "fork", "[NAME] NEW", "Start a new session from the history of another", _LIFECYCLE,
          Option("--at", "up to this position (default: all of it)", "POSITION"), SESSION, AGENT,
          example="onrecord fork fix-invite-403 try-b --at 41"),
@@ -309,8 +293,9 @@ VERBS: tuple[Verb, ...] = (
     Verb(AGENTS, "start", "VENDOR [-- ARGUMENTS...]",
          "Start a coding agent (claude, codex, gemini, ...) in a session",
          _AGENTS_START, Option("--name", "the session (default: a new one, named after directory and time)", "NEW"),
-         PROMPT, OPENING, ARGUMENT, HEADLESS,
-         Option("--objective", "the objective of a new session", "TEXT", short="-o"), WAIT,
+         PROMPT, OPENING, ARGUMENT, HEADLESS, STREAM,
+         Option("--worktree", "work on this branch, in a git worktree of its own beside the repository", "BRANCH"),
+         Option("--objective", "the objective of a new session", "TEXT", short="-o"), WAIT, YES,
          SESSION, Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          function="start_agent", example="onrecord start claude --name fix-invite-403"),
     Verb(AGENTS, "adopt", "VENDOR", "Attach a coding agent that is already running, or list them",
@@ -318,10 +303,15 @@ VERBS: tuple[Verb, ...] = (
          Option("--name", "the session (default: a new one, named after the id)", "NEW"), SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"), takes=("WORDS...",),
          example="onrecord adopt claude --pid 4242 --name fix-invite-403"),
-    Verb(AGENTS, "handoff", "[NAME]", "Continue with another vendor's agent, from the note",
-         _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, WAIT, SESSION,
+    Verb(AGENTS, "handoff", "[NAME] [-- ARGUMENTS...]", "Continue with another vendor's agent, from the note",
+         _AGENTS_START, Option("--to", "the vendor that continues", "VENDOR"), PROMPT, HEADLESS, STREAM, WAIT, YES,
+         SESSION,
          Option("--agent", "its name in the session (default: the vendor's)", "AGENT"),
          example="onrecord handoff fix-invite-403 --to codex"),
+    Verb(AGENTS, "worktree", "list|diff|remove [NAME]", "Show and remove the git worktrees of a session's agents",
+         _WORKTREE, Option("--files", "diff: only the names of the changed files"),
+         Option("--force", "remove: lose what is not committed"), YES, SESSION, WHOSE, takes=("WORDS...",),
+         example="onrecord worktree diff fix-login"),
     Verb(AGENTS, "team", "up|resume|status|attach|logs|restart|scale|stop [WORDS...]",
          "Run a team of agents in one session, from a team file", _TEAM,
          HEADLESS_TEAM, Option("--detach", "run the supervisor in the background", short="-d"),
@@ -332,8 +322,9 @@ VERBS: tuple[Verb, ...] = (
          Option("--follow", "continue until the agent ends, or Ctrl-C", short="-f"), SESSION, WHOSE,
          example="onrecord mirror fix-invite-403"),
     Verb(AGENTS, "restore", "[NAME]", "Restore a mirrored conversation so that its agent can resume it",
-         _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (default: where it was)", "DIR"), DRY_RUN, YES,
-         SESSION, WHOSE, example="onrecord restore fix-invite-403 --cwd ~/src/invites"),
+         _AGENTS_IMPORT, Option("--cwd", "the directory to resume it in (default: where it was)", "DIR"),
+         Option("--generation", "an older copy of it, by its number (default: the most complete one)", "N"), DRY_RUN,
+         YES, SESSION, WHOSE, example="onrecord restore fix-invite-403 --cwd ~/src/invites"),
 
     Verb(PROVE, "gate", "[override RULE]", "Decide whether a tool call may run; override a refusal", _GATE,
          Option("--tool", "the tool's name, as the agent calls it", "TOOL"),
@@ -423,6 +414,7 @@ VERBS: tuple[Verb, ...] = (
          Option("--all", "list every verb", short="-a"), function="show_help", example="onrecord help export"),
 
     Verb("", "__complete", "", "", _COMPLETION, function="complete", raw=True),
+    Verb("", "__notify", "", "", _NOTIFY, function="run_programs", raw=True),
     Verb("", "__team-member", "", "", _TEAM_MEMBER, function="run_member", raw=True),
     Verb("", "__demo-worker", "", "", _DEMO_WORKER, function="work", raw=True),
     Verb("", "__demo-resume", "", "", _DEMO_WORKER, function="resume", raw=True),

@@ -44,6 +44,16 @@ def notice_others(owned: Owned, call: HookCall) -> None:
         note(f"ended agents could not be noticed: {type(problem).__name__}: {problem}", call)
 
 
+def keep_stop(session: Session, call: HookCall) -> None:
+    """Record why the last turn stopped, if an error stopped it and no process of ours wraps the agent."""
+    from onrecord.agents.observing import note_stop
+
+    try:
+        note_stop(session, os.environ, call.message)
+    except (OnrecordError, OSError) as problem:
+        note(f"why the turn stopped could not be kept: {type(problem).__name__}: {problem}", call)
+
+
 def refresh_files(session: Session) -> None:
     """Render STATE.md and NOTE.md as after a command; what was written inside the fences is recorded first."""
     from onrecord.connection import workspace_paths

@@ -6,13 +6,14 @@ import os
 
 from onrecord import machine
 from onrecord.environment import SPAWN_VARIABLE
-from onrecord.errors import IdReused
+from onrecord.errors import IdReused, OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.surfaces.hook import keeping, telling
 from onrecord.surfaces.hook.registering import is_another, is_same, process_of, registered
 from onrecord.surfaces.hook.whose import owner
-from onrecord.vendors.hooks import COMPACT, END, NOTICE, PROMPT, START, STOP, HookAnswer
-from onrecord.work.project import find_worktree, stands_at
+from onrecord.vendors.hooks import COMPACT, END, FAILED, NOTICE, PROMPT, START, STOP, HookAnswer
+from onrecord.work.git_files import stands_at
+from onrecord.work.project import find_worktree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
         said, briefed = telling.context(session, vendor, call)
         if session.head.status in LIVE:
             session.agents.record_attention_given()
+            session.facts.title_by_prompt(call.prompt)
+            session.agents.record_going_on()
             if briefed is not None:
                 session.agents.locate(call.vendor, call.vendor_id, briefed=briefed)
         return HookAnswer(context=said)
@@ -132,7 +135,21 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
 
         answer = stopping.nudge(session, vendor, call)
         keeping.keep_transcript(session, call)
+        if not answer.decision and _wants_notices():
+            from onrecord.surfaces.notifying import tell_stop
+
+            tell_stop(session)
         return answer
+
+
+def failed(_vendor: Vendor, call: HookCall) -> HookAnswer:
+    """An error ended the turn, for instance a limit: record why and until when, unless a wrapper does that."""
+    owned = _on_record(call)
+    if owned is not None:
+        with owned as session:
+            keeping.keep_transcript(session, call)
+            keeping.keep_stop(session, call)
+    return HookAnswer()
 
 
 def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
@@ -149,6 +166,7 @@ def end(_vendor: Vendor, call: HookCall) -> HookAnswer:
         if agent and agent["here"] and not call.stays and is_same(agent["process"], process_of(call)):
             session.agents.record_end(call.reason)
         keeping.keep_transcript(session, call)
+        keeping.keep_stop(session, call)
     return HookAnswer()
 
 
@@ -162,9 +180,23 @@ def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
             waits = agent["waits"] if agent else None
             if session.head.status in LIVE and (waits is None or waits["message"] != message):
                 session.agents.record_attention_needed(message)
+                if _wants_notices():
+                    from onrecord.surfaces.notifying import tell_needs
+
+                    tell_needs(session)
     return HookAnswer()
 
 
+def _wants_notices() -> bool:
+    """Whether the settings ask for notices; if they cannot be read, the attempt to notify reports that."""
+    from onrecord.connection import settings
+
+    try:
+        return "notify" in settings()
+    except OnrecordError:
+        return True
+
+
 MOMENTS: dict[str, Callable[[Vendor, HookCall], HookAnswer]] = {
-    START: start, PROMPT: prompt, COMPACT: compact, STOP: stop, END: end, NOTICE: notice,
+    START: start, PROMPT: prompt, COMPACT: compact, STOP: stop, FAILED: failed, END: end, NOTICE: notice,
 }  # fmt: skip

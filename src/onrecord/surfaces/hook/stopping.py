@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from onrecord import machine
+from onrecord.environment import HEADLESS_VARIABLE
 from onrecord.rules import DENY
 from onrecord.vendors.hooks import HookAnswer
 from onrecord.views.attempts import RUNNING, status_of
@@ -33,8 +35,8 @@ LOOKED_BACK = 200
 
 def nudge(session: Session, vendor: Vendor, call: HookCall) -> HookAnswer:
     """A refusal to stop that names what is unfinished; empty if the agent was asked before."""
-    if call.nudged:
-        return HookAnswer()
+    if call.nudged or call.headless or os.environ.get(HEADLESS_VARIABLE):
+        return HookAnswer()  # without a terminal, its reply to a nudge would replace its answer
     heard = vendor.reply(call, HookAnswer(decision=DENY, reason="?"))
     if not (heard.stdout or heard.stderr or heard.status):
         return HookAnswer()  # this vendor ignores a hook's refusal to stop

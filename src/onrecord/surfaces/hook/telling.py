@@ -42,14 +42,14 @@ def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict
     forgot = call.moment == START and call.reason in (CLEARED, COMPACTED)
     if call.moment == PROMPT and told["lines"] and told.get("run") == run:
         return "", None  # within a run the agent itself changes the record
-    lines = session.brief().splitlines()
+    lines = session.brief(happened=False).splitlines()  # a conversation knows what it said itself
     keys = [_key(line) for line in lines[1:]]
     if told["lines"] and not forgot:
         if set(keys) == set(told["lines"]):
             return "", None
         preface, text = f"The record of your session changed since you read it. {ABOUT}", _news(lines, told["lines"])
     else:
-        preface, text = f"{_who(session)} {ABOUT}", "\n".join(lines)
+        preface, text = f"{_who(session)} {ABOUT}", session.brief().rstrip()
     said = fence(text, about=preface, limit=vendor.capabilities.context_bytes)
     return said, {"position": session.head.position, "run": run, "lines": keys} if said else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from onrecord.rules import ALLOW, EDIT, READ, RUN, decide, is_ours
+from onrecord.rules import ALLOW, EDIT, READ, RUN, decide, edit_of, is_ours
 from onrecord.surfaces.hook.whose import at_a_glance, linked_at_a_glance, owner
 from onrecord.vendors.hooks import HookAnswer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import Vendor
     from onrecord.views.findings import Findings
+    from onrecord.views.values import Worktree
 
     class Pending(Protocol):
         """The answer of this hook, as far as it is known."""
@@ -46,6 +47,8 @@ def before_tool(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
         from onrecord import machine
 
         request.agent = seen.agent
+        if seen.present.attempts.unresolved():
+            request.worktree = _here()
         verdict = decide(request, seen.present, time.time_ns() // 1000, machine.is_gone)
         if verdict.plain:
             return HookAnswer()
@@ -56,6 +59,7 @@ def before_tool(pending: Pending, vendor: Vendor, call: HookCall) -> HookAnswer:
         return HookAnswer()
     with owned as session:
         request.agent = session.agent
+        request.worktree = _here()
         try:
             return _answer(session.gate.judge(request))
         except Exception as problem:
@@ -77,6 +81,13 @@ def _request(vendor: Vendor, call: HookCall, agent: str) -> ToolRequest | None:
         top = find_worktree(os.curdir)
         request.paths = tuple(_from(top, path) for path in request.paths)
     return request
+
+
+def _here() -> Worktree:
+    """The worktree that the agent works in."""
+    from onrecord.work.project import find_worktree, worktree_named
+
+    return worktree_named(find_worktree(os.curdir))
 
 
 def _from(top: str, path: str) -> str:
@@ -110,7 +121,7 @@ def after_tool(vendor: Vendor, call: HookCall) -> HookAnswer:
     seen = linked_at_a_glance(call)
     if seen.unowned:
         return HookAnswer()
-    if seen.present is not None and not (request.act == EDIT and _rests_on(seen.present.findings, request)):
+    if seen.present is not None and not seen.present.spend.budget and not _rests_on(seen.present.findings, request):
         _record_only(seen, call, request)
         return HookAnswer()
     owned = owner(call)
@@ -121,7 +132,7 @@ def after_tool(vendor: Vendor, call: HookCall) -> HookAnswer:
 
 
 def _record_only(seen: Seen, call: HookCall, request: ToolRequest) -> None:
-    """The glance said whose tool it is, and that no finding depends on it: no view is needed to record it."""
+    """The glance said whose tool it is, and that no finding and no budget depends on it: this needs no view."""
     from onrecord.connection import open_store, store_url
     from onrecord.errors import IdReused
     from onrecord.session.single import record_tool
@@ -153,7 +164,11 @@ def _record(session: Session, call: HookCall, request: ToolRequest) -> None:
         return
     with suppress(IdReused):  # the same call was reported before, in other words
         session.agents.record_tool(call.tool, request.act, call=call.call, **_about(call, request))
-    if request.act == EDIT and _rests_on(session.views.findings, request):
+    if session.views.spend.budget:
+        from onrecord.surfaces.hook import keeping
+
+        keeping.keep_transcript(session, call)  # the gate judges the next tool by what was used until now
+    if _rests_on(session.views.findings, request):
         from onrecord.work.project import find_worktree
         from onrecord.work.surveying import survey
 
@@ -168,5 +183,8 @@ def _command(call: HookCall) -> str | None:
 
 
 def _rests_on(findings: Findings, request: ToolRequest) -> bool:
+    """Whether code that findings rest on may have changed: by an edit of those files, or by a command that edits."""
     anchored = {anchor["path"] for anchor in findings.anchors().values()}
-    return not anchored.isdisjoint(request.paths)
+    if request.act == EDIT:
+        return not anchored.isdisjoint(request.paths)
+    return bool(anchored and edit_of(request))

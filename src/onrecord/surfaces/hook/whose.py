@@ -10,7 +10,7 @@ import os
 
 from onrecord.environment import AGENT_VARIABLE, SESSION_VARIABLE
 from onrecord.errors import InvalidInput, OnrecordError
-from onrecord.log.names import link_id
+from onrecord.log.names import is_ulid, link_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,12 +38,13 @@ class Seen:
 
 def at_a_glance(call: HookCall) -> Seen:
     """One read of the store, without a lock."""
-    from onrecord.connection import glance, project_of_directory
+    from onrecord.connection import glance, project_here
 
     named, agent = os.environ.get(SESSION_VARIABLE), os.environ.get(AGENT_VARIABLE)
     if named:
-        # Without the agent's name, only the roster can identify it.
-        return Seen(named, agent, glance(None, project_of_directory(), named)) if agent else Seen()
+        # Without the agent's name, only the roster can identify it. An id needs no project.
+        key, *also = [""] if is_ulid(named.upper()) else project_here().names
+        return Seen(named, agent, glance(None, key, named, tuple(also))) if agent else Seen()
     return _linked(call)
 
 

@@ -20,6 +20,9 @@ WHERE p.session_id = ?1 AND p.time_updated >= ?2 ORDER BY p.time_updated, p.id
 -- columns: the columns of a table
 SELECT name FROM pragma_table_info(?1)
 
+-- move_session: a conversation is resumed in another directory from now on
+UPDATE session SET directory = ?1 WHERE id = ?2
+
 -- put_project: take a project over if there is none of its id
 INSERT OR IGNORE INTO project (id, worktree, vcs, name, icon_url, icon_url_override, icon_color, time_created, time_updated,
     time_initialized, sandboxes, commands)

@@ -258,16 +258,19 @@ WHERE tenant = %(tenant)s AND session = %(session)s AND lane = %(lane)s AND epoc
 SELECT lane, epoch, holder, since, until FROM onrecord.leases
 WHERE tenant = %(tenant)s AND session = %(session)s AND holder IS NOT NULL ORDER BY lane
 
--- save_snapshot: a snapshot in place of the older one, unless payloads were erased since
+-- save_snapshots: snapshots in place of the older ones, unless payloads were erased since
 INSERT INTO onrecord.snapshots (tenant, session, view, position, hash, body)
-SELECT tenant, session, %(view)s, %(position)s, %(hash)s, %(body)s FROM onrecord.sessions
-WHERE tenant = %(tenant)s AND session = %(session)s AND scrubbed <= %(position)s FOR SHARE
+SELECT s.tenant, s.session, n.view, n.position, n.hash, n.body
+FROM unnest(%(sessions)s::text[], %(views)s::text[], %(positions)s::bigint[], %(hashes)s::bytea[], %(bodies)s::bytea[])
+    AS n (session, view, position, hash, body) JOIN onrecord.sessions AS s
+    ON s.tenant = %(tenant)s AND s.session = n.session AND s.scrubbed <= n.position
+FOR SHARE OF s
 ON CONFLICT (tenant, session, view) DO UPDATE
 SET position = excluded.position, hash = excluded.hash, body = excluded.body
 
--- snapshot: the kept snapshot of a view
-SELECT view, position, hash, body FROM onrecord.snapshots
-WHERE tenant = %(tenant)s AND session = %(session)s AND view = %(view)s
+-- snapshots: the kept snapshots of a view, of some sessions
+SELECT session, position, hash, body FROM onrecord.snapshots
+WHERE tenant = %(tenant)s AND session = ANY (%(sessions)s::text[]) AND view = %(view)s
 
 -- drop_snapshots: every snapshot of some sessions
 DELETE FROM onrecord.snapshots WHERE tenant = %(tenant)s AND session = ANY (%(sessions)s)

@@ -173,9 +173,10 @@ INSERT INTO snapshots (session, view, position, hash, body)
 SELECT number, ?2, ?3, ?4, ?5 FROM sessions WHERE id = ?1 AND scrubbed <= ?3
 ON CONFLICT DO UPDATE SET position = excluded.position, hash = excluded.hash, body = excluded.body
 
--- snapshot: the kept snapshot of a view
-SELECT view, snapshots.position, snapshots.hash, body
-FROM sessions JOIN snapshots ON session = number WHERE id = ?1 AND view = ?2
+-- snapshots: the kept snapshots of a view, of some sessions
+SELECT s.id, n.position, n.hash, n.body
+FROM json_each(?1) AS wanted CROSS JOIN sessions AS s ON s.id = wanted.value
+    CROSS JOIN snapshots AS n ON n.session = s.number AND n.view = ?2
 
 -- glance_by_name: the session of a name in a project, with the kept snapshot of a view
 SELECT number, name, status, s.position, forked_at, snapshots.position, snapshots.hash, body

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.agents.surroundings import environment_for
 from onrecord.agents.wrapping import Ask, Wrapped
+from onrecord.surfaces import notifying
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
 from onrecord.surfaces.cli.shared.output import counted
-from onrecord.vendors.port import KILLED, USER, VENDORS, vendor
+from onrecord.vendors.port import BUDGET, KILLED, USER, VENDORS, vendor
 from onrecord.views.render import iso
 
 if TYPE_CHECKING:
@@ -28,21 +29,34 @@ def vendor_named(word: str) -> Vendor:
 
 def wrapped(call: Call, session: Session, of: Vendor, cwd: str) -> Wrapped:
     """What a run of an agent needs."""
-    return Wrapped(session, of, environment_for(session, cwd), show=not call.output.json)
+    env = environment_for(session, cwd)
+    return Wrapped(
+        session, of, env, show=not call.output.json, raw="jsonl" in call, waits="wait" in call, person=call.person()
+    )
 
 
 def asked(call: Call, extra: list[str]) -> Ask:
     """The agent's prompt: --prompt, or standard input with --headless; on a terminal the user types it."""
     prompt, opening = call.get("prompt") or "", call.get("opening") or ""
     headless = bool(prompt) or "headless" in call
+    if "say" in call and not headless:
+        return Ask(
+            call.get("say") or "", headless=False, extra=[*call.many("argument"), *extra], anew=opening, now=True
+        )
     if headless and not prompt and not sys.stdin.isatty():
         prompt = sys.stdin.read().strip()
-    return Ask(prompt, headless, [*call.many("argument"), *extra], anew=opening)
+    words = [*call.many("argument"), *extra]
+    return Ask(prompt, headless, words, only_extra="fresh-arguments" in call, anew=opening)
+
+
+def has_terminal() -> bool:
+    """Whether a person can see and type."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def need_terminal(ask: Ask) -> None:
     """An agent that is not headless needs a terminal."""
-    if not ask.headless and not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not ask.headless and not has_terminal():
         raise UsageError("an interactive agent needs a terminal", hint="run it without one: `--prompt TEXT`")
 
 
@@ -52,10 +66,10 @@ def consenting(call: Call) -> Any:
     def consent(hazard: Hazard) -> bool:
         files = ", ".join(hazard.touches)
         if "yes" in call:
-            call.output.note(f"{hazard.message}: {hazard.fix} ({files})")
+            call.output.note(f"{hazard.message}: {hazard.fix}{f' ({files})' if files else ''}")
             return True
         try:
-            call.confirm(f"{hazard.message}. {hazard.fix}? This changes {files}.")
+            call.confirm(f"{hazard.message}. {hazard.fix}?{f' This changes {files}.' if files else ''}")
         except Exception as refusal:  # noqa: BLE001  # declined, or no terminal to ask on: both mean no
             call.output.note(f"{hazard.message}; not changed: {refusal}")
             return False
@@ -76,7 +90,11 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
 
 
 def tell_outcome(call: Call, session: Session, outcome: Outcome) -> None:
-    """What a person should know after an agent has ended."""
+    """What a person should know after an agent has ended; they are notified too, if they want that."""
+    if not outcome.finished:
+        notifying.tell_needs(session)
+    elif {"prompt", "headless", "wait"} & {name for name, _value in call.given}:
+        notifying.tell_end(session, f"{session.agent} finished its work")
     for problem in outcome.problems:
         call.output.note(f"not everything could be recorded: {problem}")
     if outcome.orphans:
@@ -89,7 +107,24 @@ def tell_outcome(call: Call, session: Session, outcome: Outcome) -> None:
         told = why.message and why.cause not in (KILLED, USER)  # its last output is not the reason
         about = f": {why.message.splitlines()[-1][:200]}" if told else ""
         call.output.note(f"the agent was interrupted ({why.cause}{until}){about}")
+        if why.cause == BUDGET:
+            from onrecord.rules import raising
+
+            call.output.note(f"`{raising(session.name, session.views.spend, call.now())}` raises it")
         call.output.note(f"`onrecord resume {session.name} --agent {session.agent}` resumes it")
+
+
+def tell_budget(call: Call, session: Session) -> None:
+    """That most of the budget is used, and what a limit of spend needs."""
+    from onrecord.agents.pricing import EXTRA, is_installed
+    from onrecord.rules import scarcity
+
+    spend = session.views.spend
+    near = spend.nearly(call.now())
+    if near is not None:
+        call.output.note(scarcity(near))
+    if "spend" in spend.budget and not is_installed():
+        call.output.note(f"the price of most calls is not known, so spend is not limited; `pip install '{EXTRA}'`")
 
 
 def exit_status(outcome: Outcome) -> int:

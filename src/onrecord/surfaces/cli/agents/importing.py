@@ -7,12 +7,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onrecord.agents.generations import best, generations
 from onrecord.agents.importing import in_directory, named, session_with, take_in, title_of
 from onrecord.agents.mirroring import links_of, mirror_all, mirror_until_ended
+from onrecord.agents.observing import note_stop
 from onrecord.agents.restoring import plan_restore, restore_copy
 from onrecord.agents.sessions import agent_with_conversation
 from onrecord.errors import NotFound
 from onrecord.surfaces.cli.agents import common
+from onrecord.surfaces.cli.shared.call import whole_number
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
 from onrecord.surfaces.cli.shared.output import counted
 from onrecord.surfaces.cli.shared.shapes import session_data
@@ -51,6 +54,8 @@ def _follow(call: Call, session: Session, agent: str | None, done: list[Mirrored
     try:
         for sums in mirror_until_ended(session, dict(os.environ), done, agent=agent):
             done = sums
+            for name in {link["agent"] for link in links_of(session, agent)}:
+                note_stop(call.records().get(session.id, agent=name), dict(os.environ))
     except KeyboardInterrupt:
         call.output.note("stopped; everything until now is recorded")
     return done
@@ -139,13 +144,17 @@ def restore(call: Call) -> int:
     """Write a mirrored conversation back where the vendor's program can resume it."""
     session = call.session()
     agent = agent_with_conversation(session, call.get("agent"))
-    here = call.get("cwd") or worktree_for(session.head.project, os.curdir)
+    here = call.get("cwd") or worktree_for(session, os.curdir)
     if not Path(here).is_dir():
         raise UsageError(f"the directory {here} does not exist")
-    planned = plan_restore(session, agent, here, call.get("cwd"))
+    chosen = call.get("generation")
+    number = whole_number(chosen, "--generation") if chosen is not None else None
+    planned = plan_restore(session, agent, here, call.get("cwd"), generation=number)
     data: dict[str, Any] = {
         "session": session.id, "agent": agent, "vendor": planned.of.name, "vendor_id": planned.vendor_id,
         "cwd": planned.cwd, "home": str(planned.of.home(planned.env)),
+        "generation": best(session, planned.of.name, planned.vendor_id) if number is None else number,
+        "generations": generations(session, planned.of.name, planned.vendor_id),
         "next": f"onrecord resume {session.name} --agent {agent}",
     }  # fmt: skip
     if "dry-run" in call:
@@ -158,4 +167,8 @@ def restore(call: Call) -> int:
     session = call.records().get(session.id, agent=agent)
     location = restore_copy(session, planned)
     data |= {"state": "restored", "transcript": location.path, "position": session.head.position}
+    others = [one for one in data["generations"] if one != data["generation"]]
+    if others:
+        numbers = ", ".join(map(str, others))
+        call.output.note(f"this is generation {data['generation']}; the record also has {numbers} (`--generation N`)")
     return call.output.done("restore", data, f"restored {location.path}; next: `{data['next']}`")

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from onrecord.agents import waiting
 from onrecord.agents.noticing import notice_in
 from onrecord.agents.outlasting import outlast
-from onrecord.agents.resuming import ALLOW, FRESH, NEVER, Terms, command, plan_here, resume
+from onrecord.agents.resuming import ALLOW, FRESH, MUST, NEVER, Terms, command, plan_here, resume
 from onrecord.agents.sessions import agent_with_conversation
 from onrecord.agents.wrapping import Ask
 from onrecord.errors import AmbiguousName
+from onrecord.surfaces import notifying
 from onrecord.surfaces.cli.agents import common
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.shapes import session_data
@@ -33,7 +34,7 @@ def resume_agents(call: Call, session: Session, resume_session: Callable[[], Non
     if "print" in call:
         return _print(call, session)
     notice_in(call.records(), session.id, os.environ)
-    ask = common.asked(call, [])
+    ask = common.asked(call, call.behind)
     agent = _choose(call, session)
     acting = call.records().get(session.id, agent=agent)
     if "wait" in call:
@@ -67,7 +68,8 @@ def _choose(call: Call, session: Session) -> str:
 def _print(call: Call, session: Session) -> int:
     """The command alone, for a person or a script to run."""
     planned = plan_here(session, _choose(call, session))
-    ask = Ask()._replace(prompt=call.get("prompt") or "", headless=bool(call.get("prompt")))
+    prompt = call.get("prompt") or ""
+    ask = Ask(prompt, bool(prompt), [*call.many("argument"), *call.behind], only_extra="fresh-arguments" in call)
     launch = command(planned, ask)
     extra = {**_added(planned), **launch.env}
     words = [f"{name}={shlex.quote(value)}" for name, value in extra.items()]
@@ -109,10 +111,11 @@ def _lines(planned: Plan, ask: Ask) -> list[str]:
 def _resume(call: Call, session: Session, ask: Ask) -> Resumed:
     common.need_terminal(ask)
     planned = plan_here(session, session.agent)
-    policy = call.get("policy") or ALLOW
+    policy = call.get("policy") or (MUST if ask.headless else ALLOW)
     if policy != NEVER:
         for line in _lines(planned, ask._replace(prompt="")):
             call.output.note(line)
+    common.tell_budget(call, session)
     run = common.wrapped(call, session, planned.of, planned.cwd)
     return resume(run, planned, ask, Terms(policy, common.consenting(call), call.output.note))
 
@@ -143,11 +146,16 @@ def wait_and_resume(call: Call, session: Session, *, ask: Ask | None = None, fir
     """Wait until the limit ends and resume; repeat at the next limit."""
 
     def resume_once(asking: Ask) -> Outcome:
+        stop = waiting.last_stop(session, session.agent)
+        if stop is not None and waiting.waitable(stop):
+            notifying.tell_passed(session, stop.event.position)
         done = _resume(call, session, asking)
         _tell(call, session, done, final=done.outcome.finished)
         return done.outcome
 
-    done = outlast(session, ask or Ask(), resume_once, call.output.note, first=first)
+    ask = ask or Ask()
+    ask = ask._replace(headless=ask.headless or not common.has_terminal())
+    done = outlast(session, ask, resume_once, call.output.note, first=first)
     status = common.exit_status(done.last) if done.last else 0
     return _nothing(call, session, done.stop, status) if done.nothing else status
 

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 from onrecord.agents import adopting
 from onrecord.agents.handover import hand_over
 from onrecord.agents.sessions import free_agent, name_for, resume_if_paused, session_named
-from onrecord.agents.starting import check_installed, join, start
+from onrecord.agents.starting import check_installed, join, mend_first, start
 from onrecord.environment import SESSION_VARIABLE
 from onrecord.errors import NotFound
-from onrecord.log.names import check_name
+from onrecord.log.names import NAME_LIMIT, check_name
 from onrecord.surfaces.cli.agents import common
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.output import counted
+from onrecord.surfaces.cli.shared.place import survey_worktree
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.surfaces.cli.work import state_file
 from onrecord.vendors.port import LaunchOptions
+from onrecord.work.project import find_worktree
+from onrecord.work.worktrees import worktree_of_branch
 
 if TYPE_CHECKING:
     from onrecord.agents.wrapping import Ask, Outcome, Wrapped
@@ -32,21 +35,41 @@ def start_agent(call: Call) -> int:
     of, ask = common.vendor_named(call.words[0]), common.asked(call, call.words[1:])
     ask = ask._replace(prompt=ask.prompt or ask.anew)
     chosen = call.get("name") or call.get("session") or os.environ.get(SESSION_VARIABLE)
-    cwd, name = str(Path.cwd()), name_for(chosen, Path.cwd())
+    branch = call.get("worktree")
+    cwd, name = str(Path.cwd()), name_for(chosen or (None if branch is None else _name_of(branch)), Path.cwd())
     agent = call.get("agent") or of.name
     check_name(agent, "agent")
     common.need_terminal(ask)
     check_installed(of, _options(cwd, ask))
-    session = session_named(call.records(), name, agent, call.get("objective"))
+    if branch is not None:
+        cwd = _worktree(call, cwd, branch)
+    session = session_named(call.records_for_new(), name, agent, call.get("objective"), person=call.person())
     return _begin(call, common.wrapped(call, session, of, cwd), cwd, ask)
+
+
+def _name_of(branch: str) -> str | None:
+    """The session of a branch is named after it, if that is a name."""
+    letters = "".join(one if one.isascii() and (one.isalnum() or one in "._-") else "-" for one in branch)
+    return letters.strip(".-_")[:NAME_LIMIT].replace("..", "-") or None
+
+
+def _worktree(call: Call, cwd: str, branch: str) -> str:
+    """The same directory in the worktree of a branch, which is created unless it is there."""
+    top = find_worktree(cwd)
+    place = Path(worktree_of_branch(top, branch))
+    call.output.note(f"{branch} is in the worktree {place}; `onrecord worktree diff` shows what changed in it")
+    inside = place / Path(os.path.realpath(cwd)).relative_to(top)
+    return str(inside if inside.is_dir() else place)
 
 
 def handoff(call: Call) -> int:
     """Let another vendor's agent continue the work of a session."""
-    of, ask = common.vendor_named(call.get("to") or _no_target(call)), common.asked(call, [])
+    of, ask = common.vendor_named(call.get("to") or _no_target(call)), common.asked(call, call.behind)
     common.need_terminal(ask)
+    check_installed(of, _options(str(Path.cwd()), ask))
     session = call.session()
     resume_if_paused(session)
+    survey_worktree(call, session)
     handed = hand_over(session, ask.prompt, dict(os.environ), str(Path.cwd()))
     agent = call.get("agent") or free_agent(session, of)
     check_name(agent, "agent")
@@ -63,8 +86,10 @@ def _begin(call: Call, run: Wrapped, cwd: str, ask: Ask, text: str | None = None
     session, of = run.session, run.of
     for warning in of.start(_options(cwd, ask)).warnings:
         call.output.note(warning)
+    mend_first(run, cwd, common.consenting(call))
+    common.tell_budget(call, session)
     call.output.note(f"starting {of.title} as {session.agent} in session {session.name}")
-    joined = join(run, handed_over=True) if text is not None else join(run)
+    joined = join(run, ask.extra, **({"handed_over": True} if text is not None else {}))
     try:
         outcome = start(joined, cwd, ask, text=text)
     finally:
@@ -79,6 +104,7 @@ def _options(cwd: str, ask: Ask) -> LaunchOptions:
 def finish(call: Call, session: Session, outcome: Outcome, state: str, **more: Any) -> int:
     """Report how it ended; with --wait, wait for the limit to end and resume."""
     common.tell_outcome(call, session, outcome)
+    survey_worktree(call, session)
     state_file.after(call, session)
     if "wait" in call and not outcome.finished:
         from onrecord.surfaces.cli.agents.resume import wait_and_resume
@@ -99,9 +125,8 @@ def adopt(call: Call) -> int:
     if pid is None and vendor_id is None:
         return _running(call, of)
     running = adopting.find_running(of, os.environ, pid=pid, vendor_id=vendor_id)
-    done = adopting.adopt(
-        call.records(), of, running, name=call.get("name") or call.get("session"), agent=call.get("agent") or of.name
-    )  # fmt: skip
+    name, agent = call.get("name") or call.get("session"), call.get("agent") or of.name
+    done = adopting.adopt(call.records_for_new(), of, running, name=name, agent=agent)
     session, vendor_id = done.session, running.location.vendor_id
     state = "adopted" if done.new else "already_adopted"
     data = session_data(session.refresh().head) | {

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from onrecord.agents.sessions import session_named
 from onrecord.crew.members import warnings_of
-from onrecord.crew.next_step import OVER, RUNNING
+from onrecord.crew.next_step import DEGRADED, FINISHED, LIMITED, OVER, RUNS
 from onrecord.crew.running import DONE, STOPPED, Crew, refuse_idle, supervising
 from onrecord.crew.team_file import CREW, read_team
 from onrecord.crew.worktrees import is_from_elsewhere
 from onrecord.errors import InvalidInput, NotFound
 from onrecord.log.head import PAUSED
 from onrecord.session.handle import Session
+from onrecord.surfaces import notifying
 from onrecord.surfaces.cli.shared.call import whole_number
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
 from onrecord.surfaces.cli.shared.output import Cell, counted
@@ -28,7 +29,10 @@ from onrecord.views.render import iso
 if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call
 
-_STYLES = {"running": "good", "finished": "quiet", "stopped": "quiet", "degraded": "bad", "parked": "attention"}
+_STYLES = {
+    "working": "good", "idle": "quiet", "finished": "quiet", "stopped": "quiet", "degraded": "bad",
+    "limited": "attention", "needs_person": "attention",
+}  # fmt: skip
 
 
 def team(call: Call) -> int:
@@ -55,7 +59,7 @@ def _up(call: Call, words: list[str]) -> int:
     for warning in warnings_of(wanted, headless=headless):
         call.output.note(warning)
     name = call.get("session") or wanted.name
-    session = session_named(call.records(), name, CREW, call.get("objective"))
+    session = session_named(call.records_for_new(), name, CREW, call.get("objective"), person=call.person())
     crew = Crew(session, wanted, headless=headless, tell=call.output.note, yes="yes" in call)
     crew.check_hosts()
     crew.take_lane()
@@ -99,11 +103,30 @@ def _supervise(call: Call, crew: Crew) -> int:
 
 def _tell_reports(call: Call, crew: Crew, rows: dict[str, dict[str, Any]], told: dict[str, str]) -> None:
     """Report once for each agent how its start ended, also for agents that are still running."""
+    _notify(crew, rows)
     for name, row in rows.items():
-        how = row["how"] if crew.was_asked_for(name) else "still running" if row["state"] == RUNNING else ""
+        how = row["how"] if crew.was_asked_for(name) else "still running" if row["state"] in RUNS else ""
         if how and told.get(name) != how:
             told[name] = how
             call.output.note(f"{name}: {how}")
+
+
+def _notify(crew: Crew, rows: dict[str, dict[str, Any]]) -> None:
+    """Tell the person what the supervisor cannot settle, and when its agents are done."""
+    session = crew.session
+    notifying.tell_needs(session)
+    for name, row in rows.items():
+        command = f"onrecord team restart {name} --session {session.name}"
+        if row["state"] == DEGRADED:
+            key, text = f"{name}/degraded/{row['starts']}", f"{name} keeps ending and is not started again"
+            notifying.tell(session, notifying.CRASHES, key, text, agent=name, command=command)
+        elif row["state"] == FINISHED:
+            key = f"{name}/finished/{row['starts']}"
+            notifying.tell(session, notifying.ENDS, key, f"{name} finished its work", agent=name)
+        elif row["state"] == LIMITED:
+            key, until = f"{name}/parked/{row['until']}", iso(int((row["until"] or 0) * 1e6))
+            text = f"{name} was stopped by a limit, until {until}; the team waits"
+            notifying.tell(session, notifying.LIMITS, key, text, agent=name)
 
 
 # Looking
@@ -141,8 +164,8 @@ def _show(call: Call, crew: Crew) -> None:
         ("#agent", "!state", "vendor", ">starts", "conversation", "*what"),
         [
             [
-                name, Cell(row["state"] or "?", _STYLES.get(row["state"], "strong")), row["vendor"] or "?",
-                str(row["starts"]), row["session_id"] or "?", _what(row),
+                name, Cell((row["state"] or "?").replace("_", " "), _STYLES.get(row["state"], "strong")),
+                row["vendor"] or "?", str(row["starts"]), row["session_id"] or "?", _what(row),
             ]
             for name, row in rows.items()
         ],

@@ -91,7 +91,9 @@ def _reject_middleware(session: Session, told: Teller) -> None:
         ]))  # fmt: skip
         told.event(turn.tool("c2", "still 3 of 10 fail"))
     told.event(session.log.event(_last_commit(session)))
+    told.event(session.evidence.record("log", id="run-2.log", reference="still 3 of 10 fail"))
     told.event(session.findings.state("The auth middleware caches a stale role", "rejected", evidence=["run-2.log"]))
+    told.event(session.evidence.record("trace", id="trace-7", reference="403 before the row is visible"))
     told.event(
         session.findings.state("The 403 comes before the membership row is visible", "verified", evidence=["trace-7"])
     )

@@ -13,8 +13,10 @@ from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.files import refuse_existing, write_file
 from onrecord.surfaces.cli.shared.output import counted, dump
 from onrecord.surfaces.cli.shared.shapes import event_data, item_line, session_data
+from onrecord.views.conversations import SUBLANE
 from onrecord.views.dialects import to_messages
 from onrecord.views.render import iso, visible
+from onrecord.views.transcript import ABANDONED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -80,7 +82,8 @@ def _compressed(lines: Iterable[str]) -> Iterator[bytes]:
 def _messages(session: Session, dialect: str) -> Iterator[bytes]:
     """A JSON list, one message per line; always well formed."""
     start = b"[\n"
-    for message in to_messages(session.transcript().items, dialect):
+    agents = (turn for turn in session.transcript() if SUBLANE not in turn.agent)  # a subagent has its own messages
+    for message in to_messages((item for turn in agents for item in turn.items), dialect):
         yield start + dump(message).encode()
         start = b",\n"
     yield b"\n]\n" if start == b",\n" else b"[]\n"
@@ -92,7 +95,8 @@ def _markdown(session: Session) -> Iterator[bytes]:
     yield visible(session.note(), lines=True).encode()
     yield f"\n## Transcript\n\n*generated from position {head.position} of session {head.session}*\n".encode()
     transcript = session.transcript()
-    for turn in (*transcript.committed, *transcript.provisional):
+    abandoned = [turn for turn in transcript.superseded if turn.status == ABANDONED]
+    for turn in sorted((*transcript.committed, *transcript.provisional, *abandoned), key=lambda one: one.begun):
         state = "" if turn.status == "committed" else f" ({turn.status}, provisional)"
         yield f"\n### Turn of {turn.agent}, position {turn.ended or turn.begun}{state}\n\n".encode()
         for item in turn.items:

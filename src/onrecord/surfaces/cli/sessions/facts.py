@@ -1,8 +1,8 @@
-"""Recording facts: decide, objective, next. One event each, durable when the command answers."""
+"""Recording facts: decide, objective, title, next. One event each, durable when the command answers."""
 
 from __future__ import annotations
 
-from onrecord.surfaces.cli.shared.shapes import describe, receipt_data
+from onrecord.surfaces.cli.shared.shapes import describe, receipt_data, session_data
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,20 @@ def objective(call: Call) -> int:
     if present and present["text"] == text:
         return _answer(call, session, session.log.event(present["position"]), "already_recorded")
     return _answer(call, session, session.facts.set_objective(text), "recorded")
+
+
+def title(call: Call) -> int:
+    """Set the title that lists show."""
+    session, text = call.session(), call.text("TEXT")
+    if session.views.facts.title == text:
+        data = session_data(session.head) | {"state": "already_titled"}
+        return call.output.done("session", data, f"{session.name} already has this title")
+    session.facts.set_title(text)
+    if session.views.phases.profile is not None:
+        from onrecord.surfaces.cli.work import state_file
+
+        state_file.after(call, session)
+    return call.output.done("session", session_data(session.head) | {"state": "titled"}, f"{session.name}: {text}")
 
 
 def next_action(call: Call) -> int:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import IllegalTransition
+from onrecord.errors import Conflict, IllegalTransition
 from onrecord.log.head import ACTIVE, ARCHIVED, CLOSED, LIVE, OPEN, PAUSED, RESUMED
 from onrecord.surfaces.cli.shared.call import whole_number
+from onrecord.surfaces.cli.shared.chooser import can_choose
 from onrecord.surfaces.cli.shared.exits import UsageError
-from onrecord.surfaces.cli.shared.place import look_around
+from onrecord.surfaces.cli.shared.place import look_around, survey_worktree
 from onrecord.surfaces.cli.shared.shapes import session_data
 from onrecord.surfaces.cli.work import state_file
 from onrecord.surfaces.cli.work.notes import tell_saved
+from onrecord.views.check import obstacles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -21,9 +23,13 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call
 
 
+SEVERAL = 2
+
+
 def pause(call: Call) -> int:
     """Pause the session."""
     session = call.session()
+    survey_worktree(call, session)
     state_file.before(call, session)
     done = _step(call, session, (PAUSED,), lambda: session.pause(call.get("reason") or ""))
     state_file.after(call, session)
@@ -32,6 +38,8 @@ def pause(call: Call) -> int:
 
 def resume(call: Call) -> int:
     """Resume a paused session; with --reopen, a closed one. If it has agents, resume their conversations."""
+    if not _chosen(call):
+        return 0
     session = call.session()
     if any(agent["links"] for agent in session.views.roster.agents.values()):
         from onrecord.surfaces.cli.agents.resume import resume_agents
@@ -52,6 +60,21 @@ def resume(call: Call) -> int:
     look_around(call, session)
     state_file.after(call, session)
     return done
+
+
+def _chosen(call: Call) -> bool:
+    """Without a name, where several sessions are live, let the person choose one; False if they leave."""
+    if call.named() or not can_choose(call):
+        return True
+    records = call.records(make=False)
+    if call.used(records) is not None or len(records.sessions(status=LIVE, limit=2)) < SEVERAL:
+        return True
+    from onrecord.surfaces.cli.sessions.choosing import chosen_head
+
+    head = chosen_head(call, records, "resume")
+    if head is not None:
+        call.positional["NAME"] = head.session
+    return head is not None
 
 
 def _take_up(call: Call, session: Session) -> None:
@@ -75,13 +98,20 @@ def _refuse_agents_options(call: Call) -> None:
                 f"--{option} needs a session with a coding agent's conversation",
                 hint="start one: `onrecord start claude`",
             )
+    if call.behind:
+        raise UsageError(
+            "arguments after -- are for a coding agent, and this session has none",
+            hint="start one: `onrecord start claude`",
+        )
 
 
 def close(call: Call) -> int:
     """Close the session and keep its record; refused while its note is incomplete, unless --anyway gives a reason."""
     session = call.session()
     if session.head.status in LIVE:
+        survey_worktree(call, session)
         state_file.before(call, session)
+        _refuse_gaps(call, session)
 
     def take() -> Event:
         return session.close(call.get("reason") or "", anyway=call.get("anyway"), note_owed=True)
@@ -89,6 +119,18 @@ def close(call: Call) -> int:
     done = _step(call, session, (CLOSED, ARCHIVED), take)
     state_file.after(call, session)
     return done
+
+
+def _refuse_gaps(call: Call, session: Session) -> None:
+    """Refuse to close a session that leaves only a summary; the hint has one command for each gap."""
+    gaps = obstacles(session.views)
+    if gaps and "anyway" not in call:
+        missing = ", ".join(dict.fromkeys(gap.field for gap in gaps))
+        commands = ", ".join(dict.fromkeys(f"`{gap.clear}`" for gap in gaps))
+        raise Conflict(
+            f"{session.name} cannot be closed yet; its note lacks: {missing}",
+            hint=f"record it: {commands}; or `--anyway REASON` closes it as it is",
+        )
 
 
 def archive(call: Call) -> int:

@@ -1,4 +1,4 @@
-"""A bare `onrecord`: the sessions of this project; those that need a person come first."""
+"""A bare `onrecord`: first what needs a person, with the command that helps; then the other sessions to choose from."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from onrecord.agents.noticing import notice
-from onrecord.log.head import LIVE, STATUSES, Head
-from onrecord.session.handle import Session
-from onrecord.surfaces.cli.shared.attention import SHAPES, needs, presence
+from onrecord.log.head import LIVE, STATUSES
+from onrecord.surfaces.cli.sessions.choosing import COLUMNS, row, standings, status_of, what, who
+from onrecord.surfaces.cli.shared.attention import need_data, sentence, spoken
+from onrecord.surfaces.cli.shared.chooser import can_choose, choose
 from onrecord.surfaces.cli.shared.exits import NotInitialised
+from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.shapes import session_data
+from onrecord.views.needs import CREW, KINDS
 from onrecord.views.render import ago
 
 if TYPE_CHECKING:
     from onrecord.session.session_store import SessionStore
+    from onrecord.session.standing import Standing
     from onrecord.surfaces.cli.shared.call import Call
 
 SHOWN = 20
 """How many sessions the overview shows without --limit."""
-LOOKED_AT = 100
-"""In how many of the newest live sessions the overview looks for something that needs a person."""
 ENDED_SHOWN = 3
 """How many sessions that have ended are shown below the live ones."""
+NEEDS_SHOWN = 3
+"""How many reasons of one session are shown; `onrecord show` has all of them."""
+REASON_LINES = 3
+"""How many lines one reason may take."""
 
 ENDED = tuple(status for status in STATUSES if status not in LIVE)
-
-Entry = dict[str, Any]
 
 
 def overview(call: Call) -> int:
@@ -37,68 +41,114 @@ def overview(call: Call) -> int:
     except NotInitialised:
         return _nothing(call, "no store yet")
     notice(records, os.environ, project="" if "all" in call else None)
-    entries, more = _entries(call, records)
+    found, more = _found(call, records)
+    if not found:
+        refuse_mistyped(call, records)
     if call.output.json:
         place = {"store": records.url, "project": records.project}
-        sessions = [entry["session"] | {"needs": entry["needs"], "working": entry["working"]} for entry in entries]
-        call.output.envelope("overview", place | {"sessions": sessions, "more": more})
+        call.output.envelope("overview", place | {"sessions": [_data(one) for one in found], "more": more})
         return 0
-    if not entries:
+    if not found:
         return _nothing(call, _elsewhere(records))
-    call.output.table(("!", "#session", "!status", "*what", "active"), [_row(call, entry) for entry in entries])
-    waiting = sum(bool(entry["needs"]) for entry in entries)
-    if waiting and call.output.terminal:
-        first = next(entry["session"]["name"] for entry in entries if entry["needs"])
-        call.output.note(f"{counted(waiting, 'session needs', 'sessions need')} you; see `onrecord show {first}`")
+    if not call.output.terminal:
+        call.output.table((), [_plain(call, one) for one in found])
+        return 0
+    _show(call, found)
     if more:
         call.output.note("there are more: `onrecord list` lists them")
-    return 0
+    live = [one for one in found if one.entry.head.status in LIVE]
+    return _resume_one(call, live) if live and can_choose(call) else 0
 
 
-def _entries(call: Call, records: SessionStore) -> tuple[list[Entry], bool]:
+def _found(call: Call, records: SessionStore) -> tuple[list[Standing], bool]:
+    """By need over all live sessions, however old; then the newest; then a few that have ended."""
     limit = call.number("limit") or SHOWN
     project = "" if "all" in call else None
-    # More sessions are read than shown: an older one that needs a person must not be missed.
-    live = records.sessions(project=project, status=LIVE, limit=max(limit, LOOKED_AT))
+    live = standings(call, records, records.every(LIVE, project=project))
+    live.sort(key=lambda one: KINDS.index(one.needs[0].kind) if one.needs else len(KINDS))
     ended = records.sessions(project=project, status=ENDED, limit=limit)
-    entries = [_entry(call, records, head) for head in live]
-    entries.sort(key=lambda entry: not entry["needs"])
-    room = max(0, min(limit - len(entries), ENDED_SHOWN if live else limit))
-    more = len(entries) > limit or len(ended) > room
-    return entries[:limit] + [_ended(head) for head in ended[:room]], more
+    room = max(0, min(limit - len(live), ENDED_SHOWN if live else limit))
+    more = len(live) > limit or len(ended) > room
+    return live[:limit] + standings(call, records, ended[:room]), more
 
 
-def _entry(call: Call, records: SessionStore, head: Head) -> Entry:
-    session = Session(records.store, head.session, clock=records.clock)
-    here = presence(session, call.now())
-    facts = session.views.facts
-    following = facts.next_action["text"] if facts.next_action else ""
-    return {
-        "session": session_data(session.head), "needs": needs(session, here), "next": following,
-        "working": [lease.lane for lease in here.working], "at": head.at,
+def _data(one: Standing) -> dict[str, Any]:
+    listed = one.entry.listing
+    return session_data(one.entry.head) | {
+        "needs": [sentence(need) for need in one.needs], "needs_you": [need_data(need) for need in one.needs],
+        "working": one.working, "agent": listed["agent"] or None, "vendor": listed["vendor"],
+        "last_prompt": listed["prompt"] or None,
     }  # fmt: skip
 
 
-def _ended(head: Head) -> Entry:
-    return {"session": session_data(head), "needs": [], "next": "", "working": [], "at": head.at}
+def _plain(call: Call, one: Standing) -> list[str | Cell]:
+    """A line for scripts: name, status, whether it needs a person, what about it, when, and the command that helps."""
+    head = one.entry.head
+    status = status_of(one)
+    if one.needs:
+        reasons = "; ".join(sentence(need) for need in one.needs)
+        return [head.name, status, "needs-you", reasons, session_data(head)["last_activity_at"], one.needs[0].command]
+    return [head.name, status, "", what(one, call.now()), session_data(head)["last_activity_at"], ""]
 
 
-def _row(call: Call, entry: Entry) -> list[str | Cell]:
-    session, reasons = entry["session"], entry["needs"]
-    status = "working" if entry["working"] else session["status"]
-    what = "; ".join(reasons) or (f"next: {entry['next']}" if entry["next"] else session["title"])
-    live = session["status"] in LIVE
-    ordinary = "" if live else "quiet"
-    if not call.output.terminal:
-        mark = "needs-you" if reasons else ""
-        return [session["name"], status, mark, what, session["last_activity_at"]]
-    return [
-        Cell("!" if reasons else SHAPES[status], "attention" if reasons else ordinary),
-        Cell(session["name"], "strong" if live else ordinary),
-        Cell(status, ordinary),
-        Cell(what, "attention" if reasons else ordinary),
-        Cell(ago(entry["at"], call.now()), "quiet"),
+def _show(call: Call, found: list[Standing]) -> None:
+    """The sessions that need a person, each with its reasons and the command; then a table of the others."""
+    needing = [one for one in found if one.needs]
+    if needing:
+        from onrecord.surfaces.cli.shared.pretty import print_block
+
+        print_block([Cell(f"{counted(len(needing), 'session needs', 'sessions need')} you", "attention")])
+        start = len(str(len(found))) + 2
+        for number, one in enumerate(needing, start=1):
+            _show_need(call, str(number), start, one)
+        call.output.line()
+    others = [one for one in found if not one.needs]
+    rows = [
+        row(one, number if one.entry.head.status in LIVE else 0, call.now())
+        for number, one in enumerate(others, start=len(needing) + 1)
     ]
+    call.output.table(COLUMNS, rows)
+
+
+def _show_need(call: Call, number: str, start: int, one: Standing) -> None:
+    from onrecord.surfaces.cli.shared.pretty import print_block
+
+    head, now = one.entry.head, call.now()
+    heading = [
+        Cell("!", "attention"), Cell(head.name, "strong"), Cell(status_of(one), ""),
+        Cell(who(one.entry.listing), "quiet"), Cell(ago(head.at, now), "quiet"),
+    ]  # fmt: skip
+    print_block(heading, number, start)
+    for need in one.needs[:NEEDS_SHOWN]:
+        print_block([Cell(spoken(need, now), "attention")], start=start, lines=REASON_LINES)
+    if len(one.needs) > NEEDS_SHOWN:
+        print_block([Cell(f"and {len(one.needs) - NEEDS_SHOWN} more", "quiet")], start=start)
+    print_block([Cell(one.needs[0].command, "")], start=start)
+
+
+def _resume_one(call: Call, live: list[Standing]) -> int:
+    """Let the person choose one of the numbered sessions, and resume it."""
+    index = choose([one.entry.head.name for one in live])
+    return 0 if index is None else resume_chosen(call, live[index])
+
+
+def resume_chosen(call: Call, one: Standing) -> int:
+    """Do what Enter does: resume the agent, attach to a running team, or show a session that has no agent."""
+    from onrecord.surfaces.cli.main import main
+
+    head, agents = one.entry.head, one.entry.listing["agents"]
+    if CREW in agents:
+        verb, words = "team", ["attach" if CREW in one.working else "resume", "--session", head.session]
+    elif any(agent["talks"] for agent in agents.values()) or head.status == "paused":
+        verb, words = "resume", [head.session]
+    else:
+        verb, words = "show", [head.session]
+    for option in ("store", "project"):
+        if option in call:
+            words += [f"--{option}", call.get(option) or ""]
+    call.output.line(f"onrecord {verb} {' '.join(head.name if word == head.session else word for word in words)}")
+    call.close()
+    return main([verb, *words])
 
 
 def _elsewhere(records: SessionStore) -> str:

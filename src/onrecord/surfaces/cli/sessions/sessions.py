@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from onrecord.agents.noticing import notice
@@ -14,18 +15,22 @@ from onrecord.log.text import words_of
 from onrecord.surfaces.cli.shared.call import any_number, pairs
 from onrecord.surfaces.cli.shared.exits import NotInitialised
 from onrecord.surfaces.cli.shared.hints import hint_of
+from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.surfaces.cli.shared.shapes import event_data, session_data
 
 if TYPE_CHECKING:
     from onrecord.log.head import Head
     from onrecord.session.handle import Session
+    from onrecord.session.listings import Entry
     from onrecord.session.session_store import SessionStore
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.views.values import Profile
 
 LISTED = 50
 """How many sessions a list shows without --limit."""
+WIDE = 78
+"""From this many columns on, a list has columns of their own for title and last prompt."""
 FOUND = 20
 """How many search results are shown without --limit."""
 
@@ -34,7 +39,7 @@ def open_session(call: Call) -> int:
     """Start a session, or find the one of this name. No process is left behind, so no lane is taken."""
     name, objective = call.positional["NEW"], call.get("objective")
     check_name(name)  # before a store is created for nothing
-    records = call.records()
+    records = call.records_for_new()
     budget = {key: any_number(value, f"--budget {key}") for key, value in pairs(call.many("budget"), "--budget")}
     metadata = dict(pairs(call.many("meta"), "--meta"))
     profile = load_profile(call.get("profile") or "") if "profile" in call else None
@@ -71,13 +76,18 @@ def _equip(call: Call, session: Session, profile: Profile | None) -> None:
     if session.views.phases.profile is not None and "fresh" in call:
         state_file.sync(call, session, fresh=True)
     state_file.after(call, session)
+    if profile is not None:
+        from onrecord.surfaces.cli.work.phases import what_comes_first
+
+        files = [str(path) for path in state_file.paths(call, session) if path.is_file()]
+        call.output.note(f"wrote {', '.join(files)}; {what_comes_first(session)}")
 
 
 def _existing(records: SessionStore, name: str, agent: str) -> Session:
     from onrecord.log.head import refuse_ended
     from onrecord.session.handle import Session
 
-    head = records.store.heads(project=records.project, name=name, limit=1)[0]
+    head = records.named(name) or records.find(name)
     refuse_ended(head)
     return Session(records.store, head.session, agent=agent, clock=records.clock)
 
@@ -85,25 +95,32 @@ def _existing(records: SessionStore, name: str, agent: str) -> Session:
 def list_sessions(call: Call) -> int:
     """List sessions, newest first. A store that is not there yet has none."""
     limit = call.number("limit") or LISTED
-    heads: list[Head] = []
+    found: list[Entry] = []
     try:
         records = call.records(make=False)
         notice(records, os.environ, project="" if "all" in call else None)
         heads = _named(call, records) or records.sessions(
             project="" if "all" in call else None, status=call.many("status") or None, limit=limit
         )
+        if not heads:
+            refuse_mistyped(call, records)
+        found = records.entries(heads)
     except NotInitialised as missing:
         call.output.note(f"{missing.message}; {hint_of(missing, call.verb)}")
     if call.output.json:
-        call.output.envelope("sessions", [session_data(head) for head in heads])
+        call.output.envelope("sessions", [_data(entry) for entry in found])
         return 0
-    columns = ["!", "#session", "!status", "*title", ">position", "active"]
+    several = len({person for entry in found for person in entry.listing["people"]}) > 1
+    narrow = call.output.terminal and get_terminal_size().columns < WIDE
+    columns = ["!", "#session", "!status", "*title", "agent", "*last prompt", "active"]
+    if narrow:
+        columns[3:6] = ["agent", "*title, last prompt"]
     if "all" in call:
         columns.insert(2, "project")
-    call.output.table(columns if call.output.terminal else columns[1:], [_row(call, head) for head in heads])
-    if len(heads) == limit:
+    call.output.table(columns, [_row(call, entry, narrow=narrow, several=several) for entry in found])
+    if len(found) == limit:
         call.output.note(f"only the newest {limit} are shown; `--limit N` shows more")
-    if not heads and call.output.terminal and call._records is not None:  # noqa: SLF001  # only to word the note
+    if not found and call.output.terminal and call._records is not None:  # noqa: SLF001  # only to word the note
         call.output.note("no matching sessions; `onrecord list --all` lists those of all projects")
     return 0
 
@@ -114,20 +131,43 @@ def _named(call: Call, records: SessionStore) -> list[Head]:
     return [records.find(name)] if name else []
 
 
-def _row(call: Call, head: Head) -> list[str | Cell]:
+def _data(entry: Entry) -> dict[str, Any]:
+    listed = entry.listing
+    about = {
+        "agent": listed["agent"] or None, "vendor": listed["vendor"], "last_prompt": listed["prompt"] or None,
+        "people": listed["people"],
+    }  # fmt: skip
+    return session_data(entry.head) | about
+
+
+def _row(call: Call, entry: Entry, *, narrow: bool, several: bool) -> list[str | Cell]:
+    from onrecord.surfaces.cli.sessions.choosing import who
     from onrecord.surfaces.cli.shared.attention import SHAPES
     from onrecord.views.render import ago, iso
 
+    head, listed = entry.head, entry.listing
     place = head.project.rpartition("/")[2] if call.output.terminal else head.project
     project: list[str | Cell] = [place] if "all" in call else []
     held = " (on hold)" if head.held else ""
     if not call.output.terminal:
-        return [head.name, *project, head.status, head.title, str(head.position), iso(head.at), head.session]
+        plain = [head.name, *project, head.status, head.title, str(head.position), iso(head.at), head.session]
+        return [*plain, listed["agent"], listed["vendor"] or "", listed["prompt"]]
     style = "" if head.status in LIVE else "quiet"
+    # A title that is only the prompt again would take the room of both.
+    prompt = "" if _same(listed["prompt"], head.title) else listed["prompt"]
+    people = listed["people"][:1] if several else []
+    agent = Cell(" · ".join(name for name in (who(listed), *people) if name), "quiet")
+    about = [Cell(head.title, style), agent, Cell(prompt, style)]
+    if narrow:
+        about = [agent, Cell(" · ".join(text for text in (head.title, prompt) if text), style)]
     return [
         Cell(SHAPES[head.status], style), Cell(head.name, style or "strong"), *project, Cell(head.status + held, style),
-        Cell(head.title, style), Cell(str(head.position), style), Cell(ago(head.at, call.now()), "quiet"),
+        *about, Cell(ago(head.at, call.now()), "quiet"),
     ]  # fmt: skip
+
+
+def _same(prompt: str, title: str) -> bool:
+    return bool(title) and " ".join(prompt.split()).startswith(" ".join(title.rstrip("…").split()))
 
 
 def search(call: Call) -> int:
@@ -140,6 +180,8 @@ def search(call: Call) -> int:
         session=call.get("session"),
         limit=call.number("limit") or FOUND,
     )
+    if not found:
+        refuse_mistyped(call, records)
     if call.output.json:
         results: list[dict[str, Any]] = [
             {"session": session_data(hit.session), "event": event_data(hit.event), "snippet": hit.snippet}

@@ -5,10 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
-from onrecord.machine import is_gone
-from onrecord.surfaces.cli.shared.attention import SHAPES, Presence, needs, presence, unknown_effects
+from onrecord.machine import is_gone, terminal_of
+from onrecord.session.reading import tail as provisional_tail
+from onrecord.session.standing import standing_of
+from onrecord.surfaces.cli.shared.attention import (
+    SHAPES,
+    Presence,
+    clock,
+    need_data,
+    presence,
+    sentence,
+    spoken,
+    unknown_effects,
+)
 from onrecord.surfaces.cli.shared.call import whole_number
 from onrecord.surfaces.cli.shared.output import Cell, counted
+from onrecord.surfaces.cli.shared.place import survey_worktree
 from onrecord.surfaces.cli.shared.shapes import describe, event_data, item_line, lease_data, session_data
 from onrecord.views.attempts import status_of
 from onrecord.views.lanes import new_lane
@@ -23,6 +35,8 @@ if TYPE_CHECKING:
 
 ITEMS_SHOWN = 6
 """How many items of a provisional turn are shown; all of them are in the log."""
+INTERRUPTIONS_SHOWN = 5
+"""How many interruptions are shown, the newest first; --json has more of them."""
 _LABEL = 12
 
 Line = list[str | Cell]
@@ -31,13 +45,15 @@ Line = list[str | Cell]
 def show(call: Call) -> int:
     """The note as the next agent reads it, and the state of everything else."""
     session = call.session()
+    survey_worktree(call, session)
     views = session.views
     here = presence(session, call.now())
-    tail = session.transcript().provisional
+    tail = provisional_tail(session)
     if call.output.json:
         call.output.envelope("session", whole_data(session, here, tail, call.now()))
         return 0
-    _print(call, _heading(call, session, here) + _lanes(views, here) + _budget(call, views) + _tail(tail))
+    about = _heading(call, session) + _agents(call, views) + _interruptions(call, views)
+    _print(call, about + _lanes(views, here) + _budget(call, views) + _tail(tail))
     call.output.line()
     _print(call, [[Cell("what the next agent reads (onrecord note)", "quiet")], [""]])
     _print_note(call, session.note())
@@ -90,8 +106,11 @@ def whole_data(session: Session, here: Presence, tail: list[Turn], now: int) -> 
     views = session.views
     leases = [lease_data(lease, gone=False, now=now) for lease in here.working]
     leases += [lease_data(lease, gone=True, now=now) for lease in here.dead]
+    now_here = standing_of(session)
     return session_data(views.head) | _views_data(views, now) | {
-        "needs": needs(session, here), "leases": leases, "unknown_effects": unknown_effects(session, here),
+        "needs": [sentence(need) for need in now_here.needs], "needs_you": [need_data(one) for one in now_here.needs],
+        "working": now_here.working, "last_prompt": now_here.entry.listing["prompt"] or None,
+        "leases": leases, "unknown_effects": unknown_effects(session, here),
         "attempts": [one | {"status": status_of(one, is_gone)} for one in views.attempts.all()],
         "provisional": [turn_data(turn) for turn in tail], "note": session.note(), "brief": session.brief(),
     }  # fmt: skip
@@ -106,14 +125,16 @@ def _views_data(views: Whole, now: int) -> dict[str, Any]:
         "evidence": list(views.findings.evidence.values()), "scratch": facts.scratch, "metadata": facts.metadata,
         "lanes": {agent: new_lane() | lane for agent, lane in views.lanes.lanes.items()},
         "roster": views.roster.agents, "lifecycle": views.lifecycle.steps, "interruption": views.interruption(),
+        "interruptions": views.lifecycle.interruptions,
         "budget": spend.budget, "used": spend.used(now), "remaining": spend.remaining(now), "usage": spend.total,
         "usage_by_model": spend.models, "usage_by_run": spend.runs, "erased": views.lifecycle.erased,
     }  # fmt: skip
 
 
-def _heading(call: Call, session: Session, here: Presence) -> list[Line]:
+def _heading(call: Call, session: Session) -> list[Line]:
     head, now = session.head, call.now()
-    status = "working" if here.working else head.status
+    present = standing_of(session)
+    status = "working" if present.working else head.status
     state = f"{status}{', on hold' if head.held else ''}"
     lines: list[Line] = [["session", head.name], ["status", state]]
     if call.output.terminal:
@@ -121,11 +142,66 @@ def _heading(call: Call, session: Session, here: Presence) -> list[Line]:
     lines += [
         ["id", head.session],
         ["project", head.project],
-        ["position", f"{head.position}, last activity {ago(head.at, now)}, opened {ago(head.opened_at, now)}"],
+        [
+            "position",
+            f"{head.position}, last activity {ago(head.at, now)}, opened {ago(head.opened_at, now)}{_by(session)}",
+        ],
     ]
+    if head.title:
+        lines.append(["title", head.title])
     if head.parent:
         lines.append(["forked", f"from {head.parent} at position {head.forked_at}"])
-    return lines + [[Cell("needs you", "attention"), Cell(reason, "attention")] for reason in needs(session, here)]
+    if present.entry.listing["prompt"]:
+        lines.append(["last prompt", Cell(present.entry.listing["prompt"], "quiet")])
+    for need in present.needs:
+        said = spoken(need, now) if call.output.terminal else sentence(need)
+        lines.append([Cell("needs you", "attention"), Cell(said, "attention")])
+        if need.command != f"onrecord show {head.name}":
+            lines.append(["", need.command])
+    return lines
+
+
+def _agents(call: Call, views: Whole) -> list[Line]:
+    """The roster: each agent with its vendor, whether it is here, and its last conversation."""
+    lines: list[Line] = []
+    for name, agent in views.roster.agents.items():
+        gone = bool(agent["process"]) and is_gone(agent["process"] or {})
+        here = "left" if not agent["here"] else "its process has ended" if gone else _where(agent["process"])
+        left = agent.get("left_at")
+        parts = [agent["vendor"] or "", here + (f" {ago(left, call.now())}" if left and not agent["here"] else "")]
+        parts.append(counted(agent["runs"], "run") if agent["runs"] > 1 else "")
+        if agent["links"]:
+            link = agent["links"][-1]
+            parts.append(f"conversation {link['id']}")
+            where = [str(link["last"].get(one)) for one in ("branch", "cwd") if link["last"].get(one)]
+            parts += [f"in {where[-1]}" + (f" on {where[0]}" if len(where) > 1 else "")] if where else []
+        lines.append([f"agent {name}", ", ".join(part for part in parts if part)])
+    return lines
+
+
+def _where(process: Any) -> str:
+    """Where a running agent is: a person who has to answer it must find it."""
+    pid = process.get("pid") if process else None
+    if not isinstance(pid, int):
+        return "here"
+    terminal = terminal_of(pid)
+    return f"here, process {pid}" + (f" on {terminal}" if terminal else "")
+
+
+def _interruptions(call: Call, views: Whole) -> list[Line]:
+    """Why work stopped, the last few times; the newest first."""
+    lines: list[Line] = []
+    for stop in reversed(views.lifecycle.interruptions[-INTERRUPTIONS_SHOWN:]):
+        told = stop.get("resets_at")
+        until = f" until {clock(int(told * 1e6), call.now())}" if told else ""
+        said = f": {stop['message'].splitlines()[-1]}" if stop.get("message") else ""
+        lines.append(["interrupted", f"{ago(stop['at'], call.now())}, {stop['by']}: {stop.get('cause')}{until}{said}"])
+    return lines
+
+
+def _by(session: Session) -> str:
+    steps = session.views.lifecycle.steps
+    return f" by {steps[0]['by']}" if steps else ""
 
 
 def _lanes(views: Whole, here: Presence) -> list[Line]:

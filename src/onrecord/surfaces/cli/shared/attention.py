@@ -1,22 +1,25 @@
-"""Which sessions need a person, and why. All of it is deduced from the log and from who is still alive."""
+"""How the command shows which processes have a session open, and what needs a person."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
-from onrecord.log.head import LIVE, PAUSED
+from onrecord.views.render import iso
 
 if TYPE_CHECKING:
     from onrecord.log.store import Lease
     from onrecord.session.handle import Session
+    from onrecord.views.needs import Need
     from onrecord.views.values import Effect
 
 SHAPES = {
-    "working": "●", "open": "○", "active": "○", "resumed": "○", "paused": "◌", "closed": "✓", "archived": "▪",
-    "erased": "×",
+    "working": "●", "waiting": "●", "open": "○", "active": "○", "resumed": "○", "paused": "◌", "closed": "✓",
+    "archived": "▪", "erased": "×",
 }  # fmt: skip
 """The shape of each status: `●` has a process at work, `○` is idle, `◌` is paused, the others have ended."""
+_DAY = 86_400
 
 
 class Presence(NamedTuple):
@@ -35,38 +38,34 @@ def presence(session: Session, now: int) -> Presence:
     return Presence(working, dead)
 
 
-def needs(session: Session, here: Presence) -> list[str]:
-    """Why a person should look at this session, the most pressing first; empty when there is no reason."""
-    views = session.views
-    if views.head.status not in LIVE:
-        return []
-    found: list[str] = []
-    stop = views.interruption()
-    if stop and (views.head.status == PAUSED or stop.get("vendor")):
-        found.append(f"stopped: {stop.get('cause', 'unknown')}")
-    found += [
-        f"{name} is waiting: {agent['waits']['message']}"
-        for name, agent in views.roster.agents.items()
-        if agent["waits"] and agent["here"]
-    ]
-    found += [f"effect {key} may have happened" for key in unknown_effects(session, here)]
-    alive = {lease.lane for lease in here.working}
-    for agent, lane in views.lanes.lanes.items():
-        if lane["open"] and agent not in alive:
-            found.append(f"turn {lane['open']['turn']} of {agent} was interrupted: its process has ended")
-        found += [f"turn {turn['turn']} of {agent} was {turn['how']}" for turn in lane["provisional"][-1:]]
-    found += [f"blocked: {finding['claim']}" for finding in views.findings.labelled("blocked")]
-    open_lanes = {agent for agent, lane in views.lanes.lanes.items() if lane["open"]}
-    found += [
-        f"the process of lane {lease.lane} has ended without closing it"
-        for lease in here.dead
-        if lease.lane not in open_lanes
-    ]
-    return found
-
-
 def unknown_effects(session: Session, here: Presence) -> dict[str, Effect]:
     """Effects without a result whose process has ended, also if the session was not resumed since."""
     alive = {lease.lane for lease in here.working}
     unfinished = session.views.effects.unfinished
     return session.effects.unknown() | {key: effect for key, effect in unfinished.items() if effect["by"] not in alive}
+
+
+def sentence(need: Need) -> str:
+    """A need for programs and pipes, with its end as an exact time."""
+    return need.why + (f", until {iso(need.until)}" if need.until else "")
+
+
+def spoken(need: Need, now: int) -> str:
+    """A need for a person, with its end as the clock on the wall shows it."""
+    return need.why + (f", until {clock(need.until, now)}" if need.until and need.until > now else "")
+
+
+def clock(moment: int, now: int) -> str:
+    """A moment in local time, as short as it is clear: `14:05`, `Tue 14:05`, `2026-05-18 14:05`."""
+    then = time.localtime(moment / 1e6)
+    if time.localtime(now / 1e6)[:3] == then[:3]:
+        return time.strftime("%H:%M", then)
+    return time.strftime("%a %H:%M" if 0 <= (moment - now) / 1e6 < 6 * _DAY else "%Y-%m-%d %H:%M", then)
+
+
+def need_data(need: Need) -> dict[str, Any]:
+    """A need as data."""
+    return {
+        "kind": need.kind, "agent": need.agent or None, "why": need.why, "command": need.command,
+        "position": need.position, "since": iso(need.at), "until": iso(need.until) if need.until else None,
+    }  # fmt: skip

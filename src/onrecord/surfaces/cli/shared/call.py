@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onrecord.log.head import Head
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
-    from onrecord.surfaces.cli.catalogue import Option, Verb
+    from onrecord.surfaces.cli.verbs import Option, Verb
 
 CHOICES_SHOWN = 8
 """How many sessions an error names when it is not clear which one is meant."""
@@ -33,7 +33,9 @@ class Call:
         self.verb = verb
         self.given: list[tuple[str, str]] = []
         """Options in the order they were given, by name; for a switch the value is empty."""
-        self.words = _parse(verb, words, self.given)
+        self.behind: list[str] = []
+        """The words after `--`, of a verb that passes them on to an agent's program."""
+        self.words = _parse(verb, words, self.given, self.behind)
         self.positional = _placed(verb, self.words)
         self.output = Output(json="json" in self, quiet="quiet" in self)
         self._records: SessionStore | None = None
@@ -77,11 +79,23 @@ class Call:
                 if file is not None and not os.access(file, os.F_OK):
                     raise NotInitialised(f"there is no store yet ({file})")
             if project:
-                from onrecord.work.project import project_named
+                from onrecord.work.project import spelled_out
 
-                project = project_named(project)
+                project = spelled_out(project)
             self._records = connect(url, project=project)
         return self._records
+
+    def records_for_new(self) -> SessionStore:
+        """The store's sessions, for a command that makes one: a directory outside of a repository gets a name first."""
+        from onrecord.connection import settings
+        from onrecord.environment import PROJECT_VARIABLE
+
+        chosen = self.get("project") or os.environ.get(PROJECT_VARIABLE) or settings().get("project")
+        if self._records is None and not chosen and "stealth" not in self and not settings().get("stealth"):
+            from onrecord.work.project import remember_directory
+
+            remember_directory(os.curdir)
+        return self.records()
 
     def close(self) -> None:
         """Close the store."""
@@ -94,22 +108,46 @@ class Call:
 
     # The session
 
-    def agent(self, default: str = "human") -> str:
-        """Who acts."""
-        return self.get("agent") or os.environ.get(AGENT_VARIABLE) or default
+    def agent(self, default: str = "") -> str:
+        """Who acts: an agent, or the person at work here."""
+        return self.get("agent") or os.environ.get(AGENT_VARIABLE) or default or self.person()
+
+    def person(self) -> str:
+        """The name of the person at work here."""
+        from onrecord.connection import store_url
+        from onrecord.work.people import person
+
+        return person(os.curdir, store_url(self.get("store")))
 
     def head(self) -> Head:
-        """The head of the chosen session: by name, --session, ONRECORD_SESSION, or the only live one."""
+        """The chosen session: by name, --session, ONRECORD_SESSION, `onrecord use` here, or the only live one."""
         records = self.records(make=False)
-        name = self.positional.get("NAME") or self.get("session") or os.environ.get(SESSION_VARIABLE)
+        name = self.named()
         if not name:
-            return self._only_live(records)
+            return self.used(records) or self._only_live(records)
         head = records.find(name)
         if name not in (head.name, head.session) and name.upper() != head.session:
             self.output.note(f"{name!r} matches {head.name} ({head.session})")
         return head
 
-    def session(self, *, agent: str = "human") -> Session:
+    def named(self) -> str | None:
+        """The session that the command line or the environment names."""
+        return self.positional.get("NAME") or self.get("session") or os.environ.get(SESSION_VARIABLE)
+
+    def used(self, records: SessionStore) -> Head | None:
+        """The live session that a person chose for this terminal."""
+        if not any(os.isatty(stream) for stream in (0, 1, 2)):
+            return None
+        from onrecord.log.head import LIVE
+        from onrecord.surfaces.cli.shared.terminals import used
+
+        head = used(records)
+        if head is not None and head.status not in LIVE:
+            self.output.note(f"{head.name}, chosen for this terminal, is {head.status}; `onrecord use` chooses another")
+            return None
+        return head
+
+    def session(self, *, agent: str = "") -> Session:
         """The chosen session, opened as the agent that acts. It takes no lease."""
         from onrecord.session.handle import Session
 
@@ -133,7 +171,7 @@ class Call:
         more = " and more" if len(live) > CHOICES_SHOWN else ""
         raise AmbiguousName(
             f"this project has {len(live) if not more else 'several'} live sessions: {names}{more}",
-            hint=f"name one: `--session {live[0].name}`, or set {SESSION_VARIABLE}",
+            hint=f"choose one for this terminal: `onrecord use {live[0].name}`, or name it: `--session {live[0].name}`",
         )
 
     # The person
@@ -183,14 +221,17 @@ def pairs(values: list[str], what: str) -> list[tuple[str, str]]:
     return [(key, value) for key, _equals, value in found]
 
 
-def _parse(verb: Verb, words: list[str], given: list[tuple[str, str]]) -> list[str]:
-    """Split words into options (added to `given`) and positional ones (returned)."""
+def _parse(verb: Verb, words: list[str], given: list[tuple[str, str]], behind: list[str]) -> list[str]:
+    """Split words into options (added to `given`) and positional ones (returned); see `Call.behind`."""
     known = {name: option for option in verb.all_options() for name in (option.flag, option.short) if name}
     plain: list[str] = []
     index = 0
     while index < len(words):
         word = words[index]
         index += 1
+        if word == "--" and verb.passes_on:
+            behind += words[index:]
+            return plain
         if word == "--":
             return plain + words[index:]
         if not word.startswith("-") or word == "-":

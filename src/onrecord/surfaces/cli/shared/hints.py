@@ -9,10 +9,11 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onrecord.errors import OnrecordError
-    from onrecord.surfaces.cli.catalogue import Verb
+    from onrecord.surfaces.cli.verbs import Verb
 
 BY_STEP = {
     "act_as": "act as that agent: add `--agent {agent}`",
+    "another_fix": "try another fix, or run it without `--strict`",
     "allow_fix": "add `--yes` to allow this change",
     "allow_fresh": "`--policy allow` starts a new conversation from the note",
     "append_section": "add `--append`",
@@ -26,6 +27,7 @@ BY_STEP = {
     "correct_attempt": 'add to it: `onrecord attempt correct {number} --remark "..."`',
     "drop_snapshots": "`onrecord doctor --fix` deletes the snapshots; they only save time",
     "enter_phase": "`onrecord phase enter {phase}`; or add `--retroactive` if the work is already done",
+    "evidence_id": "give one with `--id ID`",
     "feature_evidence": "capture a command with `onrecord run -- pytest`, then pass its id with `--evidence`",
     "finish_phase": "finish it first: `onrecord phase finish {phase}` (with `--retroactive` if it was never entered)",
     "first_session": "`onrecord open my-task` starts a session and creates the store; `onrecord demo` shows how",
@@ -37,6 +39,7 @@ BY_STEP = {
     "hand_off": "`onrecord handoff --to claude` starts another agent from the note",
     "import_as": "import it with `--as {name}-2`",
     "install_tmux_library": '`pip install "onrecord[team]"`, or add `--headless`',
+    "leave_out_fix": "leave `--fix` out",
     "list_attempts": "`onrecord attempt list` lists the attempts",
     "list_conversations": "`onrecord import {vendor}` lists them",
     "list_evidence": "`onrecord evidence list` lists the evidence",
@@ -63,6 +66,8 @@ BY_STEP = {
     "strict_run": "change the code, say what you fixed with `--fix TEXT`, or run it without `--strict`",
     "team_status": "see `onrecord team status {name}`; it carries out `onrecord team` restart, scale and stop",
     "update_import": "add `--update` to add only what is new",
+    "verify_cause": "`onrecord finding relabel {finding} verified --evidence ID`, then "
+    "`onrecord reached root-cause --finding {finding}`",
     "wait_for_lease": "wait until that process ends, or until its lease expires at {expires}",
     "write_section": "`onrecord section {section} --text TEXT`; the work log does not replace it",
 }

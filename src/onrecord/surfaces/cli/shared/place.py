@@ -6,12 +6,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onrecord.environment import PROJECT_VARIABLE
+from onrecord.errors import OnrecordError
+from onrecord.log.head import LIVE
 from onrecord.machine import is_gone
 from onrecord.surfaces.cli.shared.call import any_number, whole_number
 from onrecord.surfaces.cli.shared.exits import UsageError
-from onrecord.surfaces.cli.shared.output import counted
 from onrecord.views.attempts import LOST, status_of
-from onrecord.work.project import worktree_for
+from onrecord.work.project import project_at, worktree_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 def root_of(session: Session) -> Path:
     """The top of the worktree of a session."""
-    return Path(worktree_for(session.head.project, os.curdir))
+    return Path(worktree_for(session, os.curdir))
 
 
 def look_at_code(call: Call, session: Session) -> None:
@@ -31,16 +33,37 @@ def look_at_code(call: Call, session: Session) -> None:
         from onrecord.work.surveying import survey
 
         found = survey(session, root_of(session))
+        view = session.views.findings
         for name in found.turned_stale:
-            count = found.stale[name]
-            call.output.note(f"{name} is stale: {counted(count, 'file')} changed since it was judged")
+            call.output.note(f"{name} is stale: {view.what_changed(view.findings[name])} changed since it was judged")
+        for name in found.turned_settled:
+            call.output.note(f"{name} is settled: {view.settled_by(view.findings[name])}")
         if found.turned_fresh:
             call.output.note(f"{', '.join(found.turned_fresh)}: the code is unchanged again")
 
 
+def survey_worktree(call: Call, session: Session) -> None:
+    """Compare the code that findings depend on with the worktree, and record where the code is and its new commits.
+
+    A failure is a note: what the user asked for matters more.
+    """
+    if session.head.status not in LIVE:
+        return
+    from onrecord.work.history import record_commits
+
+    try:
+        look_at_code(call, session)
+        root = root_of(session)
+        names = (*project_at(str(root)).names, os.environ.get(PROJECT_VARIABLE))
+        if session.head.project in names:  # never the history of another repository
+            record_commits(session, root)
+    except (OnrecordError, OSError) as problem:
+        call.output.note(f"the worktree could not be surveyed: {problem}")
+
+
 def look_around(call: Call, session: Session) -> None:
     """Before work continues: has code changed that findings depend on, and which attempts have no outcome?"""
-    look_at_code(call, session)
+    survey_worktree(call, session)
     views = session.views
     for attempt in views.attempts.unresolved():
         number, state = attempt["number"], status_of(attempt, is_gone)

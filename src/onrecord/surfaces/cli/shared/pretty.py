@@ -164,6 +164,23 @@ def print_page(page: str) -> None:
         screen.print(Text(visible(line)))
 
 
+def print_block(cells: Sequence[Cell], label: str = "", start: int = 0, lines: int = 0) -> None:
+    """Cells side by side from column `start` on, wrapped at the window's edge, beside a label that ends there.
+
+    `lines` is the most lines they take.
+    """
+    screen = console()
+    line = Text("  ").join([text(cell) for cell in cells if cell.text])
+    pieces = list(line.wrap(screen, max(_LEAST, screen.width - start), overflow="fold")) or [Text("")]
+    if 0 < lines < len(pieces):
+        rest = " ".join(piece.plain.strip() for piece in pieces[lines - 1 :])
+        pieces[lines - 1 :] = [Text(cut(rest, max(_LEAST, screen.width - start)), style=pieces[lines - 1].style)]
+    for number, piece in enumerate(pieces):
+        piece.rstrip()
+        head = Text(f"{label:>{start - _GAP}}{' ' * _GAP}" if start and number == 0 else " " * start, style="dim")
+        screen.print(head.append_text(piece), no_wrap=True, overflow="ignore", crop=False)
+
+
 def print_pairs(lines: Iterable[Sequence[str | Cell]], width: int = 0) -> None:
     """Labels in one column, values beside it. Values wrap at the window's edge; quotations (`quiet`) are cut there."""
     screen = console()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onrecord.log.readings import MEDIA, rows_of
 from onrecord.surfaces.cli.shared.output import counted
 from onrecord.views.render import iso
+from onrecord.views.spend import ROW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +72,8 @@ def item_line(item: Item) -> str:
         f"{call.get('name')}({_arguments(call.get('arguments'))})" for call in item.get("tool_calls") or ()
     )
     said = _content(item.get("content"))
+    if item.get("thinking") or item.get("summary"):
+        said = f"({'thinking' if item.get('thinking') else 'summary of the conversation so far'}) {said}"
     if item.get("role") == "tool":
         return f"tool {item.get('call')}{' failed' if item.get('error') else ''}: {said}"
     return f"{item.get('role')}: {said}" + (f"{' ' if said else ''}-> {calls}" if calls else "")
@@ -79,10 +83,15 @@ def _content(content: Any) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
-    return " ".join(
-        str(part.get("text") or f"[{part.get('type', 'part')}]") if isinstance(part, dict) else str(part)
-        for part in parts
-    )
+    return " ".join(_part(part) if isinstance(part, dict) else str(part) for part in parts)
+
+
+def _part(part: dict[str, Any]) -> str:
+    if part.get("type") == MEDIA:
+        from onrecord.views.dialects import media_line
+
+        return media_line(part)
+    return str(part.get("text") or f"[{part.get('type', 'part')}]")
 
 
 def _arguments(arguments: Any) -> str:
@@ -124,6 +133,10 @@ def _relabelled(data: dict[str, Any]) -> str:
 
 
 def _usage(data: dict[str, Any]) -> str:
+    if "counted" in data:
+        rows = [dict(zip(ROW, values, strict=False)) for values in data["counted"]]
+        said = [f"{counted(row['calls'], 'call')} of {_usage(row)}" for row in rows]
+        return f"{data.get('vendor')}: " + ("; ".join(said) or "what its calls cost")
     cost = "unknown cost" if data.get("cost") is None else f"cost {data['cost']:g}"
     tokens = f"{data.get('input_tokens', 0):,} in, {data.get('output_tokens', 0):,} out"
     return f"{data.get('model') or 'unknown model'}: {tokens}, {cost}"
@@ -169,7 +182,9 @@ def _evidence(data: dict[str, Any]) -> str:
 def _kept(data: dict[str, Any]) -> str:
     """A part of a mirrored conversation is only named and counted, because it is too long."""
     if "lines" in data and "vendor_id" in data:
-        return f"{counted(len(data['lines']), 'record')} of {data.get('vendor')} {data['vendor_id']}"
+        told = f"{counted(len(data['lines']), 'record')} of {data.get('vendor')} {data['vendor_id']}"
+        said = next((item_line(item) for row in rows_of(data) for item in row.items), "")
+        return f"{told}: {said}" if said else told
     return f"prompt: {data['prompt']}" if "prompt" in data else _generic(data)
 
 

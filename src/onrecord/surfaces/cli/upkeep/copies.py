@@ -12,7 +12,7 @@ from onrecord.surfaces.cli.shared.exits import OK, PARTIAL, NotInitialised, Usag
 from onrecord.surfaces.cli.shared.hints import hint_of
 from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.surfaces.cli.upkeep.prove import Progress, all_heads
-from onrecord.work.project import project_named
+from onrecord.work.project import spelled_out
 
 if TYPE_CHECKING:
     from onrecord.log.head import Head
@@ -43,7 +43,7 @@ def copy(call: Call) -> int:
     file = store_file(source_url)
     if file is not None and not os.access(file, os.F_OK):
         raise NotInitialised(f"there is no store to copy from ({file})")
-    project = project_named(call.get("project") or "") if call.get("project") else None
+    project = spelled_out(call.get("project") or "") or None
     with connect(source_url, project=project) as source, connect(target_url, project=project) as target:
         heads = [source.find(name) for name in chosen] if chosen else list(all_heads(source))
         copied, refused = _copy_all(call, source, target, heads)

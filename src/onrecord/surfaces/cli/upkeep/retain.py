@@ -22,7 +22,7 @@ def sweep(call: Call) -> int:
 
     records, policy, dry_run = call.records(make=False), retention_policy(), "dry-run" in call
     planned = list(records.sweep(policy, dry_run=True))
-    due = [swept for swept in planned if swept.action != "kept"]
+    due = [swept for swept in planned if swept.action not in ("kept", "idle")]
     if due and not dry_run:
         erased = sum(swept.size for swept in due if swept.action == "erase")
         call.confirm(
@@ -40,10 +40,16 @@ def sweep(call: Call) -> int:
     call.output.table(("!action", "#session", ">events", ">bytes", "~reason"), [_row(swept) for swept in done])
     if stopped is not None:
         call.output.note(f"stopped: {stopped.message}; run the command again for the rest")
-    elif not done:
+    elif not due:
         call.output.note("nothing to archive or erase")
     elif dry_run:
         call.output.note("nothing was changed; run it without `--dry-run` to apply this")
+    idle = [swept.name for swept in done if swept.action == "idle"]
+    if idle:
+        call.output.note(
+            f"{counted(len(idle), 'session has', 'sessions have')} been idle for long and stay as they are; "
+            f"`onrecord close {idle[0]}` closes one; the setting retention.erase_idle_after erases their transcripts"
+        )
     return status
 
 

@@ -16,11 +16,13 @@ from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.place import act, need, number_in, option, root_of
 from onrecord.surfaces.cli.shared.shapes import receipt_data
 from onrecord.surfaces.cli.work import state_file
-from onrecord.views.attempts import ABANDONED, FAILED, LOST, SUCCEEDED, orphaned, status_of
+from onrecord.views.attempt_table import METRIC_COLUMNS, as_csv, compared, metric_names, metric_text, rows_of
+from onrecord.views.attempts import ABANDONED, FAILED, INTERRUPTED, LOST, SUCCEEDED, orphaned, status_of
 from onrecord.views.render import ago, iso
-from onrecord.work.attempting import retold
+from onrecord.work.attempting import retold, retold_fix
 from onrecord.work.capturing import relative
-from onrecord.work.outputs import as_number, output_file
+from onrecord.work.outputs import as_number, output_file, state_of_output
+from onrecord.work.project import worktree_named
 from onrecord.work.revisions import revision_of
 
 if TYPE_CHECKING:
@@ -29,11 +31,11 @@ if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.views.values import Attempt
 
-STYLES = {FAILED: "bad", LOST: "attention", SUCCEEDED: "good"}
+STYLES = {FAILED: "bad", LOST: "attention", INTERRUPTED: "attention", SUCCEEDED: "good"}
 
 
 def attempt(call: Call) -> int:
-    """Start, settle, correct, list or show."""
+    """Start, settle, correct, list, show or compare."""
     return act(call, _ACTIONS)
 
 
@@ -63,11 +65,15 @@ def _start(call: Call, words: list[str]) -> int:
     foreseen = session.attempts.foresee(words, revision)
     if foreseen and "strict" in call:
         raise Conflict(retold(foreseen), hint="change the code first, or leave `--strict` out")
-    if foreseen:
-        call.output.note(f"warning: {retold(foreseen)}")
-    event = session.attempts.start(words, cwd=relative(root, Path(os.curdir)), revision=revision)
+    before = None if foreseen else session.attempts.failed_before(words)
+    warnings = [retold(foreseen)] if foreseen else [retold(before, "before on other code")] if before else []
+    for line in warnings:
+        call.output.note(f"warning: {line}")
+    event = session.attempts.start(
+        words, cwd=relative(root, Path(os.curdir)), revision=revision, worktree=worktree_named(str(root))
+    )
     number = number_at(session, event.position)
-    more = {"warnings": [retold(foreseen)] if foreseen else []}
+    more = {"warnings": warnings}
     return _answer(call, session, event, f"attempt {number} is running", number=number, more=more)
 
 
@@ -77,6 +83,7 @@ def _succeed(call: Call, words: list[str]) -> int:
     outputs = []
     for name in call.many("output"):
         found = output_file(root, Path(name).absolute())
+        _refuse_older(session, number, name)
         if found is None:
             raise InvalidInput(
                 f"the output file {name} does not exist",
@@ -88,13 +95,30 @@ def _succeed(call: Call, words: list[str]) -> int:
     return _settle(call, session, number, SUCCEEDED, metrics=metrics_of(call), outputs=outputs)
 
 
+def _refuse_older(session: Session, number: int | None, name: str) -> None:
+    """An output was written after its attempt started. File system clocks are coarse, so a second is free."""
+    waiting = session.views.attempts.unresolved(session.agent)
+    attempt = session.views.attempts.get(number) if number is not None else waiting[0] if len(waiting) == 1 else None
+    file = Path(name)
+    if attempt and file.exists() and file.stat().st_mtime < attempt["at"] / 1e6 - 1:
+        raise InvalidInput(
+            f"{name} was written before attempt {attempt['number']} started, so it is not its output",
+            hint="leave it out, or name a file that the attempt wrote",
+        )
+
+
 def _fail(call: Call, words: list[str]) -> int:
     error = option(call, "error")
     session = call.session()
     return _settle(
         call, session, number_in(words), FAILED, error=error, fix=call.get("fix"), metrics=metrics_of(call),
-        exit_code=call.number("exit-code"),
+        exit_code=call.number("exit-code"), code_change_needed="code-change-needed" in call,
     )  # fmt: skip
+
+
+def _interrupt(call: Call, words: list[str]) -> int:
+    example = 'onrecord attempt interrupt 3 --reason "the machine was rebooted"'
+    return _settle(call, call.session(), number_in(words), INTERRUPTED, reason=option(call, "reason", example))
 
 
 def _abandon(call: Call, words: list[str]) -> int:
@@ -104,16 +128,30 @@ def _abandon(call: Call, words: list[str]) -> int:
 def _settle(call: Call, session: Session, number: int | None, outcome: str, **about: Any) -> int:
     after = revision_of(root_of(session))
     event = session.attempts.settle(number, outcome, code_after=code_of(after), revision_after=after, **about)
-    number = event.data["attempt"]
-    return _answer(call, session, event, f"attempt {number} {outcome}", number=number)
+    settled = int(event.data["attempt"])
+    more = _tried_before(call, session, settled, about.get("fix"))
+    return _answer(call, session, event, f"attempt {settled} {outcome}", number=settled, more=more)
+
+
+def _tried_before(call: Call, session: Session, number: int, fix: str | None) -> dict[str, Any]:
+    """A warning if a fix was tried before and failed."""
+    useless = session.attempts.failed_fix(fix, number) if fix else None
+    warnings = [retold_fix(fix, *useless)] if fix and useless else []
+    for line in warnings:
+        call.output.note(f"warning: {line}")
+    return {"warnings": warnings}
 
 
 def _correct(call: Call, words: list[str]) -> int:
     (text,) = need(call, words, "N")
     number = whole_number(text, "the number of an attempt")
     session = call.session()
-    event = session.attempts.correct(number, fix=call.get("fix"), remark=call.get("remark"))
-    return _answer(call, session, event, f"added to attempt {number}", number=number)
+    event = session.attempts.correct(
+        number, fix=call.get("fix"), remark=call.get("remark"),
+        code_change_needed=True if "code-change-needed" in call else None,
+    )  # fmt: skip
+    more = _tried_before(call, session, number, call.get("fix"))
+    return _answer(call, session, event, f"added to attempt {number}", number=number, more=more)
 
 
 def _list(call: Call, words: list[str]) -> int:
@@ -123,8 +161,13 @@ def _list(call: Call, words: list[str]) -> int:
     if call.output.json:
         call.output.envelope("attempts", attempts)
         return 0
+    if "csv" in call:
+        call.output.write(as_csv(rows_of(attempts)))
+        return 0
+    names = metric_names(attempts, METRIC_COLUMNS)
     call.output.table(
-        (">#", "!status", "*command", "result", "evidence", "when"), [_row(call, one) for one in attempts]
+        (">#", "!status", "*command", *(f">{name}" for name in names), "result", "evidence", "when"),
+        [_row(call, one, names) for one in attempts],
     )
     for one in attempts:
         if one["status"] == LOST:
@@ -141,34 +184,57 @@ def _list(call: Call, words: list[str]) -> int:
     return 0
 
 
-def _row(call: Call, one: dict[str, Any]) -> list[str | Cell]:
+def _compare(call: Call, words: list[str]) -> int:
+    if len(words) < 2:  # noqa: PLR2004  # to compare takes two
+        raise UsageError("name the attempts to compare", hint="for example: `onrecord attempt compare 3 7`")
+    session = call.session()
+    chosen = [attempt_data(_get(session, whole_number(word, "the number of an attempt"))) for word in words]
+    table = compared(chosen)
+    if call.output.json:
+        call.output.envelope("comparison", {"attempts": chosen, "rows": table[1:]})
+    elif "csv" in call:
+        call.output.write(as_csv(table))
+    else:
+        head, *rows = table
+        call.output.table(("#", *head[1:]), [[*row] for row in rows])
+    return 0
+
+
+def _get(session: Session, number: int) -> Attempt:
+    known = session.views.attempts.get(number)
+    if known is None:
+        raise NotFound(f"there is no attempt {number}", step="list_attempts")
+    return known
+
+
+def _row(call: Call, one: dict[str, Any], names: list[str]) -> list[str | Cell]:
     status = one["status"]
     proof = f"captured {one['evidence']}" if one.get("evidence") else "asserted" if "settled" in one else ""
     when = ago(one["at"], call.now()) if call.output.terminal else iso(one["at"])
     return [
-        str(one["number"]), Cell(status, STYLES.get(status, "")), one["command"], _outcome(one), Cell(proof, "quiet"),
-        Cell(when, "quiet"),
+        str(one["number"]), Cell(status, STYLES.get(status, "")), one["command"],
+        *(metric_text(one, name) for name in names), _outcome(one, names), Cell(proof, "quiet"), Cell(when, "quiet"),
     ]  # fmt: skip
 
 
-def _outcome(one: dict[str, Any]) -> str:
-    said = one.get("error") or one.get("reason") or ", ".join(f"{k} {v}" for k, v in (one.get("metrics") or {}).items())
-    return f"{said}; fix: {one['fix']}" if one.get("fix") else said
+def _outcome(one: dict[str, Any], names: list[str]) -> str:
+    """Why it ended so; metrics without a column of their own."""
+    others = ", ".join(f"{name} {value}" for name, value in (one.get("metrics") or {}).items() if name not in names)
+    said = one.get("error") or one.get("reason") or others
+    needed = "; the code must change first" if one.get("code_change_needed") else ""
+    return f"{said}{needed}; fix: {one['fix']}" if one.get("fix") else f"{said}{needed}"
 
 
 def _show(call: Call, words: list[str]) -> int:
     (text,) = need(call, words, "N")
     number = whole_number(text, "the number of an attempt")
     session = call.session()
-    known = session.views.attempts.get(number)
-    if known is None:
-        raise NotFound(f"there is no attempt {number}", step="list_attempts")
-    one = attempt_data(known)
+    one = attempt_data(_get(session, number))
     evidence: dict[str, Any] = {**(session.evidence.get(one.get("evidence") or "") or {})}
     if call.output.json:
         call.output.envelope("attempt", one | {"output": evidence.get("output")})
         return 0
-    revision = one["revision"] or {}
+    revision, root = one["revision"] or {}, root_of(session)
     dirty = f", {counted(revision.get('changed_count', 0), 'file')} changed" if revision.get("dirty") else ""
     settled = "" if "settled" not in one else "captured by onrecord" if one["captured"] else "asserted"
     lines = [
@@ -178,7 +244,8 @@ def _show(call: Call, words: list[str]) -> int:
         ("exit code", one.get("exit_code")), ("seconds", one.get("seconds")), ("error", one.get("error")),
         ("fix", one.get("fix")), ("reason", one.get("reason")), ("result", settled), ("evidence", one.get("evidence")),
         *(("metric", f"{name} = {value}") for name, value in (one.get("metrics") or {}).items()),
-        *(("output", _file(file)) for file in one.get("outputs") or ()),
+        ("code change", "needed" if one.get("code_change_needed") else ""),
+        *(("output", _file(root, file)) for file in one.get("outputs") or ()),
         *(("remark", remark["remark"]) for remark in one.get("corrections", ()) if remark.get("remark")),
     ]  # fmt: skip
     call.output.table((), [[label, str(value)] for label, value in lines if value not in (None, "")])
@@ -190,12 +257,12 @@ def _show(call: Call, words: list[str]) -> int:
     return 0
 
 
-def _file(file: Any) -> str:
-    return (
-        f"{file['path']} ({file['size']:,} bytes, sha256 {file['sha256'][:16]})"
-        if isinstance(file, dict)
-        else str(file)
-    )
+def _file(root: Path, file: Any) -> str:
+    """An output with its path from the project's root, and whether it is still the same file."""
+    if not isinstance(file, dict):
+        return str(file)
+    since = state_of_output(root, file)
+    return f"{file['path']} ({file['size']:,} bytes, sha256 {file['sha256'][:16]}{f'; {since}' if since else ''})"
 
 
 def _answer(
@@ -215,8 +282,10 @@ _ACTIONS = {
     "start": _start,
     "succeed": _succeed,
     "fail": _fail,
+    "interrupt": _interrupt,
     "abandon": _abandon,
     "correct": _correct,
     "list": _list,
     "show": _show,
+    "compare": _compare,
 }

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import NotFound
 from onrecord.session.evidence import EVIDENCE_KINDS
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.output import Cell
@@ -64,6 +63,7 @@ def _run(call: Call, words: list[str]) -> int:
         # The command's own output is the answer.
         how = found.error or f"exit code {found.ran.exit_code}"
         call.output.note(f"captured as {found.evidence}: {how} (position {found.position} of {session.name})")
+        state_file.after(call, session)
     else:
         _answer(call, session, found.evidence, found.position)
     return found.ran.exit_code if found.ran.stopped_by else 0
@@ -81,12 +81,10 @@ def _file(call: Call, words: list[str]) -> int:
 def _show(call: Call, words: list[str]) -> int:
     from onrecord.work.capturing import full_output
 
-    (name,) = need(call, words, "EVIDENCE")
+    (word,) = need(call, words, "EVIDENCE")
     session = call.session()
-    view = session.views.findings
-    one = view.evidence.get(name)
-    if one is None:
-        raise NotFound(f"there is no evidence {name!r}", step="list_evidence")
+    view, name = session.views.findings, session.evidence.resolve(word)
+    one = view.evidence[name]
     text = full_output(session, one) if "full" in call else str(one.get("output") or one.get("excerpt") or "")
     if call.output.json:
         call.output.envelope("evidence", evidence_data(view, one) | ({"full": text} if "full" in call else {}))

@@ -9,21 +9,26 @@ from typing import TYPE_CHECKING
 from onrecord.errors import NotFound
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.output import Cell, counted
-from onrecord.surfaces.cli.shared.place import act, need, option, root_of, seconds
+from onrecord.surfaces.cli.shared.place import act, look_at_code, need, option, root_of, seconds
 from onrecord.surfaces.cli.shared.shapes import receipt_data
 from onrecord.surfaces.cli.work import state_file
-from onrecord.views.findings import LABELS, NAMED, STALE, anchor_key
+from onrecord.views.claims import steps_of
+from onrecord.views.findings import LABELS, NAMED, SETTLED, STALE, anchor_key, finding_line
 from onrecord.views.render import iso
 from onrecord.work.anchors import anchored, reanchored
+from onrecord.work.revisions import revision_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onrecord.log.events import Event
     from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.views.findings import Findings
-    from onrecord.views.values import Anchor, Challenge, Finding, Judgement
+    from onrecord.views.values import Anchor, ClaimStep, Finding
+    from onrecord.work.capturing import Recheck
 
-STYLES = {"rejected": "bad", "verified": "good", STALE: "attention", "blocked": "attention"}
+STYLES = {"rejected": "bad", "verified": "good", SETTLED: "good", STALE: "attention", "blocked": "attention"}
 
 
 def finding(call: Call) -> int:
@@ -44,9 +49,11 @@ def _state(call: Call, words: list[str]) -> int:
     session = call.session()
     event = session.findings.state(
         claim, call.get("label") or "open", evidence=call.many("evidence"), anchors=_anchors(call, session),
-        because=call.number("because"), hypothesis="hypothesis" in call,
+        because=call.number("because"), hypothesis="hypothesis" in call, contradicts=call.many("contradicts"),
+        revision=revision_of(root_of(session)),
     )  # fmt: skip
     made = next(one for one in session.views.findings.findings.values() if one["position"] == event.position)
+    _point_at_same_code(call, session, made)
     return _answer(call, session, event, made["id"])
 
 
@@ -55,6 +62,8 @@ def _relabel(call: Call, words: list[str]) -> int:
     if label not in LABELS:
         raise UsageError(f"a label must be one of {', '.join(LABELS)}, not {label!r}")
     session = call.session()
+    _known(session, name)
+    look_at_code(call, session)
     known = _known(session, name)
     # A new judgement is about the code as it is now.
     anchors = _anchors(call, session) or reanchored(root_of(session), known["anchors"])
@@ -65,8 +74,23 @@ def _relabel(call: Call, words: list[str]) -> int:
         why=call.get("why"),
         anchors=anchors,
         because=call.number("because"),
+        contradicts=call.many("contradicts"),
+        revision=revision_of(root_of(session)),
     )
     return _answer(call, session, event, name)
+
+
+def _point_at_same_code(call: Call, session: Session, made: Finding) -> None:
+    """Only an actor knows whether two findings about the same code exclude each other."""
+    view = session.views.findings
+    keys, excluded = {anchor_key(anchor) for anchor in made["anchors"]}, view.contradicting(made)
+    for other in view.findings.values():
+        shared = sorted(keys & {anchor_key(anchor) for anchor in other["anchors"]})
+        if shared and other is not made and other["label"] != "rejected" and other["id"] not in excluded:
+            call.output.note(
+                f"{other['id']} rests on {shared[0]} too: {other['claim']}; if they exclude each other: "
+                f"`onrecord finding relabel {made['id']} {made['label']} --contradicts {other['id']}`"
+            )
 
 
 def _challenge(call: Call, words: list[str]) -> int:
@@ -106,27 +130,41 @@ def _recheck(call: Call, words: list[str]) -> int:
     found = recheck(session, name, root=root, timeout=limit, show=not call.output.json)
     show_rest(found.again.ran)
     known = session.views.findings.findings[name]
-    applied = None
-    if "apply" in call:
-        applied = session.findings.relabel(
-            name,
-            found.proposed,
-            evidence=[found.again.evidence],
-            why=found.why,
-            anchors=reanchored(root, known["anchors"]),
-        ).position
+    applied = _applied(session, name, found, root) if "apply" in call else None
+    state_file.after(call, session)
     data = {
         "finding": name, "label": known["label"], "proposed": found.proposed, "agrees": found.agrees, "why": found.why,
         "evidence": found.again.evidence, "rechecked": found.before, "applied": applied,
         "position": found.again.position, "exit_code": found.again.ran.exit_code, "error": found.again.error,
+        "fixed": found.fixed,
     }  # fmt: skip
     done = f"{name} is now {found.proposed}" if applied else f"{name} should be {found.proposed} (`--apply` sets it)"
+    if found.proposed == SETTLED:
+        more = "; the fix has this evidence too" if applied else ""
+        return call.output.done("recheck", data, f"{name} is settled; {found.why}{more}")
     return call.output.done("recheck", data, f"{done}: {found.why}")
+
+
+def _applied(session: Session, name: str, found: Recheck, root: Path) -> int | None:
+    """The position of what follows from a recheck: another label, or more evidence for the fix of a settled cause."""
+    evidence, revision = [found.again.evidence], revision_of(root)
+    if found.proposed == SETTLED:
+        if found.fixed is None:
+            return None
+        fix = session.views.findings.fixes[name]["evidence"]
+        return session.findings.record_milestone(
+            "fix", finding=name, evidence=[*fix, *evidence], revision=revision
+        ).position  # fmt: skip
+    anchors = reanchored(root, session.views.findings.findings[name]["anchors"])
+    return session.findings.relabel(
+        name, found.proposed, evidence=evidence, why=found.why, anchors=anchors, revision=revision
+    ).position  # fmt: skip
 
 
 def _list(call: Call, words: list[str]) -> int:
     need(call, words)
     session = call.session()
+    look_at_code(call, session)
     view = session.views.findings
     label = call.get("label")
     found = [one for one in view.findings.values() if label in (None, one["label"], view.label_of(one))]
@@ -139,6 +177,9 @@ def _list(call: Call, words: list[str]) -> int:
         for one in found
     ]  # fmt: skip
     call.output.table(("#id", "!label", "*claim", "since", "evidence"), rows)
+    for one, other in view.contradictions():
+        both = "; ".join(finding_line(view, view.findings[name]) for name in (one, other))
+        call.output.note(f"{one} and {other} exclude each other until one gives way: {both}")
     if not found:
         call.output.note('no findings yet; `onrecord finding state "..."` states one')
     return 0
@@ -147,19 +188,20 @@ def _list(call: Call, words: list[str]) -> int:
 def _show(call: Call, words: list[str]) -> int:
     (name,) = need(call, words, "FINDING")
     session = call.session()
+    look_at_code(call, session)
     view = session.views.findings
     one = _known(session, name)
     if call.output.json:
-        call.output.envelope("finding", view.shown(one))
+        call.output.envelope("finding", {**view.shown(one), "steps": steps_of(view, one)})
         return 0
     label, since = view.label_of(one), _since(view, one)
     lines = [
-        ("finding", name), ("label", f"{label} (was {one['label']}; {since})" if label == STALE else label),
-        ("claim", one["claim"]), ("active", "yes" if view.hypothesis == name else ""),
+        ("finding", name), ("label", _labelled(label, one["label"], since)),
+        ("claim", one["claim"]), ("contradicts", ", ".join(view.contradicting(one))),
+        ("active", "yes" if view.hypothesis == name else ""),
         *(("rests on", f"{anchor_key(anchor)}{_differs(view, anchor)}") for anchor in one["anchors"]),
         *(("evidence", f"{proof['id']} ({proof['how']})") for proof in view.shown(one)["proof"]),
-        *(("history", _change(change)) for change in one["history"]),
-        *(("challenge", _argued(challenge)) for challenge in one["challenges"]),
+        *(("history", _told(step)) for step in steps_of(view, one)),
     ]  # fmt: skip
     call.output.table((), [[title, text] for title, text in lines if text])
     return 0
@@ -169,9 +211,18 @@ def reached(call: Call) -> int:
     """Record that the root cause is verified, or the fix implemented."""
     what = call.positional["WHAT"].replace("-", "_")
     session = call.session()
-    event = session.findings.record_milestone(what, finding=call.get("finding"), evidence=call.many("evidence"))
+    look_at_code(call, session)
+    event = session.findings.record_milestone(
+        what, finding=call.get("finding"), evidence=call.many("evidence"), revision=revision_of(root_of(session))
+    )
+    state_file.after(call, session)
     sentence = "the root cause is verified" if what == "root_cause" else "the fix is implemented"
     data = receipt_data(session.head, event, "recorded") | event.data
+    view = session.views.findings
+    cause = view.findings.get(event.data["finding"] or "")
+    if cause and view.is_settled(cause):
+        data["settled"] = view.settled_by(cause)
+        sentence += f"; {cause['id']} is settled: {data['settled']}"
     return call.output.done("milestone", data, f"{sentence} (position {event.position} of {session.name})")
 
 
@@ -181,6 +232,7 @@ def survey(call: Call) -> int:
 
     session = call.session()
     found = look(session, root_of(session))
+    state_file.after(call, session)
     if call.output.json:
         call.output.envelope("survey", found._asdict() | {"state": "recorded" if found.position else "nothing_new"})
         return 0
@@ -189,15 +241,14 @@ def survey(call: Call) -> int:
         ("#id", "!label", "since", "*claim"),
         [[name, STALE, _since(view, view.findings[name]), view.findings[name]["claim"]] for name in found.stale],
     )
-    call.output.note(told(found.turned_stale, found.turned_fresh, found.looked_at))
+    call.output.note(told(found.turned_stale, found.turned_fresh, found.looked_at, found.turned_settled))
     return 0
 
 
-def told(stale: list[str], fresh: list[str], looked_at: int) -> str:
+def told(stale: list[str], fresh: list[str], looked_at: int, settled: Sequence[str] = ()) -> str:
     """What a survey found, in a sentence. It never says that code is unchanged, only what was compared."""
-    parts = [
-        f"{', '.join(names)} {how}" for names, how in ((stale, "turned stale"), (fresh, "no longer stale")) if names
-    ]
+    kinds = ((stale, "turned stale"), (fresh, "no longer stale"), (settled, "settled"))
+    parts = [f"{', '.join(names)} {how}" for names, how in kinds if names]
     return f"compared {counted(looked_at, 'anchor')}; " + ("; ".join(parts) or "no finding changed its label")
 
 
@@ -217,8 +268,16 @@ def _known(session: Session, name: str) -> Finding:
 
 
 def _since(view: Findings, finding: Finding) -> str:
-    count = view.files_changed(finding)
-    return f"{counted(count, 'file')} changed since" if count else ""
+    if view.is_settled(finding):
+        return view.settled_by(finding)
+    changed = view.what_changed(finding)
+    return f"{changed} changed since" if changed else ""
+
+
+def _labelled(label: str, judged: str, since: str) -> str:
+    if label == STALE:
+        return f"{label} (was {judged}; {since})"
+    return f"{label} ({since})" if label == SETTLED else label
 
 
 def _differs(view: Findings, anchor: Anchor) -> str:
@@ -226,15 +285,10 @@ def _differs(view: Findings, anchor: Anchor) -> str:
     return " (gone)" if now is None else " (changed since)" if now != anchor["fingerprint"] else ""
 
 
-def _change(change: Judgement) -> str:
-    why = f": {change['why']}" if change.get("why") else ""
-    proof = f" [{', '.join(change['evidence'])}]" if change["evidence"] else ""
-    return f"{iso(change['at'])} {change['by']} {change['label']}{proof}{why}"
-
-
-def _argued(challenge: Challenge) -> str:
-    outcome = f"{challenge['outcome']}: {challenge.get('why') or ''}" if challenge["outcome"] else "no outcome yet"
-    return f"{iso(challenge['at'])} {challenge['by']}: {challenge['argument']} ({outcome})"
+def _told(step: ClaimStep) -> str:
+    why = f": {step['why']}" if step["why"] else ""
+    proof = f" [{', '.join(step['evidence'])}]" if step["evidence"] else ""
+    return f"{iso(step['at'])} {step['by']} {step['what']}{proof}{why}"
 
 
 def _answer(call: Call, session: Session, event: Event, name: str) -> int:

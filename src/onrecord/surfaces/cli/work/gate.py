@@ -39,9 +39,12 @@ def _request(call: Call) -> ToolRequest:
     if not tool and act is None and not paths and command is None:
         raise UsageError("the gate needs --tool, --path or --command", hint=f"for example: `{call.verb.example}`")
     act = act or act_of(tool, has_path=bool(paths), has_command=command is not None)
+    from onrecord.work.project import find_worktree, worktree_named
+
     return ToolRequest(
         call.agent(), act, paths=paths, commands=commands_of(command) if command and act in (RUN, EDIT) else (),
-        lines=_lines(call.get("lines")), tool=tool, call=call.get("call") or "",
+        lines=_lines(call.get("lines")), tool=tool, call=call.get("call") or "", line=command or "",
+        worktree=worktree_named(find_worktree(os.curdir)),
     )  # fmt: skip
 
 
@@ -66,11 +69,12 @@ def _decide(call: Call, request: ToolRequest) -> int:
     if request.act not in (EDIT, RUN):
         return _answer(call, Verdict(ALLOW))
     from onrecord import machine
-    from onrecord.connection import glance, project_of_directory
+    from onrecord.connection import glance, project_here
     from onrecord.work.project import project_named
 
     named, project = call.get("session") or os.environ.get(SESSION_VARIABLE), call.get("project")
-    present = glance(call.get("store"), project_named(project) if project else project_of_directory(), named)
+    here = project_named(project) if project else project_here()
+    present = glance(call.get("store"), here.key, named, here.also)
     if present is not None:
         verdict = decide(request, present, time.time_ns() // 1000, machine.is_gone)
         if verdict.plain:
@@ -127,6 +131,8 @@ def _override(call: Call, word: str) -> int:
             hint='for example: `onrecord gate override session_paused --reason "..."`',
         )
     session = call.session()
-    event = session.gate.override(rule, reason)
+    from onrecord.work.project import find_worktree, worktree_named
+
+    event = session.gate.override(rule, reason, worktree=worktree_named(find_worktree(os.curdir)))
     data = {"session": session.name, "position": event.position, "state": "recorded", **event.data}
     return call.output.done("override", data, f"override recorded at position {event.position}: {event.data['ground']}")

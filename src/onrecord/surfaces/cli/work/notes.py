@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +9,20 @@ from onrecord import machine
 from onrecord.log.head import LIVE
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
 from onrecord.surfaces.cli.shared.output import Cell, dump
+from onrecord.surfaces.cli.shared.place import survey_worktree
 from onrecord.surfaces.cli.shared.shapes import describe, receipt_data
 from onrecord.surfaces.cli.work import state_file
-from onrecord.views.check import INSUFFICIENT, NONE_FIELDS, NONE_KEY, check, nothing_on_purpose
+from onrecord.views.check import (
+    INSUFFICIENT,
+    NONE_FIELDS,
+    NONE_KEY,
+    check,
+    is_reason,
+    nothing_on_purpose,
+    obstacles,
+)
 from onrecord.views.handover import report, saved, saved_line, text_of
+from onrecord.views.note import is_unwritten
 from onrecord.views.note_forms import headed, issue_comment, pull_request, task
 from onrecord.views.render import visible
 from onrecord.workspace.files import STEALTH_KEY, write
@@ -38,6 +47,7 @@ def note(call: Call) -> int:
     session = call.session()
     if "stealth" in call and session.views.facts.scratch.get(STEALTH_KEY) is not True:
         session.facts.set_scratch(STEALTH_KEY, value=True)
+    survey_worktree(call, session)
     state_file.before(call, session)
     form, out = call.get("format") or "markdown", call.get("out")
     text = render(session, form)
@@ -65,9 +75,9 @@ def render(session: Session, form: str) -> str:
     if form == "pr":
         return pull_request(views, machine.is_gone)
     if form == "issue":
-        from onrecord.session.reading import last_turn
+        from onrecord.session.reading import recent
 
-        return issue_comment(views, last_turn(session), machine.is_gone)
+        return issue_comment(views, recent(session), machine.is_gone)
     return session.note()
 
 
@@ -93,17 +103,23 @@ def _is_note(path: Path) -> bool:
 
 def _check(call: Call) -> int:
     session = call.session()
+    survey_worktree(call, session)
     state_file.before(call, session)
     grade, gaps = check(session.views)
+    closable = not obstacles(session.views)
     if call.output.json:
         found = [gap._asdict() for gap in gaps]
-        call.output.envelope("note_check", {"session": session.id, "grade": grade, "gaps": found})
+        data = {"session": session.id, "grade": grade, "closable": closable, "gaps": found}
+        call.output.envelope("note_check", data)
     else:
         means = {"complete": "a new agent can continue from the note alone",
                  "usable": "a new agent can continue, but some things could be clearer",
                  "insufficient": "a new agent would have to guess or repeat work"}[grade]  # fmt: skip
         call.output.line(f"{grade}: {means}")
         call.output.table(("#field", "~problem", "~command"), [_row(gap) for gap in gaps])
+        if grade == INSUFFICIENT:
+            why = "it has no profile, finding or attempt" if closable else "`onrecord close` needs the same"
+            call.output.note(f"{why}, so it {'can' if closable else 'cannot'} be closed as it is")
     return FAILED if grade == INSUFFICIENT else 0
 
 
@@ -118,6 +134,8 @@ def _none(call: Call, field: str) -> int:
             f"`onrecord note none` needs a field ({', '.join(NONE_FIELDS)}) and --why",
             hint='for example: `onrecord note none rejected --why "nothing was tried yet"`',
         )
+    if not is_reason(why):
+        raise UsageError(f"--why {why!r:.40} says nothing", hint="write why there is nothing, in a few words")
     session = call.session()
     said = nothing_on_purpose(session.views) | {field: why}
     event = session.facts.set_scratch(NONE_KEY, said)
@@ -132,12 +150,15 @@ def continue_work(call: Call) -> int:
     views = session.views
     dry = "dry-run" in call or views.head.status not in LIVE
     if not dry:
-        _survey(call, session)
+        survey_worktree(call, session)
         state_file.before(call, session)
         views = session.views
     starts = views.phases.starts
     last = starts[-1]["position"] if starts else 0
-    told = report(views, session.at(last).views if last else None, machine.is_gone, call.now())
+    from onrecord.session.reading import recent
+
+    happened = recent(session) if is_unwritten(views) else None
+    told = report(views, session.at(last).views if last else None, machine.is_gone, call.now(), recent=happened)
     if not dry:
         session.phases.log_start()
         state_file.after(call, session)
@@ -146,17 +167,6 @@ def continue_work(call: Call) -> int:
     else:
         call.output.write(text_of(told))
     return 0
-
-
-def _survey(call: Call, session: Session) -> None:
-    """Compare the code that findings depend on with the worktree, so that stale findings are reported."""
-    if not session.views.findings.anchors():
-        return
-    from onrecord.work.project import worktree_for
-    from onrecord.work.surveying import survey
-
-    root = worktree_for(session.head.project, os.curdir)
-    state_file.forgiving(call, lambda: survey(session, root))
 
 
 def tell_saved(call: Call, session: Session) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from onrecord.errors import Conflict
@@ -44,10 +45,29 @@ def phase(call: Call) -> int:
     done = "entered" if action == "enter" else "finished"
     state = done if event.position > known else f"already_{done}"
     current = session.views.phases.current()
-    rest = f"next is {current}" if action == "finish" and current else "every phase is done" if not current else ""
+    rest = "every phase is done" if current is None else ""
+    if action == "finish" and current:
+        session.phases.enter(current)
+        rest = f"entered {current}{_needs(session, current)}"
     return _answer(
         call, session, event, state, f"{event.data['phase']} {state.replace('_', ' ')}" + (f"; {rest}" if rest else "")
     )
+
+
+def _needs(session: Session, phase: str) -> str:
+    """What a phase still needs, for the end of a sentence."""
+    missing = lacking(session.views, phase)
+    return f", which needs {', '.join(missing)}" if missing else ""
+
+
+def what_comes_first(session: Session) -> str:
+    """The first phase that is not done, what it needs, and the command that enters it."""
+    current = session.views.phases.current()
+    if current is None:
+        return "every phase is done"
+    entered = session.views.phases.status(current) == IN_PROGRESS
+    how = "" if entered else f": `onrecord phase enter {quote(current)}`"
+    return f"{'the current' if entered else 'the first'} phase is {current}{_needs(session, current)}{how}"
 
 
 def _list_phases(call: Call, session: Session) -> int:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onrecord.environment import SESSION_VARIABLE
+from onrecord.errors import NameTaken, SessionNotFound
 from onrecord.log.head import refuse_work
+from onrecord.log.names import check_name
 from onrecord.surfaces.cli.shared.call import pairs
+from onrecord.surfaces.cli.shared.exits import NotInitialised
 from onrecord.surfaces.cli.shared.output import shown
 from onrecord.surfaces.cli.shared.place import look_at_code, root_of, seconds
 from onrecord.surfaces.cli.work import state_file
 from onrecord.surfaces.cli.work.attempts import attempt_data, metrics_of
+from onrecord.views.attempts import FAILED
 from onrecord.work.attempting import Wanted, retold, run_attempt
 from onrecord.work.running import show_rest
 
 if TYPE_CHECKING:
+    from onrecord.session.handle import Session
     from onrecord.surfaces.cli.shared.call import Call
     from onrecord.work.attempting import Finished
 
@@ -27,9 +34,10 @@ def run(call: Call) -> int:
         metrics=tuple(metrics_of(call).items()), metrics_file=call.get("metrics-file"),
         patterns=tuple(pairs(call.many("metric-pattern"), "--metric-pattern NAME=REGEX")),
         files=tuple(call.many("expect-file")), allow_traceback="allow-traceback" in call,
+        allow_nan="allow-nan" in call,
     )  # fmt: skip
     timeout = seconds(call)
-    session = call.session()
+    session = _session(call)
     refuse_work(session.head)
     look_at_code(call, session)
     warnings: list[str] = []
@@ -44,9 +52,10 @@ def run(call: Call) -> int:
     done = run_attempt(
         session, call.words, root=root_of(session), cwd=Path(os.curdir), wanted=wanted, timeout=timeout,
         strict="strict" in call, fix=call.get("fix"), show=not call.output.json, warn=warn,
+        begun=lambda: state_file.after(call, session),
     )  # fmt: skip
+    state_file.after(call, session)  # before the rest is shown: a slow reader must not delay the outcome
     show_rest(done.ran)
-    state_file.after(call, session)
     if call.output.json:
         attempt = session.views.attempts.all()[done.number - 1]
         about = {
@@ -62,6 +71,35 @@ def run(call: Call) -> int:
     return done.exit_code
 
 
+def _session(call: Call) -> Session:
+    """The chosen session. `--open` makes one where there is none; without it the error offers that."""
+    wanted = call.get("open")
+    if wanted:
+        records = call.records()
+        try:
+            session = records.create(check_name(wanted), agent=call.agent(), objective=None)
+        except NameTaken:
+            return records.get(wanted, agent=call.agent())
+        call.output.note(f"opened session {wanted}")
+        return session
+    try:
+        return call.session()
+    except (SessionNotFound, NotInitialised) as missing:
+        if call.get("session") or os.environ.get(SESSION_VARIABLE):
+            raise
+        line = " ".join(shlex.quote(word) for word in call.words)
+        name = _name_for(call.words[0])
+        missing.step = ""
+        missing.hint = f"open one for it: `onrecord run --open {name} -- {line}`"
+        raise
+
+
+def _name_for(program: str) -> str:
+    """A name for a session, from the name of a program."""
+    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in Path(program).name.lower())
+    return kept.strip("-")[:40] or "work"
+
+
 def _tell(call: Call, done: Finished) -> None:
     """The command's own output goes to stdout; what was recorded goes to stderr."""
     numbers = ", ".join(f"{name} {value:g}" for name, value in done.metrics.items())
@@ -73,5 +111,5 @@ def _tell(call: Call, done: Finished) -> None:
     )
     if done.known:
         call.output.note(f"the same error happened before: {retold(done.known)}")
-    elif done.error:
+    elif done.status == FAILED:
         call.output.note(f'when you have fixed it: `onrecord attempt correct {done.number} --fix "..."`')

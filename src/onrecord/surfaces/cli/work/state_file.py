@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onrecord import machine
 from onrecord.connection import workspace_paths
 from onrecord.errors import Conflict
 from onrecord.surfaces.cli.shared.exits import UsageError
@@ -30,7 +31,7 @@ def state_file(call: Call) -> int:
         path = paths(call, session).state
         return call.output.done("state_file", {"path": str(path), "position": session.head.position}, str(path))
     if action == "show":
-        text = state_md.render(session.views)
+        text = state_md.render(session.views, machine.is_gone)
         if call.output.json:
             call.output.envelope("state_file", {"position": session.head.position, "text": text})
         else:

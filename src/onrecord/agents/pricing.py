@@ -1,0 +1,60 @@
+"""Prices of model calls, from genai-prices if it is installed. A price that is not in its list stays unknown.
+
+Loading it takes longer than a whole hook, so it is loaded where a price is needed, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EXTRA = "onrecord[prices]"
+"""What to install."""
+_DAY_SECONDS = 86_400
+_TIER_SHARE = 0.02
+"""Rounding makes an average call cheaper by less than this part; a price for long calls makes it cheaper by more."""
+_PRICED = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
+
+
+@cache
+def _prices() -> Any:
+    try:
+        import genai_prices
+    except ImportError:
+        return None
+    return genai_prices
+
+
+def is_installed() -> bool:
+    """Whether there is a price list. Does not load it."""
+    from importlib.util import find_spec
+
+    return find_spec("genai_prices") is not None
+
+
+def price(model: str, tokens: Mapping[str, int], day: int) -> float | None:
+    """What tokens of a model cost on a day, in US dollars; None if the list does not say."""
+    prices = _prices()
+    if prices is None or not model:
+        return None
+    from datetime import UTC, datetime
+
+    at = datetime.fromtimestamp(day * _DAY_SECONDS, UTC)
+    used = prices.Usage(**{name: tokens.get(name, 0) for name in _PRICED})
+    try:
+        return float(prices.calc_price(used, model_ref=model, genai_request_timestamp=at).total_price)
+    except (LookupError, ValueError):
+        return None  # an unknown model, or counts that contradict each other
+
+
+def price_of_sum(model: str, tokens: Mapping[str, int], calls: int, day: int) -> float | None:
+    """What several calls cost together. Some models cost more per token in long calls: then an average call decides."""
+    whole = price(model, tokens, day)
+    if whole is None or calls < 2:  # noqa: PLR2004  # one call is its own sum
+        return whole
+    average = price(model, {name: amount // calls for name, amount in tokens.items()}, day)
+    small = average is None or average * calls > (1 - _TIER_SHARE) * whole
+    return whole if small or average is None else average * calls

@@ -1,0 +1,166 @@
+"""Listings of many sessions at once: kept as snapshots, and folded again only for sessions that grew since."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord.errors import OnrecordError, StoreError
+from onrecord.log.readings import BEGINS, rows_of
+from onrecord.log.store import PAGE_LIMIT, Snapshot
+from onrecord.session.handle import Session
+from onrecord.views.listing import LISTING_VERSION, WORDS_LISTED, listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from onrecord.log.events import Event
+    from onrecord.log.head import Head
+    from onrecord.log.items import Item
+    from onrecord.log.readings import Row
+    from onrecord.log.store import Store
+    from onrecord.views.listing import Asked, Listing
+
+PROMPT_KINDS = ("turn.recorded", "item.added", "payload.kept")
+PROMPTS_LOOKED_AT = 60
+"""In how many events at the end of a log the last prompt is searched."""
+SAVED_TOGETHER = 500
+"""How many listings are saved in one step."""
+
+
+SPEAKERS = ("user", "assistant", "tool")
+
+
+class LastWords(NamedTuple):
+    """What was said last in a session."""
+
+    prompt: str
+    """What a person last asked for; "" if the end of the log does not show it."""
+    question: Asked | None
+    """The question that the last answer ends with."""
+
+
+class Entry:
+    """A session in a list: its head, and what is listed of it."""
+
+    __slots__ = ("head", "listing")
+
+    def __init__(self, head: Head, listed: Listing) -> None:
+        self.head = head
+        self.listing = listed
+
+
+def entries(store: Store, heads: Sequence[Head], clock: Callable[[], float]) -> list[Entry]:
+    """The listings of these sessions. Those that were folded now are saved, so that the next list reads them."""
+    found, fresh = [], {}
+    for start in range(0, len(heads), PAGE_LIMIT):
+        page = heads[start : start + PAGE_LIMIT]
+        kept = store.snapshots(LISTING_VERSION, [head.session for head in page])
+        for head in page:
+            known = _known(kept.get(head.session), head)
+            if known is None:
+                try:
+                    known = listing_of(Session(store, head.session, clock=clock))
+                except OnrecordError:
+                    known = listing_of_nothing()  # a damaged log must not hide the others
+                else:
+                    body = json.dumps(known, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+                    fresh[head.session] = Snapshot(LISTING_VERSION, head.position, head.hash, body)
+            found.append(Entry(head, known))
+            if len(fresh) >= SAVED_TOGETHER:
+                _save(store, fresh)
+    _save(store, fresh)
+    return found
+
+
+def every_head(store: Store, project: str | None, statuses: Collection[str]) -> Iterator[Head]:
+    """All sessions of a project with one of these statuses, the newest first, page by page."""
+    before: tuple[int, str] | None = None
+    while page := store.heads(project=project, statuses=statuses, limit=PAGE_LIMIT, before=before):
+        yield from page
+        if len(page) < PAGE_LIMIT:
+            return
+        before = page[-1].at, page[-1].session
+
+
+def listing_of(session: Session) -> Listing:
+    """The listing of one session, as it is now."""
+    said = last_words(session)
+    return listing(session.views, said.prompt, said.question)
+
+
+def listing_of_nothing() -> Listing:
+    """The listing of a session that cannot be read."""
+    return {
+        "agents": {}, "agent": "", "vendor": None, "people": [], "branch": None, "cwd": None, "prompt": "",
+        "question": None, "next": "", "attempts": [], "effects": {}, "blocked": [], "stale": [],
+    }  # fmt: skip
+
+
+def last_words(session: Session) -> LastWords:
+    """What was said last, as far as the end of the log shows it: the prompt, and a question that ends the answer."""
+    question: Asked | None = None
+    answered = False
+    for event in islice(session.log.newest(PROMPT_KINDS), PROMPTS_LOOKED_AT):
+        for item in reversed(_spoken(event)):
+            said = _text(item)
+            if item["role"] == "user" and said:
+                return LastWords(said[: 4 * WORDS_LISTED], question)
+            if not answered and is_question(item, said):
+                asked = said.strip().rpartition("\n")[2]
+                question = {"agent": event.by, "text": asked, "position": event.position, "at": event.at}
+            answered = True
+    return LastWords("", question)
+
+
+def is_question(item: Item, said: str) -> bool:
+    """Whether an item is an answer that ends with a question, and not the beginning of more work."""
+    return item["role"] == "assistant" and not item.get("tool_calls") and said.rstrip(" *_`\n").endswith("?")
+
+
+def _spoken(event: Event) -> list[Item]:
+    """What an event says, without thinking, summaries and what an agent said to a subagent."""
+    data: Any = event.data if isinstance(event.data, dict) else {}
+    if event.kind == "payload.kept":
+        # A prompt that was recorded by itself; or mirrored records of a conversation.
+        found: Any = [{"role": "user", "content": data.get("prompt")}] if data.get("prompt") else []
+        found += [item for row in rows_of(data) if not row.lane for item in _asked_or_said(row)]
+    else:
+        found = data.get("items") if event.kind == "turn.recorded" else [data.get("item")]
+    items = found if isinstance(found, list) else []
+    return [
+        item
+        for item in items
+        if isinstance(item, dict) and item.get("role") in SPEAKERS and not (item.get("thinking") or item.get("summary"))
+    ]
+
+
+def _asked_or_said(row: Row) -> list[Item]:
+    """The items of a record; what the program itself put into the conversation is not a prompt."""
+    return row.items if row.turn == BEGINS else [item for item in row.items if item["role"] != "user"]
+
+
+def _text(item: Item) -> str:
+    content = item.get("content")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return " ".join(text for text in texts if isinstance(text, str) and text.strip())
+
+
+def _known(kept: Snapshot | None, head: Head) -> Listing | None:
+    """A kept listing, if nothing was appended since."""
+    if kept is None or (kept.position, kept.hash) != (head.position, head.hash):
+        return None
+    with suppress(ValueError):
+        found: Listing = json.loads(kept.body)
+        return found
+    return None
+
+
+def _save(store: Store, fresh: dict[str, Snapshot]) -> None:
+    if fresh:
+        with suppress(StoreError):  # listings only save time; one that could not be saved is folded again
+            store.save_all(fresh)
+        fresh.clear()

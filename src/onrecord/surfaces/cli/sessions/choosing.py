@@ -1,0 +1,109 @@
+"""Which session a person means when they name none: the likeliest first, chosen with a number or the arrow keys."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onrecord.errors import SessionNotFound
+from onrecord.log.head import LIVE
+from onrecord.session.standing import standing
+from onrecord.surfaces.cli.shared.attention import SHAPES, spoken
+from onrecord.surfaces.cli.shared.chooser import choose
+from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.views.needs import QUESTION, WAITS
+from onrecord.views.render import ago
+from onrecord.work.git_files import stands_at
+from onrecord.work.project import find_worktree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onrecord.log.head import Head
+    from onrecord.session.session_store import SessionStore
+    from onrecord.session.standing import Standing
+    from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.views.listing import Listing
+
+OFFERED = 20
+"""How many sessions are offered."""
+
+
+def standings(call: Call, records: SessionStore, heads: Iterable[Head]) -> list[Standing]:
+    """These sessions as they are now: who is at work, and what needs a person."""
+    now = call.now()
+    return [
+        standing(entry, lambda entry=entry: records.leases(entry.head.session), now)  # type: ignore[misc]  # a default binds it
+        for entry in records.entries(list(heads))
+    ]
+
+
+def chosen_head(call: Call, records: SessionStore, verb: str) -> Head | None:
+    """The live session that the person chooses; None if they leave."""
+    found = likeliest(standings(call, records, records.every(LIVE)))[:OFFERED]
+    if not found:
+        raise SessionNotFound("this project has no live session", hint="start one: `onrecord open my-task`")
+    rows: list[list[str | Cell]] = [row(one, number, call.now()) for number, one in enumerate(found, start=1)]
+    call.output.table(COLUMNS, rows)
+    index = choose([one.entry.head.name for one in found], verb)
+    return None if index is None else found[index].entry.head
+
+
+def likeliest(found: list[Standing]) -> list[Standing]:
+    """Sessions of this branch first, then of this directory, then the others; each newest first."""
+    here = find_worktree(os.curdir)
+    branch = stands_at(here).get("branch")
+
+    def distance(one: Standing) -> tuple[bool, bool, int]:
+        listed = one.entry.listing
+        return not (branch and listed["branch"] == branch), not _is_below(listed["cwd"], here), -one.entry.head.at
+
+    return sorted(found, key=distance)
+
+
+def _is_below(path: str | None, top: str) -> bool:
+    return path is not None and Path(path).is_relative_to(top)
+
+
+COLUMNS = (">", "!", "#session", "!status", "agent", "*what", "active")
+
+
+def row(one: Standing, number: int, now: int) -> list[str | Cell]:
+    """A session in a list to choose from; its number is 0 if it cannot be chosen."""
+    head, listed = one.entry.head, one.entry.listing
+    live = head.status in LIVE
+    status = status_of(one)
+    ordinary = "" if live else "quiet"
+    return [
+        Cell(str(number or ""), "quiet"),
+        Cell("!" if one.needs else SHAPES[status], "attention" if one.needs else ordinary),
+        Cell(head.name, "strong" if live else ordinary),
+        Cell(status, ordinary),
+        Cell(who(listed), "quiet"),
+        Cell(what(one, now), "attention" if one.needs else ordinary),
+        Cell(ago(head.at, now), "quiet"),
+    ]
+
+
+def status_of(one: Standing) -> str:
+    """The status to show: working or waiting while a process runs, else the session's own."""
+    if not one.working:
+        return one.entry.head.status
+    return "waiting" if any(need.kind in (WAITS, QUESTION) for need in one.needs) else "working"
+
+
+def who(listed: Listing) -> str:
+    """The agent and its vendor, once if they have the same name."""
+    agent, vendor = listed["agent"], listed["vendor"] or ""
+    return agent if agent.startswith(vendor) or not vendor else f"{agent} ({vendor})"
+
+
+def what(one: Standing, now: int) -> str:
+    """What a session is about now: what needs a person, else the next action, the last prompt, or its title."""
+    listed = one.entry.listing
+    if one.needs:
+        return "; ".join(spoken(need, now) for need in one.needs)
+    if listed["next"]:
+        return f"next: {listed['next']}"
+    return listed["prompt"] or one.entry.head.title

@@ -1,0 +1,176 @@
+"""Mirrored conversations as turns: what the readings of verbatim records say, folded into the lanes of their agents.
+
+A prompt begins a turn and the next one commits it. The last turn counts as committed while it ends with an answer and
+no call is open; if not, it runs, or it was aborted, or its process ended and it was interrupted. A record counts
+once, in its newest form, however often a vendor, a fork, a restored copy or another generation of the file repeats
+it. When a prompt continues an earlier record, the turns after that one are abandoned. A subagent has its own lane.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from onrecord.log.readings import ABORTS, BEGINS, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onrecord.log.events import Event
+    from onrecord.log.items import Item
+    from onrecord.log.readings import Row
+
+SUBLANE = "/"
+"""Between the name of an agent and the name of its subagent."""
+INTERRUPTED_REASON = "its process ended"
+ABANDONED_REASON = "the conversation continued from an earlier turn"
+_DIGEST = 12
+
+Key = tuple[object, ...]
+
+
+class Exchange:
+    """One turn of a mirrored conversation, as it grows."""
+
+    __slots__ = ("abandoned", "aborted", "agent", "begun", "conversation", "last", "parts", "place", "prompted")
+
+    def __init__(self, agent: str, conversation: Key, position: int, line: int) -> None:
+        self.agent = agent
+        self.conversation = conversation
+        self.begun = self.last = position
+        self.place = (position, line)
+        self.parts: list[list[Item]] = []
+        """The items of each record."""
+        self.prompted = self.aborted = self.abandoned = False
+
+    def items(self) -> list[Item]:
+        """Its items; a call has one answer, since some vendors write a result twice."""
+        answered: set[object] = set()
+        found = []
+        for item in (item for part in self.parts for item in part):
+            if item["role"] == "tool":
+                if item.get("call") in answered:
+                    continue
+                answered.add(item.get("call"))
+            found.append(item)
+        return found
+
+    def is_answered(self) -> bool:
+        """Whether it ends with an answer and has no open call."""
+        open_calls: set[object] = set()
+        last = ""
+        for item in self.items():
+            if item.get("thinking") or item.get("summary"):
+                continue
+            last = item["role"]
+            open_calls.discard(item.get("call"))
+            open_calls.update(call.get("id") for call in item.get("tool_calls") or ())
+        return last == "assistant" and not open_calls
+
+    def prompt(self) -> str:
+        """What was asked."""
+        for part in self.parts:
+            for item in part:
+                if item["role"] == "user":
+                    return _text(item)
+        return ""
+
+
+class Conversations:
+    """The turns of every mirrored conversation, in the order in which they began."""
+
+    def __init__(self, only: str | None = None) -> None:
+        self._only = only
+        self.turns: list[Exchange] = []
+        self._last: dict[str, Exchange] = {}
+        self._begun: set[Key] = set()
+        """The conversations whose first record was folded: of the others, the turn at the beginning may be cut."""
+        self._known: dict[Key, tuple[Exchange, int]] = {}
+        self._counts: dict[Key, int] = {}
+        self.here: dict[str, bool] = {}
+        """Which agents have a process, as far as the events say."""
+        self.stopped: dict[str, int] = {}
+
+    def apply(self, event: Event) -> None:
+        """Fold one event in: records that were kept, or an agent that came or left."""
+        if event.kind == "payload.kept":
+            data = event.data
+            if isinstance(data, dict) and isinstance(data.get("reading"), list):
+                self._read(event, data)
+        else:
+            self.here[event.by] = event.kind == "agent.joined"
+            self.stopped[event.by] = event.position
+
+    def _read(self, event: Event, data: dict[str, Any]) -> None:
+        agent = str(data.get("agent") or event.by)
+        conversation = (str(data.get("vendor")), str(data.get("vendor_id")), str(data.get("beside", "")))
+        generation = data.get("generation")
+        if (data.get("mark_before") or [None])[0] == 0:
+            self._begun.add(conversation)
+        side = str(data.get("lane", ""))
+        for row in rows_of(data, event.position):
+            lane = SUBLANE.join(filter(None, (agent, side or row.lane)))
+            if self._only in (None, lane):
+                key = self._key(row, lane, conversation, generation, data["lines"])
+                self._add(row, lane, conversation, key, event.position)
+
+    def _key(self, row: Row, lane: str, conversation: Key, generation: object, lines: list[str]) -> Key:
+        """What identifies a record: its id; without one its words, and how often they came before in its file."""
+        if row.id:
+            return (lane, row.id)
+        digest = blake2b(lines[row.line].encode(), digest_size=_DIGEST).digest()
+        count = self._counts[(conversation, generation, digest)] = (
+            self._counts.get((conversation, generation, digest), 0) + 1
+        )
+        return (lane, conversation, digest, count)
+
+    def _add(self, row: Row, lane: str, conversation: Key, key: Key, position: int) -> None:
+        known = self._known.get(key)
+        if known is not None:
+            turn, slot = known
+            if not row.weak and row.items:
+                turn.parts[slot] = row.items
+                turn.last = position
+            return
+        current = self._last.get(lane)
+        if row.turn == BEGINS and (current is None or current.prompted or current.conversation != conversation):
+            if row.after is not None:
+                self._go_back(lane, conversation, row.after)
+            current = self._begin(lane, conversation, position, row.line)
+        elif current is None or current.conversation != conversation:
+            if conversation not in self._begun:
+                return  # the beginning of this turn is before the first event
+            current = self._begin(lane, conversation, position, row.line)
+        current.prompted = current.prompted or row.turn == BEGINS
+        current.aborted = row.turn == ABORTS
+        current.last = position
+        if row.items:
+            self._known[key] = current, len(current.parts)
+            current.parts.append(row.items)
+
+    def _begin(self, lane: str, conversation: Key, position: int, line: int) -> Exchange:
+        turn = self._last[lane] = Exchange(lane, conversation, position, line)
+        self.turns.append(turn)
+        return turn
+
+    def _go_back(self, lane: str, conversation: Key, after: tuple[int, int]) -> None:
+        for turn in reversed(self.turns):
+            if turn.agent == lane and turn.conversation == conversation and not turn.abandoned:
+                if turn.place <= after:
+                    return
+                turn.abandoned = True
+
+    def spoken(self) -> Iterator[tuple[Exchange, bool]]:
+        """Every turn that says something, and whether it is the last one of its lane that counts."""
+        last = {turn.agent: turn for turn in self.turns if not turn.abandoned}
+        for turn in self.turns:
+            if turn.parts:
+                yield turn, last.get(turn.agent) is turn
+
+
+def _text(item: Item) -> str:
+    content = item.get("content")
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))

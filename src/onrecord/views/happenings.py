@@ -1,0 +1,181 @@
+"""What happened, from the turns and tools alone: for a reader of a session in which no agent wrote anything down.
+
+What was asked last, what the agent was doing, the commands that ran and how they ended, the files it changed, the
+commits it made, and its last words. It knows tools by what they are given (a command, a path), not by their vendor.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from onrecord.views.conversations import SUBLANE
+from onrecord.views.render import one_line
+from onrecord.views.transcript import ABANDONED, COMMITTED, RUNNING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from onrecord.log.items import Item
+    from onrecord.views.transcript import Turn
+
+COMMANDS_SHOWN = 8
+"""How many of the last commands are listed."""
+FILES_SHOWN = 12
+"""How many of the last changed files are listed."""
+COMMITS_SHOWN = 5
+_LINE = 200
+_COMMAND_NAMES = ("command", "cmd", "script")
+_PATH_NAMES = ("file_path", "filePath", "path", "absolute_path", "notebook_path", "target_file")
+_CHANGES = re.compile(r"(?i)write|edit|replace|create|patch|delete|remove|rename|move")
+_PATCHED = re.compile(r"(?m)^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$")
+_EXIT = re.compile(r"(?i)(?:exit(?:ed)?(?: with)?(?: exit)?[ _-]?(?:code|status)|status code)\D{0,3}?(-?\d{1,9})\b")
+_COMMITTED = re.compile(r"(?m)^\[[^\]\n]* ([0-9a-f]{7,40})\] (.+)$")
+_MESSAGE = re.compile(r"""git commit\b.*?(?:-[a-z]*m|--message)[ =]?(["'])(.+?)\1""", re.DOTALL)
+
+
+class Ran(NamedTuple):
+    """A command that ran."""
+
+    command: str
+    ended: str
+    """How it ended: an exit code, "failed", "did not end" or, if nothing says so, empty."""
+    output: str = ""
+
+
+class Recent(NamedTuple):
+    """The end of the log, beyond the facts."""
+
+    turns: list[Turn]
+    """The newest turns of any agent, in order; provisional ones too."""
+    tools: list[Mapping[str, Any]]
+    """What hooks recorded of tools, in order: payloads of `tool.used`, each with its `call`."""
+
+
+class Told(NamedTuple):
+    """What happened, as data."""
+
+    agent: str
+    asked: str
+    doing: str
+    commands: list[Ran]
+    files: list[str]
+    commits: list[str]
+    words: str
+    state: str
+    """The status of the last turn."""
+
+
+def told(recent: Recent) -> Told:
+    """What the end of the log says."""
+    turns = [turn for turn in recent.turns if turn.status != ABANDONED]
+    own = [turn for turn in turns if SUBLANE not in turn.agent]
+    last = own[-1] if own else None
+    commands, files, seen = [], [], set()
+    for turn in turns:
+        answers = {item.get("call"): item for item in turn.items if item["role"] == "tool"}
+        for call in _calls(turn.items):
+            seen.add(call.get("id"))
+            files += changed_by(call)
+            if command := _command(call.get("arguments")):
+                commands.append(_ran(command, answers.get(call.get("id")), running=turn.status == RUNNING))
+    for used in recent.tools:
+        if used.get("call") not in seen:
+            files += used.get("paths") or () if used.get("act") == "edit" else ()
+            if used.get("command"):
+                code = used.get("exit_code")
+                commands.append(Ran(str(used["command"]), "" if code is None else f"exit {code}"))
+    asked = next((one for turn in reversed(own) if (one := _asked(turn.items))), "")
+    words = next((one for turn in reversed(own) if (one := _words(turn.items))), "")
+    doing = _doing(last.items) if last is not None and last.status != COMMITTED else ""
+    return Told(
+        last.agent if last else "", asked, doing, commands, list(dict.fromkeys(map(str, files))), _commits(commands),
+        words, last.status if last else "",
+    )  # fmt: skip
+
+
+def lines_of(recent: Recent, commands: int = COMMANDS_SHOWN) -> list[str]:
+    """The same in lines, the most useful first; `commands` is how many of the last commands are listed."""
+    one = told(recent)
+    lines = [f"asked last: {_line(one.asked)}"] if one.asked else []
+    if one.doing:
+        lines.append(f"{one.agent} was doing ({one.state}): {_line(one.doing)}")
+    if one.words:
+        lines.append(f"last words: {_line(one.words)}")
+    lines += [f"ran: {_line(ran.command)}" + (f" ({ran.ended})" if ran.ended else "")
+              for ran in one.commands[-commands:]]  # fmt: skip
+    if one.files:
+        shown = one.files[-FILES_SHOWN:]
+        more = f" and {len(one.files) - len(shown)} more" if len(one.files) > len(shown) else ""
+        lines.append(f"files changed: {', '.join(shown)}{more}")
+    return lines + [f"commit {_line(commit)}" for commit in one.commits[-COMMITS_SHOWN:]]
+
+
+def _line(text: str) -> str:
+    return one_line(text, _LINE)
+
+
+def _calls(items: Iterable[Item]) -> Iterator[Item]:
+    for item in items:
+        yield from item.get("tool_calls") or ()
+
+
+def _command(arguments: Any) -> str:
+    given = next((arguments[name] for name in _COMMAND_NAMES if name in arguments), "") \
+        if isinstance(arguments, dict) else ""  # fmt: skip
+    return " ".join(map(str, given)) if isinstance(given, list) else str(given or "")
+
+
+def changed_by(call: Item) -> list[str]:
+    """The files that a tool call changes, by the name of the tool and its arguments."""
+    arguments = call.get("arguments")
+    text = arguments if isinstance(arguments, str) else ""
+    if isinstance(arguments, dict):
+        text = next((one for one in arguments.values() if isinstance(one, str) and "*** " in one[:200]), "")
+        if _CHANGES.search(str(call.get("name"))):
+            return [str(arguments[name]) for name in _PATH_NAMES if arguments.get(name)][:1] or _PATCHED.findall(text)
+    return _PATCHED.findall(text) if "*** Begin Patch" in text else []
+
+
+def _ran(command: str, answer: Item | None, *, running: bool) -> Ran:
+    if answer is None:
+        return Ran(command, "has no result yet" if running else "did not end")
+    output = _text(answer)
+    code = _EXIT.search(output)
+    ended = f"exit {code[1]}" if code else "failed" if answer.get("error") else ""
+    return Ran(command, ended, output)
+
+
+def _commits(commands: list[Ran]) -> list[str]:
+    found = []
+    for ran in commands:
+        if "git" in ran.command and "commit" in ran.command and ran.ended in ("", "exit 0"):
+            made = [f"{digest}: {message}" for digest, message in _COMMITTED.findall(ran.output)]
+            named = _MESSAGE.search(ran.command)
+            found += made or ([named[2]] if named else [])
+    return found
+
+
+def _asked(items: list[Item]) -> str:
+    return next((text for item in items if item["role"] == "user" and (text := _text(item).strip())), "")
+
+
+def _words(items: list[Item]) -> str:
+    said = (item for item in reversed(items) if item["role"] == "assistant" and not item.get("thinking"))
+    return next((text for item in said if (text := _text(item).strip())), "")
+
+
+def _doing(items: list[Item]) -> str:
+    """The last call of a turn that was not finished, or what it answered to."""
+    for item in reversed(items):
+        for call in reversed(item.get("tool_calls") or ()):
+            return f"{call.get('name')} {_command(call.get('arguments')) or ', '.join(changed_by(call))}".strip()
+    return "answering" if _words(items) else "nothing was answered yet" if items else ""
+
+
+def _text(item: Item) -> str:
+    content = item.get("content")
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))

@@ -1,0 +1,169 @@
+"""The entries of the note: attempts, failures, evidence, metrics, sections.
+
+An entry is a text, or a tuple of parts. Parts share the room of a line: the longest one is cut first, so that a long
+command hides neither the error nor the fix.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onrecord.views.attempts import FAILED, RUNNING, SUCCEEDED, status_of
+from onrecord.views.findings import anchor_key
+from onrecord.views.render import clip, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from onrecord.views.fold import Whole
+    from onrecord.views.values import Attempt, Evidence, Process, Reproduction
+
+    Gone = Callable[[Process], bool]
+    Entry = str | tuple[str, ...]
+
+PART_LIMIT = 1_000
+"""The most characters of one part of an entry."""
+SECTION_SHOWN = 400
+"""How many characters of a section of STATE.md the note shows."""
+METRICS_SHOWN = 12
+"""How many of the newest attempts with metrics the note lists."""
+_SHORT = 100
+_SEPARATOR = "; "
+
+
+def fitted(entry: Entry, size: int) -> str:
+    """An entry on one line of at most `size` bytes; all parts are shortened to the same length at most."""
+    parts = [one_line(part, PART_LIMIT) for part in ((entry,) if isinstance(entry, str) else entry) if part]
+    room = size - len(_SEPARATOR) * (len(parts) - 1)
+    sizes = sorted(len(part.encode()) for part in parts)
+    cap, left = room, room
+    for number, length in enumerate(sizes):
+        cap = left // (len(sizes) - number)
+        if length > cap:
+            break
+        left -= length
+    else:
+        cap = room
+    return clip(_SEPARATOR.join(clip(part, max(1, cap)) for part in parts), size)
+
+
+def attempt_entries(whole: Whole, gone: Gone | None) -> list[Entry]:
+    """The last attempt, then every one that is unresolved: those must be settled first."""
+    attempts = whole.attempts.all()
+    unresolved = [attempt for attempt in attempts if attempt["status"] == RUNNING]
+    last = [attempt for attempt in attempts[-1:] if attempt not in unresolved]
+    return [attempt_entry(attempt, gone) for attempt in (*last, *unresolved)]
+
+
+def attempt_entry(attempt: Attempt, gone: Gone | None) -> Entry:
+    """One attempt: its number, status and command, then metrics, error, fix and reason."""
+    status = status_of(attempt, gone) if gone else attempt["status"]
+    unresolved = "; unresolved, settle it first" if attempt["status"] == RUNNING else ""
+    return (
+        f"attempt {attempt['number']} {status}{unresolved}: {attempt['command']}",
+        metrics_of(attempt),
+        *(f"{name}: {attempt[name]}" for name in ("error", "fix", "reason") if attempt.get(name)),
+    )
+
+
+def metrics_of(attempt: Attempt) -> str:
+    """The metrics of an attempt, as `name=value`."""
+    return ", ".join(f"{name}={value}" for name, value in (attempt.get("metrics") or {}).items())
+
+
+def failed_entries(whole: Whole) -> list[Entry]:
+    """What failed and has not succeeded since: one entry per command and error; then every fix that did not help."""
+    attempts = whole.attempts.all()
+    newest = {one["signature"]: one for one in attempts if one["status"] in (FAILED, SUCCEEDED)}
+    groups: dict[tuple[str, str], list[Attempt]] = {}
+    fixes: dict[str, Attempt] = {}
+    for one in attempts:
+        if one["status"] == FAILED:
+            groups.setdefault((one["signature"], one.get("error_signature") or ""), []).append(one)
+            if one.get("fix") and (after := _failed_after(attempts, one)):
+                fixes[str(one["fix"])] = after
+    entries: list[Entry] = []
+    for (signature, _error), failures in groups.items():
+        last = failures[-1]
+        if newest[signature]["status"] == SUCCEEDED or last is attempts[-1]:
+            continue  # it succeeded since; or it is the last attempt, which has an entry of its own
+        numbers = ", ".join(str(one["number"]) for one in failures)
+        entries.append((f"attempt {numbers} failed: {last['command']}", f"error: {last.get('error')}"))
+    return entries + [
+        # In one part: when the line is short, the fix is what must stay.
+        f"did not help: {fix} (attempt {after['number']} failed with it: {after.get('error')}; {after['command']})"
+        for fix, after in fixes.items()
+    ]
+
+
+def _failed_after(attempts: list[Attempt], failure: Attempt) -> Attempt | None:
+    """The next run of the same command, with the fix of this failure, if it failed too."""
+    later = (one for one in attempts if one["number"] > failure["number"] and one["signature"] == failure["signature"])
+    after = next((one for one in later if one["status"] in (FAILED, SUCCEEDED)), None)
+    return after if after and after["status"] == FAILED else None
+
+
+def cited(whole: Whole) -> list[str]:
+    """The evidence that findings, challenges, milestones and features name, in the order it was recorded."""
+    named: set[str] = set()
+    for finding in whole.findings.findings.values():
+        named.update(finding["evidence"])
+        for challenge in finding["challenges"]:
+            named.update(challenge["evidence"])
+    for milestone in whole.phases.milestones.values():
+        named.update(milestone.get("evidence") or ())
+    for feature in whole.phases.features.values():
+        named.update(feature["evidence"])
+    return [name for name in whole.findings.evidence if name in named]
+
+
+def evidence_lines(whole: Whole) -> list[str]:
+    """Every cited evidence: what it is, where to look, and whether onrecord captured it."""
+    known = whole.findings.evidence
+    return [
+        f"{name}{'✓' if known[name].get('captured') else ''}: {evidence_text(known[name])}" for name in cited(whole)
+    ]
+
+
+def evidence_text(evidence: Evidence) -> str:
+    """One evidence: its kind, what it points at, how a command ended, and on which revision."""
+    anchor = evidence.get("anchor")
+    where = anchor_key(anchor) if anchor else ""
+    pointed = (where, *(evidence.get(name) for name in ("command", "reference", "url", "path", "ref")))
+    text = f"{evidence.get('kind', '')} {next((str(one) for one in pointed if one), '')}".strip()
+    if evidence.get("exit_code") is not None:
+        text += f", exit code {evidence['exit_code']}"
+    revision = (evidence.get("revision") or {}).get("revision")
+    text += f", at {str(revision)[:10]}" if revision else ""
+    return f"{text}: {evidence['text']}" if evidence.get("text") else text
+
+
+def metric_entries(whole: Whole) -> list[Entry]:
+    """The metrics of the newest attempts that have some."""
+    found = [one for one in whole.attempts.all() if one.get("metrics")]
+    return [
+        (f"attempt {one['number']} ({one['status']}): {metrics_of(one)}", str(one["command"]))
+        for one in found[-METRICS_SHOWN:]
+    ]
+
+
+def section_lines(whole: Whole) -> list[str]:
+    """The written sections of STATE.md, shortened; the file has the whole text."""
+    return [
+        f"{one['name']}: {one_line(text, SECTION_SHOWN)}"
+        for one in whole.phases.described()
+        if one.get("rule") != "generated" and (text := whole.phases.text_of(one["name"]).strip())
+    ]
+
+
+def reproduction_line(reproduction: Reproduction, width: int = PART_LIMIT) -> str:
+    """How to reproduce the problem, where, and how often it happens."""
+    text = one_line(str(reproduction.get("steps", "")), width)
+    if reproduction.get("rate"):
+        text += f" (rate {one_line(str(reproduction['rate']), _SHORT)})"
+    return text + (f" (in {one_line(str(reproduction['scenario']), 200)})" if reproduction.get("scenario") else "")
+
+
+def flat(entries: Iterable[Entry], size: int) -> list[str]:
+    """Entries as lines of at most `size` bytes."""
+    return [fitted(entry, size) for entry in entries]

@@ -1,0 +1,152 @@
+"""A conversation that an agent had by itself, seen through every surface; and files that must not be imported."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onrecord import connect
+from onrecord.surfaces.cli import main
+from tests.agents.test_turns import CLAUDE, Talk
+from tests.vendors.homes import DATA
+
+
+class Here:
+    """The tests' own process, set up as for a command."""
+
+    def __init__(self, place: Path, monkeypatch: Any, capsys: Any) -> None:
+        self.project = place / "project"
+        self.project.mkdir()
+        self.url = str(place / "store.db")
+        self._capsys = capsys
+        monkeypatch.chdir(self.project)
+        for name in ("ONRECORD_SESSION", "ONRECORD_AGENT", "CLAUDE_CONFIG_DIR", "QWEN_HOME", "GEMINI_CLI_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in (("ONRECORD_STORE", self.url), ("HOME", str(place)), ("COLUMNS", "100")):
+            monkeypatch.setenv(name, value)
+
+    def run(self, *words: str, code: int = 0) -> str:
+        """What a command prints."""
+        assert main.main(list(words)) == code, self._capsys.readouterr()
+        told = self._capsys.readouterr()
+        return str(told.out if code == 0 else told.err)
+
+    def data(self, *words: str) -> Any:
+        return json.loads(self.run(*words, "--json"))["data"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, capsys) -> Here:
+    return Here(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture
+def talk(here, tmp_path) -> Talk:
+    """A conversation in which an agent worked and wrote down nothing."""
+    session = connect(here.url, project=str(here.project)).create("fix", agent="claude")
+    made = Talk(tmp_path, CLAUDE, session)
+    made.ask("why does the invitation endpoint answer 403?")
+    made.call("t1", command="pytest -k invitation")
+    made.result("t1", "Exit code 1\nAssertionError: 403 == 200", is_error=True)
+    made.call("t2", "Edit", file_path="src/guard.py", old_string="deny", new_string="allow members")
+    made.result("t2", "The file src/guard.py has been updated.")
+    made.call("t3", command="git commit -am 'Members may invite'")
+    made.result("t3", "[main 1a2b3c4] Members may invite\n 1 file changed")
+    made.answer("The guard rejected members; now it allows them.")
+    made.mirror()
+    return made
+
+
+def test_everything_shows_a_conversation(here, talk):
+    """Note, brief, continue, export in every format, search, context, at, diff and fork have what was said and done."""
+    expected = (
+        "asked last: why does the invitation endpoint answer 403?", "pytest -k invitation (exit 1)",
+        "files changed: src/guard.py", "commit 1a2b3c4: Members may invite",
+        "last words: The guard rejected members; now it allows them.",
+    )  # fmt: skip
+    session = talk.session
+    for text in (session.note(), session.brief(), here.run("note", "fix"), here.run("continue", "fix", "--dry-run")):
+        assert all(part in text for part in expected), text
+    assert len(session.brief().encode()) <= 2048
+    markdown = here.run("export", "fix", "--format", "markdown")
+    assert "Edit(file_path=src/guard.py, old_string=deny, new_string=allow members)" in markdown
+    for dialect in ("neutral", "openai", "anthropic"):
+        messages = json.loads(here.run("export", "fix", "--format", "messages", "--dialect", dialect))
+        assert messages[0]["content"] == "why does the invitation endpoint answer 403?"
+        assert "1 file changed" in json.dumps(messages)
+    assert [item["role"] for item in session.context(4_000).items] == ["user", *["assistant", "tool"] * 3, "assistant"]
+    (found,) = here.data("search", "invitation endpoint")["results"]
+    assert found["snippet"].startswith("why does the invitation endpoint")
+    assert here.data("search", "parentUuid")["results"] == []
+    assert "payload.kept" not in [hit["event"]["kind"] for hit in here.data("search", talk.id[:8])["results"]]
+    before = session.views.position
+    talk.ask("and now the documentation, please")
+    talk.mirror()
+    assert "asked last: why does" in session.at(before).note()
+    assert "was doing" in session.note()
+    assert [one["what"] for one in session.diff(1)] == ["turn of claude"]
+    fork = session.fork("other", before)
+    assert [len(turn.items) for turn in fork.transcript()] == [8]
+    assert "why does the invitation" in here.run("log", "fix")
+
+
+def test_what_hooks_recorded_happened_too(here):
+    """Without a transcript, the note says which commands ran and which files changed; with one, nothing is said twice."""
+    session = connect(here.url, project=str(here.project)).create("fix", agent="claude")
+    session.agents.record_tool("Bash", "run", call="t1", command="make all", exit_code=2)
+    session.agents.record_tool("Edit", "edit", call="t2", paths=["src/a.py"])
+    assert "ran: make all (exit 2)" in session.brief()
+    assert "files changed: src/a.py" in session.note()
+    session.facts.set_next_action("fix the build")
+    assert "ran: make all" not in session.note(), "an agent that wrote a note is not overruled"
+
+
+def test_a_tool_that_hook_and_transcript_report_is_listed_once(talk):
+    """The hook's report and the transcript name the same call."""
+    talk.session.agents.record_tool("Bash", "run", call="t1", command="pytest -k invitation", exit_code=1)
+    assert talk.session.note().count("pytest -k invitation") == 1
+
+
+def imported(here: Here, of: str, path: Path, *more: str) -> Any:
+    return here.data("import", of, str(path), *more)[0]
+
+
+def test_a_file_of_another_program_is_not_imported(here, tmp_path):
+    """Claude's and Qwen's files are not taken for each other, nor a capture of a program's output for its transcript."""
+    claude = next((DATA / "claude").glob("projects/*/*a.jsonl"))
+    qwen = next((DATA / "qwen").glob("projects/*/chats/33333334*.jsonl"))
+    for of, path, hint in (("qwen", claude, "Claude Code"), ("claude", qwen, "Qwen Code"),
+                           ("claude", DATA / "claude" / "stream.jsonl", "")):  # fmt: skip
+        said = here.run("import", of, str(path), code=2)
+        assert "nothing was imported" in said
+        assert hint in said
+    assert connect(here.url, project=str(here.project)).sessions() == []
+    assert imported(here, "claude", claude)["state"] == "imported"
+
+
+def test_a_stub_does_not_replace_the_conversation(here, tmp_path):
+    """Gemini's stub after the real file is refused; the hook that names it does not hide the real one; all can be restored."""
+    home = tmp_path / ".gemini"
+    shutil.copytree(DATA / "gemini", home)
+    real, stub = sorted(home.glob("tmp/p3/chats/*33333333.jsonl"))
+    name = imported(here, "gemini", real)["name"]
+    assert "has no message" in here.run("import", "gemini", str(stub), code=10)
+    session = connect(here.url, project=str(here.project)).get(name, agent="gemini")
+    (link,) = session.views.roster.agents["gemini"]["links"]
+    session.agents.locate("gemini", link["id"], transcript=str(stub))
+    assert here.data("mirror", name)[0]["path"] == str(real)
+    assert len(session.transcript()) == 3
+    was = real.read_text()
+    real.unlink()
+    assert here.data("mirror", name)[0]["path"] == str(stub)
+    assert len(session.transcript()) == 3
+    (tmp_path / "moved").mkdir()
+    done = here.data("restore", name, "--cwd", str(tmp_path / "moved"), "--yes")
+    assert (done["generation"], done["generations"]) == (0, [0, 1])
+    assert Path(done["transcript"]).name == real.name
+    assert len(Path(done["transcript"]).read_text().splitlines()) == len(was.splitlines())
+    Path(done["transcript"]).unlink()
+    assert here.data("restore", name, "--cwd", str(tmp_path / "moved"), "--generation", "1", "--yes")["generation"] == 1
+    assert "no generation 7" in here.run("restore", name, "--generation", "7", "--yes", code=4)

@@ -1,0 +1,148 @@
+import json
+import os
+import re
+import signal
+import sys
+import time
+from functools import partial
+from typing import Any
+
+from tests.e2e.lab import Lab
+from tests.e2e.modelserver import Fault, patiently
+from tests.e2e.suite import SESSION, Agent, Laboratory
+from tests.e2e.terminal import Terminal
+
+WINDOW_SECONDS = 30
+TRIES = 2
+"""How often the programs try before they give up, in the laboratory's settings."""
+PATIENCE = 120.0
+"""Five programs start at once, and a limit announced to the minute may take one longer."""
+ONRECORD = [sys.executable, "-m", "onrecord"]
+
+
+class TestLimitsOnATerminal(Laboratory):
+    programs = ("claude",)
+
+    def test_a_limit_in_a_terminal_is_seen_waited_for_and_outlived(self, lab: Lab):
+        """A typed prompt hits a usage window: it is on record with its time, and is issued again, once, also after two deaths."""
+        assert lab.onrecord("setup", "claude", "--user", "--no-input").status == 0
+        agent = Agent(lab, "claude")
+        opens = int(time.time()) + WINDOW_SECONDS
+        lab.server.fail(Fault(429, "rate_limit_error", f"Claude AI usage limit reached|{opens}"), TRIES)
+        terminal = Terminal(lab, agent.command())
+        terminal.shows("auto mode on")
+        terminal.say("The word is magenta. [[say ochre]]", "usage limit reached")
+        patiently(lambda: bool(stops_of(agent)), "the limit is on record")
+        (stop,) = stops_of(agent)
+        assert (stop["cause"], stop["resets_at"], stop["terminal"]) == ("usage_window", opens, True), stop
+        shown = json.loads(lab.onrecord("show", SESSION, "--json").out)["data"]
+        assert shown["interruption"]["cause"] == "usage_window", "a person is told while the program is still open"
+        lab.room.clear()
+
+        terminal = Terminal(lab, [*ONRECORD, "resume", SESSION, "--wait"])
+        terminal.shows("waiting until")
+        patiently(lambda: "session.paused" in kinds_of(agent), "the session is parked")
+        lab.room.clear()
+
+        terminal = Terminal(lab, [*ONRECORD, "resume", SESSION, "--wait"])
+        terminal.shows(r"(?m)^\W*ochre")
+        assert time.time() > opens
+        answered = [one for one in lab.server.conversation()[TRIES:] if "magenta" in one.said]
+        assert len(answered) == 1
+        assert len(stops_of(agent)) == 1
+
+
+class TestTeamsOnTerminals(Laboratory):
+    programs = ("claude", "codex", "gemini")
+
+    def test_every_state_is_told_apart_and_nobody_stalls(self, lab: Lab):
+        """Limited, asking, idle and crashed agents have states of their own; the limited and the crashed continue, exactly once."""
+        assert lab.onrecord("setup", "claude", "--user", "--no-input").status == 0
+        opens = int(time.time()) + WINDOW_SECONDS
+        window = Fault(429, "rate_limit_error", f"Claude AI usage limit reached|{opens}")
+        lab.server.fail(window, TRIES, "word of claude")
+        reached = Fault(429, "usage_limit_reached", "The usage limit has been reached", about={"resets_at": opens})
+        lab.server.fail(reached, 1, "word of codex")
+        spent = Fault(429, "RESOURCE_EXHAUSTED", "You exceeded your current quota. Please retry in 3600s.")
+        lab.server.fail(spent, 1, "word of gemini")
+        busy = "test -e crashed.here || (touch crashed.here && sleep 600)"
+        prompts = {
+            "claude": "The word of claude is magenta. [[say magenta]]",
+            "codex": "The word of codex is ochre. [[say ochre]]",
+            "gemini": "The word of gemini is indigo. [[say indigo]]",
+            "idle": "The word of idle is violet. [[say violet]]",
+            "crashed": f"The word of crashed is sepia. [[shell {busy}]] [[say sepia]]",
+            "asking": "The word of asking is umber. [[say umber]]",
+        }
+        more = {"asking": " --dangerously-skip-permissions", "crashed": " --permission-mode acceptEdits"}
+        agents = [
+            f"[[agent]]\nid = '{name}'\n"
+            f"command = '{name if name in self.programs else 'claude'}{more.get(name, '')}'\n"
+            f"prompt = '{prompt}'\n"
+            for name, prompt in prompts.items()
+        ]
+        (lab.project / "team.toml").write_text("".join([f"[team]\nname = '{SESSION}'\n", *agents]))
+        run = lab.start([*ONRECORD, "team", "up", "team.toml"])
+        lab.appears("crashed.here")
+        wanted = {
+            "claude": "limited", "codex": "limited", "gemini": "limited", "idle": "idle", "crashed": "working",
+            "asking": "needs_person",
+        }  # fmt: skip
+        rows: dict[str, dict[str, Any]] = {}
+        patiently(lambda: states_of(rows, lab) == wanted, "every state is seen")
+        assert "Bypass Permissions" in rows["asking"]["needs"]
+        assert rows["claude"]["until"] == opens
+        assert rows["gemini"]["until"] > opens, "its screen says so, and nothing else does"
+        os.kill(process_of(lab, "crashed"), signal.SIGKILL)
+        for name, word in (("claude", "magenta"), ("codex", "ochre"), ("crashed", "sepia")):
+            patiently(partial(says, lab, name, word), f"{name} goes on", PATIENCE)
+        asked = {name: told(lab, name) for name in prompts}
+        assert asked == {
+            "claude": [(1, 0)] * TRIES + [(2, 0)], "codex": [(1, 0), (2, 0)], "gemini": [(1, 0)],
+            "idle": [(1, 0)], "asking": [],
+            "crashed": [(1, 0), (1, 1)],
+        }, "the limited are asked again, once; the crashed is told to continue, once"  # fmt: skip
+        assert lab.onrecord("team", "stop", SESSION).status == 0
+        run.process.wait()
+        assert lab.room.inhabitants() == []
+
+
+def rows_of(lab: Lab) -> dict[str, dict[str, Any]]:
+    done = lab.onrecord("team", "status", SESSION, "--json")
+    assert done.status == 0, done
+    found: dict[str, dict[str, Any]] = json.loads(done.out)["data"]["agents"]
+    return found
+
+
+def states_of(rows: dict[str, dict[str, Any]], lab: Lab) -> dict[str, str]:
+    """The state of each agent; `rows` gets everything that was said with it."""
+    rows.update(rows_of(lab))
+    return {name: row["state"] for name, row in rows.items()}
+
+
+def process_of(lab: Lab, agent: str) -> int:
+    done = lab.onrecord("log", SESSION, "--json", "--limit", "0")
+    located = [
+        event["data"] for event in json.loads(done.out)["data"]["events"]
+        if event["kind"] == "agent.located" and event["by"] == agent
+    ]  # fmt: skip
+    return int([one["process"] for one in located if "process" in one][-1]["pid"])
+
+
+def stops_of(agent: Agent) -> list[dict[str, Any]]:
+    return [event["data"] for event in agent.events() if event["kind"] == "interruption.recorded"]
+
+
+def kinds_of(agent: Agent) -> list[str]:
+    return [event["kind"] for event in agent.events()]
+
+
+def says(lab: Lab, agent: str, word: str) -> bool:
+    shown = lab.onrecord("team", "logs", agent, "--session", SESSION).out
+    return re.search(rf"(?m)^\W*{word}\s*$", shown) is not None
+
+
+def told(lab: Lab, agent: str) -> list[tuple[int, int]]:
+    """How often each request of an agent's conversation has its prompt, and how often the order to continue."""
+    own = [one.said for one in lab.server.conversation() if f"word of {agent} is" in one.said]
+    return [(text.count(f"word of {agent} is"), text.count("Continue where you were interrupted.")) for text in own]
