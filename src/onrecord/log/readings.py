@@ -158,7 +158,7 @@ class _Condenser:
 
 def _equal(among: Any, value: Any, pointer: str) -> str | None:
     if type(among) is type(value) and among == value and json.dumps(among) == json.dumps(value):
-        return pointer  # the second comparison tells true from 1
+        return pointer  # the second comparison distinguishes true and 1
     inner: Iterable[tuple[Any, Any]] = (
         among.items() if isinstance(among, dict) else enumerate(among) if isinstance(among, list) else ()
     )

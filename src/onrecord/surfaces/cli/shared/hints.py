@@ -9,7 +9,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onrecord.errors import OnrecordError
-    from onrecord.surfaces.cli.catalogue import Verb
+    from onrecord.surfaces.cli.verbs import Verb
 
 BY_STEP = {
     "act_as": "act as that agent: add `--agent {agent}`",
