@@ -84,3 +84,4 @@ def test_two_people_are_told_apart(command):
     assert by == ["Ada-Lovelace", "Grace-Hopper", "claude"]
     assert "- Use a compiler (Grace-Hopper)\n- Use two (claude)" in command.ok("note", "work")
     assert "by Ada-Lovelace" in command.ok("show", "work")
+    assert command.data("list", kind="sessions")[0]["people"][:2] == ["Ada-Lovelace", "Grace-Hopper"]

@@ -36,12 +36,15 @@ def find_named(records: SessionStore, name: str, agent: str) -> Session | None:
     return records.get(known.session, agent=agent) if known else None
 
 
-def session_named(records: SessionStore, name: str, agent: str, objective: str | None = None) -> Session:
-    """The session with this name or id, resumed if it is paused; created if it is new."""
+def session_named(
+    records: SessionStore, name: str, agent: str, objective: str | None = None, *, person: str = ""
+) -> Session:
+    """The session with this name or id, resumed if it is paused; created, by the person, if it is new."""
     session = find_named(records, name, agent)
     if session is None:
         try:
-            session = records.create(name, agent=agent, objective=objective)
+            made = records.create(name, agent=person or agent, objective=objective)
+            session = records.get(made.id, agent=agent) if person else made
         except NameTaken:  # another process was faster; both mean the same session
             session = records.get(name, agent=agent)
     resume_if_paused(session)

@@ -32,6 +32,8 @@ def join(run: Wrapped, arguments: Sequence[str] | None, **about: Any) -> Wrapped
     """
     run.session.budget.check()
     spawn = token()
+    if run.person:
+        about["person"] = run.person
     if arguments is not None:
         about["arguments"] = recordable(run.of.name, arguments)
     run.session.acquire(vendor=run.of.name, spawn=spawn, **about)

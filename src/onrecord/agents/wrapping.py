@@ -71,6 +71,8 @@ class Wrapped(NamedTuple):
     """Whether that is the JSON stream itself and not the text that the program prints without one."""
     waits: bool = False
     """Whether an agent on a terminal is ended at a limit that ends with time, because its command waits for that."""
+    person: str = ""
+    """Who starts it."""
 
 
 class Ask(NamedTuple):

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         Location,
         Said,
         Turn,
-        Usage,
         Vendor,
     )  # fmt: skip
 
@@ -218,17 +217,18 @@ class Gemini(Shaped):
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """A message has items; a patch repeats messages, see `items`."""
+        from onrecord.vendors.gemini_records import message_items, patched_in, usage_in
         from onrecord.vendors.port import Entry
 
         if "$set" in record:
-            again = [one._replace(again=True) for message in _patched_in(record) for one in _used(message)]
+            again = [one._replace(again=True) for message in patched_in(record) for one in usage_in(message)]
             return Entry(raw, "$set", usage=again)
         if "projectHash" in record:
             return Entry(raw, "header", at=text(record.get("startTime")))
         kind = text(record.get("type"))
         return Entry(
-            raw, kind, text(record.get("id")), "", text(record.get("timestamp")), _message(record),
-            kind in MESSAGES or kind in NOTES, _used(record),
+            raw, kind, text(record.get("id")), "", text(record.get("timestamp")), message_items(record),
+            kind in MESSAGES or kind in NOTES, usage_in(record),
         )  # fmt: skip
 
     def items(self, entries: Iterable[Entry]) -> list[tuple[int, Item]]:
@@ -237,12 +237,13 @@ class Gemini(Shaped):
         A resume patches the history with the remaining turns; the dropped ones stay on record.
         """
         from onrecord.vendors.base import answered_once
+        from onrecord.vendors.gemini_records import message_items, patched
 
         said: dict[str, tuple[int, Sequence[Item]]] = {}
         for number, entry in enumerate(entries):
             if entry.kind == "$set":
-                for message in _patched(entry.raw):
-                    said.setdefault(text(message.get("id")), (number, _message(message)))
+                for message in patched(entry.raw):
+                    said.setdefault(text(message.get("id")), (number, message_items(message)))
             else:
                 said[entry.id or f"#{number}"] = number, entry.items
         return answered_once(said.values())
@@ -253,24 +254,28 @@ class Gemini(Shaped):
         return self._with_retention(env, message)
 
     def _with_retention(self, env: Mapping[str, str], message: str) -> list[Hazard]:
+        from onrecord.vendors.gemini_projects import retention_in
         from onrecord.vendors.port import Hazard
 
         settings = self.home(env) / "settings.json"
         fix = f"set general.sessionRetention.enabled to false in {settings}"
-        return [] if _retention(settings).get("enabled") is False else [
+        return [] if retention_in(settings).get("enabled") is False else [
             Hazard("retention", message, fix, (str(settings),))
         ]  # fmt: skip
 
     def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
         """A message; or the messages of a patch, which repeat earlier ones and replace none."""
+        from onrecord.vendors.gemini_records import message_items, patched_in, thoughts_in
         from onrecord.vendors.saying import said
 
         if "$set" not in record:
-            return said([*_thoughts(record), *entry.items], record, id=entry.id)
+            return said([*thoughts_in(record), *entry.items], record, id=entry.id)
         return [
             one
-            for message in _messages_of(record["$set"])
-            for one in said([*_thoughts(message), *_message(message)], record, id=text(message.get("id")), weak=True)
+            for message in patched_in(record)
+            for one in said(
+                [*thoughts_in(message), *message_items(message)], record, id=text(message.get("id")), weak=True
+            )
         ]
 
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
@@ -317,7 +322,9 @@ class Gemini(Shaped):
         from onrecord.vendors import jsonl
 
         if hazard.code == "retention":
-            _switch_retention_off(self.home(env) / "settings.json")
+            from onrecord.vendors.gemini_projects import switch_retention_off
+
+            switch_retention_off(self.home(env) / "settings.json")
         elif hazard.code == "stub":
             for stub in set(hazard.touches) & set(self._stubs(self.find(location.vendor_id, env) or location)):
                 Path(stub).rename(f"{stub}.onrecord-stub")
@@ -360,7 +367,9 @@ class Gemini(Shaped):
         import re
         from pathlib import Path
 
-        retention = _retention(self.home(env) / "settings.json")
+        from onrecord.vendors.gemini_projects import retention_in
+
+        retention = retention_in(self.home(env) / "settings.json")
         age = re.fullmatch(r"(\d+)([hdwm])", str(retention.get("maxAge", f"{RETENTION_DAYS}d")))
         if retention.get("enabled") is False or age is None or not _exists(location.path):
             return None
@@ -485,81 +494,6 @@ def _first_words(record: dict[str, Any]) -> str:
     if isinstance(content, list):
         content = next((part.get("text") for part in content if isinstance(part, dict)), "")
     return text(content)
-
-
-def _message(record: dict[str, Any]) -> list[Item]:
-    from onrecord.vendors.parts import calls_of, items_of, result_of
-
-    role = MESSAGES.get(text(record.get("type")))
-    if role is None:
-        return []
-    items = items_of(role, record.get("content"))
-    calls = [call for call in record.get("toolCalls") or () if isinstance(call, dict)]
-    if calls and not any(item.get("tool_calls") for item in items):
-        said = items[-1] if items and items[-1]["role"] == role else {"role": role, "content": ""}
-        items = [item for item in items if item is not said] + [said | {"tool_calls": calls_of(calls)}]
-    for call in calls:
-        for part in call.get("result") or ():
-            if isinstance(part, dict) and isinstance(part.get("functionResponse"), dict):
-                items.append(result_of(part["functionResponse"]))
-    return items
-
-
-def _used(record: dict[str, Any]) -> list[Usage]:
-    """What a message used; it is written again with the results of its tools. Reasoning is counted apart."""
-    from onrecord.vendors.counts import count, used
-    from onrecord.vendors.port import Usage
-
-    about = record.get("tokens")
-    if not isinstance(about, dict):
-        return []
-    thoughts = count(about, "thoughts")
-    return used(
-        Usage(
-            text(record.get("id")), text(record.get("model")), count(about, "input") + count(about, "tool"),
-            count(about, "cached"), 0, count(about, "output") + thoughts, thoughts,
-        )
-    )  # fmt: skip
-
-
-def _thoughts(record: dict[str, Any]) -> list[Item]:
-    from onrecord.vendors.saying import thought
-
-    given = record.get("thoughts")
-    thoughts = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
-    told = [" ".join(filter(None, (text(one.get("subject")), text(one.get("description"))))) for one in thoughts]
-    return thought("\n".join(told))
-
-
-def _patched(raw: str) -> list[dict[str, Any]]:
-    return _messages_of(json.loads(raw)["$set"])
-
-
-def _patched_in(record: dict[str, Any]) -> list[dict[str, Any]]:
-    return _messages_of(record["$set"])
-
-
-def _messages_of(patch: object) -> list[dict[str, Any]]:
-    messages = patch.get("messages") if isinstance(patch, dict) else None
-    return [one for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
-
-
-def _retention(settings: Path) -> dict[str, Any]:
-    general = settings_at(settings).get("general")
-    retention = general.get("sessionRetention") if isinstance(general, dict) else None
-    return retention if isinstance(retention, dict) else {}
-
-
-def _switch_retention_off(path: Path) -> None:
-    from onrecord.errors import InvalidInput
-    from onrecord.vendors.jsonl import write_over
-
-    settings = settings_at(path)
-    if path.exists() and not settings and path.read_text(encoding="utf-8").strip() not in ("", "{}"):
-        raise InvalidInput(f"{path} is not plain JSON", hint="set general.sessionRetention.enabled to false by hand")
-    general = settings.get("general") if isinstance(settings.get("general"), dict) else {}
-    settings["general"] = {**(general or {}), "sessionRetention": {**_retention(path), "enabled": False}}
-    write_over(path, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
 
 
 VENDOR: Vendor = Gemini()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import InvalidInput
 from onrecord.vendors.base import settings_at, text
@@ -98,3 +98,20 @@ def in_project(raw: str, cwd: str, *, moved: bool) -> str:
     if not isinstance(record, dict) or "projectHash" not in record:
         return raw
     return json.dumps(record | {"projectHash": sha256(cwd.encode()).hexdigest()}, separators=(",", ":"))
+
+
+def retention_in(settings: Path) -> dict[str, Any]:
+    """The retention in its settings; empty if they say nothing."""
+    general = settings_at(settings).get("general")
+    retention = general.get("sessionRetention") if isinstance(general, dict) else None
+    return retention if isinstance(retention, dict) else {}
+
+
+def switch_retention_off(path: Path) -> None:
+    """Set only this in its settings."""
+    settings = settings_at(path)
+    if path.exists() and not settings and path.read_text(encoding="utf-8").strip() not in ("", "{}"):
+        raise InvalidInput(f"{path} is not plain JSON", hint="set general.sessionRetention.enabled to false by hand")
+    general = settings.get("general") if isinstance(settings.get("general"), dict) else {}
+    settings["general"] = {**(general or {}), "sessionRetention": {**retention_in(path), "enabled": False}}
+    write_over(path, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onrecord.views.fold import Whole
     from onrecord.views.values import Attention, Effect, Interruption, Json, Process, ProvisionalTurn
 
-LISTING_VERSION = "listing.2"
+LISTING_VERSION = "listing.3"
 """Changes whenever a listing changes its meaning, so that older snapshots are not used."""
 ENTRIES_LISTED = 20
 """How many attempts, effects, agents and claims a listing has of each; lists show fewer."""
@@ -70,6 +70,8 @@ class Listing(TypedDict):
     agent: str
     """The one whose conversation was in use last."""
     vendor: str | None
+    people: list[str]
+    """Who opened the session, then other people who took part."""
     branch: str | None
     cwd: str | None
     prompt: str
@@ -95,6 +97,7 @@ def listing(whole: Whole, prompt: str = "", question: Asked | None = None) -> Li
         "agents": agents,
         "agent": link["agent"] if link else newest,
         "vendor": link["vendor"] if link else None,
+        "people": _people(whole),
         "branch": where.get("branch"),
         "cwd": where.get("cwd"),
         "prompt": _short(prompt),
@@ -112,6 +115,15 @@ def listing(whole: Whole, prompt: str = "", question: Asked | None = None) -> Li
         ],
         "stale": [one["id"] for one in whole.findings.labelled(STALE)[-ENTRIES_LISTED:]],
     }  # fmt: skip
+
+
+def _people(whole: Whole) -> list[str]:
+    """Everyone who took part and is no agent."""
+    decided = [decision["by"] for decision in whole.facts.decisions]
+    started = [agent["person"] for agent in whole.roster.agents.values() if agent.get("person")]
+    acted = [step["by"] for step in whole.lifecycle.steps]
+    names = dict.fromkeys(name for name in (*acted, *started, *decided) if name not in whole.roster.agents)
+    return list(names)[:ENTRIES_LISTED]
 
 
 def _agents(whole: Whole) -> dict[str, ListedAgent]:

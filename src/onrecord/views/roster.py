@@ -53,6 +53,8 @@ class Roster(View):
             agent["runs"] += 1
             agent |= {"run": event.run, "here": True, "process": data.get("process"), "last_joined_at": event.at}
             self._note_arguments(agent, data)
+            if data.get("person"):
+                agent["person"] = str(data["person"])
             agent["joined"] = event.position
             agent["vendor"], agent["via"] = data.get("vendor") or agent["vendor"], data.get("via")
         elif event.kind == "agent.located":

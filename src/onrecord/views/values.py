@@ -386,6 +386,8 @@ class Agent(TypedDict):
     via: NotRequired[str | None]
     """What recorded the present run: a hook; None is a process that has the lease of its lane."""
     stop: Interruption | None
+    person: NotRequired[str]
+    """Who started it last, if a person did."""
     last_joined_at: NotRequired[int]
     joined: NotRequired[int]
     """The position at which its present run began."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from onrecord.surfaces.cli.catalogue import SHELLS, Option, Verb, find, shown
+from onrecord.surfaces.cli.catalogue import SHELLS, find, shown
 from onrecord.surfaces.cli.shared.exits import UsageError
+from onrecord.surfaces.cli.verbs import Option, Verb
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

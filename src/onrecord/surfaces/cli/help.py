@@ -6,8 +6,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from onrecord import __version__
-from onrecord.surfaces.cli.catalogue import EVERYDAY, EVERYWHERE, Option, Verb, find, shown
+from onrecord.surfaces.cli.catalogue import EVERYDAY, find, shown
 from onrecord.surfaces.cli.shared.exits import EXIT_CODES
+from onrecord.surfaces.cli.verbs import EVERYWHERE, Option, Verb
 
 if TYPE_CHECKING:
     from onrecord.surfaces.cli.shared.call import Call

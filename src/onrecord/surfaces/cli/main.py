@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from onrecord.surfaces.cli.catalogue import Verb
     from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.surfaces.cli.verbs import Verb
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -30,7 +30,9 @@ def vendor_named(word: str) -> Vendor:
 def wrapped(call: Call, session: Session, of: Vendor, cwd: str) -> Wrapped:
     """What a run of an agent needs."""
     env = environment_for(session, cwd)
-    return Wrapped(session, of, env, show=not call.output.json, raw="jsonl" in call, waits="wait" in call)
+    return Wrapped(
+        session, of, env, show=not call.output.json, raw="jsonl" in call, waits="wait" in call, person=call.person()
+    )
 
 
 def asked(call: Call, extra: list[str]) -> Ask:

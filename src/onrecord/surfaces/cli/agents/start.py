@@ -43,7 +43,7 @@ def start_agent(call: Call) -> int:
     check_installed(of, _options(cwd, ask))
     if branch is not None:
         cwd = _worktree(call, cwd, branch)
-    session = session_named(call.records_for_new(), name, agent, call.get("objective"))
+    session = session_named(call.records_for_new(), name, agent, call.get("objective"), person=call.person())
     return _begin(call, common.wrapped(call, session, of, cwd), cwd, ask)
 
 

@@ -59,7 +59,7 @@ def _up(call: Call, words: list[str]) -> int:
     for warning in warnings_of(wanted, headless=headless):
         call.output.note(warning)
     name = call.get("session") or wanted.name
-    session = session_named(call.records(), name, CREW, call.get("objective"))
+    session = session_named(call.records_for_new(), name, CREW, call.get("objective"), person=call.person())
     crew = Crew(session, wanted, headless=headless, tell=call.output.note, yes="yes" in call)
     crew.check_hosts()
     crew.take_lane()

@@ -15,6 +15,7 @@ from onrecord.surfaces.cli.shared.exits import NotInitialised
 from onrecord.surfaces.cli.shared.hints import hint_of
 from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.place import survey_worktree
 from onrecord.surfaces.cli.shared.shapes import event_data, session_data
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def open_session(call: Call) -> int:
             session.facts.set_objective(objective)
         if budget and session.views.spend.budget != budget:
             session.budget.set(**budget)
+    if state == "opened":
+        survey_worktree(call, session)  # commits from here on are the session's
     _equip(call, session, profile)
     head = session.views.head
     if state != "opened" and head.status == "paused":
@@ -107,13 +110,14 @@ def list_sessions(call: Call) -> int:
     if call.output.json:
         call.output.envelope("sessions", [_data(entry) for entry in found])
         return 0
+    several = len({person for entry in found for person in entry.listing["people"]}) > 1
     narrow = call.output.terminal and get_terminal_size().columns < WIDE
     columns = ["!", "#session", "!status", "*title", "agent", "*last prompt", "active"]
     if narrow:
         columns[3:6] = ["agent", "*title, last prompt"]
     if "all" in call:
         columns.insert(2, "project")
-    call.output.table(columns, [_row(call, entry, narrow=narrow) for entry in found])
+    call.output.table(columns, [_row(call, entry, narrow=narrow, several=several) for entry in found])
     if len(found) == limit:
         call.output.note(f"only the newest {limit} are shown; `--limit N` shows more")
     if not found and call.output.terminal and call._records is not None:  # noqa: SLF001  # only to word the note
@@ -129,11 +133,14 @@ def _named(call: Call, records: SessionStore) -> list[Head]:
 
 def _data(entry: Entry) -> dict[str, Any]:
     listed = entry.listing
-    about = {"agent": listed["agent"] or None, "vendor": listed["vendor"], "last_prompt": listed["prompt"] or None}
+    about = {
+        "agent": listed["agent"] or None, "vendor": listed["vendor"], "last_prompt": listed["prompt"] or None,
+        "people": listed["people"],
+    }  # fmt: skip
     return session_data(entry.head) | about
 
 
-def _row(call: Call, entry: Entry, *, narrow: bool) -> list[str | Cell]:
+def _row(call: Call, entry: Entry, *, narrow: bool, several: bool) -> list[str | Cell]:
     from onrecord.surfaces.cli.sessions.choosing import who
     from onrecord.surfaces.cli.shared.attention import SHAPES
     from onrecord.views.render import ago, iso
@@ -148,7 +155,8 @@ def _row(call: Call, entry: Entry, *, narrow: bool) -> list[str | Cell]:
     style = "" if head.status in LIVE else "quiet"
     # A title that is only the prompt again would take the room of both.
     prompt = "" if _same(listed["prompt"], head.title) else listed["prompt"]
-    agent = Cell(who(listed), "quiet")
+    people = listed["people"][:1] if several else []
+    agent = Cell(" · ".join(name for name in (who(listed), *people) if name), "quiet")
     about = [Cell(head.title, style), agent, Cell(prompt, style)]
     if narrow:
         about = [agent, Cell(" · ".join(text for text in (head.title, prompt) if text), style)]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onrecord.log.head import Head
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
-    from onrecord.surfaces.cli.catalogue import Option, Verb
+    from onrecord.surfaces.cli.verbs import Option, Verb
 
 CHOICES_SHOWN = 8
 """How many sessions an error names when it is not clear which one is meant."""

@@ -13,7 +13,7 @@ from onrecord.surfaces.cli.shared.output import SCHEMA_VERSION, dump, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from onrecord.surfaces.cli.catalogue import Verb
+    from onrecord.surfaces.cli.verbs import Verb
 
 
 def report(problem: Exception, words: list[str]) -> int:

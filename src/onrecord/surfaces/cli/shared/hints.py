@@ -9,7 +9,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onrecord.errors import OnrecordError
-    from onrecord.surfaces.cli.catalogue import Verb
+    from onrecord.surfaces.cli.verbs import Verb
 
 BY_STEP = {
     "act_as": "act as that agent: add `--agent {agent}`",
@@ -28,6 +28,7 @@ BY_STEP = {
     "drop_snapshots": "`onrecord doctor --fix` deletes the snapshots; they only save time",
     "enter_phase": "`onrecord phase enter {phase}`; or add `--retroactive` if the work is already done",
     "evidence_id": "give one with `--id ID`",
+    "fail_attempt": 'record it as failed: `onrecord attempt fail {number} --error "..."`',
     "feature_evidence": "capture a command with `onrecord run -- pytest`, then pass its id with `--evidence`",
     "finish_phase": "finish it first: `onrecord phase finish {phase}` (with `--retroactive` if it was never entered)",
     "first_session": "`onrecord open my-task` starts a session and creates the store; `onrecord demo` shows how",
