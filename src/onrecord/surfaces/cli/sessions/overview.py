@@ -43,7 +43,7 @@ def overview(call: Call) -> int:
     notice(records, os.environ, project="" if "all" in call else None)
     found, more = _found(call, records)
     if not found:
-        refuse_mistyped(call, records)
+        refuse_mistyped(call, records, newcomer=True)
     if call.output.json:
         place = {"store": records.url, "project": records.project}
         call.output.envelope("overview", place | {"sessions": [_data(one) for one in found], "more": more})
