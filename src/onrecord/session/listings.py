@@ -94,8 +94,8 @@ def listing_of(session: Session) -> Listing:
 def listing_of_nothing() -> Listing:
     """The listing of a session that cannot be read."""
     return {
-        "agents": {}, "agent": "", "vendor": None, "people": [], "branch": None, "cwd": None, "prompt": "", "question": None,
-        "next": "", "attempts": [], "effects": {}, "blocked": [], "stale": [],
+        "agents": {}, "agent": "", "vendor": None, "people": [], "branch": None, "cwd": None, "prompt": "",
+        "question": None, "next": "", "attempts": [], "effects": {}, "blocked": [], "stale": [],
     }  # fmt: skip
 
 

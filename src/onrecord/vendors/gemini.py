@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         Location,
         Said,
         Turn,
-        Usage,
         Vendor,
     )  # fmt: skip
 
