@@ -149,6 +149,7 @@ def failed(_vendor: Vendor, call: HookCall) -> HookAnswer:
         with owned as session:
             keeping.keep_transcript(session, call)
             keeping.keep_stop(session, call)
+            _notify(session)
     return HookAnswer()
 
 
@@ -180,11 +181,16 @@ def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
             waits = agent["waits"] if agent else None
             if session.head.status in LIVE and (waits is None or waits["message"] != message):
                 session.agents.record_attention_needed(message)
-                if _wants_notices():
-                    from onrecord.surfaces.notifying import tell_needs
-
-                    tell_needs(session)
+                _notify(session)
     return HookAnswer()
+
+
+def _notify(session: Session) -> None:
+    """Notify the person of what the session needs them for."""
+    if _wants_notices():
+        from onrecord.surfaces.notifying import tell_needs
+
+        tell_needs(session)
 
 
 def _wants_notices() -> bool:
