@@ -30,7 +30,7 @@ def cold_start(place: Path, *, quick: bool) -> list[Figure]:
                 for one in play(stage):
                     seen.append(one)
                     print(f"  {vendor}: {one.condition}: {len(one.found)} of {len(one.facts)} facts", file=sys.stderr)
-            except (AssertionError, RuntimeError) as problem:
+            except (AssertionError, RuntimeError, OSError) as problem:
                 # One program that does not do its part must not hide what the others did.
                 print(f"  {vendor} {name} onrecord stopped: {str(problem)[:300]}")
                 seen.append(Seen.failed(vendor, f"{name} onrecord: did not finish"))

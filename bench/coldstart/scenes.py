@@ -21,6 +21,7 @@ from bench.coldstart.facts import (
     told,
     upto,
 )
+from onrecord.vendors import port
 from tests.e2e.lab import Lab
 from tests.e2e.modelserver import Received
 from tests.e2e.wire import FENCED
@@ -67,12 +68,13 @@ class Seen(NamedTuple):
 
 
 class Stage:
-    """A laboratory with two vendors' programs, and the scripts that plant facts beside the repository."""
+    """A laboratory with two vendors' programs, and the scripts that plant facts."""
 
     def __init__(self, root: Path, vendor: str, other: str) -> None:
         self.vendor, self.other = vendor, other
         self.lab = Lab(root, [vendor, other])
-        self.scripts = root / "scripts"
+        # Below the project, because some agents may not leave it, and not among its files, which agents may read.
+        self.scripts = self.lab.project / ".git" / "planted"
         self.scripts.mkdir()
         self.probe = self.scripts / "probe.sh"
         self.probe.write_text("echo '403: no membership' >&2; exit 1\n")
@@ -89,7 +91,7 @@ class Stage:
 
     def plant(self, session: int, *, how: str = "record") -> str:
         """The prompt that makes an agent run the script of a session."""
-        return f"Work on it. [[shell sh {self.scripts}/{how}-{session}.sh]]"
+        return f"Work on it. [[shell sh .git/planted/{how}-{session}.sh]]"
 
     def onrecord(self, *words: str, cwd: Path | None = None) -> str:
         """Run our command; its output."""
@@ -210,14 +212,14 @@ def without_onrecord(stage: Stage) -> Iterator[Seen]:
     chosen = str(uuid.uuid4())
     run = lab.start(cli.start(chosen, f"{stage.plant(1, how='tell')} {PAUSE}"))
     lab.appears("under-way")
-    vendor_id = chosen if cli.chooses_id else cli.streamed_id(run.out)
+    vendor_id = chosen if cli.chooses_id else streamed_id(vendor, run.out)
     lab.keeps(cli, vendor_id, "Work on it.")
     lab.room.clear()
     run.process.wait()
     before = stage.count()
     done = lab.run(cli.resume(vendor_id, f"{stage.plant(2, how='tell')} [[say {summary()}]]"))
     yield stage.seen("vendor's own resume after kill -9", stage.first(before), 1)
-    vendor_id = cli.streamed_id(done.out)
+    vendor_id = streamed_id(vendor, done.out)
     before = stage.count()
     lab.run(cli.resume(vendor_id, GO_ON))
     yield stage.seen("vendor's own resume, second time", stage.first(before), 2)
@@ -236,6 +238,15 @@ def without_onrecord(stage: Stage) -> Iterator[Seen]:
     before = stage.count()
     lab.run(cli.start(str(uuid.uuid4()), "Continue. [[shell cat PROGRESS.md]] [[say I will]]"))
     yield stage.seen("hand-written progress file", stage.first(before, 1), 3)
+
+
+def streamed_id(vendor: str, output: str) -> str:
+    """The conversation's id, in what the program printed."""
+    of = port.vendor(vendor)
+    found = [one for line in output.splitlines() if (one := of.stream_id(line))]
+    if not found:
+        raise RuntimeError(f"{vendor} printed no id: {output[:300]}")
+    return found[-1]
 
 
 def summary() -> str:

@@ -110,11 +110,12 @@ def test_a_long_command_hides_neither_error_nor_fix(here):
 # The note
 
 
-def test_the_note_says_where_everything_is(here):
+def test_the_note_says_where_everything_is(here, monkeypatch):
     """Brief, note, STATE.md and report have reproduction, branch, revision and new commits; the note has cited evidence."""
     subprocess.run([*GIT, "init", "-q"], check=True)
     here.commit("invites.py", "def probe(): ...\n", "begin")
     here("open", "bug", "--profile", "bugfix", "--objective", "Fix the intermittent 403 after an invite")
+    early = here.commit("early.py", "1\n", "Before anything else")
     here("reproduction", "pytest -k invite", "--rate", "3/10")
     here("evidence", "run", "--id", "run-a", "--", *python("print(403)"))
     here("evidence", "file", "--id", "file-b", "invites.py:1-1")
@@ -131,6 +132,14 @@ def test_the_note_says_where_everything_is(here):
         assert "pytest -k invite" in text
     for text in (brief, note, here("continue").out):
         assert f"{second[:10]} Write the row first (invites.py)" in text
+    assert f"{early[:10]} Before anything else (early.py)" in note
+    outside = here.project.parent / "elsewhere"
+    outside.mkdir()
+    subprocess.run([*GIT, "init", "-q"], cwd=outside, check=True)
+    subprocess.run([*GIT, "commit", "-q", "--allow-empty", "-m", "Another repository"], cwd=outside, check=True)
+    monkeypatch.chdir(outside)
+    assert f"branch main at {second[:10]}" in here("note", "bug", "--project", str(here.project)).out
+    monkeypatch.chdir(here.project)
     listed = note.partition("## Evidence")[2]
     assert "- run-a✓: run " in listed
     assert "- file-b✓: file invites.py:1-1" in listed

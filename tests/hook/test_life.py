@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import onrecord
 from onrecord import machine
 from onrecord.connection import load_profile
 from onrecord.work.anchors import anchored
@@ -289,6 +290,20 @@ def test_an_agent_that_waits_is_seen_and_goes_on(hooks, session):
     assert solver(hooks)["waits"] is None
     hooks.claude("Notification", notification_type="auth_success", message="signed in")
     assert solver(hooks)["waits"] is None
+
+
+def test_the_first_prompt_titles_a_session_without_one(hooks, session):
+    """The first prompt is the title of a session that has neither title nor objective; later prompts change nothing."""
+    with onrecord.connect(str(hooks.store), project=session.head.project) as records:
+        records.create("untitled")
+        named = {"ONRECORD_SESSION": "untitled", "ONRECORD_AGENT": "solver"}
+        hooks.claude("SessionStart", named, source="startup", session_id=SECOND)
+        for prompt in ("Why is the first login slow?\nIt takes 2 s.", "And the second one?"):
+            hooks.claude("UserPromptSubmit", named, prompt=prompt, session_id=SECOND)
+        assert records.find("untitled").title == "Why is the first login slow?"
+        hooks.claude("SessionStart", source="startup")
+        hooks.claude("UserPromptSubmit", prompt="Look at the cache first")
+        assert records.find("fix-403").title == "Fix the 403 after invite acceptance"
 
 
 LIMIT = "API Error: Request rejected (429) · Claude AI usage limit reached|1794823723"

@@ -19,7 +19,7 @@ from onrecord.views.spend import ROW, TOKENS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from onrecord.log.events import Draft, Event
+    from onrecord.log.events import Draft
     from onrecord.session.handle import Session
     from onrecord.vendors.port import Chunk, Entry, Usage, Vendor
 

@@ -26,7 +26,7 @@ OBSERVED = frozenset(
     {"turn.committed", "turn.recorded", "item.added", "tokens.recorded", "effect.finished", "tool.used",
      "attempt.settled", "evidence.recorded", "code.changed", "payload.kept"}
 )  # fmt: skip
-"""Events of a log that are evidence themselves: they say what was seen; an opinion or a step of the session does not."""
+"""Events of a log that are evidence themselves: they say what was seen; opinions and steps of the session do not."""
 EVIDENCE_OUTPUT_LIMIT = 2_000
 """How many characters of a captured output or excerpt an evidence keeps in the durable tier."""
 EVIDENCE_ID_LIMIT = 128

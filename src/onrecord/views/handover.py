@@ -95,13 +95,17 @@ def text_of(told: dict[str, Json]) -> str:
     reproduced = [line for line in told["reused"][:1] if line.startswith(REPRODUCED)]
     if told["commits"]:
         lines += ["Commits:", *(f"- {line}" for line in told["commits"][-COMMITS_REPORTED:])]
-    parts = (
-        ("Reuse the reproduction", [line.removeprefix(REPRODUCED) for line in reproduced]),
-        ("Verified (reuse it)", told["reused"][len(reproduced) :]), ("Rejected (do not retry)", told["rejected"]),
-        ("Failed (do not repeat it)", told["failed"]), (f"New since position {told['since']}", new),
-        ("Unresolved (settle first)", told["unresolved"]),
-        *([("What happened (from the conversation)", told["happened"])] if told["happened"] else ()),
-    )  # fmt: skip
+    rare = {
+        "Reuse the reproduction": [line.removeprefix(REPRODUCED) for line in reproduced],
+        "Failed (do not repeat it)": told["failed"],
+        "What happened (from the conversation)": told["happened"],
+    }  # shown only if there is something
+    reproduction, failed, happened = ([(title, found)] if found else [] for title, found in rare.items())
+    parts = [
+        *reproduction, ("Verified (reuse it)", told["reused"][len(reproduced) :]),
+        ("Rejected (do not retry)", told["rejected"]), *failed, (f"New since position {told['since']}", new),
+        ("Unresolved (settle first)", told["unresolved"]), *happened,
+    ]  # fmt: skip
     for title, entries in parts:
         lines.append(f"{title}: {'' if entries else 'nothing'}".rstrip())
         lines += [f"- {entry}" for entry in entries[:REPORT_ENTRIES]]

@@ -90,7 +90,8 @@ def failed_entries(whole: Whole) -> list[Entry]:
         numbers = ", ".join(str(one["number"]) for one in failures)
         entries.append((f"attempt {numbers} failed: {last['command']}", f"error: {last.get('error')}"))
     return entries + [
-        (f"did not help: {fix}", f"attempt {after['number']} failed with it: {after.get('error')}", after["command"])
+        # In one part: when the line is short, the fix is what must stay.
+        f"did not help: {fix} (attempt {after['number']} failed with it: {after.get('error')}; {after['command']})"
         for fix, after in fixes.items()
     ]
 

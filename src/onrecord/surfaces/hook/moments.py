@@ -92,6 +92,7 @@ def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
         said, briefed = telling.context(session, vendor, call)
         if session.head.status in LIVE:
             session.agents.record_attention_given()
+            session.facts.title_by_prompt(call.prompt)
             session.agents.record_going_on()
             if briefed is not None:
                 session.agents.locate(call.vendor, call.vendor_id, briefed=briefed)

@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onrecord.environment import PROJECT_VARIABLE
 from onrecord.errors import OnrecordError
 from onrecord.log.head import LIVE
 from onrecord.machine import is_gone
 from onrecord.surfaces.cli.shared.call import any_number, whole_number
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.views.attempts import LOST, status_of
-from onrecord.work.project import worktree_for
+from onrecord.work.project import project_at, worktree_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,7 +53,10 @@ def survey_worktree(call: Call, session: Session) -> None:
 
     try:
         look_at_code(call, session)
-        record_commits(session, root_of(session))
+        root = root_of(session)
+        names = (*project_at(str(root)).names, os.environ.get(PROJECT_VARIABLE))
+        if session.head.project in names:  # never the history of another repository
+            record_commits(session, root)
     except (OnrecordError, OSError) as problem:
         call.output.note(f"the worktree could not be surveyed: {problem}")
 

@@ -54,8 +54,8 @@ def run(call: Call) -> int:
         strict="strict" in call, fix=call.get("fix"), show=not call.output.json, warn=warn,
         begun=lambda: state_file.after(call, session),
     )  # fmt: skip
+    state_file.after(call, session)  # before the rest is shown: a slow reader must not delay the outcome
     show_rest(done.ran)
-    state_file.after(call, session)
     if call.output.json:
         attempt = session.views.attempts.all()[done.number - 1]
         about = {
