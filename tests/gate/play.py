@@ -14,11 +14,14 @@ from onrecord.session.handle import Session
 from onrecord.session.session_store import SessionStore
 from onrecord.stores.memory import MemoryStore
 from onrecord.testing import FakeClock
-from onrecord.views.values import Anchor
+from onrecord.views.values import Anchor, Worktree
 from tests.proofs import cite
 
 AGENTS = ("claude", "codex")
-COMMANDS = ("pytest -k invite", "python train.py --l2 0.1", "make")
+COMMANDS = ("pytest -k invite", "python train.py --l2 0.1", "make", "sed -i s/a/b/ src/auth.py")
+WORKTREES: tuple[Worktree | None, ...] = (
+    None, {"root": "/p", "host": "here", "git": True}, {"root": "/p/.trees/b", "host": "here", "git": True},
+)  # fmt: skip
 PATHS = ("src/auth.py", "src/middleware.py")
 PROFILE = {
     "name": "small", "title": "small", "about": "", "instructions": "",
@@ -31,7 +34,9 @@ Step = tuple[Any, ...]
 
 agents = st.sampled_from(AGENTS)
 steps: st.SearchStrategy[Step] = st.one_of(
-    st.tuples(st.just("start"), agents, st.sampled_from(COMMANDS), st.sampled_from(PROCESSES)),
+    st.tuples(
+        st.just("start"), agents, st.sampled_from(COMMANDS), st.sampled_from(PROCESSES), st.sampled_from(WORKTREES)
+    ),
     st.tuples(st.just("settle"), agents, st.integers(1, 5), st.sampled_from(["succeeded", "failed", "abandoned"])),
     st.tuples(st.just("raw_start"), agents, st.sampled_from(COMMANDS)),
     st.tuples(st.sampled_from(["pause", "resume", "reopen", "close", "archive"]), agents),
@@ -52,10 +57,11 @@ steps: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("erase"), agents, st.integers(2, 12)),
 )
 requests = st.builds(
-    lambda agent, act, command, path: ToolRequest(
-        agent, act, paths=[path] if act == EDIT else [], commands=commands_of(command) if act == RUN else []
+    lambda agent, act, command, path, worktree: ToolRequest(
+        agent, act, paths=[path] if act == EDIT else [], commands=commands_of(command) if act == RUN else [],
+        worktree=worktree,
     ),
-    agents, st.sampled_from([EDIT, RUN]), st.sampled_from(COMMANDS), st.sampled_from(PATHS),
+    agents, st.sampled_from([EDIT, RUN]), st.sampled_from(COMMANDS), st.sampled_from(PATHS), st.sampled_from(WORKTREES),
 )  # fmt: skip
 
 
@@ -92,8 +98,8 @@ class Stage:
         self.count += 1
         session = Session(self.records.store, self.session.id, agent=agent, clock=self.clock)
         match verb, *about:
-            case "start", command, process:
-                session.attempts.start(command, process=process)
+            case "start", command, process, worktree:
+                session.attempts.start(command, process=process, worktree=worktree)
             case "raw_start", command:
                 # What another version, or an import, may have left: a second attempt beside an unresolved one.
                 session.log.record(

@@ -16,6 +16,8 @@ from onrecord.rules import ToolRequest, decide
 from onrecord.session.kept_views import SNAPSHOT_EVERY
 from onrecord.vendors.port import VENDORS, vendor
 from onrecord.views.present import Present
+from onrecord.views.values import Worktree
+from onrecord.work.project import worktree_named
 from tests.hook.conftest import CONVERSATION
 
 LINK = link_id("claude", CONVERSATION)
@@ -40,10 +42,27 @@ def test_two_agents_in_one_directory_are_told_apart(hooks):
     other = hooks.records().get("fix-403", agent="two")
     other.agents.locate("claude", "bbbbbbbb-0000-4000-8000-0000000000ad")
     other.attempts.start("pytest")
-    assert hooks.edit().is_empty
-    about = {"tool_name": "Edit", "tool_input": {"file_path": "a.py"}}
+    about = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
+    assert hooks.claude("PreToolUse", **about).is_empty
     refused = hooks.claude("PreToolUse", session_id="bbbbbbbb-0000-4000-8000-0000000000ad", **about)
-    assert "attempt 1" in refused.refusal
+    assert "attempt 1 (pytest)" in refused.refusal
+    assert "attempt 1 of two (pytest)" in hooks.edit().refusal, "edits of both are refused"
+
+
+def test_the_worktree_of_an_agent_is_where_its_hook_runs(hooks):
+    """Edits, also through a shell, are refused where an attempt runs; an attempt of another worktree does not count."""
+    session = hooks.records().create("fix-403", agent="one")
+    session.agents.locate("claude", CONVERSATION)
+    here = worktree_named(str(hooks.project))
+    elsewhere: Worktree = {**here, "root": f"{here['root']}-2", "git": True}
+    other = hooks.records().get("fix-403", agent="two")
+    other.attempts.start("pytest", worktree=elsewhere)
+    assert hooks.edit().is_empty
+    hooks.records().get("fix-403", agent="three").attempts.start("make", worktree=here)
+    assert "attempt 2 of three (make)" in hooks.edit(call="toolu_9").refusal
+    for command, refused in (("sed -i s/a/b/ a.py", True), ("sed -n p a.py", False)):
+        said = hooks.claude("PreToolUse", tool_name="Bash", tool_input={"command": command}, tool_use_id=command)
+        assert bool(said.is_empty) is not refused
 
 
 def test_the_environment_names_session_and_agent(hooks):
@@ -60,26 +79,19 @@ def test_the_environment_names_session_and_agent(hooks):
 
 @pytest.mark.parametrize("how", ["environment", "settings"])
 def test_registering_by_itself(hooks, how, tmp_path):
-    """Where the user wants it, a session is opened that is named after the directory and the day; each agent has a name."""
+    """Where the user wants it, the first prompt opens a session; the start before it says so and leaves nothing."""
     env = {"ONRECORD_AUTO": "1"}
     if how == "settings":
         config = tmp_path / "config.toml"
         config.write_text("auto_register = true\n")
         env = {"ONRECORD_CONFIG": str(config)}
-    assert hooks.claude("SessionStart", env, source="startup").context
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as second:
-        beside = env | {"CLAUDE_PID": str(second.pid)}
-        hooks.claude("SessionStart", beside, session_id="bbbbbbbb-0000-4000-8000-0000000000ad", source="startup")
-        second.communicate(b"\n")
+    assert "onrecord setup --no-auto" in hooks.claude("SessionStart", env, source="startup").out
+    assert not hooks.store.exists()
+    assert hooks.claude("UserPromptSubmit", env, prompt="Fix the login").context
     with hooks.records() as records:
         (head,) = records.sessions()
-        assert head.name.startswith("project-20")
-        roster = records.get(head.session).views.roster
-        assert {name: len(agent["links"]) for name, agent in roster.agents.items()} == {"claude": 1, "claude-2": 1}
-        records.get(head.session).close("done")
-    hooks.claude("SessionStart", env, session_id="cccccccc-0000-4000-8000-0000000000ad", source="startup")
-    with hooks.records() as records:
-        assert {one.name for one in records.sessions()} == {head.name, f"{head.name}-2"}
+        assert head.name.startswith("fix-the-login-20")
+        assert list(records.get(head.session).views.roster.agents) == ["claude"]
 
 
 def test_a_glance_by_conversation_decides_like_the_whole_way(hooks, session):

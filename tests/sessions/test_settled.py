@@ -6,6 +6,7 @@ import onrecord
 from onrecord.errors import InvalidInput
 from onrecord.views.check import obstacles
 from onrecord.views.fold import Whole
+from onrecord.views.note_forms import pull_request, task
 from tests.proofs import cite
 
 ANCHOR = {"path": "auth.py", "symbol": "accept", "fingerprint": "aaaa"}
@@ -49,8 +50,6 @@ def test_a_fixed_cause_is_settled_and_not_stale(cause):
     text = "verified at 4f2c1a9, fixed by 9a1b03e"
     assert f"f1: The row is late ({text}) [e1✓]" in cause.note()
     assert f"root cause verified (f1: {text}); fix implemented" in cause.brief()
-    from onrecord.views.note_forms import pull_request
-
     assert text in pull_request(cause.views)
     assert "Stale" not in cause.note() + pull_request(cause.views)
     assert Whole.load(cause.views.dump()).findings.is_settled(cause.findings.get("f1"))
@@ -180,5 +179,7 @@ def test_a_next_action_that_is_done_does_not_stay_in_a_closed_note(cause):
     cause.facts.set_next_action("Return the row first")
     change(cause, "bbbb")
     cause.findings.record_milestone("fix", evidence=cite(cause, "e2"))
+    assert task(cause.views)["next_action"]["text"] == "Return the row first"
     cause.close()
     assert "Return the row first" not in cause.note()
+    assert task(cause.views)["next_action"] is None

@@ -118,14 +118,20 @@ class AttemptVerbs(Chapter):
         bad = not_finite(found)
         if outcome == SUCCEEDED and bad:
             raise InvalidInput(
-                f"{', '.join(bad)} is not a finite number, so the attempt did not succeed", hint="record it as failed"
+                f"{', '.join(bad)} is not a finite number, so the attempt did not succeed",
+                hint="record it as failed",
+                step="fail_attempt",
+                number=attempt["number"],
             )
         if outcome == FAILED:
             checked_text(error or "", "a failed attempt's error", TEXT_LIMIT)
         if outcome in (ABANDONED, INTERRUPTED):
             checked_text(reason or "", f"an {outcome} attempt's reason", TEXT_LIMIT)
         if code_change_needed and outcome != FAILED:
-            raise InvalidInput("only a failed attempt can need a change of the code", hint="record it as failed")
+            raise InvalidInput(
+                "only a failed attempt can need a change of the code", hint="record it as failed", step="fail_attempt",
+                number=attempt["number"],
+            )  # fmt: skip
         plain = {name: value if name not in bad else str(value) for name, value in found.items()}
         data = {
             "attempt": attempt["number"], "outcome": outcome, "error": error, "fix": fix, "metrics": plain,

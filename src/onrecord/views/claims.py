@@ -72,6 +72,12 @@ def pending_action(whole: Whole) -> NextAction | None:
     return None if done else action
 
 
+def shown_action(whole: Whole) -> NextAction | None:
+    """The next action as notes show it: in an ended session, one that is done is left out."""
+    ended = whole.head.status in ("closed", "archived")
+    return pending_action(whole) if ended else whole.facts.next_action
+
+
 def _same(command: str, ran: list[str]) -> bool:
     """Whether a command is among those that ran, whatever its quotes."""
     import shlex

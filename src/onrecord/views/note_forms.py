@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onrecord.views.claims import shown_action
 from onrecord.views.code import commit_lines
 from onrecord.views.findings import finding_line
 from onrecord.views.note import BRIEF_LIMIT, brief, changed_files, feature_lines, note, status_lines
@@ -76,7 +77,7 @@ def task(whole: Whole, gone: Gone | None = None) -> dict[str, Json]:
     return {
         "task_version": TASK_VERSION, "session": whole.head.session, "name": whole.head.name,
         "status": whole.head.status, "position": whole.position, "last_activity_at": iso(whole.head.at),
-        "objective": facts.purpose, "next_action": facts.next_action,
+        "objective": facts.purpose, "next_action": shown_action(whole),
         "reproduction": facts.reproduction, "hypothesis": active["id"] if active else None,
         "findings": [_finding(whole, one) for one in findings.findings.values()],
         "evidence": [{**one, "how": findings.how(name)} for name, one in findings.evidence.items()],

@@ -7,6 +7,7 @@ finish.
 from __future__ import annotations
 
 from onrecord.views.attempts import SUCCEEDED, status_of
+from onrecord.views.claims import shown_action
 from onrecord.views.code import code_line
 from onrecord.views.findings import finding_line
 from onrecord.views.phases import DONE
@@ -67,7 +68,7 @@ def _phases(whole: Whole) -> list[str]:
         state = phases.status(current)
         now = f"Now: phase {phases.number(current)}, {current} ({state})"
         now += f"; it still needs {', '.join(needs)}." if needs and state != DONE else "."
-    action = whole.facts.next_action
+    action = shown_action(whole)
     code = code_line(whole.code)
     return [
         "| phase | name | status |", "|---|---|---|", *rows, "", now, *([f"Code: {_line(code)}"] if code else []),
@@ -133,7 +134,8 @@ def _reproduction(whole: Whole) -> list[str]:
 
 
 def _next_action(whole: Whole) -> list[str]:
-    return [_next(whole.facts.next_action)] if whole.facts.next_action else []
+    action = shown_action(whole)
+    return [_next(action)] if action else []
 
 
 def _next(action: NextAction) -> str:

@@ -31,8 +31,9 @@ def wrapped(call: Call, session: Session, of: Vendor, cwd: str) -> Wrapped:
     """What a run of an agent needs."""
     env = environment_for(session, cwd)
     return Wrapped(
-        session, of, env, show=not call.output.json, raw="jsonl" in call, waits="wait" in call, person=call.person()
-    )
+        session, of, env, show=not call.output.json, raw="jsonl" in call, waits="wait" in call, person=call.person(),
+        notify=lambda: notifying.tell_needs(session),
+    )  # fmt: skip
 
 
 def asked(call: Call, extra: list[str]) -> Ask:
@@ -121,7 +122,7 @@ def tell_budget(call: Call, session: Session) -> None:
 
     spend = session.views.spend
     near = spend.nearly(call.now())
-    if near is not None:
+    if near is not None and near.used < near.allowed:
         call.output.note(scarcity(near))
     if "spend" in spend.budget and not is_installed():
         call.output.note(f"the price of most calls is not known, so spend is not limited; `pip install '{EXTRA}'`")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
+from onrecord.agents.noticing import notice
 from onrecord.connection import load_profile
 from onrecord.errors import NameTaken
 from onrecord.log.head import LIVE
@@ -15,6 +17,7 @@ from onrecord.surfaces.cli.shared.exits import NotInitialised
 from onrecord.surfaces.cli.shared.hints import hint_of
 from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.place import survey_worktree
 from onrecord.surfaces.cli.shared.shapes import event_data, session_data
 
 if TYPE_CHECKING:
@@ -51,6 +54,8 @@ def open_session(call: Call) -> int:
             session.facts.set_objective(objective)
         if budget and session.views.spend.budget != budget:
             session.budget.set(**budget)
+    if state == "opened":
+        survey_worktree(call, session)  # commits from here on are the session's
     _equip(call, session, profile)
     head = session.views.head
     if state != "opened" and head.status == "paused":
@@ -96,6 +101,7 @@ def list_sessions(call: Call) -> int:
     found: list[Entry] = []
     try:
         records = call.records(make=False)
+        notice(records, os.environ, project="" if "all" in call else None)
         heads = _named(call, records) or records.sessions(
             project="" if "all" in call else None, status=call.many("status") or None, limit=limit
         )

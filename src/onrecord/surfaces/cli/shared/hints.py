@@ -28,6 +28,7 @@ BY_STEP = {
     "drop_snapshots": "`onrecord doctor --fix` deletes the snapshots; they only save time",
     "enter_phase": "`onrecord phase enter {phase}`; or add `--retroactive` if the work is already done",
     "evidence_id": "give one with `--id ID`",
+    "fail_attempt": 'record it as failed: `onrecord attempt fail {number} --error "..."`',
     "feature_evidence": "capture a command with `onrecord run -- pytest`, then pass its id with `--evidence`",
     "finish_phase": "finish it first: `onrecord phase finish {phase}` (with `--retroactive` if it was never entered)",
     "first_session": "`onrecord open my-task` starts a session and creates the store; `onrecord demo` shows how",
@@ -51,6 +52,8 @@ BY_STEP = {
     "need_token": "add `--token-file FILE`",
     "note_out": "write another file with `--out FILE`",
     "print_setup": "`onrecord setup --print` shows what to add by hand",
+    "raise_budget": "`onrecord open {name} --budget {limit}={amount}` raises it; it replaces the whole budget, "
+    "so name the limits to keep, too",
     "recapture": "capture a command with `onrecord evidence run -- pytest`, then "
     "`onrecord finding relabel {finding} verified --evidence ID`",
     "recheck_finding": "`onrecord finding recheck {finding}` runs its command again",
