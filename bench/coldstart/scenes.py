@@ -68,12 +68,13 @@ class Seen(NamedTuple):
 
 
 class Stage:
-    """A laboratory with two vendors' programs, and the scripts that plant facts beside the repository."""
+    """A laboratory with two vendors' programs, and the scripts that plant facts."""
 
     def __init__(self, root: Path, vendor: str, other: str) -> None:
         self.vendor, self.other = vendor, other
         self.lab = Lab(root, [vendor, other])
-        self.scripts = root / "scripts"
+        # Below the project, because some agents may not leave it, and not among its files, which agents may read.
+        self.scripts = self.lab.project / ".git" / "planted"
         self.scripts.mkdir()
         self.probe = self.scripts / "probe.sh"
         self.probe.write_text("echo '403: no membership' >&2; exit 1\n")
@@ -90,7 +91,7 @@ class Stage:
 
     def plant(self, session: int, *, how: str = "record") -> str:
         """The prompt that makes an agent run the script of a session."""
-        return f"Work on it. [[shell sh {self.scripts}/{how}-{session}.sh]]"
+        return f"Work on it. [[shell sh .git/planted/{how}-{session}.sh]]"
 
     def onrecord(self, *words: str, cwd: Path | None = None) -> str:
         """Run our command; its output."""

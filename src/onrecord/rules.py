@@ -311,13 +311,18 @@ def raising(name: str, spend: Spend, now: int) -> str:
 
     `open --budget` replaces the whole budget, so the other limits are named too.
     """
+    limits = " ".join(f"--budget {limit}={amount}" for limit, amount in enough(spend, now).items())
+    return f"onrecord open {_quoted(name)} {limits}"
+
+
+def enough(spend: Spend, now: int) -> dict[str, str]:
+    """The budget in which a limit that is used up has as much again."""
     left, used = spend.remaining(now), spend.used(now)
     wanted = {
         limit: used[limit] + spend.sliced.get(limit, 0) + allowed if left.get(limit, 1) <= 0 else allowed
         for limit, allowed in spend.budget.items()
     }
-    limits = " ".join(f"--budget {limit}={_amount(amount)}" for limit, amount in wanted.items())
-    return f"onrecord open {_quoted(name)} {limits}"
+    return {limit: _amount(amount) for limit, amount in wanted.items()}
 
 
 def spent(out: Exhausted) -> str:

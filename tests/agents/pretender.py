@@ -91,7 +91,7 @@ def append(transcript: Path, id_: str, kind: str, content: object, **about: obje
     record = {
         "type": kind, "uuid": str(uuid.uuid4()), "parentUuid": None, "sessionId": id_, "cwd": str(Path.cwd()),
         "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "version": "2.1.325",
-        "message": {"role": kind, "content": content, **about},
+        "message": {"role": kind, "content": content, **about}, "isApiErrorMessage": about.get("model") == "<synthetic>",
     }  # fmt: skip
     with transcript.open("a") as file:
         file.write(json.dumps(record) + "\n")
@@ -174,6 +174,12 @@ def talk(transcript: Path, id_: str, prompt: str | None) -> int:
             sys.stdout.flush()
             os.kill(os.getpid(), signal.SIGKILL)
         append(transcript, id_, "user", line.strip())
+        if line.startswith("limit "):
+            text = f"Claude AI usage limit reached|{int(time.time() + float(line.split()[1]))}"
+            append(transcript, id_, "assistant", [{"type": "text", "text": text}], model="<synthetic>")
+            sys.stdout.write("LIMITED\n")
+            sys.stdout.flush()
+            continue
         append(transcript, id_, "assistant", [{"type": "text", "text": "heard"}])
         sys.stdout.write("HEARD\n")
         sys.stdout.flush()

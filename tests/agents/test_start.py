@@ -87,6 +87,7 @@ def test_an_agent_that_has_used_up_the_budget_is_ended(desk):
     for words in (["start", "claude", "--name", "fix"], ["resume", "fix"]):
         refused = desk.run(*words, "-p", "go")
         assert (refused.code, "the budget is spent" in refused.err) == (10, True), refused
+        assert f"hint: `onrecord open fix --budget tokens={spend.tokens + 100}` raises it" in refused.err
     desk.plan("answer")
     desk.ok(*raising.split()[1:])
     told = desk.run("resume", "fix", "-p", "go")

@@ -83,6 +83,59 @@ def test_a_person_talks_to_the_agent_and_it_is_on_record(desk):
     assert link["last"]["transcript"] == str(desk.transcripts()[0])
 
 
+def test_a_limit_is_on_record_while_the_program_is_open_and_until_it_works_again(desk):
+    """The program stays open at a limit: the stop has its time and the typed prompt, and ends when a person continues."""
+    terminal = Terminal(desk, "start", "claude", "--name", "fix", "--no-input")
+    terminal.wait_for("ready")
+    terminal.keys("limit 3600\n")
+    terminal.wait_for("LIMITED")
+    (stop,) = until(lambda: desk.interruptions("fix"))
+    assert (stop["cause"], stop["terminal"], stop["answered"]) == ("usage_window", True, False)
+    assert 3500 < stop["resets_at"] - time.time() <= 3600
+    session = desk.session("fix")
+    assert session.log.event(stop["prompt"]).data["prompt"] == "limit 3600"
+    assert session.views.interruption()["cause"] == "usage_window"
+    terminal.keys("hello\n")
+    terminal.wait_for("HEARD")
+    until(lambda: desk.session("fix").views.interruption() is None)
+    terminal.keys("exit\n")
+    assert terminal.end() == 0
+    assert len(desk.interruptions("fix")) == 1
+
+
+def test_a_program_that_was_closed_at_its_limit_did_not_finish(desk):
+    """Exit status 0 after a limit is no success, and one that was left in the middle of a turn was ended by a person."""
+    terminal = Terminal(desk, "start", "claude", "--name", "fix", "--no-input", "--opening", "Find the bug")
+    terminal.wait_for("ready")
+    terminal.keys("exit\n")
+    assert terminal.end() == 1
+    terminal = Terminal(desk, "resume", "fix")
+    terminal.wait_for("ready")
+    terminal.keys("limit 3600\n")
+    terminal.wait_for("LIMITED")
+    terminal.keys("exit\n")
+    terminal.wait_for("interrupted (usage_window")
+    assert terminal.end() == 1
+    assert [stop["cause"] for stop in desk.interruptions("fix")] == ["user", "usage_window"]
+
+
+def test_with_wait_the_agent_is_ended_at_the_limit_and_gets_its_prompt_again(desk):
+    """On a terminal `--wait` parks until the reset and resumes there; the typed prompt is issued again, exactly once (G10)."""
+    terminal = Terminal(desk, "start", "claude", "--name", "fix", "--no-input", "--wait")
+    terminal.wait_for("ready")
+    terminal.keys("limit 5\n")
+    terminal.wait_for("LIMITED")
+    terminal.wait_for("waiting until")
+    terminal.wait_for("ready")
+    until(lambda: desk.prompts() == ["limit 5", "limit 5"])
+    terminal.keys("hello\n")
+    terminal.wait_for("HEARD")
+    terminal.keys("exit\n")
+    assert terminal.end() == 0
+    assert desk.prompts() == ["limit 5", "limit 5", "hello"]
+    assert [stop["cause"] for stop in desk.interruptions("fix")] == ["usage_window"]
+
+
 def test_resumed_on_a_terminal_it_is_verified_by_its_pid_file_and_growth(desk):
     """The id is read from the agent's own pid file while it runs, and the transcript grows: the resume is verified."""
     desk.ok("start", "claude", "--name", "fix", "-p", "go")

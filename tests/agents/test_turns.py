@@ -430,3 +430,40 @@ def test_a_long_turn_is_found_from_its_end(talk):
     (turn,) = tail(talk.session)
     assert (turn.status, len(turn.items)) == ("interrupted", 121)
     assert tail(talk.session) == talk.session.transcript().provisional
+
+
+def test_a_mirrored_conversation_is_compacted_like_turns_of_our_own(talk):
+    """A summary covers mirrored turns in contexts; later ones follow it, and what is missing is counted."""
+    for number in range(4):
+        talk.ask(f"question {number}")
+        talk.answer(f"answer {number}")
+        talk.mirror()
+    with connect(talk.session.log.url, project="p").open("fix", agent="claude") as session:
+        assert session.context(4_000).left_out == 0
+        assert session.compact(lambda items: f"{len(items)} items").turns == 4
+        talk.ask("question 4")
+        talk.answer("answer 4")
+        talk.mirror()
+        told = session.context(4_000)
+    assert (told.summary, [item["content"] for item in told.items]) == ("8 items", ["question 4", "answer 4"])
+    assert told.left_out == 4
+
+
+def test_a_command_begins_a_turn_only_if_the_model_answers_it(talk):
+    """A command that the program runs itself is no turn; one that becomes a prompt is, and is shown as it was typed."""
+    talk.ask("hello there")
+    talk.answer("hello")
+    talk.ask("<local-command-caveat>The command below was run directly.</local-command-caveat>", isMeta=True)
+    talk.ask(
+        "<command-name>/model</command-name>\n<command-message>model</command-message>\n<command-args></command-args>"
+    )
+    talk.ask("<local-command-stdout>Set model to opus</local-command-stdout>")
+    assert prompts(talk.mirror()) == ["hello there"]
+    talk.ask(
+        "<command-message>review</command-message>\n<command-name>/review</command-name>\n<command-args>403</command-args>"
+    )
+    talk.ask("Review the change with care.", isMeta=True)
+    talk.answer("It is fine.")
+    transcript = talk.mirror()
+    assert prompts(transcript) == ["hello there", "/review 403"]
+    assert [(turn.reason, len(turn.items)) for turn in transcript] == [("", 2), ("", 3)]

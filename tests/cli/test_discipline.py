@@ -115,6 +115,7 @@ def test_the_note_says_where_everything_is(here, monkeypatch):
     subprocess.run([*GIT, "init", "-q"], check=True)
     here.commit("invites.py", "def probe(): ...\n", "begin")
     here("open", "bug", "--profile", "bugfix", "--objective", "Fix the intermittent 403 after an invite")
+    early = here.commit("early.py", "1\n", "Before anything else")
     here("reproduction", "pytest -k invite", "--rate", "3/10")
     here("evidence", "run", "--id", "run-a", "--", *python("print(403)"))
     here("evidence", "file", "--id", "file-b", "invites.py:1-1")
@@ -131,6 +132,7 @@ def test_the_note_says_where_everything_is(here, monkeypatch):
         assert "pytest -k invite" in text
     for text in (brief, note, here("continue").out):
         assert f"{second[:10]} Write the row first (invites.py)" in text
+    assert f"{early[:10]} Before anything else (early.py)" in note
     outside = here.project.parent / "elsewhere"
     outside.mkdir()
     subprocess.run([*GIT, "init", "-q"], cwd=outside, check=True)

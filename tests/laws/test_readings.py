@@ -33,9 +33,8 @@ def parts(value: object) -> list[object]:
 def test_condensing_loses_nothing(data, record, other):
     """A value made of the record's own parts, of other values and of joined texts comes back as it was."""
     pool = st.sampled_from(parts(record)) | st.just(other)
-    joined = st.lists(pool.filter(lambda one: isinstance(one, str)) | texts, max_size=3).map(
-        lambda found: "\n".join(map(str, found))
-    )
+    spoken = pool.filter(lambda one: isinstance(one, str)) | texts
+    joined = st.lists(spoken, max_size=3).map(lambda many: "\n".join(map(str, many)))
     value = data.draw(st.lists(pool | joined | st.dictionaries(st.sampled_from("abc"), pool, max_size=2), max_size=4))
     whole = {"items": [{"role": "user", "content": value}]}
     assert json.dumps(resolve(record, condense(record, whole))) == json.dumps(whole)

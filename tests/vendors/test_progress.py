@@ -39,6 +39,7 @@ QWEN_ASKED = {"type": "user", "message": {"role": "user", "parts": [{"text": "Pa
 QWEN_ERROR = {"type": "system", "subtype": "ui_telemetry", "systemPayload": {"uiEvent": {
     "event.name": "qwen-code.api_error", "error_message": "429 You exceeded your current quota", "status_code": 429,
 }}}  # fmt: skip
+COPILOT_ASKED = {"type": "user.message", "data": {"content": "Paint it", "transformedContent": "<now>Paint it"}}
 GEMINI_ASKED = {
     "id": "1",
     "type": "user",
@@ -70,6 +71,14 @@ GEMINI_ASKED = {
         ("gemini", [GEMINI_ASKED, {"id": "2", "type": "gemini", "content": "Done"}], IDLE, None),
         ("gemini", [GEMINI_ASKED, {"id": "3", "type": "info", "content": "Request cancelled."}], ABORTED, "user"),
         ("gemini", [GEMINI_ASKED, {"id": "3", "type": "error", "content": "[API Error: Quota exceeded]"}], FAILED, "rate_limit"),
+        ("copilot", [COPILOT_ASKED, {"type": "assistant.turn_start", "data": {}}], WORKING, "user"),
+        ("copilot", [COPILOT_ASKED, {"type": "assistant.message", "data": {"toolRequests": [{"name": "bash"}]}},
+                     {"type": "assistant.turn_end", "data": {}}], WORKING, "user"),
+        ("copilot", [COPILOT_ASKED, {"type": "assistant.message", "data": {"content": "Done", "toolRequests": []}},
+                     {"type": "assistant.turn_end", "data": {}}], IDLE, None),
+        ("copilot", [COPILOT_ASKED, {"type": "session.error", "data": {
+            "errorType": "rate_limit", "message": "429 Rate limit reached. Please try again in 5 minutes."}}],
+         FAILED, "rate_limit"),
         ("qwen", [QWEN_ASKED, QWEN_ERROR], WORKING, "rate_limit"),
         ("qwen", [QWEN_ASKED, QWEN_ERROR, {"type": "assistant", "message": {"parts": [{"text": "Done"}]}}], IDLE, None),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from onrecord.log.readings import BEGINS, clip_texts, condense
+from onrecord.log.readings import BEGINS, MAY_BEGIN, clip_texts, condense
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +38,13 @@ def read(of: Vendor, entries: Sequence[Entry], tip: str, find: Callable[[str], P
         for said in _said(of, entry, record):
             lane = said.lane or lane
             rows.append(_row(said, record, clipped=number in split))
-            if said.turn == BEGINS and said.parent and made.tip and said.parent != made.tip and not said.lane:
+            if (
+                said.turn in (BEGINS, MAY_BEGIN)
+                and said.parent
+                and made.tip
+                and said.parent != made.tip
+                and not said.lane
+            ):
                 # The user went back: the prompt continues an earlier record.
                 here = known.get(said.parent)
                 place = (0, here) if here is not None else find(said.parent)

@@ -2,11 +2,11 @@
 
 An event that keeps records word for word (`lines`) may carry a `reading`: a list of rows, one for each record that
 says something. A row has the number of its `line` and its `items`; perhaps the `id` that its vendor gave the record,
-`turn` (BEGINS or ABORTS), `lane` (a subagent), `after` (where in the record a prompt continues, if not at the end) and
-`weak` (it repeats a record and does not replace it). A long text of an item is not repeated: `{"$": pointer}` is the
-value at that JSON pointer of the record (with `from` and `to`, a part of the text there), and `{"$+": [...]}` joins
-texts and references. The step `~j` of a pointer
-parses the text there as JSON. So a reading needs no knowledge of a vendor, and takes little room beside its records.
+`turn` (BEGINS, MAY_BEGIN or ABORTS), `lane` (a subagent), `after` (where on record a prompt continues, if not at the
+end) and `weak` (it repeats a record and does not replace it). A long text of an item is not repeated: `{"$": pointer}`
+is the value at that JSON pointer of the record (with `from` and `to`, a part of the text there), and `{"$+": [...]}`
+joins texts and references. The step `~j` of a pointer parses the text there as JSON. So a reading needs no knowledge of
+a vendor, and takes little room beside its records.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
 
-BEGINS, ABORTS = "begins", "aborts"
-"""A prompt begins a turn; the user or the vendor aborted the turn."""
+BEGINS, ABORTS, MAY_BEGIN = "begins", "aborts", "may_begin"
+"""A prompt begins a turn; the user or the vendor aborted the turn; a command begins one if the model answers it."""
 REPEAT_LIMIT = 16
 """Texts of up to so many characters are repeated in a reading, longer ones are referred to."""
 INLINE_DEPTH = 12

@@ -45,15 +45,19 @@ class BudgetVerbs(Chapter):
 
     def check(self) -> None:
         """Raise `BudgetExhausted` if a limit is used up. Nothing is recorded and the session is not paused."""
-        from onrecord.rules import spent
+        from onrecord.rules import enough, spent
 
         spend = self._session.views.spend
-        if out := spend.exhausted(int(self._session.clock() * 1e6)):
+        now = int(self._session.clock() * 1e6)
+        if out := spend.exhausted(now):
+            limits = enough(spend, now)
+            named = ", ".join(f"{limit}={amount}" for limit, amount in limits.items())
+            about = {"limit": out.limit, "amount": limits[out.limit], "name": self._session.name}
             raise BudgetExhausted(
                 f"{spent(out)} in session {self._session.name!r}",
-                hint="raise it with session.budget.set(...)",
-                limit=out.limit,
-                name=self._session.name,
+                hint=f"raise it: session.budget.set({named})",
+                step="raise_budget",
+                **about,
             )
 
     def spent(self) -> Usage:

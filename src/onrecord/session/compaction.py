@@ -52,14 +52,16 @@ def compact(
     session.acquire()
     views = session.views
     lane = views.lanes.lane(session.agent)
-    end = min(upto or lane["last_commit"], lane["last_commit"])
-    turns = [turn for turn in session.transcript(session.agent) if turn.status == COMMITTED and turn.ended <= end]
+    committed = session.transcript(session.agent).committed
+    last = max((turn.ended for turn in committed), default=lane["last_commit"])  # a mirrored turn counts too
+    end = min(upto or last, last)
+    turns = [turn for turn in committed if turn.status == COMMITTED and turn.ended <= end]
     if not turns:
         raise CompactionFailed(
             f"{session.agent!r} has no committed turn up to position {end}; there is nothing to summarize"
         )
     items = [item for turn in turns for item in turn.items]
-    end = turns[-1].ended
+    end = max(turn.ended for turn in turns)
     known = None if afresh or not lane["covered"] < end else _last_summary(session, lane)
     fresh = items if known is None else [item for turn in turns if turn.ended > lane["covered"] for item in turn.items]
     summary, decisions = _sum_up(summarise, extract, known or [], well_formed(fresh))

@@ -111,10 +111,11 @@ def context(session: Session, *, tokens: int, count: Callable[[str], int]) -> Co
     def enough(turns: list[Turn]) -> bool:
         return known + sum(count(str(item.get("content"))) for turn in turns for item in turn.items) > tokens
 
-    turns, _complete = recent_turns(session, enough, after=covered, upto=views.position)
-    return assemble(
-        head, summary, turns, tokens=tokens, count=count, position=views.position, committed=lane["committed"]
-    )
+    turns, complete = recent_turns(session, enough, after=covered, upto=views.position)
+    committed = lane["committed"]
+    if len(turns) > committed:  # mirrored turns are not counted in the views
+        committed = len(turns) if complete and not covered else len(session.transcript(session.agent))
+    return assemble(head, summary, turns, tokens=tokens, count=count, position=views.position, committed=committed)
 
 
 def verify(session: Session, checkpoint: Checkpoint | None, progress: Callable[[int], None] | None = None) -> Report:

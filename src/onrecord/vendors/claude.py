@@ -179,7 +179,7 @@ class Claude(ByProject):
 
     def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
         """Messages, and prompts that waited in its queue; a subagent in the same file has a lane of its own."""
-        from onrecord.log.readings import ABORTS
+        from onrecord.log.readings import ABORTS, MAY_BEGIN
         from onrecord.vendors.port import Said
         from onrecord.vendors.saying import said, summary, words_of
 
@@ -195,8 +195,13 @@ class Claude(ByProject):
             about["lane"] = text(record.get("agentId")) or SUBAGENT
         if record.get("isCompactSummary"):
             return summary(words_of(items[0]) if items else "", **about)
-        if items and words_of(items[-1]).startswith(INTERRUPTED):
+        words = words_of(items[-1]) if items and entry.kind == "user" else ""
+        if words.startswith(INTERRUPTED):
             return [Said(items, turn=ABORTS, **about)]
+        if words.startswith("<local-command-"):
+            return ()  # what the program said about a command that it ran itself
+        if words.startswith("<command-"):
+            return [Said([{"role": "user", "content": _command(words)}], turn=MAY_BEGIN, **about)]
         return said(items, record, begins=not record.get("isMeta"), **about)
 
     def beside(self, location: Location) -> Path | None:
@@ -361,6 +366,14 @@ def _summed(record: dict[str, Any]) -> list[Usage]:
         used = Usage("", model, given + read + written, read, written, count(about, "outputTokens"), cost=cost)
         found.append(used._replace(total=True))
     return found
+
+
+def _command(words: str) -> str:
+    """A command as its user typed it."""
+    import re
+
+    told = dict(re.findall(r"(?s)<command-(name|args)>(.*?)</command-\1>", words))
+    return f"{told.get('name', '').strip()} {told.get('args', '').strip()}".strip() or words
 
 
 def _attached(record: dict[str, Any]) -> list[Item]:

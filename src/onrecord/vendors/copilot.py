@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         LaunchOptions,
         Location,
         Said,
+        Turn,
         Usage,
         Vendor,
     )
@@ -90,6 +91,7 @@ class Copilot(Base):
     own_flags: Sequence[str] = ("--session-id", "--resume", "--continue", "--name", "--connect")
     interrupt_keys: Sequence[str] = ("Escape", "Escape")
     exit_keys: Sequence[str] = ("C-c", "C-c")
+    shows_turns = True
     prompt_patterns: Sequence[str] = (
         r"Do you want to (run this command|edit|create|allow|use)", r"Confirm folder trust", r"Do you trust the files",
     )  # fmt: skip
@@ -263,6 +265,19 @@ class Copilot(Base):
                 None, text_in(record.get("data")) or text_in(record.get("error")) or text_in(record.get("message"))
             )
         return End()
+
+    def turn(self, record: dict[str, Any]) -> Turn | None:
+        """A message of the model without a tool request ends a turn, and so does an error or an abort."""
+        from onrecord.vendors.port import ABORTED, FAILED, IDLE, WORKING, Turn
+
+        kind, data = record.get("type"), mapping(record.get("data"))
+        if kind == "user.message":
+            return Turn(WORKING, prompt=text(data.get("content")))
+        if kind == "assistant.message":
+            return Turn(WORKING if data.get("toolRequests") else IDLE, answered=True)
+        if kind == "session.error":
+            return Turn(FAILED, text(data.get("message")))
+        return {"assistant.turn_start": Turn(WORKING), "abort": Turn(ABORTED)}.get(text(kind))
 
     def printed(self, record: dict[str, Any]) -> str:
         """The model's messages."""

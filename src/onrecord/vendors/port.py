@@ -172,7 +172,7 @@ class Said(NamedTuple):
     parent: str = ""
     """The id of the record that it continues, where the vendor keeps a tree."""
     turn: str = ""
-    """`readings.BEGINS` if it is a prompt, `readings.ABORTS` if it ends the turn early."""
+    """`readings.BEGINS` if it is a prompt, MAY_BEGIN if it is one only if it is answered, ABORTS if it ends a turn."""
     lane: str = ""
     """The subagent that said it; empty: the agent itself."""
     weak: bool = False

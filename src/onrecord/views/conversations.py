@@ -11,7 +11,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from onrecord.log.readings import ABORTS, BEGINS, rows_of
+from onrecord.log.readings import ABORTS, BEGINS, MAY_BEGIN, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ class Exchange:
         open_calls: set[object] = set()
         last = ""
         for item in self.items():
-            if item.get("thinking") or item.get("summary"):
+            if item.get("thinking") or item["role"] == "system":
                 continue
             last = item["role"]
             open_calls.discard(item.get("call"))
@@ -87,6 +87,8 @@ class Conversations:
         """The conversations whose first record was folded: of the others, the turn at the beginning may be cut."""
         self._known: dict[Key, tuple[Exchange, int]] = {}
         self._counts: dict[Key, int] = {}
+        self._pending: dict[str, list[tuple[Row, Key, int]]] = {}
+        self._conversation: Key = ()
         self.here: dict[str, bool] = {}
         """Which agents have a process, as far as the events say."""
         self.stopped: dict[str, int] = {}
@@ -104,7 +106,7 @@ class Conversations:
     def _read(self, event: Event, data: dict[str, Any]) -> None:
         agent = str(data.get("agent") or event.by)
         conversation = (str(data.get("vendor")), str(data.get("vendor_id")), str(data.get("beside", "")))
-        generation = data.get("generation")
+        self._conversation, generation = conversation, data.get("generation")
         if (data.get("mark_before") or [None])[0] == 0:
             self._begun.add(conversation)
         side = str(data.get("lane", ""))
@@ -132,6 +134,8 @@ class Conversations:
                 turn.parts[slot] = row.items
                 turn.last = position
             return
+        if self._waits(row, lane, key, position):
+            return
         current = self._last.get(lane)
         if row.turn == BEGINS and (current is None or current.prompted or current.conversation != conversation):
             if row.after is not None:
@@ -147,6 +151,23 @@ class Conversations:
         if row.items:
             self._known[key] = current, len(current.parts)
             current.parts.append(row.items)
+
+    def _waits(self, row: Row, lane: str, key: Key, position: int) -> bool:
+        """Hold back a command, and what is said to it, until a model answers: only then it begins a turn."""
+        if row.turn == MAY_BEGIN:
+            self._pending[lane] = []
+        waiting = self._pending.get(lane)
+        if waiting is None or row.turn == BEGINS:
+            self._pending.pop(lane, None)
+            return False
+        if not any(item["role"] in ("assistant", "tool") for item in row.items):
+            waiting.append((row, key, position))
+            return True
+        del self._pending[lane]
+        for number, (held, held_key, at) in enumerate(waiting):
+            turn = BEGINS if number == 0 else ""
+            self._add(held._replace(turn=turn), lane, self._conversation, held_key, at)
+        return False
 
     def _begin(self, lane: str, conversation: Key, position: int, line: int) -> Exchange:
         turn = self._last[lane] = Exchange(lane, conversation, position, line)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onrecord.views.fold import Whole
     from onrecord.views.values import Attention, Effect, Interruption, Json, Process, ProvisionalTurn
 
-LISTING_VERSION = "listing.2"
+LISTING_VERSION = "listing.3"
 """Changes whenever a listing changes its meaning, so that older snapshots are not used."""
 ENTRIES_LISTED = 20
 """How many attempts, effects, agents and claims a listing has of each; lists show fewer."""

@@ -267,7 +267,7 @@ VERBS: tuple[Verb, ...] = (
 
     Verb(LIFE, "pause", "[NAME]", "Pause a session", _LIFECYCLE, REASON, SESSION, AGENT,
          example='onrecord pause --reason "rate limit until 14:00"'),
-    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent; without a name, choose one",
+    Verb(LIFE, "resume", "[NAME] [-- ARGUMENTS...]", "Resume a session and its agent's conversation, or choose one",
          _LIFECYCLE, Option("--reopen", "reopen a closed or archived session"), PROMPT,
          OPENING, ARGUMENT, SAY, STREAM,
          Option("--fresh-arguments", "use only the arguments given now, not those on record"),

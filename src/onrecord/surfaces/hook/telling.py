@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.agents.fencing import ABOUT, fence
 from onrecord.environment import AGENT_VARIABLE, SESSION_VARIABLE
 from onrecord.log.head import LIVE
-from onrecord.vendors.hooks import CLEARED, COMPACTED, PROMPT, START
+from onrecord.vendors.hooks import CLEARED, COMPACTED, PROMPT, RESUMED, START
 
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
@@ -20,6 +20,8 @@ NOTHING_TOLD = {"position": 0, "run": 0, "lines": []}
 _FIXED_LINES = 3
 """The lines for name, objective and next action; groups of entries follow, each under its title."""
 _KEY_LENGTH = 8
+_KNOWING = (CLEARED, COMPACTED, RESUMED)
+"""Why a conversation began that knows what was said, or that its user cleared: it gets the facts only."""
 
 
 def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict[str, Any] | None]:
@@ -45,7 +47,7 @@ def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict
             return "", None
         preface, text = f"The record of your session changed since you read it. {ABOUT}", _news(lines, told["lines"])
     else:
-        preface, text = f"{_who(session)} {ABOUT}", session.brief().rstrip()
+        preface, text = f"{_who(session)} {ABOUT}", session.brief(happened=call.reason not in _KNOWING).rstrip()
     said = fence(text, about=preface, limit=vendor.capabilities.context_bytes)
     return said, {"position": session.head.position, "run": run, "lines": keys} if said else None
 

@@ -121,7 +121,7 @@ def tell_budget(call: Call, session: Session) -> None:
 
     spend = session.views.spend
     near = spend.nearly(call.now())
-    if near is not None:
+    if near is not None and near.used < near.allowed:
         call.output.note(scarcity(near))
     if "spend" in spend.budget and not is_installed():
         call.output.note(f"the price of most calls is not known, so spend is not limited; `pip install '{EXTRA}'`")

@@ -15,6 +15,7 @@ from onrecord.surfaces.cli.shared.exits import NotInitialised
 from onrecord.surfaces.cli.shared.hints import hint_of
 from onrecord.surfaces.cli.shared.mistyped import refuse_mistyped
 from onrecord.surfaces.cli.shared.output import Cell
+from onrecord.surfaces.cli.shared.place import survey_worktree
 from onrecord.surfaces.cli.shared.shapes import event_data, session_data
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def open_session(call: Call) -> int:
             session.facts.set_objective(objective)
         if budget and session.views.spend.budget != budget:
             session.budget.set(**budget)
+    if state == "opened":
+        survey_worktree(call, session)  # commits from here on are the session's
     _equip(call, session, profile)
     head = session.views.head
     if state != "opened" and head.status == "paused":

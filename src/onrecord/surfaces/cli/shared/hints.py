@@ -52,6 +52,8 @@ BY_STEP = {
     "need_token": "add `--token-file FILE`",
     "note_out": "write another file with `--out FILE`",
     "print_setup": "`onrecord setup --print` shows what to add by hand",
+    "raise_budget": "`onrecord open {name} --budget {limit}={amount}` raises it; it replaces the whole budget, "
+    "so name the limits to keep, too",
     "recapture": "capture a command with `onrecord evidence run -- pytest`, then "
     "`onrecord finding relabel {finding} verified --evidence ID`",
     "recheck_finding": "`onrecord finding recheck {finding}` runs its command again",

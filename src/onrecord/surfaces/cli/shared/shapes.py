@@ -213,6 +213,16 @@ def _generic(data: dict[str, Any]) -> str:
     return text_of(data).replace("\n", " ")
 
 
+def _code(data: dict[str, Any]) -> str:
+    """Anchors that changed; or where the code is, and how many commits are new."""
+    anchors = ", ".join(key.partition("@")[0] for key in data.get("anchors") or ())
+    revision = data.get("revision") or {}
+    commits = data.get("commits") or ()
+    said = f"{revision.get('branch') or 'revision'} at {str(revision.get('revision') or '')[:10]}" if revision else ""
+    more = f", {len(commits)} new commit{'' if len(commits) == 1 else 's'}" if commits else ""
+    return anchors or f"{said}{more}"
+
+
 _MAKERS: dict[str, Callable[[dict[str, Any]], str]] = {
     "session.opened": _opened,
     "session.forked": lambda data: f"{data.get('name')}, from position {(data.get('parent') or {}).get('position')}",
@@ -237,7 +247,7 @@ _MAKERS: dict[str, Callable[[dict[str, Any]], str]] = {
     "decision.made": _decision,
     "evidence.recorded": _evidence,
     "finding.challenged": lambda data: f"{data.get('finding')}: {data.get('argument')}",
-    "code.changed": lambda data: ", ".join(key.partition("@")[0] for key in data.get("anchors") or ()),
+    "code.changed": _code,
     "next_action.set": _next,
     "finding.stated": _finding,
     "finding.relabelled": _relabelled,
