@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
+from onrecord.agents.noticing import notice
 from onrecord.log.head import LIVE, STATUSES
 from onrecord.surfaces.cli.sessions.choosing import COLUMNS, row, standings, status_of, what, who
 from onrecord.surfaces.cli.shared.attention import need_data, sentence, spoken
@@ -38,9 +40,10 @@ def overview(call: Call) -> int:
         records = call.records(make=False)
     except NotInitialised:
         return _nothing(call, "no store yet")
+    notice(records, os.environ, project="" if "all" in call else None)
     found, more = _found(call, records)
     if not found:
-        refuse_mistyped(call, records)
+        refuse_mistyped(call, records, newcomer=True)
     if call.output.json:
         place = {"store": records.url, "project": records.project}
         call.output.envelope("overview", place | {"sessions": [_data(one) for one in found], "more": more})
