@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from onrecord.environment import CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
+from onrecord.environment import AUTO_VARIABLE, CONFIG_VARIABLE, PROJECT_VARIABLE, STORE_VARIABLE, TENANT_VARIABLE
 from onrecord.errors import InvalidInput, NotFound, StoreCorrupt, StoreError
 from onrecord.work.project import Project, project_at, project_named
 
@@ -30,7 +30,10 @@ PROFILE_BYTES = 256 * 1024
 """How much of a profile's file is read."""
 _SQLITE_OPTIONS = ("durability",)
 _POSTGRES_SCHEMES = ("postgresql", "postgres")
-_SETTINGS = {"store": str, "project": str, "retention": dict, "stealth": bool, "auto_register": bool, "notify": dict}
+_SETTINGS = {
+    "store": str, "project": str, "retention": dict, "stealth": bool, "auto_register": bool, "auto_register_in": list,
+    "auto_register_not_in": list, "notify": dict,
+}  # fmt: skip
 
 
 def connect(url: str | None = None, *, project: str | None = None) -> SessionStore:
@@ -220,7 +223,7 @@ def config_path() -> str:
 
 
 def settings() -> dict[str, Any]:
-    """The user's settings: `store`, `project`, `stealth`, `auto_register`, and tables `retention` and `notify`."""
+    """The user's settings; docs/reference/settings.md lists them."""
     try:
         with open(config_path(), "rb") as file:
             text = file.read()
@@ -231,10 +234,10 @@ def settings() -> dict[str, Any]:
             f"{config_path()} cannot be read: {problem.strerror}",
             hint=f"correct it, or set {CONFIG_VARIABLE} to another file",
         ) from None
-    import tomllib
+    from onrecord.machine.toml import loads
 
     try:
-        found = tomllib.loads(text.decode())
+        found = loads(text.decode())
     except ValueError as problem:
         raise InvalidInput(f"{config_path()} cannot be read: {problem}", hint="it must be a TOML file") from None
     for name, value in found.items():
@@ -244,6 +247,75 @@ def settings() -> dict[str, Any]:
                 hint="docs/reference/settings.md lists the settings",
             )
     return found
+
+
+def is_automatic(directory: str = os.curdir) -> bool:
+    """Whether hooks record every conversation that takes place in a directory, also without `onrecord start`.
+
+    ONRECORD_AUTO decides, then the nearest project in the settings `auto_register_in` and `auto_register_not_in`, then
+    `auto_register`.
+    """
+    chosen = os.environ.get(AUTO_VARIABLE)
+    if chosen:
+        return chosen != "0"
+    found = settings()
+    if not found:
+        return False
+    places = (os.path.realpath(directory), *project_at(directory).names)
+    on, off = (_nearest(found.get(name, ()), places) for name in ("auto_register_in", "auto_register_not_in"))
+    return on > off if on != off else bool(found.get("auto_register"))
+
+
+def _nearest(folders: list[object], places: tuple[str, ...]) -> int:
+    """The length of the longest of the folders that contains one of the places; 0 if none does."""
+    around = (
+        len(folder)
+        for folder in folders
+        if isinstance(folder, str) and any(place == folder or place.startswith(f"{folder}/") for place in places)
+    )
+    return max(around, default=0)
+
+
+def set_automatic(project: str | None, *, wanted: bool | None) -> str:
+    """Switch automatic recording on or off for a project, or for this user (None); wanted None removes the choice.
+
+    Only these settings change; the rest of the file stays as it is. Returns the path of the file.
+    """
+    from pathlib import Path
+
+    from onrecord.machine.files import PRIVATE_MODE, write_file
+    from onrecord.machine.toml import with_setting
+
+    path, known = Path(os.path.realpath(config_path())), settings()
+    there = path.exists()
+    text = path.read_text(encoding="utf-8") if there else ""
+    try:
+        if project is None:
+            text = with_setting(text, "auto_register", wanted)
+        else:
+            for name, chosen in (("auto_register_in", True), ("auto_register_not_in", False)):
+                others = [one for one in known.get(name, []) if one != project]
+                text = with_setting(text, name, others + [project] * (wanted is chosen) or None)
+    except ValueError as problem:
+        raise InvalidInput(
+            f"{path} cannot be changed: {problem}", hint="set auto_register_in = [...] in it by hand"
+        ) from None
+    if text.strip():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = path.stat().st_mode & 0o7777 if there else None
+        write_file(path, [text.encode()], mode=PRIVATE_MODE, exact_mode=mode)
+    elif there:
+        path.unlink()
+    return str(path)
+
+
+def chosen_automatic(project: str | None) -> bool | None:
+    """What the settings say about automatic recording in exactly this project, or for this user (None)."""
+    found = settings()
+    if project is None:
+        return found.get("auto_register")
+    names = {"auto_register_in": True, "auto_register_not_in": False}
+    return next((chosen for name, chosen in names.items() if project in found.get(name, ())), None)
 
 
 def data_directory(url: str | None = None) -> str:

@@ -11,6 +11,7 @@ import pty
 import select
 import shutil
 import subprocess
+import termios
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,9 +100,13 @@ class Command:
 
     def on_terminal(self, *words: str, columns: int = 100, keys: str = "", env: dict[str, str] | None = None) -> Done:
         """Run on a terminal of its own; `out` is what it shows. The overview asks which session to resume: none."""
-        keys = keys or ("" if words else "q")
         environment = self.environment | {"COLUMNS": str(columns), "LINES": "60"} | (env or {})
         terminal, theirs = pty.openpty()
+        if not words and not keys:
+            keys = "q"
+            settings = termios.tcgetattr(theirs)
+            settings[3] &= ~termios.ECHO  # what is typed before the question would be shown between the lines
+            termios.tcsetattr(theirs, termios.TCSANOW, settings)
         server = forking.server()
         server.start(words, environment, self.project, (theirs, theirs, theirs), terminal=True)
         os.close(theirs)

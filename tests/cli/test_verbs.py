@@ -1,6 +1,7 @@
 """Every verb does what its help says, and answers in JSON on request."""
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -72,7 +73,12 @@ def test_list_and_its_alias_agree(working):
 
 
 def test_list_without_a_store_is_empty(command):
-    """A store that does not exist yet has no sessions; that is an answer, not an error."""
+    """A store that does not exist yet has no sessions: an answer. A tenant without sessions is an error: a typing error?"""
+    if "tenant=" in command.url:
+        refused = command.run("list")
+        assert (refused.code, refused.out) == (4, "")
+        assert re.search(r"the tenant '\w+' has no sessions\nhint: check `ONRECORD_TENANT`", refused.err)
+        return
     assert command.data("list", kind="sessions") == []
     assert not command.store.exists()
 

@@ -35,6 +35,19 @@ def test_doubtful_command_lines_are_warned_of_before_the_team_starts(squad):
     assert "critic: claude" not in squad.told()
 
 
+def test_a_team_stops_when_its_budget_is_used_up(squad):
+    """What one agent uses counts for the session: all agents are ended, none is started again, and the reason is said."""
+    squad.ok("open", SESSION, "--budget", "tokens=100")
+    squad.write(squad.agent("lead", "use 60"), squad.agent("critic", f"hang {squad.place}/critic.pid"))
+    assert squad.up().wait(60) == 1, squad.told()
+    rows = squad.rows()
+    assert {name: (row["state"], row["starts"]) for name, row in rows.items()} == {
+        "lead": ("stopped", 1), "critic": ("stopped", 1),
+    }  # fmt: skip
+    assert "the budget is spent" in rows["critic"]["why"]
+    assert gone(squad.pid("critic.pid"))
+
+
 def test_a_killed_supervisor_finds_its_agents_again(squad):
     """Agents outlive `kill -9` of their supervisor; the next supervisor neither ends them nor starts them twice."""
     squad.write(squad.agent("lead", f"hang {squad.place}/lead.pid"))

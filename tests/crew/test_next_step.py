@@ -78,7 +78,9 @@ def test_a_degraded_agent_stays_so_however_long_it_takes():
     """After five restarts within 120 s of the end, the supervisor does not start the agent, not even a day later."""
     seen = CRASHED._replace(restarts=(900.0, 910.0, 920.0, 930.0, 940.0))
     for now in (1000.0, 1000.0 + WINDOW_SECONDS, 1000.0 + 86_400):
-        assert next_step(seen, now)[:2] == (NOTHING, DEGRADED)
+        step = next_step(seen._replace(last="Invalid API key"), now)
+        assert step[:2] == (NOTHING, DEGRADED)
+        assert step.why == "5 restarts in 120 s (the last: Invalid API key); restart it by hand"
     assert next_step(seen._replace(asked=True), 1000.0).do == START
     assert next_step(seen._replace(asked_fresh=True), 1000.0).do == START
 

@@ -43,13 +43,15 @@ class AgentSuite(Laboratory):
     """What its screen shows when it accepts a prompt."""
     forgets_the_unanswered: ClassVar[bool] = False
     """It cannot resume a conversation in which the model never answered."""
+    plain: ClassVar[tuple[str, ...]] = ()
+    """How a user starts it in a terminal, if that takes more than its name."""
 
     @property
     def name(self) -> str:
         return self.programs[0]
 
-    def set_up(self, lab: Lab) -> "Agent":
-        done = lab.onrecord("setup", self.name, "--user", "--no-input")
+    def set_up(self, lab: Lab, *how: str) -> "Agent":
+        done = lab.onrecord("setup", self.name, "--user", *(how or ("--no-input",)))
         assert done.status == 0, done
         self.accept_hooks(lab)
         return Agent(lab, self.name)
@@ -92,15 +94,20 @@ class AgentSuite(Laboratory):
         agent.counted()
         agent.is_told("The word is magenta.", "Which word was it?", "And once more?", answers=("ochre", "teal"))
 
-    def test_a_new_id_in_the_same_terminal_is_followed(self, lab: Lab):
-        """After the program changed its own id, our name leads to the new conversation."""
-        agent = self.set_up(lab)
-        terminal = Terminal(lab, agent.command())
+    def test_set_up_once_it_is_recorded_without_a_start_and_a_new_id_is_followed(self, lab: Lab):
+        """After `onrecord setup`, the program as usual: one session, titled by the first prompt; /clear stays in it, and our name leads on."""
+        agent = self.set_up(lab, "--yes")
+        terminal = Terminal(lab, self.plain or (self.name,))
         terminal.shows(self.ready)
+        assert json.loads(lab.onrecord("list", "--json").out)["data"] == [], "nothing was said yet"
         terminal.say("The word is magenta. [[say violet]]", r"(?m)^\W*violet")
         self.begin_another(terminal)
         terminal.say("Another day. [[say ochre]]", r"(?m)^\W*ochre")
         assert "magenta" not in lab.server.conversation()[-1].text
+        (session,) = json.loads(lab.onrecord("list", "--json").out)["data"]
+        assert session["name"].startswith("the-word-is-magenta")
+        assert session["title"].startswith("The word is magenta.")
+        agent.session = session["name"]
         patiently(lambda: len(agent.chain()) > 1, "the new id is on record")
         lab.keeps(lab.cli(self.name), agent.chain()[1], "ochre")
         lab.room.clear()
@@ -111,6 +118,8 @@ class AgentSuite(Laboratory):
         assert "Another day." in last
         assert "magenta" not in last
         assert agent.chain() == [first, second]
+        assert {event["by"] for event in agent.events()} == {self.name}
+        assert "The word is magenta." in agent.kept()
 
     def test_after_a_limit_it_continues_and_no_edit_is_allowed_while_an_attempt_is_running(self, lab: Lab):
         """A run that a rate limit stopped is not finished; the limit is on record, and the session continues after it (G01, G09).
@@ -163,6 +172,7 @@ class Agent:
         self.lab = lab
         self.name = name
         self.vendor_id = ""
+        self.session = SESSION
 
     def command(self, prompt: str = "") -> list[str]:
         """Our command that starts it: headless with a prompt, else for a terminal."""
@@ -185,13 +195,13 @@ class Agent:
         run.process.wait()
 
     def resumed(self, prompt: str, *more: str) -> dict[str, Any]:
-        done = self.lab.onrecord("resume", SESSION, "-p", prompt, "--yes", "--json", *more)
+        done = self.lab.onrecord("resume", self.session, "-p", prompt, "--yes", "--json", *more)
         assert done.status == 0, done
         data: dict[str, Any] = json.loads(done.out)["data"]
         return data
 
     def events(self) -> list[dict[str, Any]]:
-        done = self.lab.onrecord("log", SESSION, "--json", "--limit", "0")
+        done = self.lab.onrecord("log", self.session, "--json", "--limit", "0")
         assert done.status == 0, done
         found: list[dict[str, Any]] = json.loads(done.out)["data"]["events"]
         return found
@@ -209,7 +219,7 @@ class Agent:
 
     def counted(self) -> None:
         """Every answer of the model server is counted once, with the numbers that each answer states."""
-        done = self.lab.onrecord("usage", "--session", SESSION, "--json")
+        done = self.lab.onrecord("usage", "--session", self.session, "--json")
         total = json.loads(done.out)["data"]["total"]
         calls = total["calls"]
         assert 1 < calls <= len(self.lab.server.received), total
@@ -218,14 +228,14 @@ class Agent:
 
     def is_told(self, *prompts: str, answers: tuple[str, ...]) -> None:
         """The conversation is the record's transcript: each prompt once and first in its turn, with its answer."""
-        done = self.lab.onrecord("export", SESSION, "--format", "messages")
+        done = self.lab.onrecord("export", self.session, "--format", "messages")
         messages = json.loads(done.out)
         asked = [message["content"] for message in messages if message["role"] == "user"]
         assert [sum(prompt in text for text in asked) for prompt in prompts] == [1] * len(prompts), asked
         assert not [text for text in asked if FENCED.search(text)], "what onrecord injects is not what a user said"
         said = [message["content"] for message in messages if message["role"] == "assistant"]
         assert all(any(answer in str(text) for text in said) for answer in answers), said
-        markdown = self.lab.onrecord("export", SESSION, "--format", "markdown").out
+        markdown = self.lab.onrecord("export", self.session, "--format", "markdown").out
         assert all(f"user: {prompt}" in markdown for prompt in prompts), markdown
         note = self.lab.onrecord("note", SESSION).out
         assert f"asked last: {prompts[-1]}" in note, note

@@ -1,9 +1,11 @@
 import json
+import re
 import time
 
 from tests.e2e.lab import Lab
-from tests.e2e.modelserver import Fault
+from tests.e2e.modelserver import Fault, patiently
 from tests.e2e.suite import SESSION, AgentSuite
+from tests.e2e.terminal import Terminal
 
 WINDOW_SECONDS = 8
 TRIES = 2
@@ -48,3 +50,29 @@ class TestClaude(AgentSuite):
         after = {path.relative_to(file.parent): path.read_bytes() for path in sorted(file.parent.rglob("*.jsonl"))}
         assert before.keys() == after.keys()
         assert all(after[name].startswith(content) for name, content in before.items())
+
+    def test_what_its_user_went_back_from_is_provisional_and_a_compaction_is_a_summary(self, lab: Lab):
+        """In a terminal: a turn is left by rewinding, the conversation is compacted and continues; the transcript says so."""
+        agent = self.set_up(lab)
+        terminal = Terminal(lab, agent.command())
+        terminal.shows(self.ready)
+        terminal.say("The word is magenta. [[say violet]]", r"(?m)^\W*violet")
+        terminal.say("A wrong turn. [[say umber]]", r"(?m)^\W*umber")
+        terminal.until(r"Restore the code", lambda: terminal.press("Escape", "Escape"))
+        terminal.press("Up")
+        terminal.until(r"Restore conversation", lambda: terminal.press("Enter"))
+        terminal.until(r"\u276f A wrong turn", lambda: terminal.press("Enter"))
+        terminal.until(r"(?m)^\u276f\s*$", lambda: terminal.press("C-u"))
+        terminal.say("A better idea. [[say ochre]]", r"(?m)^\W*ochre")
+        terminal.say("/compact", r"Compacted")
+        terminal.say("Another day. [[say teal]]", r"(?m)^\W*teal")
+
+        def told() -> list[str]:
+            text = lab.onrecord("export", SESSION, "--format", "markdown").out.partition("## Transcript")[2]
+            return re.findall(r"(?m)^(?:### .*?(\(\w+, provisional\))|- (user: [\w .]+|system: \([\w ]+\)))", text)
+
+        patiently(lambda: len(told()) > 5, "the last prompt is on record")
+        assert ["".join(one).strip() for one in told()] == [
+            "user: The word is magenta.", "(abandoned, provisional)", "user: A wrong turn.", "user: A better idea.",
+            "system: (summary of the conversation so far)", "user: Another day.",
+        ]  # fmt: skip

@@ -9,6 +9,7 @@ HOOKS = 7
 class TestCodex(AgentSuite):
     programs = ("codex",)
     ready = "› "
+    plain = ("codex", "--no-daemon")
 
     def accept_hooks(self, lab: Lab) -> None:
         """Codex runs no hook that its user has not trusted, and asks for it at the next start in a terminal."""

@@ -35,8 +35,8 @@ class TestLimitsOnATerminal(Laboratory):
         patiently(lambda: bool(stops_of(agent)), "the limit is on record")
         (stop,) = stops_of(agent)
         assert (stop["cause"], stop["resets_at"], stop["terminal"]) == ("usage_window", opens, True), stop
-        shown = json.loads(lab.onrecord("show", SESSION, "--json").out)["data"]
-        assert shown["interruption"]["cause"] == "usage_window", "a person is told while the program is still open"
+        shown = stop_of(lab, SESSION) or {}
+        assert shown["cause"] == "usage_window", "a person can see it while the program is still open"
         lab.room.clear()
 
         terminal = Terminal(lab, [*ONRECORD, "resume", SESSION, "--wait"])
@@ -50,6 +50,25 @@ class TestLimitsOnATerminal(Laboratory):
         answered = [one for one in lab.server.conversation()[TRIES:] if "magenta" in one.said]
         assert len(answered) == 1
         assert len(stops_of(agent)) == 1
+
+    def test_a_limit_of_an_adopted_agent_is_recorded_by_its_hook(self, lab: Lab):
+        """An agent that onrecord did not start has no wrapper: its hook records the limit, and its next prompt ends that."""
+        assert lab.onrecord("setup", "claude", "--user", "--no-input").status == 0
+        terminal = Terminal(lab, ["claude"])
+        terminal.shows("auto mode on")
+        terminal.say("The word is magenta. [[say violet]]", r"(?m)^\W*violet")
+        running = json.loads(lab.onrecord("adopt", "claude", "--json").out)["data"]
+        done = lab.onrecord("adopt", "claude", "--pid", str(running[0]["pid"]), "--name", SESSION, "--json")
+        assert done.status == 0, done
+        name = json.loads(done.out)["data"]["name"]
+        opens = int(time.time()) + 3600
+        lab.server.fail(Fault(429, "rate_limit_error", f"Claude AI usage limit reached|{opens}"), TRIES)
+        terminal.say("And the next? [[say ochre]]", "usage limit reached")
+        patiently(lambda: stop_of(lab, name) is not None, "the limit is on record")
+        stop = stop_of(lab, name) or {}
+        assert (stop["cause"], stop["resets_at"]) == ("usage_window", opens), stop
+        terminal.say("Once more. [[say teal]]", r"(?m)^\W*teal")
+        assert stop_of(lab, name) is None
 
 
 class TestTeamsOnTerminals(Laboratory):
@@ -127,6 +146,12 @@ def process_of(lab: Lab, agent: str) -> int:
         if event["kind"] == "agent.located" and event["by"] == agent
     ]  # fmt: skip
     return int([one["process"] for one in located if "process" in one][-1]["pid"])
+
+
+def stop_of(lab: Lab, name: str) -> dict[str, Any] | None:
+    """What a session shows as the reason why work stopped."""
+    found: dict[str, Any] | None = json.loads(lab.onrecord("show", name, "--json").out)["data"]["interruption"]
+    return found
 
 
 def stops_of(agent: Agent) -> list[dict[str, Any]]:

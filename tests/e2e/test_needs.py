@@ -1,28 +1,32 @@
-"""A person is notified by the real program's hooks: it asks a question, and it asks for a permission."""
+"""A person is notified of what the real program needs them for: a question, a permission, a limit."""
 
 import json
 import sys
+import time
 from typing import Any
 
 from tests.e2e.lab import Lab
-from tests.e2e.modelserver import patiently
+from tests.e2e.modelserver import Fault, patiently
 from tests.e2e.suite import SESSION, Agent, Laboratory
 from tests.e2e.terminal import Terminal
 
+WINDOW_SECONDS = 3_600
+TRIES = 2
+"""How often the program tries before it gives up, in the laboratory's settings."""
 TELLER = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + chr(10))"
 
 
 class TestWhatNeedsAPerson(Laboratory):
     programs = ("claude",)
 
-    def test_a_question_and_a_permission_are_noticed_and_listed_until_answered(self, lab: Lab):
-        """The notice has the words, the overview shows who waits, and after the answer neither does."""
+    def test_a_question_a_permission_and_a_limit_are_noticed_and_listed(self, lab: Lab):
+        """Each notice has the words, the overview lists the need, and after the answer it does not."""
         assert lab.onrecord("setup", "claude", "--user", "--no-input").status == 0
         told = lab.scratch / "told.jsonl"
         settings = lab.home / ".config" / "onrecord" / "config.toml"
         settings.parent.mkdir(parents=True, exist_ok=True)
         command = json.dumps([sys.executable, "-c", TELLER, str(told)])
-        settings.write_text(f"[notify]\ncommand = {command}\nevents = ['waits']\n")
+        settings.write_text(f"[notify]\ncommand = {command}\nevents = ['waits', 'limits']\n")
         allowed = lab.home / ".claude" / "settings.json"
         allowed.write_text(json.dumps(json.loads(allowed.read_text()) | {"permissions": {"ask": ["Bash"]}}))
         terminal = Terminal(lab, Agent(lab, "claude").command())
@@ -39,6 +43,15 @@ class TestWhatNeedsAPerson(Laboratory):
         terminal.press("Enter")
         lab.appears("painted.txt")
         patiently(lambda: needs_of(lab) == [], "it no longer waits")
+
+        opens = int(time.time()) + WINDOW_SECONDS
+        lab.server.fail(Fault(429, "rate_limit_error", f"Claude AI usage limit reached|{opens}"), TRIES, "is amber")
+        terminal.say("The other word is amber. [[say amber]]", "usage limit reached")
+        patiently(lambda: len(notices(told)) > 2, "a notice of the limit")
+        last = notices(told)[-1]
+        assert (last["event"], last["command"]) == ("limits", f"onrecord resume {SESSION} --wait")
+        assert last["text"].startswith("claude was stopped by its usage limit, until ")
+        assert [kind for kind, _why in needs_of(lab)] == ["limit"]
 
 
 def notices(file: Any) -> list[dict[str, Any]]:

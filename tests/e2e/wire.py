@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 MODEL = "mock-model"
-FENCED = re.compile(r"(?:<|&lt;)onrecord-data nonce=(\w+)(?:>|&gt;).*?/onrecord-data nonce=\1(?:>|&gt;)", re.DOTALL)
-"""What a hook injects, fenced as data. Gemini and Qwen write the brackets as in HTML."""
+FENCED = re.compile(r"\[onrecord-data nonce=(\w+)\].*?\[/onrecord-data nonce=\1\]", re.DOTALL)
+"""What a hook injects, fenced as data. Gemini and Qwen would write angle brackets as in HTML."""
 DIRECTIVE = re.compile(r"\[\[(\w+)(?: (.*?))?\]\]", re.DOTALL)
 
 

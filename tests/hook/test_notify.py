@@ -3,6 +3,8 @@
 import json
 import sys
 import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -10,6 +12,9 @@ from onrecord.surfaces import notifying
 from onrecord.surfaces.notifying import END_SECONDS, ENDS, SENT_LIMIT, SENT_SECONDS, WAITING, Notice, decide
 from tests.agents.conftest import Desk, until
 from tests.hook.conftest import CONVERSATION
+
+if TYPE_CHECKING:
+    from onrecord.crew.running import Crew
 
 TELLER = """
 import json, os, sys
@@ -99,7 +104,7 @@ def test_a_permission_and_an_end_are_told_once_by_a_real_program(hooks, session,
     assert hooks.claude("Stop", agent).is_empty
     assert time.monotonic() - began < 10
     until(lambda: len(teller.told()) >= 2)
-    waits, ends = teller.told()
+    ends, waits = sorted(teller.told(), key=lambda one: str(one["event"]))  # two programs: either may be faster
     assert (waits["event"], waits["name"], waits["agent"]) == ("waits", "fix-403", "solver")
     assert waits["text"] == f"solver is waiting: {HOSTILE}"
     assert waits["command"] == "onrecord show fix-403"
@@ -164,12 +169,12 @@ def test_only_the_chosen_events_are_told(hooks, session, teller):
 def test_runs_tell_of_limits_that_pass_crashes_and_ends(tmp_path, bytecode, teller):
     """Notices of a limit that begins and that has passed, of a crash, and of the end of a run without a terminal."""
     desk = Desk(tmp_path, bytecode)
-    desk.plan("limit 1", "answer")
+    desk.plan("limit 5", "answer")
     assert desk.run("start", "claude", "--name", "night", "-p", "Find the bug", "--wait").code == 0
     until(lambda: len(teller.told()) >= 3)
-    limit, passed, end = teller.words()
+    end, limit, passed = sorted(teller.words())
     assert limit[0] == "limits"
-    assert limit[1].startswith("claude was stopped by")
+    assert limit[1].startswith("claude was stopped by its usage limit, until ")
     assert passed == ("limits", "the limit of claude has passed; it continues")
     assert end == ("ends", "claude finished its work")
     desk.plan("die")
@@ -177,3 +182,25 @@ def test_runs_tell_of_limits_that_pass_crashes_and_ends(tmp_path, bytecode, tell
     until(lambda: len(teller.told()) >= 4)
     last = teller.told()[-1]
     assert (last["event"], last["text"], last["command"]) == ("crashes", "claude was killed", "onrecord resume day")
+
+
+def test_a_team_notifies_of_what_its_supervisor_cannot_settle(tmp_path, monkeypatch):
+    """An agent that is not started again, one that a limit stopped, and one that finished; each state once."""
+    from onrecord.connection import connect
+    from onrecord.surfaces.cli.agents import team
+
+    sent: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(notifying, "_chosen", lambda: {"bell": True})
+    monkeypatch.setattr(notifying, "_tell", lambda _how, one: sent.append((one.event, one.text, one.command)))
+    with connect("memory:", project="/project") as records:
+        crew = SimpleNamespace(session=records.create("night", agent="crew"))
+        rows = {
+            name: {"state": state, "starts": 6, "until": 1_700_000_000.0}
+            for name, state in (("a", "degraded"), ("b", "limited"), ("c", "finished"), ("d", "working"))
+        }
+        team._notify(cast("Crew", crew), rows)
+    assert sent == [
+        ("crashes", "a keeps ending and is not started again", "onrecord team restart a --session night"),
+        ("limits", "b was stopped by a limit, until 2023-11-14T22:13:20Z; the team waits", "onrecord show night"),
+        ("ends", "c finished its work", "onrecord show night"),
+    ]

@@ -79,26 +79,19 @@ def test_the_environment_names_session_and_agent(hooks):
 
 @pytest.mark.parametrize("how", ["environment", "settings"])
 def test_registering_by_itself(hooks, how, tmp_path):
-    """Where the user wants it, a session is opened that is named after the directory and the day; each agent has a name."""
+    """Where the user wants it, the first prompt opens a session; the start before it says so and leaves nothing."""
     env = {"ONRECORD_AUTO": "1"}
     if how == "settings":
         config = tmp_path / "config.toml"
         config.write_text("auto_register = true\n")
         env = {"ONRECORD_CONFIG": str(config)}
-    assert hooks.claude("SessionStart", env, source="startup").context
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as second:
-        beside = env | {"CLAUDE_PID": str(second.pid)}
-        hooks.claude("SessionStart", beside, session_id="bbbbbbbb-0000-4000-8000-0000000000ad", source="startup")
-        second.communicate(b"\n")
+    assert "onrecord setup --no-auto" in hooks.claude("SessionStart", env, source="startup").out
+    assert not hooks.store.exists()
+    assert hooks.claude("UserPromptSubmit", env, prompt="Fix the login").context
     with hooks.records() as records:
         (head,) = records.sessions()
-        assert head.name.startswith("project-20")
-        roster = records.get(head.session).views.roster
-        assert {name: len(agent["links"]) for name, agent in roster.agents.items()} == {"claude": 1, "claude-2": 1}
-        records.get(head.session).close("done")
-    hooks.claude("SessionStart", env, session_id="cccccccc-0000-4000-8000-0000000000ad", source="startup")
-    with hooks.records() as records:
-        assert {one.name for one in records.sessions()} == {head.name, f"{head.name}-2"}
+        assert head.name.startswith("fix-the-login-20")
+        assert list(records.get(head.session).views.roster.agents) == ["claude"]
 
 
 def test_a_glance_by_conversation_decides_like_the_whole_way(hooks, session):

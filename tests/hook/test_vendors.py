@@ -50,7 +50,7 @@ def test_a_recorded_life_is_followed(hooks, name):
     assert len(told) == (len(ids) if of.context_lasts else starts), [event for event, _text in told]
     for _event, text in told:
         assert len(text.encode()) <= of.capabilities.context_bytes
-        assert "<onrecord-data nonce=" in text
+        assert "[onrecord-data nonce=" in text
 
 
 @pytest.mark.parametrize("name", VENDORS)
@@ -86,7 +86,7 @@ def test_a_start_within_its_limit(hooks, name):
     event, payload = hooks.of(name, of.context_moment)
     said = hooks.send(name, event, payload, NAMED)
     text = said.context or said.out
-    assert "<onrecord-data nonce=" in text, said
+    assert "[onrecord-data nonce=" in text, said
     assert len(text.encode()) <= of.capabilities.context_bytes
 
 

@@ -18,11 +18,11 @@ class Setup(Command):
         (self.project / ".git").mkdir()
 
     def tree(self) -> dict[str, bytes]:
-        """Every file of home and project."""
+        """Every file of home and project; the launcher, which hooks of other projects may need, stays."""
         return {
             str(path.relative_to(self.place)): path.read_bytes()
             for path in sorted(self.place.rglob("*"))
-            if path.is_file() and "data" not in path.parts
+            if path.is_file() and not {"data", ".local"} & set(path.parts)
         }
 
     def states(self, *words: str, code: int = 0) -> dict[str, str]:

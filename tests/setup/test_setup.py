@@ -1,9 +1,10 @@
 """`onrecord setup`: install, a real check, again, and remove; nothing of the user's is lost on the way."""
 
 import json
-import shlex
+import shutil
 import stat
-from pathlib import Path
+import subprocess
+import sys
 
 import pytest
 
@@ -186,12 +187,72 @@ def test_what_makes_no_sense_is_refused(setup, words):
     assert setup.tree() == before
 
 
-def test_a_name_with_spaces_in_the_path_is_quoted(setup):
-    """The command is one line for a shell: every part of it stays one word."""
+def test_installed_files_name_no_directory(setup):
+    """What setup writes is the same on every machine: no path of this one, and no environment of Python."""
+    setup.ok("setup", *VENDORS)
+    for name in VENDORS:
+        for file in vendor(name).files(PROJECT_SCOPE, setup.project, setup.environment):
+            if file.path.exists():
+                text = file.path.read_text()
+                assert not [one for one in (sys.prefix, sys.executable, str(setup.place)) if one in text], file.path
+
+
+def test_a_hook_finds_onrecord_like_a_person(setup):
+    """First on the PATH, then by the launcher; if that cannot run it, the start of a conversation says so, and nothing fails."""
     setup.ok("setup", "claude")
     place = Target(PROJECT_SCOPE, setup.project, setup.environment)
-    for command in installed_commands(vendor("claude"), place):
-        words = shlex.split(command)
-        assert Path(words[0]).is_absolute()
-        assert Path(words[0]).exists()
-        assert words[-3:-1] == ["hook", "claude"]
+    command = next(one for one in installed_commands(vendor("claude"), place) if one.endswith(" SessionStart"))
+    launcher = setup.place / ".local" / "share" / "onrecord" / "bin" / "onrecord"
+    assert stat.S_IMODE(launcher.stat().st_mode) == 0o700
+    programs = setup.place / "bin"
+    programs.mkdir()
+    (programs / "onrecord").write_text('#!/bin/sh\necho "$@"\n')
+    (programs / "onrecord").chmod(0o755)
+
+    def run(word: str, **env: str) -> str:
+        words = ["sh", "-c", command.removesuffix("SessionStart") + word]
+        done = subprocess.run(words, input="{}", env=setup.environment | env, cwd=setup.project, text=True,
+                              capture_output=True, check=False)  # fmt: skip
+        assert done.returncode == 0, done
+        return done.stdout
+
+    assert run("PreToolUse", PATH=f"{programs}:{setup.environment['PATH']}") == "hook claude PreToolUse\n"
+    assert run("PreToolUse") == ""
+    assert (setup.data("setup", "claude", "--check", kind="setup_check")["runs"]["program"]) == str(launcher)
+    launcher.write_text(launcher.read_text().replace(sys.executable, "/nowhere/python"))
+    assert "no longer installed" in json.loads(run("SessionStart"))["systemMessage"]
+    assert run("PreToolUse") == ""
+    launcher.unlink()
+    assert (run("SessionStart"), run("PreToolUse")) == ("", "")
+
+
+def test_it_is_switched_on_and_off(setup):
+    """--yes records every conversation here from now on, --no-auto only what `onrecord start` starts; neither asks."""
+    config = setup.place / ".config" / "onrecord" / "config.toml"
+    done = setup.run("setup", "claude", "--no-input")
+    assert "--yes" in done.err
+    assert not config.exists()
+    assert setup.data("setup", "claude", "--yes", kind="setup")["automatic"] is True
+    assert f'auto_register_in = ["{setup.project}"]' in config.read_text()
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    before = setup.tree()
+    assert setup.data("setup", "claude", kind="setup")["automatic"] is True
+    assert setup.tree() == before
+    assert "is off in this project" in setup.ok("setup", "claude", "--no-auto")
+    assert f'auto_register_not_in = ["{setup.project}"]' in config.read_text()
+    setup.ok("setup", "claude", "--user", "--yes")
+    assert "auto_register = true" in config.read_text()
+    setup.ok("setup", "claude", "--user", "--remove")
+    setup.ok("setup", "claude", "--remove")
+    assert not config.exists()
+
+
+def test_it_asks_once(setup):
+    """On a terminal, setup asks; Enter means yes, and the second setup does not ask again."""
+    shown = setup.on_terminal("setup", "claude", keys="\r").out
+    assert "record every conversation of Claude Code in this project?" in shown
+    assert "auto_register_in" in (setup.place / ".config" / "onrecord" / "config.toml").read_text()
+    assert "[Y/n]" not in setup.on_terminal("setup", "claude").out
+    shutil.rmtree(setup.place / ".config")
+    setup.on_terminal("setup", "claude", keys="n\r")
+    assert "auto_register_not_in" in (setup.place / ".config" / "onrecord" / "config.toml").read_text()

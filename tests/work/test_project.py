@@ -54,6 +54,8 @@ def test_a_remote_goes_before_the_first_commit(root):
     assert project_at(str(root)).key == "example.org/b/engine"
     git(root, "remote", "add", "origin", "git@example.org:ada/engine.git")
     assert project_at(str(root)).names == ("example.org/ada/engine", before.key, str(root))
+    subprocess.run(["git", "clone", "-q", str(root), str(root.parent / "clone")], check=True)
+    assert project_at(str(root.parent / "clone")).key == "example.org/ada/engine"
 
 
 def test_git_is_asked_once(root, monkeypatch):

@@ -1,4 +1,7 @@
-"""Fencing: text of the record that goes into a model's context is marked as data, with a nonce it cannot know."""
+"""Fencing: text of the record that goes into a model's context is marked as data, with a nonce it cannot know.
+
+The markers have no angle brackets: some vendors write those as in HTML (`&lt;`), and then the model sees no marker.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def fence(text: str, *, about: str = "", limit: int | None = None) -> str:
     nonce = machine.entropy(NONCE_BYTES).hex()
     while nonce in text:
         nonce = machine.entropy(NONCE_BYTES).hex()
-    head, foot = f"{about or ABOUT}\n<{_WORD} nonce={nonce}>\n", f"\n</{_WORD} nonce={nonce}>\n"
+    head, foot = f"{about or ABOUT}\n[{_WORD} nonce={nonce}]\n", f"\n[/{_WORD} nonce={nonce}]\n"
     if limit is not None:
         from onrecord.views.render import clip
 

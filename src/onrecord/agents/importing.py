@@ -6,23 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.agents.mirroring import mirror
+from onrecord.agents.naming import title_of_prompt
 from onrecord.agents.reading import says_something
 from onrecord.errors import Conflict, InvalidInput, NameTaken, NotFound, OnrecordError
 from onrecord.log.names import NAME_LIMIT
 from onrecord.log.text import text_of
 from onrecord.vendors.hooks import IMPORTED
 from onrecord.vendors.port import VENDORS, vendor
-from onrecord.views.render import clip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from onrecord.agents.mirroring import Mirrored
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
-    from onrecord.vendors.port import Location, Vendor
+    from onrecord.vendors.port import Entry, Location, Vendor
 
-TITLE_CHARACTERS = 100
 _SHORT_ID = 8
 _GLIMPSE = 256 * 1024
 """How many bytes of a file show whose it is."""
@@ -134,11 +133,20 @@ def _with_free_name(records: SessionStore, of: Vendor, location: Location, agent
 
 
 def title_of(of: Vendor, location: Location) -> str:
-    """The person's first prompt."""
-    chunk = of.read(location, limit=256 * 1024)
-    for entry in chunk.entries:
+    """The person's first prompt, as a title."""
+    return title_of_prompt(first_prompt(of, location))
+
+
+def first_prompt(of: Vendor, location: Location) -> str:
+    """What the person said first; "" if that is not near the beginning. Text that the program added does not count."""
+    return prompt_in(of, of.read(location, limit=256 * 1024).entries)
+
+
+def prompt_in(of: Vendor, entries: Iterable[Entry]) -> str:
+    """The first of these records' prompts."""
+    for entry in entries:
         for item in entry.items:
-            said = " ".join(text_of(item.get("content")).split())
-            if item.get("role") == "user" and said and not said.startswith("<"):
-                return clip(said, TITLE_CHARACTERS)
+            said = text_of(item.get("content")).strip()
+            if item.get("role") == "user" and said and not said.startswith(tuple(of.not_said)):
+                return said
     return ""

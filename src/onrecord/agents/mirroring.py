@@ -9,10 +9,9 @@ transcript. Files that belong to a conversation (subagents' transcripts, results
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import suppress
-from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
@@ -21,6 +20,7 @@ from onrecord.agents.beside import RECORDS, files_beside
 from onrecord.agents.generations import Stand, event_id, has_gaps, kept, prefix_of, standing, standings
 from onrecord.agents.reading import Read, read, says_something
 from onrecord.errors import IdReused, NotFound
+from onrecord.log import digest
 from onrecord.log.head import LIVE
 from onrecord.vendors.port import Chunk, Entry, Location, Mark, vendor
 
@@ -71,7 +71,7 @@ def location_of(link: Link, env: Mapping[str, str]) -> Location | None:
     """Where a recorded conversation is on this machine: by its recorded path, else by its id."""
     about, of = link["first"] | link["last"], vendor(link["vendor"])
     path = about.get("transcript")
-    if isinstance(path, str) and path and Path(path).is_file():
+    if isinstance(path, str) and path and os.path.isfile(path):
         location = Location(link["id"], path, str(about.get("home") or ""), str(about.get("cwd") or ""))
         if _holds(of, location, env):
             return _with_words(of, location, env)
@@ -80,7 +80,7 @@ def location_of(link: Link, env: Mapping[str, str]) -> Location | None:
 
 def _with_words(of: Vendor, location: Location, env: Mapping[str, str]) -> Location:
     """The location, or another file of the conversation if this one says nothing: a vendor may name a stub."""
-    if Path(location.path).stat().st_size > STUB_BYTES or says_something(of, location):
+    if os.path.getsize(location.path) > STUB_BYTES or says_something(of, location):
         return location
     found = of.find(location.vendor_id, env)
     return found if found is not None and found.path != location.path and says_something(of, found) else location
@@ -88,6 +88,8 @@ def _with_words(of: Vendor, location: Location, env: Mapping[str, str]) -> Locat
 
 def _holds(of: Vendor, location: Location, env: Mapping[str, str]) -> bool:
     """Whether a recorded path is really the conversation's: the record may come from another machine."""
+    from pathlib import Path
+
     path = Path(location.path)
     if location.vendor_id in path.parts[-2:] or path.stem == location.vendor_id:
         return path.resolve().is_relative_to(of.home(env).resolve()) or _speaks_of(of, location)
@@ -118,7 +120,7 @@ def mirror(
     if session.head.status not in LIVE:
         return done._replace(why_not=f"the session is {session.head.status}")
     location = location or location_of(link, env)
-    if location is None or not Path(location.path).exists():
+    if location is None or not os.path.exists(location.path):
         return done._replace(why_not="the vendor's file is missing")
     deadline = None if seconds is None else time.monotonic() + seconds
     of = vendor(vendor_name)
@@ -268,10 +270,11 @@ def _pieces(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
 def _keep_file(session: Session, vendor_name: str, location: Location, **about: str) -> None:
     """Keep a file that is no transcript, for instance the result of a tool: as a whole, if it changed."""
     try:
-        text = Path(location.path).read_bytes().decode()
+        with open(location.path, "rb") as file:
+            text = file.read().decode()
     except (OSError, UnicodeDecodeError):
         return  # it is gone again, or its bytes are no text
-    mark = Mark(len(text), {"digest": sha256(text.encode()).hexdigest()[:32]})
+    mark = Mark(len(text), {"digest": digest.sha256(text.encode()).hexdigest()[:32]})
     stand = standing(session, vendor_name, location.vendor_id, about["beside"])
     if stand.erased or stand.mark == mark:
         return

@@ -73,6 +73,8 @@ class Wrapped(NamedTuple):
     """Whether an agent on a terminal is ended at a limit that ends with time, because its command waits for that."""
     person: str = ""
     """Who starts it."""
+    notify: Callable[[], None] = lambda: None
+    """Called when a stop was recorded while the agent is still on its terminal."""
 
 
 class Ask(NamedTuple):
@@ -302,6 +304,7 @@ class _Watch:
         if why is not None and turn != self._stopped_turn:
             self._stopped_turn, self.why = turn, why
             self.stop = _interrupt(self.run, self, why)
+            self.run.notify()
         elif self._works_again(turn):
             self.stop = self.why = self._stopped_turn = None
             self.run.session.agents.record_going_on()

@@ -60,6 +60,8 @@ class Observed(NamedTuple):
     """When it was started again since a person last asked for it, oldest first."""
     ended_at: float = 0.0
     """When its last run ended."""
+    last: str = ""
+    """Why its last run ended, if that is on record."""
     spent: str = ""
     """Which limit of the session's budget is used up."""
 
@@ -109,7 +111,9 @@ def _again(seen: Observed, now: float) -> Step:
     """Start it again, unless it keeps ending. Restarts count up to its end, not up to now: time alone mends nothing."""
     recent = [at for at in seen.restarts if seen.ended_at - at < WINDOW_SECONDS]
     if len(recent) >= RESTARTS_LIMIT:
-        return Step(NOTHING, DEGRADED, why=f"{len(recent)} restarts in {WINDOW_SECONDS:.0f} s; restart it by hand")
+        said = f" (the last: {seen.last})" if seen.last else ""
+        why = f"{len(recent)} restarts in {WINDOW_SECONDS:.0f} s{said}; restart it by hand"
+        return Step(NOTHING, DEGRADED, why=why)
     due = seen.ended_at + (min(FIRST_PAUSE * 2 ** (len(recent) - 1), LONGEST_PAUSE) if recent else 0.0)
     if due > now:
         return Step(NOTHING, RESTARTING, at=due, why="it ended, and is started again then")

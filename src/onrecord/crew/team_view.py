@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from onrecord.crew.team_file import Member
     from onrecord.log.events import Event
 
+REASON_LIMIT = 200
+"""How much of the reason why a run ended is shown, in characters."""
 STARTS_KEPT = 16
 """How many starts of an agent are remembered; the next step depends on the last few."""
 
@@ -125,6 +127,7 @@ class TeamView(View):
             trouble=trouble if alive else "",
             restarts=tuple(one["restarts"]),
             ended_at=one["left"] or gone_at or one["spawned_at"],
+            last=str(stop.get("message") or stop.get("cause") or one["refused"])[:REASON_LIMIT],
         )
 
     def _asked(self, name: str) -> int:

@@ -21,12 +21,11 @@ never rewritten. A kind or version that is newer than this code passes through u
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 from json import decoder, encoder
 from typing import TYPE_CHECKING, Any
 
 from onrecord.errors import DamagedLog, InvalidInput, TooLarge
-from onrecord.log import names
+from onrecord.log import digest, names
 from onrecord.log.events import KINDS, Draft, Event, Kind, Record, tuple_new
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def _plain_of_another(value: Any, room: int) -> Any:
 
 def commit_to(salt: bytes, payload: bytes) -> bytes:
     """The salted commitment to a payload."""
-    return sha256(_PAYLOAD_TAG + salt + payload).digest()
+    return digest.sha256(_PAYLOAD_TAG + salt + payload).digest()
 
 
 def seal(  # noqa: PLR0917  # on the hottest path, where names cost time
@@ -253,7 +252,7 @@ def check_because(because: object) -> None:
 def link(previous: bytes, header: Header, payload_hash: bytes) -> bytes:
     """The hash of an event at its position."""
     encoded = _join(_pieces(header, 0)).encode()
-    return sha256(_EVENT_TAG + previous + len(encoded).to_bytes(4) + encoded + payload_hash).digest()
+    return digest.sha256(_EVENT_TAG + previous + len(encoded).to_bytes(4) + encoded + payload_hash).digest()
 
 
 def link_record(previous: bytes, record: Record) -> bytes:

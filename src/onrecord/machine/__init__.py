@@ -88,6 +88,14 @@ def program_of(pid: int) -> tuple[str, int]:
     return (os.path.basename(path.strip()), int(parent)) if parent.isdigit() else ("", 0)
 
 
+def words_of(pid: int) -> list[str]:
+    """The command line of a process; empty if it cannot be read."""
+    try:
+        return _read(f"/proc/{pid}/cmdline").decode(errors="replace").rstrip("\0").split("\0")
+    except OSError:
+        return []
+
+
 def terminal_of(pid: int) -> str:
     """The terminal that a process reads from; "" if it reads from none, or that cannot be seen."""
     try:

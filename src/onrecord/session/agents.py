@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from onrecord.errors import InvalidInput
 from onrecord.log.events import NEW_RUN
-from onrecord.log.names import ID_LIMIT, link_id
+from onrecord.log.names import link_id
 from onrecord.session.chapter import Chapter
+from onrecord.session.single import tool_used
 from onrecord.views.facts import TEXT_LIMIT
 from onrecord.views.roster import LINK_FIELDS
 
@@ -84,7 +85,8 @@ class AgentVerbs(Chapter):
         Two callers that record the same process at the same moment record it once.
         """
         known = self._session.views.roster.agents.get(self._session.agent)
-        id_ = f"arrival/{self._session.agent}/{known['runs'] if known else 0}"
+        twin = known is not None and known["here"] and process is not None and known["process"] == process
+        id_ = f"arrival/{self._session.agent}/{known['runs'] - twin if known else 0}"
         draft = self._session._draft("agent.joined", {"process": process, **about}, id=id_)._replace(run=NEW_RUN)
         event = self._session._append_drafts(draft)[0]
         self._session.run = event.run
@@ -98,10 +100,8 @@ class AgentVerbs(Chapter):
 
     def record_tool(self, /, tool: str, act: str, *, call: str = "", **about: Json) -> Event:
         """Record that a tool ran: command, exit_code, paths. The same call is recorded once."""
-        id_ = f"tool/{self._session.agent}/{call}"
-        known = bool(call) and len(id_) <= ID_LIMIT and id_.isprintable()
-        data = {"tool": tool, "act": act} | {name: value for name, value in about.items() if value not in (None, "")}
-        return self._session._record("tool.used", data, id=id_ if known else None)
+        data, id_ = tool_used(self._session.agent, tool, act, call, about)
+        return self._session._record("tool.used", data, id=id_)
 
     def record_attention_needed(self, /, message: str) -> Event:
         """Record that this agent needs a person."""

@@ -22,12 +22,13 @@ from onrecord.errors import (
     TooLarge,
     TurnConflict,
 )
-from onrecord.log.codec import BATCH_LIMIT, SealOnRead, check_because, event_of, is_simple, open_records, seal, seal_own
+from onrecord.log.codec import BATCH_LIMIT, SealOnRead, check_because, event_of, is_simple, open_records
 from onrecord.log.events import NEW_RUN, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
-from onrecord.log.names import check_name, make_event_id
+from onrecord.log.names import check_name
 from onrecord.log.store import LEASE_SECONDS, Lease, Store
 from onrecord.session.kept_views import KeptViews
+from onrecord.session.single import sealed
 from onrecord.views.fold import Whole
 
 if TYPE_CHECKING:
@@ -65,17 +66,6 @@ def _turn_verbs() -> tuple[Callable[..., Turn], Callable[..., Event]]:
     from onrecord.session.turns import begin, record
 
     return begin, record
-
-
-def _sealed(  # noqa: PLR0917  # on the hottest path, where names cost time
-    kind: str, data: Any, id: str | None, at: int, by: str, run: int, because: int | None,
-    plain: bool = False,  # noqa: FBT001, FBT002  # as above
-) -> Draft:  # fmt: skip
-    """Seal an event with an id and a salt of its own. Another thread may call it: it takes no lock and never waits."""
-    entropy = machine.portion()
-    if id is not None:
-        return seal(kind, data, id, at, by, run, entropy[:16], because, plain)
-    return seal_own(kind, data, make_event_id(at // 1000, entropy[16:]), at, by, run, entropy[:16], because, plain)
 
 
 class Session(KeptViews):
@@ -230,7 +220,7 @@ class Session(KeptViews):
     ) -> Draft:
         """Seal an event of this handle's agent and run; `plain` as in `codec.seal`."""
         run = self._whole.head.run if self.run is None else self.run
-        return _sealed(kind, data, id, int(self.clock() * 1e6), self.agent, run, because, plain)
+        return sealed(kind, data, id, int(self.clock() * 1e6), self.agent, run, because, plain)
 
     def _append_drafts(self, *drafts: Draft, expect: int | None = None, fenced: bool = False) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need this agent's lane."""
@@ -262,7 +252,7 @@ class Session(KeptViews):
         if because is not None:
             self._refuse_unknown(because)
         run = self._whole.head.run if self.run is None else self.run
-        make = partial(_sealed, kind, data, id, int(self.clock() * 1e6), self.agent, run, because)
+        make = partial(sealed, kind, data, id, int(self.clock() * 1e6), self.agent, run, because)
         event = self._append(SealOnRead(make) if is_simple(data) else (make(),), None)[0]
         if self._behind and kind.startswith("session."):
             self.refresh()  # `status` and `name` come from this handle's views, which must include its own step

@@ -13,8 +13,6 @@ from onrecord.log.events import NEW_RUN, Event
 from onrecord.log.head import Head
 from onrecord.log.names import check_name, is_ulid, link_id, make_event_id, make_ulid
 from onrecord.log.store import LEASE_SECONDS, PAGE_LIMIT, Lease, Store
-from onrecord.log.text import text_of, words_of
-from onrecord.session.budget import check_budget
 from onrecord.session.handle import DEFAULT_ACTOR, Session
 from onrecord.views.facts import TEXT_LIMIT
 
@@ -82,7 +80,7 @@ class SessionStore:
         Takes the lease on the agent's lane: no other process adds turns to it. Metadata counts only for a new session.
         """
         check_name(agent, "agent")
-        session = self._find_or_create(name, agent, objective, metadata, check_budget(budget))
+        session = self._find_or_create(name, agent, objective, metadata, _checked(budget))
         heads.refuse_ended(session.head)
         session.acquire(takeover=takeover, seconds=lease_seconds)
         known = session.views
@@ -111,7 +109,7 @@ class SessionStore:
         entropy, now = machine.entropy(33), self.clock()
         data = {
             "name": name, "project": self.project, "objective": objective, "metadata": dict(metadata or {}),
-            "budget": check_budget(budget), "parent": parent,
+            "budget": _checked(budget), "parent": parent,
         } | ({"place": self.place} if self.place else {})  # fmt: skip
         id_ = make_ulid(int(now * 1e3), entropy[:10])
         first = make_event_id(int(now * 1e3), entropy[10:17])
@@ -200,6 +198,8 @@ class SessionStore:
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
     ) -> list[Found]:
         """Events of transcript and facts that have all words of the query. `project` "" means every project."""
+        from onrecord.log.text import text_of
+
         within = self.find(session).session if session else None
         places = [None] if within else (self.project, *self.also) if project is None else [project or None]
         hits = [hit for one in places for hit in self.store.search(query, project=one, session=within, limit=limit)]
@@ -224,7 +224,7 @@ class SessionStore:
     def child(self, parent: Session, name: str, *, budget: dict[str, float], **options: Any) -> Session:
         """Create a session under another one, with a slice of what is left of its budget."""
         left = parent.views.spend.remaining(int(self.clock() * 1e6))
-        for limit, amount in check_budget(budget).items():
+        for limit, amount in _checked(budget).items():
             if limit in left and amount > left[limit]:
                 raise InvalidInput(
                     f"{parent.name!r} has {left[limit]:g} {limit} left; it cannot give {amount:g} to another session"
@@ -277,8 +277,19 @@ class SessionStore:
         return Session(self.store, known.session, agent=agent, clock=self.clock)
 
 
+def _checked(budget: Mapping[str, float] | None) -> dict[str, float]:
+    """The budget, checked; imported here because a process that records one event sets none."""
+    if not budget:
+        return {}
+    from onrecord.session.budget import check_budget
+
+    return check_budget(budget)
+
+
 def snippet(text: str, query: str) -> str:
     """The part of a text around the first word of a query."""
+    from onrecord.log.text import words_of
+
     flat = " ".join(text.split())
     first = (words_of(query) or [""])[0]
     start = max(0, flat.casefold().find(first) - SNIPPET_WIDTH // 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,6 +56,8 @@ class Payloads:
         if size < compress_from:
             return tuple_new(Packed, (PLAIN, payload, None))
         if size > INLINE_LIMIT:
+            from hashlib import blake2b
+
             key = blake2b(payload, digest_size=32, key=self._secret()).digest()
             return Packed(OUT_OF_LINE, key, compress_large(payload))
         try:

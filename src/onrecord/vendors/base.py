@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
+    from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import Chunk, Entry, Hazard, Interruption, LaunchOptions, Location, Mark, Said, Turn
 
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -51,6 +52,27 @@ class Base:
     shares_file = False
     own_flags: Sequence[str] = ()
     """Flags that choose the conversation: onrecord sets these, not the user."""
+    not_said: Sequence[str] = ("<",)
+    """How a user's message begins that the program wrote itself."""
+
+    fork_flags: Sequence[str] = ()
+    """Flags that make a resume a fork."""
+    resume_flags: Sequence[str] = ()
+    """Flags that name the conversation to resume."""
+
+    def forked_from(self, call: HookCall, pid: int | None) -> str:
+        """As the command line of its process says."""
+        if pid is None or not self.fork_flags:
+            return ""
+        from onrecord.machine import words_of
+
+        words = words_of(pid)
+        found = valued(words, *self.resume_flags) if has(words, *self.fork_flags) else None
+        return found if found and found != call.vendor_id and self.is_id(found) else ""
+
+    def shares_process(self, pid: int) -> bool:
+        """Every conversation at one time has a process of its own."""
+        return False
 
     def is_id(self, vendor_id: object) -> bool:
         """Whether this can be an id of the vendor: only such a text ever becomes part of a path or an argument."""

@@ -63,6 +63,9 @@ class Claude(ByProject):
     programs: Sequence[str] = ("claude",)
     home_variable = "CLAUDE_CONFIG_DIR"
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session", "--from-pr")
+    not_said: Sequence[str] = ("<", "Caveat: ", "[Request interrupted")
+    fork_flags: Sequence[str] = ("--fork-session",)
+    resume_flags: Sequence[str] = ("--resume", "-r")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
     shows_turns = True

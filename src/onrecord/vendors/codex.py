@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from onrecord.log.items import Item
     from onrecord.vendors.endings import End
+    from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import (
         Capabilities,
         Entry,
@@ -58,6 +59,7 @@ class Codex(Shaped):
     programs: Sequence[str] = ("codex",)
     home_variable = "CODEX_HOME"
     own_flags: Sequence[str] = ("--last", "resume", "fork", "exec")
+    not_said: Sequence[str] = ("<", "# AGENTS.md instructions")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
     shows_turns = True
@@ -194,6 +196,20 @@ class Codex(Shaped):
         return thread if self.is_id(thread) else None
 
     # Conversations
+
+    def shares_process(self, pid: int) -> bool:
+        """Without `--no-daemon`, one server runs the threads of all terminals."""
+        from onrecord.machine import words_of
+
+        return "app-server" in words_of(pid)
+
+    def forked_from(self, call: HookCall, pid: int | None) -> str:
+        """The head of its rollout names the thread it was forked from."""
+        from onrecord.vendors.jsonl import first_record
+
+        head = (first_record(call.transcript, lambda record: record.get("type") == "session_meta") or {}).get("payload")
+        found = head.get("forked_from_id") if isinstance(head, dict) else None
+        return found if isinstance(found, str) and self.is_id(found) and found != call.vendor_id else ""
 
     def locate(self, pid: int, env: Mapping[str, str]) -> str | None:
         """By the lock that a process holds on its thread; several locks (after /new) are ambiguous."""

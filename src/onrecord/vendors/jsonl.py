@@ -10,17 +10,17 @@ from __future__ import annotations
 import json
 import os
 import re
-from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from onrecord.errors import Conflict, NotFound
+from onrecord.log import digest
 from onrecord.machine.files import write_file
 from onrecord.vendors.port import Chunk, Entry, Mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from io import BufferedReader
+    from pathlib import Path
 
 PROBE = 4096
 """How many bytes at the beginning, and before the mark, identify a file."""
@@ -48,9 +48,9 @@ def read(
     path: str, mark: Mark | None, limit: int, translate: Callable[[Found], Entry], whole: Callable[[Record], bool]
 ) -> Chunk:
     """The records added to a file since the mark. `whole` says whether JSON is a whole record of this vendor."""
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         raise NotFound(f"the transcript {path} does not exist", hint="restore the mirrored copy", step="restore_copy")
-    with Path(path).open("rb") as file:
+    with open(path, "rb") as file:
         offset, rewritten = _begin(file, mark)
         file.seek(offset)
         entries: list[Entry] = []
@@ -70,7 +70,7 @@ def read(
 
 def near_the_end(path: str, size: int) -> Mark | None:
     """A mark at the first line that begins within the last `size` bytes of a file; None: the beginning."""
-    with Path(path).open("rb") as file:
+    with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size
         if length <= size:
             return None
@@ -92,7 +92,7 @@ def _mark(file: BufferedReader, offset: int) -> Mark:
     digests = {}
     for name, start in (("head", 0), ("tail", max(0, offset - PROBE))):
         file.seek(start)
-        digests[name] = sha256(file.read(min(PROBE, offset - start))).hexdigest()[:32]
+        digests[name] = digest.sha256(file.read(min(PROBE, offset - start))).hexdigest()[:32]
     return Mark(offset, digests)
 
 
@@ -210,7 +210,7 @@ def _clean(value: Any) -> Any:
 def first_record(path: str, whole: Callable[[Record], bool] = bool) -> Record | None:
     """The first record among the first lines of a file that `whole` accepts."""
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb") as file:
             for line, _ended in _lines(file):
                 for found in records_of(line, whole)[0]:
                     if found.record is not None and whole(found.record):
@@ -224,7 +224,7 @@ def first_record(path: str, whole: Callable[[Record], bool] = bool) -> Record | 
 
 def records_in(path: str, whole: Callable[[Record], bool], containing: bytes = b"") -> Iterator[Record]:
     """Every whole record of the lines that contain some bytes, in bounded memory."""
-    with Path(path).open("rb") as file:
+    with open(path, "rb") as file:
         for line, _ended in _lines(file):
             if containing in line:
                 yield from (found.record for found in records_of(line, whole)[0] if found.record is not None)
@@ -232,7 +232,7 @@ def records_in(path: str, whole: Callable[[Record], bool], containing: bytes = b
 
 def unfinished_tail(path: str) -> int:
     """How many bytes follow the last line end of a file; 0: the next record gets its own line."""
-    with Path(path).open("rb") as file:
+    with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         position = size
         while position > 0:
@@ -252,13 +252,15 @@ def cut_tail(path: str) -> None:
     length = unfinished_tail(path)
     if not length:
         return
-    with Path(path).open("r+b") as file:
+    with open(path, "r+b") as file:
         start = file.seek(0, os.SEEK_END) - length
         file.seek(start)
         if length <= LINE_LIMIT and _complete(file.read(length)):
             file.write(b"\n")
         else:
             file.seek(start)
+            from pathlib import Path
+
             _write(Path(f"{path}.onrecord-torn-{start}"), iter(lambda: file.read(PROBE * 16), b""), replace=True)
             file.truncate(start)
         file.flush()
@@ -267,7 +269,7 @@ def cut_tail(path: str) -> None:
 
 def glued_lines(path: str, whole: Callable[[Record], bool], start: bytes) -> int:
     """How many lines have a whole record after a torn one; a record of this vendor begins with `start`."""
-    with Path(path).open("rb") as file:
+    with open(path, "rb") as file:
         return sum(
             1
             for line, _ended in _lines(file)
@@ -277,6 +279,8 @@ def glued_lines(path: str, whole: Callable[[Record], bool], start: bytes) -> int
 
 def repair(path: str, whole: Callable[[Record], bool]) -> None:
     """Rewrite a file with every whole record on its own line, and keep the old file beside it."""
+    from pathlib import Path
+
     target = Path(path)
     kept = target.with_name(f"{target.name}.onrecord-before-repair")
     kept.unlink(missing_ok=True)

@@ -61,6 +61,8 @@ class Opencode(Shaped):
     id_form = r"ses_[A-Za-z0-9]{1,64}"
     shares_file = True
     own_flags: Sequence[str] = ("-s", "--session", "-c", "--continue", "--fork", "--dir")
+    fork_flags: Sequence[str] = ("--fork",)
+    resume_flags: Sequence[str] = ("--session", "-s")
     interrupt_keys: Sequence[str] = ("Escape", "Escape")
     exit_keys: Sequence[str] = ("C-c",)
     prompt_patterns: Sequence[str] = (r"Permission required", r"Allow once")
@@ -316,6 +318,8 @@ class Opencode(Shaped):
             said["context"] = answer.context
         if answer.decision and call.moment == BEFORE_TOOL:
             said |= {"decision": "deny", "reason": answer.reason or NO_REASON}
+        if answer.notice:
+            said["systemMessage"] = answer.notice
         return Reply(json.dumps(said) if said else "")
 
 

@@ -1,5 +1,6 @@
 // Written by `onrecord setup`. Every event goes to `onrecord hook opencode EVENT`, which answers in JSON:
-// {"context": text for the model, "decision": "deny" refuses a tool, "reason": why}. A failure changes nothing.
+// {"context": text for the model, "decision": "deny" refuses a tool, "reason": why, "systemMessage": a line for the
+// person}. A failure changes nothing.
 import { spawn } from "node:child_process"
 
 const COMMAND = ["onrecord", "hook", "opencode"]
@@ -36,7 +37,14 @@ function ask(event, payload) {
   })
 }
 
-export const Onrecord = async ({ directory }) => {
+export const Onrecord = async ({ directory, client }) => {
+  // Only the terminal program can show a line; a run without a terminal ignores it.
+  const show = (message) => {
+    if (!message) return
+    try {
+      client?.tui?.showToast({ body: { message, variant: "info" } })?.catch?.(() => {})
+    } catch {}
+  }
   const created = new Set()
   const parents = new Map()
   const begun = new Map()
@@ -61,6 +69,7 @@ export const Onrecord = async ({ directory }) => {
         id,
         ask("session.start", { session_id: id, cwd: directory, source }).then((answer) => {
           if (answer.context) brief.set(id, answer.context)
+          show(answer.systemMessage)
         }),
       )
     }
@@ -100,7 +109,8 @@ export const Onrecord = async ({ directory }) => {
       await begin(input.sessionID)
       const prompt = (output.parts || []).filter((part) => part.type === "text").map((part) => part.text).join("\n")
       const answer = await ask("chat.message", { session_id: input.sessionID, cwd: directory, prompt })
-      if (answer.context) advice.set(input.sessionID, answer.context)
+      // A conversation that is recorded from its first prompt gets its brief here.
+      if (answer.context) (brief.has(input.sessionID) ? advice : brief).set(input.sessionID, answer.context)
     },
     "experimental.chat.system.transform": async (input, output) => {
       // opencode builds the system prompt for every request and keeps it nowhere, so we add the brief each time.

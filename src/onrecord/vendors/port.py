@@ -348,6 +348,12 @@ class Vendor(Protocol):
         `hook_event_name` is the vendor's; if the vendor omits it, the caller sets it from the command line.
         """
 
+    def forked_from(self, call: HookCall, pid: int | None) -> str:
+        """The id of the conversation that this one was forked from, as far as its process or its file shows; or ""."""
+
+    def shares_process(self, pid: int) -> bool:
+        """Whether this process serves conversations of several terminals, so that it identifies none of them."""
+
     def reply(self, call: HookCall, answer: HookAnswer) -> Reply:
         """Our answer in the vendor's form."""
 
@@ -357,6 +363,8 @@ class Vendor(Protocol):
         Its paths are absolute, or unchanged if the call names no directory: only the caller knows the project.
         """
 
+    not_said: Sequence[str]
+    """How a user's message begins that the program wrote itself, and no person."""
     interrupt_keys: Sequence[str]
     """tmux keys that interrupt its present turn."""
     exit_keys: Sequence[str]

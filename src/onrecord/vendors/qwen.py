@@ -54,6 +54,8 @@ class Qwen(ByProject):
     context_lasts = False
     home_variable = "QWEN_HOME"
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session")
+    fork_flags: Sequence[str] = ("--fork-session",)
+    resume_flags: Sequence[str] = ("--resume", "-r")
     interrupt_keys: Sequence[str] = ("Escape",)
     exit_keys: Sequence[str] = ("C-c", "C-c")
     shows_turns = True

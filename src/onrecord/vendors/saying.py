@@ -19,6 +19,8 @@ _BLOCK = re.compile(r"\s*<(?!user_query)([a-z][a-z:]*(?:[_-][a-z:]+)+)(?:\s[^>]*
 _NAMES = r"[a-z:_-]*(?:[_-]context|[_-]instructions|-reminder|current_datetime|onrecord-data)"
 _CONTEXT = re.compile(rf"<({_NAMES})(?:\s[^>]*)?>(?:.*?</\1>|.*\Z)\s*", re.DOTALL)
 """Context that a program or a hook adds to what a person wrote; an element without an end goes to the end."""
+_FENCED = re.compile(r"\s*(?:[^\n]*\n)?\[onrecord-data nonce=(\w+)\].*?\[/onrecord-data nonce=\1\]\s*", re.DOTALL)
+"""What our own hook adds: fenced text of the record, after a line about it."""
 
 
 def said(items: Sequence[Item], record: Any, *, begins: bool = True, **about: Any) -> list[Said]:
@@ -51,6 +53,7 @@ def is_prompt(item: Item) -> bool:
 
 def beside_context(text: str) -> str:
     """A user's message without the elements that the program put before it."""
+    text = _FENCED.sub("", text)
     while (found := _BLOCK.match(text) or _CONTEXT.match(text)) is not None:
         text = text[found.end() :]
     return text
@@ -58,6 +61,7 @@ def beside_context(text: str) -> str:
 
 def without_context(text: str) -> str:
     """A user's message without the context at its beginning and at its end."""
+    text = _FENCED.sub("", text)
     while (found := _CONTEXT.match(text)) is not None:
         text = text[found.end() :]
     return text[: found.start()].rstrip() if (found := _LAST.search(text)) is not None else text

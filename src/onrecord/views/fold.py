@@ -7,10 +7,10 @@ session keeps in memory; their size depends on the facts, never on the length of
 from __future__ import annotations
 
 import json
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from onrecord.errors import Conflict, DamagedLog
+from onrecord.log import digest
 from onrecord.log.codec import open_record
 from onrecord.log.events import DURABLE_KINDS, Event
 from onrecord.log.head import OPEN, Head, after
@@ -118,12 +118,12 @@ class Whole:
         whole = {"head": head, "misfits": self.misfits} | {name: getattr(self, name).dump() for name in self.VIEWS}
         # In the order of the fold, which is part of the meaning: the tenth finding comes after the second.
         body = json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
-        return sha256(body).digest() + body
+        return digest.sha256(body).digest() + body
 
     @classmethod
     def load(cls, body: bytes) -> Whole:
         """Load a snapshot; `DamagedLog` if it is not what was dumped."""
-        if sha256(body[DIGEST_BYTES:]).digest() != body[:DIGEST_BYTES]:
+        if digest.sha256(body[DIGEST_BYTES:]).digest() != body[:DIGEST_BYTES]:
             raise DamagedLog("a snapshot is damaged", hint="snapshots only save time: delete it", step="drop_snapshots")
         saved = json.loads(body[DIGEST_BYTES:])
         head = saved["head"]

@@ -139,24 +139,35 @@ class Spend(View):
         unknown = -told["calls"] if told else calls if cost is None else 0
         unpriced = [(name, -told[name]) for name in TOKENS if told.get(name)] if told else amounts if unknown else ()
         model = row.get("model") or "unknown"
-        cell = self._day(str(day)).setdefault(agent, {}).setdefault(model, {**_nothing(), "unpriced": {}})
+        cell = self._cell(str(day), agent, model)
         place: Any
-        for place in (self.total, self.models.setdefault(model, _nothing()), self._run(event.run), cell):
+        for place in (self.total, self.models.get(model) or self._model(model), self._run(str(event.run)), cell):
             place["calls"] += calls
             place["unknown_cost_calls"] += unknown
             for name, amount in amounts:
                 place[name] += amount
             if cost:
                 place["cost"] = round(place["cost"] + cost, 9)
+        left = cell["unpriced"]
         for name, amount in unpriced:
-            left = cell["unpriced"].get(name, 0) + amount
-            cell["unpriced"][name] = max(0, left)
+            left[name] = max(0, left.get(name, 0) + amount)
 
-    def _run(self, run: int) -> Usage:
-        if str(run) not in self.runs and len(self.runs) >= RUNS_LIMIT:
+    def _model(self, model: str) -> Usage:
+        return self.models.setdefault(model, _nothing())
+
+    def _run(self, run: str) -> Usage:
+        if run in self.runs:
+            return self.runs[run]
+        if len(self.runs) >= RUNS_LIMIT:
             oldest = min((one for one in self.runs if one != "0"), key=int)
             add_usage(self.runs.setdefault("0", _nothing()), self.runs.pop(oldest))
-        return self.runs.setdefault(str(run), _nothing())
+        return self.runs.setdefault(run, _nothing())
+
+    def _cell(self, day: str, agent: str, model: str) -> DayUsage:
+        try:
+            return self.days[day][agent][model]
+        except KeyError:
+            return self._day(day).setdefault(agent, {}).setdefault(model, {**_nothing(), "unpriced": {}})
 
     def _day(self, day: str) -> dict[str, dict[str, DayUsage]]:
         if day not in self.days and len(self.days) >= DAYS_LIMIT:

@@ -46,3 +46,32 @@ def has_commit(git: str) -> bool:
         return bool(head)
     branch = head.removeprefix("ref: ")
     return os.path.exists(os.path.join(git, branch)) or f" {branch}\n" in read_text(os.path.join(git, "packed-refs"))
+
+
+def stands_at(worktree: str) -> dict[str, str]:
+    """The revision and branch of a worktree; unknown ones are left out. git is run for unusual repositories only."""
+    git = os.path.join(worktree, ".git")
+    own = git if os.path.isdir(git) else os.path.join(worktree, read_text(git).removeprefix("gitdir:").strip())
+    common = os.path.join(own, read_text(os.path.join(own, "commondir")).strip())
+    head = read_text(os.path.join(own, "HEAD")).strip()
+    name = head.removeprefix("ref: ")
+    if not head or name == head:
+        return {"revision": head} if head else {}
+    if os.path.isdir(os.path.join(common, "reftable")):
+        from pathlib import Path
+
+        from onrecord.work.revisions import asked_of_git
+
+        return asked_of_git(Path(worktree))
+    loose = (read_text(os.path.join(folder, name)).strip() for folder in (own, common))
+    revision = next(filter(None, loose), "") or _packed(common, name)
+    return ({"revision": revision} if revision else {}) | {"branch": name.removeprefix("refs/heads/")}
+
+
+def _packed(git: str, name: str) -> str:
+    """The revision of a reference that git keeps in its one file for many, which may be long."""
+    try:
+        with open(os.path.join(git, "packed-refs"), encoding="utf-8", errors="replace") as file:
+            return next((line.partition(" ")[0] for line in file if line.rstrip("\n").endswith(f" {name}")), "")
+    except OSError:
+        return ""

@@ -33,6 +33,8 @@ GIT_SECONDS = 5
 """How long git may take to find the first commit; after that the path is the project's name."""
 NAME_CHARACTERS = 400
 """The longest name of a project, in characters."""
+CLONES = 3
+"""How many clones of clones on this machine are followed to a remote."""
 FIRST_COMMIT, DIRECTORY = "first-commit/", "directory/"
 _REMOTES = ("origin", "upstream")
 _ANY_CASE = ("github.com/", "gitlab.com/", "bitbucket.org/", "codeberg.org/")
@@ -155,7 +157,7 @@ def _linked(folder: str, pointer: str) -> tuple[str, str]:
 def _repository(root: str, git: str) -> Project:
     remembered = read_text(os.path.join(git, "onrecord-project")).splitlines()
     link = _first_with(_LINK, remembered)
-    remote = _remote(read_text(os.path.join(git, "config")))
+    remote = _remote(root, git)
     first = _first_with(_FIRST, remembered)
     if not remote and not link and not first:
         first = _first_commit(root, git)
@@ -171,11 +173,20 @@ def _first_with(start: str, lines: list[str]) -> str:
     return next((line.removeprefix(start).strip() for line in lines if line.startswith(start)), "")
 
 
-def _remote(config: str) -> str:
-    """The normalised URL of the remote: origin, upstream, or the only one."""
-    urls = {key[1]: url for key, url in settings_in(config).items() if (key[0], key[2]) == ("remote", "url")}
-    chosen = next((urls[name] for name in _REMOTES if name in urls), "")
-    return normalised(chosen or (next(iter(urls.values())) if len(urls) == 1 else ""))
+def _remote(root: str, git: str, deep: int = CLONES) -> str:
+    """The normalised URL of the remote: origin, upstream, or the only one. A clone of a clone has the first one's."""
+    settings = settings_in(read_text(os.path.join(git, "config")))
+    urls = {key[1]: url for key, url in settings.items() if (key[0], key[2]) == ("remote", "url")}
+    url = next((urls[name] for name in _REMOTES if name in urls), "")
+    url = url or (next(iter(urls.values())) if len(urls) == 1 else "")
+    if found := normalised(url):
+        return found
+    there = os.path.join(root, url.removeprefix("file://")) if url else ""
+    if not deep or not there or not os.path.isdir(there):
+        return ""
+    return _remote(
+        there, os.path.join(there, ".git") if os.path.isdir(os.path.join(there, ".git")) else there, deep - 1
+    )
 
 
 def normalised(url: str) -> str:

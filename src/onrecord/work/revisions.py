@@ -34,11 +34,16 @@ def revision_of(folder: Path) -> dict[str, Any] | None:
     }
 
 
-def stands_at(folder: Path) -> dict[str, str]:
-    """Only the revision and branch of a worktree; unknown ones are left out."""
+def asked_of_git(folder: Path) -> dict[str, str]:
+    """Only the revision and branch of a worktree, as git says; unknown ones are left out."""
     revision = (ask_git(folder, "rev-parse", "--verify", "-q", "HEAD") or b"").decode().strip()
     branch = (ask_git(folder, "symbolic-ref", "-q", "--short", "HEAD") or b"").decode(errors="replace").strip()
     return {name: value for name, value in (("revision", revision), ("branch", branch)) if value}
+
+
+def content_at(root: Path, revision: str, path: str) -> bytes | None:
+    """The content of a file at a revision; None if it was not there, or the revision is not known here."""
+    return ask_git(root, "show", f"{revision}:{path}")
 
 
 def changed_files(root: Path) -> list[str]:

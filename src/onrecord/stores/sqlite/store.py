@@ -1,7 +1,8 @@
 """SQLiteStore: logs in one file, for all processes of one machine, durable on return.
 
 The port says what each method must do (`log/store.py`). All changes go through the writer, all reads through a pool of
-readers. A forked child leaves every connection to its parent and opens its own.
+readers. A forked child leaves every connection to its parent and opens its own. What an append does not need is
+imported where it is used: a hook is a process that appends one event.
 """
 
 from __future__ import annotations
@@ -29,16 +30,10 @@ from onrecord.stores.sqlite.connection import (
     refuse_old_library,
     store_error,
 )
-from onrecord.stores.sqlite.leases import Acquire, Release, Renew
 from onrecord.stores.sqlite.readers import Readers, Row, as_json, records_of
 from onrecord.stores.sqlite.rows import MOMENT_BITS, POSITION_BITS, POSITION_MASK, TIERS, head_of
-from onrecord.stores.sqlite.scrub import scrub
-from onrecord.stores.sqlite.search import Searcher
-from onrecord.stores.sqlite.tidy import tidy
-from onrecord.stores.sqlite.upkeep import back_up, describe
 from onrecord.stores.sqlite.write_lock import WriteLock
 from onrecord.stores.sqlite.writer import PendingWrite, TooLargeForLeader, Writer
-from onrecord.stores.sqlite.writes import Create, Erase, Install
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -46,6 +41,7 @@ if TYPE_CHECKING:
     from onrecord.log.events import Draft, Record
     from onrecord.log.head import Head
     from onrecord.stores.payloads import Packed
+    from onrecord.stores.sqlite.search import Searcher
 
 FORK_SECONDS = 1.0
 """How long a fork waits for running reads and writes."""
@@ -78,10 +74,12 @@ class SQLiteStore:
         self._remembered = Remembered()
         self._secret = b""
         self._payloads = Payloads(self._blob_secret)
-        self._searcher = Searcher(self._readers, self._writer, self._payloads)
+        self._searcher: Searcher | None = None
         _STORES.add(self)
 
     def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
+        from onrecord.stores.sqlite.writes import Create
+
         pack = self._payloads.pack
         answer: list[Receipt] = self._writer.run(Create(head, drafts, [pack(draft.payload) for draft in drafts]))
         return answer
@@ -188,17 +186,23 @@ class SQLiteStore:
         seconds: float = LEASE_SECONDS,
         takeover: bool = False,
     ) -> Lease:
+        from onrecord.stores.sqlite.leases import Acquire
+
         now = self._now()
         wanted = Lease(session, lane, 0, holder, now, now + int(seconds * 1e6))
         lease: Lease = self._writer.run(Acquire(wanted, takeover=takeover))
         return lease
 
     def renew(self, lease: Lease, seconds: float = LEASE_SECONDS) -> Lease:
+        from onrecord.stores.sqlite.leases import Renew
+
         span = int(seconds * 1e6)
         renewed: Lease = self._writer.run(Renew(lease, self._now() + span, span))
         return renewed
 
     def release(self, lease: Lease) -> None:
+        from onrecord.stores.sqlite.leases import Release
+
         self._writer.run(Release(lease))
 
     def leases(self, session: str) -> list[Lease]:
@@ -227,7 +231,11 @@ class SQLiteStore:
     def search(
         self, query: str, *, project: str | None = None, session: str | None = None, limit: int = 20
     ) -> list[Hit]:
-        return self._searcher.search(query, project, session, limit)
+        from onrecord.stores.sqlite.search import Searcher
+
+        searcher = self._searcher or Searcher(self._readers, self._writer, self._payloads)
+        self._searcher = searcher
+        return searcher.search(query, project, session, limit)
 
     def weigh(self, session: str, kinds: Collection[str] | None = None) -> list[Weight]:
         number, _of, low, high = self._lineage(session)[0]
@@ -235,6 +243,9 @@ class SQLiteStore:
         return [Weight(*row) for row in self._readers.ask("weigh", (base + low, base + high, as_json(kinds)))]
 
     def erase(self, session: str, positions: Collection[int], draft: Draft) -> Receipt:
+        from onrecord.stores.sqlite.scrub import scrub
+        from onrecord.stores.sqlite.writes import Erase
+
         receipts: list[Receipt] = self._writer.run(
             Erase(session, positions, draft, [self._payloads.pack(draft.payload)])
         )
@@ -242,18 +253,26 @@ class SQLiteStore:
         return receipts[0]
 
     def install(self, head: Head, records: Iterator[Record], *, extend: bool = False) -> None:
+        from onrecord.stores.sqlite.writes import Install
+
         self._writer.run(Install(head, list(records), self._payloads.pack, extend=extend))
 
     def backup(self, path: str) -> str:
         """Copy the store, while it is in use, to a new file that only its owner may read; return its path."""
+        from onrecord.stores.sqlite.upkeep import back_up
+
         return back_up(self.path, path)
 
     def describe(self, *, check: bool = False) -> dict[str, Any]:
         """What `onrecord doctor` reports: versions, settings in force, files, counts, and on demand integrity."""
+        from onrecord.stores.sqlite.upkeep import describe
+
         return describe(self.path, self.durability, self._readers, check=check)
 
     def tidy(self) -> None:
         """Drop snapshots and truncate the write-ahead log: what `onrecord doctor --fix` may do."""
+        from onrecord.stores.sqlite.tidy import tidy
+
         tidy(self._writer)
 
     def close(self) -> None:
@@ -278,7 +297,7 @@ class SQLiteStore:
         """After a fork, in the child: new locks and connections; returns inherited ones, which must not be used."""
         inherited = self._writer.forget() + self._readers.forget()
         self._payloads = Payloads(self._blob_secret)
-        self._searcher = Searcher(self._readers, self._writer, self._payloads)
+        self._searcher = None
         return inherited
 
     def _now(self) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from onrecord.errors import OnrecordError
 from onrecord.surfaces.trouble import note
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from onrecord.session.handle import Session
+    from onrecord.surfaces.hook.whose import Owned
     from onrecord.vendors.hooks import HookCall
 
 MIRROR_SECONDS = 2.0
@@ -19,11 +20,29 @@ MIRROR_SECONDS = 2.0
 def keep_transcript(session: Session, call: HookCall) -> None:
     """Copy new messages of the conversation, for a while. A failure here does not cost the hook's answer."""
     from onrecord.agents.mirroring import mirror
+    from onrecord.vendors.port import Location
 
+    link, location = session.views.roster.link(call.vendor, call.vendor_id), None
+    about = (link["first"] | link["last"]) if link is not None else {}
+    if call.transcript and about.get("transcript") == call.transcript and os.path.isfile(call.transcript):
+        # The vendor names the file that the record names, so it is on this machine and need not be searched.
+        home, cwd = str(about.get("home") or ""), str(about.get("cwd") or "")
+        location = Location(call.vendor_id, call.transcript, home, cwd)
     try:
-        mirror(session, call.vendor, call.vendor_id, os.environ, seconds=MIRROR_SECONDS)
+        mirror(session, call.vendor, call.vendor_id, os.environ, location=location, seconds=MIRROR_SECONDS)
     except (OnrecordError, OSError) as problem:
         note(f"the transcript could not be kept: {type(problem).__name__}: {problem}", call)
+
+
+def notice_others(owned: Owned, call: HookCall) -> list[str]:
+    """Record the end of agents in this project that were killed: they called no hook. The names of their sessions."""
+    from onrecord.agents.noticing import notice
+
+    try:
+        return notice(owned.records, os.environ, but=owned.session.id)
+    except (OnrecordError, OSError) as problem:
+        note(f"ended agents could not be noticed: {type(problem).__name__}: {problem}", call)
+        return []
 
 
 def keep_stop(session: Session, call: HookCall) -> None:

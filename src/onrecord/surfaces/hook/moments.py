@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
 from onrecord.environment import SPAWN_VARIABLE
 from onrecord.errors import IdReused, OnrecordError
 from onrecord.log.head import LIVE
-from onrecord.surfaces.hook import keeping, stopping, telling
+from onrecord.surfaces.hook import keeping, telling
 from onrecord.surfaces.hook.registering import is_another, is_same, process_of, registered
 from onrecord.surfaces.hook.whose import owner
 from onrecord.vendors.hooks import COMPACT, END, FAILED, NOTICE, PROMPT, START, STOP, HookAnswer
+from onrecord.work.git_files import stands_at
 from onrecord.work.project import find_worktree
-from onrecord.work.revisions import stands_at
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from onrecord.session.handle import Session
     from onrecord.surfaces.hook.whose import Owned
@@ -31,11 +31,15 @@ MESSAGE_WIDTH = 300
 def start(vendor: Vendor, call: HookCall) -> HookAnswer:
     """Record the conversation as the agent's present one, and inject the state of the work."""
     process = process_of(call)
-    owned = registered(call, process)
+    owned = registered(vendor, call, process)
     if owned is None:
-        return HookAnswer()
+        return HookAnswer(notice=telling.announcement(call))
     with owned as session:
-        return started(session, vendor, call, process)
+        answer = started(session, vendor, call, process)
+        answer.notice = answer.notice or telling.announcement(call, session)
+        for name in keeping.notice_others(owned, call):
+            _notify(owned.records.get(name))
+        return answer
 
 
 def started(session: Session, vendor: Vendor, call: HookCall, process: dict[str, Any] | None) -> HookAnswer:
@@ -77,7 +81,7 @@ def _join(session: Session, call: HookCall, process: dict[str, Any] | None) -> N
 
 def _where(call: HookCall) -> dict[str, Any]:
     worktree = find_worktree(os.curdir)
-    return {"cwd": call.cwd or os.getcwd(), "worktree": worktree, **stands_at(Path(worktree))}
+    return {"cwd": call.cwd or os.getcwd(), "worktree": worktree, **stands_at(worktree)}
 
 
 def prompt(vendor: Vendor, call: HookCall) -> HookAnswer:
@@ -128,6 +132,8 @@ def stop(vendor: Vendor, call: HookCall) -> HookAnswer:
         if session.head.status not in LIVE:
             return HookAnswer()
         session.agents.record_attention_given()
+        from onrecord.surfaces.hook import stopping
+
         answer = stopping.nudge(session, vendor, call)
         keeping.keep_transcript(session, call)
         if not answer.decision and _wants_notices():
@@ -144,6 +150,7 @@ def failed(_vendor: Vendor, call: HookCall) -> HookAnswer:
         with owned as session:
             keeping.keep_transcript(session, call)
             keeping.keep_stop(session, call)
+            _notify(session)
     return HookAnswer()
 
 
@@ -175,11 +182,16 @@ def notice(_vendor: Vendor, call: HookCall) -> HookAnswer:
             waits = agent["waits"] if agent else None
             if session.head.status in LIVE and (waits is None or waits["message"] != message):
                 session.agents.record_attention_needed(message)
-                if _wants_notices():
-                    from onrecord.surfaces.notifying import tell_needs
-
-                    tell_needs(session)
+                _notify(session)
     return HookAnswer()
+
+
+def _notify(session: Session) -> None:
+    """Notify the person of what the session needs them for."""
+    if _wants_notices():
+        from onrecord.surfaces.notifying import tell_needs
+
+        tell_needs(session)
 
 
 def _wants_notices() -> bool:

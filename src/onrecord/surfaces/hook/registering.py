@@ -1,25 +1,30 @@
-"""Recording which session a conversation belongs to: found by id or process, or a new one if the user set that."""
+"""Which session a conversation belongs to: found by id, process or origin; where the user wants it, a new one."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from onrecord import machine
-from onrecord.environment import AGENT_VARIABLE, AUTO_VARIABLE, SESSION_VARIABLE
-from onrecord.errors import NameTaken
+from onrecord.environment import AGENT_VARIABLE, SESSION_VARIABLE
 from onrecord.log.head import LIVE
-from onrecord.log.names import NAME_LIMIT, check_name
 from onrecord.surfaces.hook.whose import Owned, opened, owner
-from onrecord.vendors.hooks import START, STARTUP
+from onrecord.vendors.hooks import CLEARED, FORKED, PROMPT, START, STARTUP
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
     from onrecord.session.handle import Session
     from onrecord.session.session_store import SessionStore
     from onrecord.vendors.hooks import HookCall
+    from onrecord.vendors.port import Vendor
+    from onrecord.views.values import Link
 
 SESSIONS_LOOKED_AT = 20
 """In how many live sessions of the project an agent is searched by its process."""
+ANCESTORS_LOOKED_AT = 12
+"""How many processes above an agent are searched for the agent that started it."""
 NAMES_TRIED = 100
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox"})
 SHELLS_PASSED = 4
@@ -41,40 +46,92 @@ def process_of(call: HookCall) -> dict[str, Any] | None:
     return identity if pid > 1 and identity["started"] else None
 
 
-def registered(call: HookCall, process: dict[str, Any] | None) -> Owned | None:
-    """The session of a conversation that starts or continues; None if it belongs to none and none is created."""
+def registered(vendor: Vendor, call: HookCall, process: dict[str, Any] | None) -> Owned | None:
+    """The session of a conversation that starts or continues; None if it belongs to none and none is created.
+
+    Nothing is created before the first prompt: a conversation in which nothing was said leaves nothing.
+    """
     owned = owner(call)
     if owned is not None or os.environ.get(SESSION_VARIABLE):
         return owned
-    from onrecord.connection import connect, settings, store_file
+    from onrecord.connection import connect, is_automatic, store_file
 
     file = store_file()
-    auto = os.environ.get(AUTO_VARIABLE, "") not in ("", "0") or bool(settings().get("auto_register"))
     there = file is None or os.access(file, os.F_OK)
-    if not there and not auto:
+    speaks = call.moment == PROMPT and is_automatic()
+    rotated = call.moment == START and call.reason != STARTUP
+    if not speaks and not (there and rotated):
         return None
     records = connect()
-    rotated = call.moment == START and call.reason != STARTUP
-    found = _by_process(records, call, process) if there and rotated else None
-    if found is None and auto:
-        found = _automatic(records, call)
+    found = _kin(records, vendor, call, process) if there else None
+    if found is None and speaks:
+        found = _created(records, vendor, call)
     if found is None:
         records.close()
         return None
     return Owned(records, found)
 
 
-def _by_process(records: SessionStore, call: HookCall, process: dict[str, Any] | None) -> Session | None:
-    """After a rotation the process is the same and the id is new: the agent continues under the new id."""
-    if process is None:
+def _kin(records: SessionStore, vendor: Vendor, call: HookCall, process: dict[str, Any] | None) -> Session | None:
+    """The session of the conversation that this one comes from: a fork's parent, or one in the same process.
+
+    After /clear the process is the same and the id is new: the agent continues under the new id. An agent that another
+    agent runs as a tool is in that one's session, under a name that shows whose it is.
+    """
+    pid = process["pid"] if process is not None and not vendor.shares_process(process["pid"]) else None
+    above = {one: number for number, one in enumerate(_ancestors(pid))} if pid is not None else {}
+    nearest: tuple[int, str, str] | None = None
+    for session, link in _running(records) if pid is not None else ():
+        there = link["last"].get("process")
+        if is_same(there, process) and link["vendor"] == call.vendor:
+            call.reason = call.reason or CLEARED
+            return records.get(session.id, agent=link["agent"])
+        distance = above.get(there["pid"]) if isinstance(there, dict) and not machine.is_gone(there) else None
+        if distance is not None and (nearest is None or distance < nearest[0]):
+            nearest = (distance, session.id, link["agent"])
+    if forked := _forked(records, vendor, call, process):
+        return forked
+    if nearest is None or call.moment == START:
         return None
+    call.reason = STARTUP
+    _distance, id_, agent = nearest
+    return records.get(id_, agent=_free_name(records.get(id_), f"{agent}.{call.vendor}"))
+
+
+def _forked(records: SessionStore, vendor: Vendor, call: HookCall, process: dict[str, Any] | None) -> Session | None:
+    """The session of the conversation that this one was forked from; a second agent if that one is at work."""
+    parent = vendor.forked_from(call, process["pid"] if process is not None else None)
+    for id_ in records.linked(call.vendor, parent) if parent else ():
+        session = opened(records, id_, call)
+        link = session.views.roster.link(call.vendor, parent)
+        if link is not None and session.head.status in LIVE:
+            call.reason = FORKED
+            busy = _is_busy(link, process)
+            return records.get(session.id, agent=_free_name(session, link["agent"]) if busy else link["agent"])
+    return None
+
+
+def _running(records: SessionStore) -> Iterator[tuple[Session, Link]]:
+    """The present conversation of every agent, in the live sessions of the project."""
     for head in records.sessions(status=LIVE, limit=SESSIONS_LOOKED_AT):
         session = records.get(head.session)
-        for agent, about in session.views.roster.agents.items():
-            last = about["links"][-1] if about["links"] else None
-            if last and last["vendor"] == call.vendor and is_same(last["last"].get("process"), process):
-                return records.get(head.session, agent=agent)
-    return None
+        for about in session.views.roster.agents.values():
+            if about["links"]:
+                yield session, about["links"][-1]
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    for _step in range(ANCESTORS_LOOKED_AT):
+        _name, pid = machine.program_of(pid)
+        if pid <= 1:
+            return
+        yield pid
+
+
+def _is_busy(link: Link, process: dict[str, Any] | None) -> bool:
+    """Whether another process has this conversation open."""
+    there = link["last"].get("process")
+    return isinstance(there, dict) and not is_same(there, process) and not machine.is_gone(there)
 
 
 def is_same(one: Any, other: dict[str, Any] | None) -> bool:
@@ -97,37 +154,30 @@ def is_another(session: Session, call: HookCall, process: dict[str, Any] | None)
     )
 
 
-def _automatic(records: SessionStore, call: HookCall) -> Session | None:
-    """A session named after the project's directory and the day; if that has ended, the next one."""
-    from datetime import UTC, datetime
+def _created(records: SessionStore, vendor: Vendor, call: HookCall) -> Session:
+    """A session of its own, named and titled by the first prompt of the conversation."""
+    from onrecord.agents.importing import first_prompt
+    from onrecord.agents.naming import create_for_prompt
 
-    folder = os.path.basename((records.place or records.project).rstrip("/")) or "work"
-    day = datetime.fromtimestamp(records.clock(), UTC).strftime("%Y-%m-%d")
-    stem = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in folder).strip("-") or "work"
+    said, call.reason = call.prompt, STARTUP
+    if call.transcript and os.access(call.transcript, os.F_OK):
+        from onrecord.vendors.port import Location
+
+        # It may be older than the hooks.
+        said = first_prompt(vendor, Location(call.vendor_id, call.transcript, "", call.cwd)) or said
+    agent = os.environ.get(AGENT_VARIABLE) or call.vendor
+    return create_for_prompt(records, said, agent=agent, spare=call.vendor, vendor_id=call.vendor_id)
+
+
+def _free_name(session: Session, wanted: str) -> str:
+    """The wanted name, with a number if an agent of that name is at work."""
+    from onrecord.log.names import NAME_LIMIT
+
+    agents = session.views.roster.agents
     for number in range(1, NAMES_TRIED):
-        ending = f"-{day}" + (f"-{number}" if number > 1 else "")
-        name = check_name(stem[: NAME_LIMIT - len(ending)] + ending)
-        agent = _free_name(records, name, call)
-        try:
-            return records.create(name, agent=agent)
-        except NameTaken:
-            head = records.find(name)  # of an earlier agent, or of one that starts at the same time
-            if head.status in LIVE:
-                return records.get(head.session, agent=agent)
-    return None
-
-
-def _free_name(records: SessionStore, name: str, call: HookCall) -> str:
-    """The vendor's name, with a number if an agent of that name is at work."""
-    known = records.named(name)
-    if known is None:
-        return os.environ.get(AGENT_VARIABLE) or call.vendor
-    agents = opened(records, known.session, call).views.roster.agents
-    for number in range(1, NAMES_TRIED):
-        agent = call.vendor + (f"-{number}" if number > 1 else "")
-        known_as = agents.get(agent)
-        process = known_as["process"] if known_as else None
-        busy = known_as and known_as["here"] and not (process and machine.is_gone(process))
-        if not busy:
-            return agent
-    return call.vendor
+        ending = f"-{number}" if number > 1 else ""
+        name = wanted[: NAME_LIMIT - len(ending)] + ending
+        known = agents.get(name)
+        if known is None or not known["here"] or (known["process"] and machine.is_gone(known["process"])):
+            return name
+    return wanted

@@ -67,7 +67,13 @@ def _attempt(session: Session) -> tuple[str, str, str] | None:
 
 
 def _note(session: Session) -> tuple[str, str, str] | None:
-    """Work since the last change of the note; the next agent would not know about it."""
+    """Work since the last change of the note; the next agent would not know about it.
+
+    An agent whose conversation is only recorded, because the user wants that of all, was not asked to keep a note.
+    """
+    facts = session.views.facts
+    if facts.metadata.get("automatic") and facts.objective is None:
+        return None
     used = _newest(session, WORK_KINDS, LOOKED_BACK)
     worked = next((event.position for event in used if event.by == session.agent), 0)
     last = next((event.position for event in _newest(session, NOTE_KINDS, 1)), 0)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any
 
 from onrecord.agents.fencing import ABOUT, fence
 from onrecord.environment import AGENT_VARIABLE, SESSION_VARIABLE
+from onrecord.log import digest
 from onrecord.log.head import LIVE
 from onrecord.vendors.hooks import CLEARED, COMPACTED, PROMPT, RESUMED, START
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from onrecord.session.handle import Session
     from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import Vendor
@@ -27,11 +29,13 @@ _KNOWING = (CLEARED, COMPACTED, RESUMED)
 def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict[str, Any] | None]:
     """The text to inject at this moment, fenced, and what to record about it.
 
-    It is empty if the conversation knows the record as it is.
+    It is empty if the conversation knows the record as it is. A conversation that is recorded from its first prompt had
+    no session at its start: it gets the brief with that prompt.
     """
-    if call.moment != vendor.context_moment:
-        return "", None
     link = session.views.roster.link(call.vendor, call.vendor_id)
+    late = call.moment == PROMPT and link is None
+    if call.moment != vendor.context_moment and not late:
+        return "", None
     told: dict[str, Any] = (link["last"].get("briefed") if link else None) or NOTHING_TOLD
     known = session.agents.get()
     run = known["run"] if known else 0
@@ -50,6 +54,20 @@ def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict
         preface, text = f"{_who(session)} {ABOUT}", session.brief(happened=call.reason not in _KNOWING).rstrip()
     said = fence(text, about=preface, limit=vendor.capabilities.context_bytes)
     return said, {"position": session.head.position, "run": run, "lines": keys} if said else None
+
+
+def announcement(call: HookCall, session: Session | None = None) -> str:
+    """The line that says at a start that the conversation is recorded by itself, and how to switch that off."""
+    if call.moment != START or call.reason == COMPACTED or os.environ.get(SESSION_VARIABLE):
+        return ""
+    if session is not None and not session.views.facts.metadata.get("automatic"):
+        return ""
+    from onrecord.connection import is_automatic
+
+    if not is_automatic():
+        return ""
+    where = f"in the session {session.name}" if session is not None else "from the first prompt"
+    return f"onrecord records this conversation {where}. To switch that off: onrecord setup --no-auto"
 
 
 def forget(session: Session, call: HookCall) -> None:
@@ -87,4 +105,4 @@ def _news(lines: list[str], known: list[str]) -> str:
 
 
 def _key(line: str) -> str:
-    return sha256(line.encode(errors="surrogatepass")).hexdigest()[:_KEY_LENGTH]
+    return digest.sha256(line.encode(errors="surrogatepass")).hexdigest()[:_KEY_LENGTH]

@@ -6,15 +6,16 @@ import os
 import time
 
 from onrecord.rules import ALLOW, EDIT, READ, RUN, decide, edit_of, is_ours
-from onrecord.surfaces.hook.whose import at_a_glance, owner
+from onrecord.surfaces.hook.whose import at_a_glance, linked_at_a_glance, owner
 from onrecord.vendors.hooks import HookAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from typing import Any, Protocol
 
     from onrecord.rules import ToolRequest, Verdict
     from onrecord.session.handle import Session
+    from onrecord.surfaces.hook.whose import Seen
     from onrecord.vendors.hooks import HookCall
     from onrecord.vendors.port import Vendor
     from onrecord.views.findings import Findings
@@ -117,12 +118,40 @@ def after_tool(vendor: Vendor, call: HookCall) -> HookAnswer:
     request = _request(vendor, call, call.vendor)
     if request is None or request.act == READ or is_ours(request):
         return HookAnswer()  # reading changes nothing, and onrecord's own commands record themselves
-    seen = at_a_glance(call)
-    owned = None if seen.unowned else owner(call)
+    seen = linked_at_a_glance(call)
+    if seen.unowned:
+        return HookAnswer()
+    if seen.present is not None and not seen.present.spend.budget and not _rests_on(seen.present.findings, request):
+        _record_only(seen, call, request)
+        return HookAnswer()
+    owned = owner(call)
     if owned is not None:
         with owned as session:
             _record(session, call, request)
     return HookAnswer()
+
+
+def _record_only(seen: Seen, call: HookCall, request: ToolRequest) -> None:
+    """The glance said whose tool it is, and that no finding and no budget depends on it: this needs no view."""
+    from onrecord.connection import open_store, store_url
+    from onrecord.errors import IdReused
+    from onrecord.session.single import record_tool
+
+    store = open_store(store_url())
+    try:
+        record_tool(store, seen.session, seen.agent, call.tool, request.act, call=call.call,
+                    at=time.time_ns() // 1000, **_about(call, request))  # fmt: skip
+    except IdReused:
+        return  # the same call was reported before, in other words
+    finally:
+        store.close()
+
+
+def _about(call: HookCall, request: ToolRequest) -> dict[str, Any]:
+    return {
+        "command": _command(call) if request.act == RUN else None, "exit_code": call.exit_code,
+        "paths": list(request.paths[:PATHS_KEPT]) or None, "vendor": call.vendor,
+    }  # fmt: skip
 
 
 def _record(session: Session, call: HookCall, request: ToolRequest) -> None:
@@ -134,11 +163,7 @@ def _record(session: Session, call: HookCall, request: ToolRequest) -> None:
     if session.head.status not in LIVE:
         return
     with suppress(IdReused):  # the same call was reported before, in other words
-        session.agents.record_tool(
-            call.tool, request.act, call=call.call, command=_command(call) if request.act == RUN else None,
-            exit_code=call.exit_code,
-            paths=list(request.paths[:PATHS_KEPT]) or None, vendor=call.vendor,
-        )  # fmt: skip
+        session.agents.record_tool(call.tool, request.act, call=call.call, **_about(call, request))
     if session.views.spend.budget:
         from onrecord.surfaces.hook import keeping
 

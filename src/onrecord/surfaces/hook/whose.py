@@ -38,13 +38,19 @@ class Seen:
 
 def at_a_glance(call: HookCall) -> Seen:
     """One read of the store, without a lock."""
-    from onrecord.connection import glance, glance_linked, project_here
+    from onrecord.connection import glance, project_here
 
     named, agent = os.environ.get(SESSION_VARIABLE), os.environ.get(AGENT_VARIABLE)
     if named:
         # Without the agent's name, only the roster can identify it. An id needs no project.
         key, *also = [""] if is_ulid(named.upper()) else project_here().names
         return Seen(named, agent, glance(None, key, named, tuple(also))) if agent else Seen()
+    return _linked(call)
+
+
+def _linked(call: HookCall) -> Seen:
+    from onrecord.connection import glance_linked
+
     try:
         found = glance_linked(None, link_id(call.vendor, call.vendor_id))
     except InvalidInput:
@@ -54,13 +60,19 @@ def at_a_glance(call: HookCall) -> Seen:
     return Seen(found.session, found.agent, found.present, unowned=not found.session)
 
 
+def linked_at_a_glance(call: HookCall) -> Seen:
+    """The same, by the conversation: who has it on record. An environment that names another session is not decided."""
+    seen, named = _linked(call), os.environ.get(SESSION_VARIABLE)
+    return seen if not named or seen.session == named else Seen()
+
+
 class Owned:
     """A session opened for one hook call. Use it as a context manager: at the end its store is closed."""
 
-    __slots__ = ("_records", "session")
+    __slots__ = ("records", "session")
 
     def __init__(self, records: SessionStore, session: Session) -> None:
-        self._records = records
+        self.records = records
         self.session = session
 
     def __enter__(self) -> Session:
@@ -69,7 +81,7 @@ class Owned:
     def __exit__(self, *_problem: object) -> None:
         """A failure to close the store does not lose the answer."""
         try:
-            self._records.close()
+            self.records.close()
         except OnrecordError:
             return
 

@@ -31,8 +31,9 @@ def wrapped(call: Call, session: Session, of: Vendor, cwd: str) -> Wrapped:
     """What a run of an agent needs."""
     env = environment_for(session, cwd)
     return Wrapped(
-        session, of, env, show=not call.output.json, raw="jsonl" in call, waits="wait" in call, person=call.person()
-    )
+        session, of, env, show=not call.output.json, raw="jsonl" in call, waits="wait" in call, person=call.person(),
+        notify=lambda: notifying.tell_needs(session),
+    )  # fmt: skip
 
 
 def asked(call: Call, extra: list[str]) -> Ask:

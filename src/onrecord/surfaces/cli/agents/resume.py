@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from onrecord.agents import waiting
+from onrecord.agents.noticing import notice_in
 from onrecord.agents.outlasting import outlast
 from onrecord.agents.resuming import ALLOW, FRESH, MUST, NEVER, Terms, command, plan_here, resume
 from onrecord.agents.sessions import agent_with_conversation
@@ -32,6 +33,7 @@ def resume_agents(call: Call, session: Session, resume_session: Callable[[], Non
     """Resume an agent of the session; `resume_session` resumes the session itself first."""
     if "print" in call:
         return _print(call, session)
+    notice_in(call.records(), session.id, os.environ)
     ask = common.asked(call, call.behind)
     agent = _choose(call, session)
     acting = call.records().get(session.id, agent=agent)

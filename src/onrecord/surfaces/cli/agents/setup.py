@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from onrecord.connection import instructions
 from onrecord.errors import OnrecordError
 from onrecord.setup import installing
-from onrecord.setup.commands import hook_command, installed_vendors
+from onrecord.setup.commands import HOOK_COMMAND, installed_vendors, leave_launcher
+from onrecord.surfaces.cli.agents import setup_auto
 from onrecord.surfaces.cli.shared.exits import FAILED, OK, PARTIAL, UsageError
 from onrecord.surfaces.cli.shared.hints import BY_STEP
+from onrecord.surfaces.cli.shared.output import counted
 from onrecord.vendors.port import PROJECT_SCOPE, USER_SCOPE, VENDORS, vendor
 from onrecord.work.project import find_worktree
 
@@ -33,6 +35,8 @@ def setup(call: Call) -> int:
         raise UsageError(f"use only one of --{' and --'.join(ways)}", hint=f"for example: `{call.verb.example}`")
     if "user" in call and "project" in call:
         raise UsageError("use --user or --project, not both", hint=f"for example: `{call.verb.example}`")
+    if "yes" in call and "no-auto" in call:
+        raise UsageError("use --yes or --no-auto, not both", hint=f"for example: `{call.verb.example}`")
     names = [*dict.fromkeys(call.words)]
     chosen = [vendor(name) for name in names] or installed_vendors()
     if not chosen:
@@ -43,12 +47,22 @@ def setup(call: Call) -> int:
         from onrecord.surfaces.cli.agents.setup_check import check
 
         return check(call, chosen, place)
-    command, is_found_anywhere = hook_command()
-    if not is_found_anywhere:
-        call.output.note("this onrecord is found through PYTHONPATH: an agent without it will not find its hooks")
     if "print" in call:
-        return _print(call, chosen, place, command)
-    return _change(call, chosen, place, command)
+        return _print(call, chosen, place, HOOK_COMMAND)
+    if "remove" in call:
+        return _change(call, chosen, place)
+    if setup_auto.only_switches_off(call, chosen, place):
+        return _switch_off(call, place)
+    return _change(call, chosen, place)
+
+
+def _switch_off(call: Call, place: Target) -> int:
+    """Hooks are installed: only the setting changes."""
+    if "dry-run" not in call:
+        setup_auto.keep(place, choice=False)
+    data = {"scope": place.scope, "changes": [], "warnings": [], "automatic": False, "history": []}
+    done = "would be off" if "dry-run" in call else "is off"
+    return call.output.done("setup", data, f"automatic recording {done} in {setup_auto.scope_name(place)}")
 
 
 def _print(call: Call, chosen: list[Vendor], place: Target, command: Sequence[str]) -> int:
@@ -73,33 +87,72 @@ def _print(call: Call, chosen: list[Vendor], place: Target, command: Sequence[st
     return OK
 
 
-def _change(call: Call, chosen: list[Vendor], place: Target, command: Sequence[str]) -> int:
+def _change(call: Call, chosen: list[Vendor], place: Target) -> int:
+    dry, removing = "dry-run" in call, "remove" in call
+    choice = None if removing else setup_auto.wanted(call, chosen, place)
+    told = _changed(call, chosen, place)
+    doubts = [] if removing or dry else [line for of in chosen for line in installing.doubts(of, place)]
+    if not call.output.json:
+        _show(call, told, doubts)
+    history: list[dict[str, Any]] = []
+    if not dry:
+        setup_auto.keep(place, choice=choice)
+    if not removing:
+        if not dry:
+            leave_launcher(place.env)
+        if choice or "history" in call:
+            history = setup_auto.import_history(call, chosen, place, dry=dry)
+    if call.output.json:
+        data = {"scope": place.scope, "command": shlex.join(HOOK_COMMAND), "changes": told, "warnings": doubts,
+                "automatic": choice, "history": history}  # fmt: skip
+        call.output.envelope("setup", data)
+    elif not removing:
+        _say_what_follows(call, place, history, choice=choice)
+    wrong = [one for one in told if one["problem"]]
+    return OK if not wrong else PARTIAL if len(wrong) < len(told) else FAILED
+
+
+def _changed(call: Call, chosen: list[Vendor], place: Target) -> list[dict[str, Any]]:
+    """Every file of the agents, and what became of it."""
     force, dry, removing = "force" in call, "dry-run" in call, "remove" in call
     told: list[dict[str, Any]] = []
     for of in chosen:
         planned = (
-            installing.plan_removal(of, place, command, force=force)
+            installing.plan_removal(of, place, HOOK_COMMAND, force=force)
             if removing
-            else installing.plan(of, place, command, instructions(), force=force)
+            else installing.plan(of, place, HOOK_COMMAND, instructions(), force=force)
         )
         for change in planned:
             if dry and change.is_needed:
                 _diff(call, change)
             told.append(_told(change, *_do(change, dry=dry)))
-    doubts = [] if removing or dry else [line for of in chosen for line in installing.doubts(of, place)]
-    if call.output.json:
-        data = {"scope": place.scope, "command": shlex.join(command), "changes": told, "warnings": doubts}
-        call.output.envelope("setup", data)
-    else:
-        rows = [[one["vendor"], one["what"], one["state"], one["path"]] for one in told]
-        call.output.table(("#agent", "!part", "!state", "*file"), rows)
-        for one in told:
-            if one["problem"]:
-                call.output.note(f"{one['path']}: {one['problem']}" + (f"; {one['hint']}" if one["hint"] else ""))
-        for line in doubts:
-            call.output.note(line)
-    wrong = [one for one in told if one["problem"]]
-    return OK if not wrong else PARTIAL if len(wrong) < len(told) else FAILED
+    return told
+
+
+def _show(call: Call, told: list[dict[str, Any]], doubts: list[str]) -> None:
+    rows = [[one["vendor"], one["what"], one["state"], one["path"]] for one in told]
+    call.output.table(("#agent", "!part", "!state", "*file"), rows)
+    for one in told:
+        if one["problem"]:
+            call.output.note(f"{one['path']}: {one['problem']}" + (f"; {one['hint']}" if one["hint"] else ""))
+    for line in doubts:
+        call.output.note(line)
+
+
+def _say_what_follows(call: Call, place: Target, history: list[dict[str, Any]], *, choice: bool | None) -> None:
+    """What is recorded from now on, and what was imported."""
+    dry, where = "dry-run" in call, setup_auto.scope_name(place)
+    if choice:
+        would = "would be" if dry else "is"
+        call.output.note(
+            f"every conversation in {where} {would} recorded; `onrecord setup --no-auto` switches this off"
+        )
+    elif choice is None:
+        again = shlex.join(["onrecord", "setup", *call.words, *(["--user"] if place.scope == USER_SCOPE else [])])
+        call.output.note(f"only conversations of `onrecord start` are recorded; `{again} --yes` records every one")
+    if history:
+        would = "would be imported" if dry else "imported; `onrecord list` shows them"
+        call.output.note(f"{counted(len(history), 'conversation')} {would}")
 
 
 def _do(change: Change, *, dry: bool) -> tuple[str, str]:

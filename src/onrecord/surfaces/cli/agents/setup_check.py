@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.connection import connect
+from onrecord.connection import connect, is_automatic
 from onrecord.environment import (
     AGENT_VARIABLE,
     CONFIG_VARIABLE,
@@ -20,7 +20,7 @@ from onrecord.environment import (
 )
 from onrecord.errors import OnrecordError
 from onrecord.setup import installing
-from onrecord.setup.commands import hook_command
+from onrecord.setup.commands import HOOK_COMMAND, found_by_hooks
 from onrecord.surfaces.cli.shared.exits import FAILED, OK
 from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.vendors.hooks import DEADLINE_SECONDS
@@ -45,10 +45,12 @@ class Answer(NamedTuple):
 def check(call: Call, chosen: Sequence[Vendor], place: Target) -> int:
     """For each agent: are the hooks there, do they answer, are they trusted, are the instructions current?"""
     told = [_look(of, place) for of in chosen]
+    runs = found_by_hooks(dict(os.environ))
+    auto = is_automatic()
     if call.output.json:
-        call.output.envelope(
-            "setup_check", {"scope": place.scope, "ok": all(one["ok"] for one in told), "agents": told}
-        )
+        ok = all(one["ok"] for one in told)
+        data = {"scope": place.scope, "ok": ok, "agents": told, "runs": runs._asdict(), "automatic": auto}
+        call.output.envelope("setup_check", data)
     else:
         for one in told:
             style = "good" if one["ok"] else "bad"
@@ -56,6 +58,12 @@ def check(call: Call, chosen: Sequence[Vendor], place: Target) -> int:
                 ("#", "!", "~"),
                 [[one["vendor"], Cell("✓" if one["ok"] else "✗", style), line] for line in one["lines"]],
             )
+        if runs.program:
+            call.output.line(f"hooks run {runs.program} ({runs.version or 'it cannot be run'})")
+        else:
+            call.output.line("hooks find no onrecord: it is not on the PATH, and no launcher is installed")
+        recorded = "every conversation" if auto else "conversations of `onrecord start` only"
+        call.output.line(f"recorded here: {recorded}")
     return OK if all(one["ok"] for one in told) else FAILED
 
 
@@ -70,7 +78,7 @@ def _look(of: Vendor, place: Target) -> dict[str, Any]:
         answer = run_hook(of, commands)
         ok = answer.works
         lines.append(f"{counted(len(commands), 'hook')}; {answer.said}")
-    for change in installing.plan(of, place, hook_command().words, _block()):
+    for change in installing.plan(of, place, HOOK_COMMAND, _block()):
         if commands and change.problem:
             lines.append(f"{change.path}: {change.problem}")
         elif commands and change.is_needed:
@@ -89,7 +97,7 @@ def run_hook(of: Vendor, commands: Sequence[str]) -> Answer:
     """Run the hook before a tool: refused while an attempt is unresolved, allowed after it was settled."""
     event, payload = of.sample_hook("0" * 8 + "-0000-4000-8000-" + "0" * 12)
     command = next((one for one in commands if one.endswith(f" {event}")), None)
-    words = shlex.split(command) if command else [*hook_command().words, "hook", of.name, event]
+    words = shlex.split(command) if command else [*HOOK_COMMAND, "hook", of.name, event]
     with tempfile.TemporaryDirectory(prefix="onrecord-check-") as folder:
         url = str(Path(folder) / "data" / "store.db")
         call = of.parse_hook(payload | {"hook_event_name": event, "cwd": folder}, {})

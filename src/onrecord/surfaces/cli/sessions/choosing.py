@@ -14,8 +14,8 @@ from onrecord.surfaces.cli.shared.chooser import choose
 from onrecord.surfaces.cli.shared.output import Cell
 from onrecord.views.needs import QUESTION, WAITS
 from onrecord.views.render import ago
+from onrecord.work.git_files import stands_at
 from onrecord.work.project import find_worktree
-from onrecord.work.revisions import stands_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +53,7 @@ def chosen_head(call: Call, records: SessionStore, verb: str) -> Head | None:
 def likeliest(found: list[Standing]) -> list[Standing]:
     """Sessions of this branch first, then of this directory, then the others; each newest first."""
     here = find_worktree(os.curdir)
-    branch = stands_at(Path(here)).get("branch")
+    branch = stands_at(here).get("branch")
 
     def distance(one: Standing) -> tuple[bool, bool, int]:
         listed = one.entry.listing

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
+from onrecord.agents.noticing import notice
 from onrecord.connection import load_profile
 from onrecord.errors import NameTaken
 from onrecord.log.head import LIVE
@@ -99,6 +101,7 @@ def list_sessions(call: Call) -> int:
     found: list[Entry] = []
     try:
         records = call.records(make=False)
+        notice(records, os.environ, project="" if "all" in call else None)
         heads = _named(call, records) or records.sessions(
             project="" if "all" in call else None, status=call.many("status") or None, limit=limit
         )

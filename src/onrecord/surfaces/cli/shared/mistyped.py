@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 DEFAULT_TENANT = "default"
 
 
-def refuse_mistyped(call: Call, records: SessionStore) -> None:
+def refuse_mistyped(call: Call, records: SessionStore, *, newcomer: bool = False) -> None:
     """Raise if the user named a tenant or a project without sessions; for verbs that found nothing to show.
 
-    A directory that exists is a project without sessions. A new tenant or project begins with its first session.
+    A directory that exists is a project without sessions. A new tenant or project begins with its first session; a
+    verb that helps a newcomer accepts an empty tenant.
     """
     others = records.sessions(project="", limit=PAGE_LIMIT)
     tenant = records.url.partition("tenant=")[2].partition("&")[0]
-    if not others and tenant not in ("", DEFAULT_TENANT):
+    if not others and not newcomer and tenant not in ("", DEFAULT_TENANT):
         raise NotFound(
             f"the tenant {tenant!r} has no sessions",
             hint="check `ONRECORD_TENANT` and the store's URL; `onrecord open NAME` begins a new tenant",
