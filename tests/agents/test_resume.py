@@ -167,7 +167,8 @@ def test_a_silent_fresh_start_is_noticed(killed):
     was, *strays, fresh = [Path(link["last"]["transcript"]) for link in links]
     assert sorted([was, *strays, fresh]) == killed.transcripts(), "every conversation that came up is on record"
     assert killed.prompts_of(was) == ["Find the bug"], "the expected conversation was told nothing more"
-    assert [killed.prompts_of(one) for one in strays] == [["Go on"], ["Go on"]]
+    # A stray is ended as soon as it is seen, perhaps before it has written anything.
+    assert all(killed.prompts_of(one) == ["Go on"] for one in strays)
     (given,) = killed.prompts_of(fresh)
     fences = [line for line in given.splitlines() if "onrecord-data nonce=" in line]
     assert [line[1:] for line in fences[::2]] == [line[2:] for line in fences[1::2]], "note and extract are data"
