@@ -124,6 +124,16 @@ def test_a_file_of_another_program_is_not_imported(here, tmp_path):
         assert hint in said
     assert connect(here.url, project=str(here.project)).sessions() == []
     assert imported(here, "claude", claude)["state"] == "imported"
+    folder = tmp_path / ".claude" / "projects" / "-p"
+    folder.mkdir(parents=True)
+    good = {"type": "user", "uuid": "u1", "sessionId": CLAUDE, "cwd": str(here.project),
+            "message": {"role": "user", "content": "hello there"}}  # fmt: skip
+    (folder / f"{CLAUDE}.jsonl").write_text(json.dumps(good))
+    bad = qwen.read_text().replace("/home/dev/qwen/proj", str(here.project))
+    (folder / "bbbbbbbb-0000-4000-8000-000000000001.jsonl").write_text(bad)
+    assert [one["vendor_id"] for one in here.data("import", "claude", "--all")] == [CLAUDE], (
+        "one bad file stops no other"
+    )
 
 
 def test_a_stub_does_not_replace_the_conversation(here, tmp_path):

@@ -73,7 +73,7 @@ def test_every_hint_of_the_table_parses(step):
         ["state-file", "fold"], ["verify", "--checkpoint", "none.json"], ["backup"], ["backup", "--restore", "none.db"],
         ["copy", "none.db", "other.db"], ["copy", "a", "b", "--as", "x"], ["erase"], ["erase", "--all"],
         ["erase", "--all", "--reason", "x"], ["rollout", "export"], ["rollout", "serve"], ["setup", "--user", "--project"],
-        ["reached", "root-cause"], ["close", "other"], ["fork", "other"], ["search"], ["run"], ["store", "init", "x.db"],
+        ["reached", "root-cause"], ["reached", "fix"], ["finding", "challenge", "f1", "no"], ["attempt", "compare", "1"], ["close", "other"], ["fork", "other"], ["search"], ["run"], ["store", "init", "x.db"],
         ["state", "x"], ["instructions", "x"], ["open"], ["continue", "nothing"],
     ],
     ids=" ".join,

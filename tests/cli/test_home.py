@@ -136,6 +136,23 @@ def test_resume_without_a_name_offers_the_likeliest_first(mine):
     assert "`onrecord use " in error["hint"]
 
 
+def test_an_agent_that_was_killed_long_ago_is_noticed(mine):
+    """However many newer sessions there are, the overview records that an agent without a hook for it has ended."""
+    code = (
+        "import onrecord\n"
+        "from onrecord import machine\n"
+        "records = onrecord.connect()\n"
+        "session = records.get('docs', agent='solver')\n"
+        "session.agents.record_start(machine.identity() | {'pid': 2**22 + 1}, vendor='codex', via='hook')\n"
+        "session.agents.locate('codex', 'conv-1')\n"
+        "for number in range(25): records.create(f'newer-{number}')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=mine.project, env=mine.environment, check=True)
+    assert mine.data("show", "docs", kind="session")["roster"]["solver"]["here"]
+    assert mine.data("--limit", "3", kind="overview")["more"]
+    assert not mine.data("show", "docs", kind="session")["roster"]["solver"]["here"]
+
+
 def test_show_has_the_roster_and_the_interruptions(mine):
     """Each agent with its vendor, whether it is here and its conversation; the last stops with their causes."""
     code = (

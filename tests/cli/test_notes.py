@@ -61,13 +61,13 @@ def test_the_note_file_is_headed_with_its_position(told):
     )
     told.ok("pause", "--reason", "later")
     assert "*paused; from position" in file.read_text()
-    assert [path.name for path in (told.project / ".onrecord").iterdir()] == ["NOTE.md"]
+    assert sorted(path.name for path in (told.project / ".onrecord").iterdir()) == ["NOTE.md", "project"]
 
 
 def test_a_foreign_file_is_not_replaced(told):
     """A NOTE.md or --out file that is not ours is unchanged without --force."""
     folder = told.project / ".onrecord"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "NOTE.md").write_text("mine")
     told.error("note", "--write", code=10, kind="conflict")
     out = told.place / "body.md"

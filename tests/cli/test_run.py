@@ -292,3 +292,23 @@ def test_a_run_notices_edits(lab):
     assert "f1 is stale: auth.py::allowed changed since" in lab.run("run", "--", PYTHON, "-c", "pass").err
     code.write_text("def allowed():\n    return True\n")
     assert "f1: the code is unchanged again" in lab.run("run", "--", PYTHON, "-c", "pass").err
+
+
+def test_a_cause_is_declared_after_its_fix(lab):
+    """With evidence from before the fix the cause is stated, declared and settled afterwards; without a fix it is stale."""
+
+    def commit(text):
+        (lab.project / "auth.py").write_text(f"def accept():\n    return {text}\n")
+        for words in (["add", "."], ["commit", "-qm", text]):
+            subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@y", *words], cwd=lab.project, check=True)
+
+    commit("403")
+    lab.run("evidence", "run", "--id", "before", "--", "grep", "-q", "200", "auth.py")
+    commit("200")
+    lab.run("evidence", "run", "--id", "after", "--", "grep", "-q", "200", "auth.py")
+    words = ("finding", "state", "accept() refuses", "-l", "verified", "-e", "before", "--on", "auth.py::accept")
+    assert "the code has changed since before" in lab.run(*words).err
+    assert "f1\tstale\taccept() refuses\tits evidence is older than the code" in lab.ok("finding", "list")
+    lab.ok("reached", "root-cause", "--finding", "f1")
+    assert "f1 is settled: verified at " in lab.ok("reached", "fix", "-e", "after")
+    assert "fixed: fails at " in lab.ok("finding", "recheck", "f1")

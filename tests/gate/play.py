@@ -112,7 +112,10 @@ class Stage:
             case "state", label, path:
                 anchors: list[Anchor] = [{"path": path, "fingerprint": "print"}]
                 proof = cite(session, "run-1")
-                session.findings.state(f"{self.text()} {self.count}", label, evidence=proof, anchors=anchors)
+                late = self.count % 3 == 0
+                session.findings.state(
+                    f"{self.text()} {self.count}", label, evidence=proof, anchors=anchors, after_change=late
+                )
             case "relabel", number, label:
                 number = 1 + number % max(1, len(session.views.findings.findings))
                 proof = cite(session, f"e{self.count}")

@@ -3,6 +3,8 @@
 import json
 import sys
 import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -10,6 +12,9 @@ from onrecord.surfaces import notifying
 from onrecord.surfaces.notifying import END_SECONDS, ENDS, SENT_LIMIT, SENT_SECONDS, WAITING, Notice, decide
 from tests.agents.conftest import Desk, until
 from tests.hook.conftest import CONVERSATION
+
+if TYPE_CHECKING:
+    from onrecord.crew.running import Crew
 
 TELLER = """
 import json, os, sys
@@ -177,3 +182,25 @@ def test_runs_tell_of_limits_that_pass_crashes_and_ends(tmp_path, bytecode, tell
     until(lambda: len(teller.told()) >= 4)
     last = teller.told()[-1]
     assert (last["event"], last["text"], last["command"]) == ("crashes", "claude was killed", "onrecord resume day")
+
+
+def test_a_team_notifies_of_what_its_supervisor_cannot_settle(tmp_path, monkeypatch):
+    """An agent that is not started again, one that a limit stopped, and one that finished; each state once."""
+    from onrecord.connection import connect
+    from onrecord.surfaces.cli.agents import team
+
+    sent: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(notifying, "_chosen", lambda: {"bell": True})
+    monkeypatch.setattr(notifying, "_tell", lambda _how, one: sent.append((one.event, one.text, one.command)))
+    with connect("memory:", project="/project") as records:
+        crew = SimpleNamespace(session=records.create("night", agent="crew"))
+        rows = {
+            name: {"state": state, "starts": 6, "until": 1_700_000_000.0}
+            for name, state in (("a", "degraded"), ("b", "limited"), ("c", "finished"), ("d", "working"))
+        }
+        team._notify(cast("Crew", crew), rows)
+    assert sent == [
+        ("crashes", "a keeps ending and is not started again", "onrecord team restart a --session night"),
+        ("limits", "b was stopped by a limit, until 2023-11-14T22:13:20Z; the team waits", "onrecord show night"),
+        ("ends", "c finished its work", "onrecord show night"),
+    ]

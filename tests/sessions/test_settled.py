@@ -94,7 +94,10 @@ def test_a_cause_is_declared_after_its_fix_with_evidence_from_before(session, or
     fixed = ANCHOR | {"fingerprint": "bbbb"}
     if order == "fix":
         session.findings.record_milestone("fix", evidence=["e2"], revision=NEW)
-    session.findings.state("The row is late", "verified", evidence=["e1"], anchors=[fixed], revision=NEW)
+    session.findings.state(
+        "The row is late", "verified", evidence=["e1"], anchors=[fixed], revision=NEW, after_change=True
+    )
+    assert label(session) == "stale"
     session.findings.record_milestone("root_cause", finding="f1")
     if order == "cause":
         session.findings.record_milestone("fix", evidence=["e2"], revision=NEW)
@@ -134,7 +137,8 @@ def test_a_root_cause_must_be_verified(session):
 @pytest.mark.parametrize(
     ("held", "fixed", "evidence", "told"),
     [
-        (OLD, NEW | {"dirty": "d1"}, "log", "verified at 4f2c1a9, fixed by changes on 9a1b03e"),
+        (OLD, NEW | {"dirty": "d1"}, "log", "verified at 4f2c1a9, fixed by 9a1b03e+"),
+        (OLD, OLD | {"dirty": "d1"}, "log", "verified at 4f2c1a9, fixed by changes on 4f2c1a9"),
         (OLD | {"dirty": "d0"}, NEW, "log", "verified at 4f2c1a9+, fixed by 9a1b03e"),
         (OLD, NEW, "commit", "verified at 4f2c1a9, fixed by deadbeef"), (None, None, "log", "verified, then fixed"),
     ],

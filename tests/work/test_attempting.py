@@ -328,3 +328,28 @@ def test_git_names_the_worktree_of_an_attempt(run, root, session):
     worktree = session.views.attempts.get(1)["worktree"]
     assert (worktree["root"], worktree["git"]) == (str(root), True)
     assert worktree["host"] == os.uname().nodename
+
+
+def test_evidence_knows_whether_the_code_has_changed_since(session, root):
+    """A run is outdated if the anchored code differs from its revision now; what else changed does not matter."""
+    from onrecord.work.anchors import anchored
+    from onrecord.work.capturing import capture_file, is_outdated
+
+    (root / "notes.txt").write_text("unrelated")
+    seen = capture_run(session, ["true"], root=root, cwd=root, show=False).evidence
+    piece = capture_file(session, "cache.py", root=root, here=root)["id"]
+    accept = [anchored(root, "auth.py::accept")]
+    assert not is_outdated(session, [seen], accept, root=root)
+    (root / "notes.txt").write_text("still unrelated")
+    commit(root, "\n" + (root / "auth.py").read_text().replace("return 1", "return 2"))
+    assert not is_outdated(session, [seen], [anchored(root, "auth.py::accept")], root=root)
+    assert is_outdated(session, [seen], [anchored(root, "auth.py")], root=root)
+    (root / "auth.py").write_text("def accept(invite):\n    return None\n")
+    now = [anchored(root, "auth.py::accept")]
+    assert is_outdated(session, [seen], now, root=root)
+    newer = capture_run(session, ["true"], root=root, cwd=root, show=False).evidence
+    assert not is_outdated(session, [seen, newer], now, root=root), "one that is not outdated is enough"
+    assert not is_outdated(session, [newer], now, root=root), "the file differed from the revision then, as it does now"
+    (root / "cache.py").write_text("TTL = 61\n")
+    assert is_outdated(session, [piece], [anchored(root, "cache.py")], root=root)
+    assert not is_outdated(session, [piece], now, root=root)

@@ -19,6 +19,8 @@ __all__ = ["listed", "price", "told"]
 
 LOOK_BACK = 200
 """How many usage events are searched for the last sum of a conversation."""
+PAGE = 8
+"""How many of them one read fetches."""
 
 
 class Unpriced(NamedTuple):
@@ -82,7 +84,7 @@ def _shared(cells: list[Unpriced], cost: float, tokens: float) -> list[dict[str,
 
 
 def _sums_before(session: Session, about: dict[str, Any]) -> dict[str, Any]:
-    for event in islice(session.log.newest(("usage.recorded",)), LOOK_BACK):
+    for event in islice(session.log.newest(("usage.recorded",), page=PAGE), LOOK_BACK):
         data = event.data or {}
         if "sums" in data and data.get("of") == about["of"]:
             return dict(data["sums"])

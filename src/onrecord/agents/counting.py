@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 KEY_BYTES = 6
 """How many bytes of its hash a call is known by."""
 LOOK_BACK = 200
-"""How many usage events are looked through for the last one of a conversation."""
+"""How many usage events are searched for the last one of a file."""
+PAGE = 8
+"""How many of them one read fetches: it is usually the newest."""
 _EPOCH = 719_163
 """The ordinal of the first day of 1970."""
 
@@ -128,7 +130,7 @@ def _counted(session: Session, of: Vendor, part: Part, used: list[tuple[Entry, U
 
 def _last(session: Session, part: Part) -> Last | None:
     """The last usage event of this generation of the conversation."""
-    for event in islice(session.log.newest(("usage.recorded",)), LOOK_BACK):
+    for event in islice(session.log.newest(("usage.recorded",), page=PAGE), LOOK_BACK):
         about = event.data or {}
         if about.get("of") == part.key and "calls" in about:
             return Last.of(about)

@@ -397,10 +397,10 @@ class AsyncFindingVerbs(Awaited):
     async def record_milestone(self, what: str, *, finding: str | None = ..., evidence: Sequence[str] = ..., revision: Revision | None = ...) -> Event:
         """Record that the root cause is verified (`root_cause`), or the fix implemented (`fix`, with evidence)."""
 
-    async def relabel(self, finding: str, label: str, *, evidence: Sequence[str] = ..., why: str | None = ..., anchors: Sequence[Anchor] = ..., because: int | None = ..., contradicts: Sequence[str] = ..., revision: Revision | None = ...) -> Event:
+    async def relabel(self, finding: str, label: str, *, evidence: Sequence[str] = ..., why: str | None = ..., anchors: Sequence[Anchor] = ..., because: int | None = ..., contradicts: Sequence[str] = ..., revision: Revision | None = ..., after_change: bool = ...) -> Event:
         """Give a finding another label, or confirm the same one; its history keeps earlier labels."""
 
-    async def state(self, claim: str, label: str = ..., *, evidence: Sequence[str] = ..., anchors: Sequence[Anchor] = ..., because: int | None = ..., hypothesis: bool = ..., contradicts: Sequence[str] = ..., revision: Revision | None = ...) -> Event:
+    async def state(self, claim: str, label: str = ..., *, evidence: Sequence[str] = ..., anchors: Sequence[Anchor] = ..., because: int | None = ..., hypothesis: bool = ..., contradicts: Sequence[str] = ..., revision: Revision | None = ..., after_change: bool = ...) -> Event:
         """State a finding. `verified` and `rejected` need evidence that is on record."""
 
     async def uphold(self, finding: str, why: str, *, evidence: Sequence[str] = ...) -> Event:

@@ -14,7 +14,7 @@ from onrecord.session.chapter import Chapter, checked_text
 from onrecord.session.evidence import cited, observed
 from onrecord.views.claims import steps_of
 from onrecord.views.facts import TEXT_LIMIT
-from onrecord.views.findings import LABELS, NEED_EVIDENCE, SETTLED, STALE, anchor_key, same_claim
+from onrecord.views.findings import LABELS, NEED_EVIDENCE, SETTLED, STALE, anchor_key, late, same_claim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,11 +51,12 @@ class FindingVerbs(Chapter):
     def state(
         self, claim: str, label: str = "open", *, evidence: Sequence[str] = (),
         anchors: Sequence[Anchor] = (), because: int | None = None, hypothesis: bool = False,
-        contradicts: Sequence[str] = (), revision: Revision | None = None,
+        contradicts: Sequence[str] = (), revision: Revision | None = None, after_change: bool = False,
     ) -> Event:  # fmt: skip
         """State a finding. `verified` and `rejected` need evidence that is on record.
 
-        `contradicts` names findings that this one excludes; `revision` is the state of the code now.
+        `contradicts` names findings that this one excludes; `revision` is the state of the code now; `after_change`
+        says that the code has changed since the evidence was captured: the finding is stale until its fix settles it.
         """
         checked_text(claim, "a finding", TEXT_LIMIT)
         findings = self._session.views.findings.findings
@@ -69,12 +70,13 @@ class FindingVerbs(Chapter):
             )
         data = {"claim": claim, **_labelled(self._session, label, evidence, because), "anchors": list(anchors)}
         data |= _more(self._session, contradicts, revision) | ({"hypothesis": True} if hypothesis else {})
+        data |= {"after_change": True} if after_change else {}
         return self._session._record("finding.stated", data, because=because)
 
     def relabel(
         self, finding: str, label: str, *, evidence: Sequence[str] = (), why: str | None = None,
         anchors: Sequence[Anchor] = (), because: int | None = None, contradicts: Sequence[str] = (),
-        revision: Revision | None = None,
+        revision: Revision | None = None, after_change: bool = False,
     ) -> Event:  # fmt: skip
         """Give a finding another label, or confirm the same one; its history keeps earlier labels.
 
@@ -87,6 +89,7 @@ class FindingVerbs(Chapter):
             data = {"finding": known["id"], "why": why, **judged}
             _refuse_old_evidence(self._session, known, label, data["evidence"], anchors)
             data |= {"anchors": list(anchors), **_more(self._session, contradicts, revision)}
+            data |= {"after_change": True} if after_change else {}
             id = f"finding/{known['id']}/judged-after/{known['history'][-1]['position']}"
             try:
                 while (event := self._session._record("finding.relabelled", data, id=id, because=because)).data is None:
@@ -149,11 +152,11 @@ class FindingVerbs(Chapter):
 
 
 def _refuse_unverified(session: Session, finding: str | None) -> None:
-    """A root cause is verified. If the code was fixed in the meantime, it still is: its evidence is from before."""
-    views = session.views
-    label = views.findings.label_of(_find(session, finding)) if finding else ""
-    fixed = label == STALE and finding and views.findings.findings[finding]["label"] == "verified"
-    if label in ("verified", SETTLED) or (fixed and "fix" in views.phases.milestones):
+    """A root cause is verified. One that was stated after its fix, with evidence from before it, is one too."""
+    known = _find(session, finding) if finding else None
+    if known and session.views.findings.label_of(known) in ("verified", SETTLED):
+        return
+    if known and known["label"] == "verified" and late(known):
         return
     raise InvalidInput(
         "a root cause must be a verified finding",

@@ -29,6 +29,8 @@ class Judgement(Stamp):
     why: NotRequired[str | None]
     revision: NotRequired[Revision | None]
     """The revision of the worktree then."""
+    after_change: NotRequired[bool]
+    """The code had already changed after the evidence was captured."""
 
 
 class Staleness(Stamp):

@@ -111,7 +111,7 @@ class Findings(View):
         if self.is_settled(finding):
             return SETTLED
         judged = finding["label"] in NEED_EVIDENCE
-        return STALE if judged and self.changed_under(finding) else str(finding["label"])
+        return STALE if judged and (self.changed_under(finding) or late(finding)) else str(finding["label"])
 
     def is_settled(self, finding: Finding) -> bool:
         """Whether a finding was verified and then fixed.
@@ -124,9 +124,7 @@ class Findings(View):
             return False
         judged = finding["history"][-1]
         if judged["position"] < fix["position"]:
-            # Evidence from another state of the code than the worktree had: the code had changed before the judgement.
-            moved = bool(judged.get("revision")) and _differ(self.held_at(finding), judged.get("revision"))
-            return moved or not finding["anchors"] or bool(self.changed_under(finding))
+            return bool(judged.get("after_change") or not finding["anchors"] or self.changed_under(finding))
         return any(self.recorded_at(one) < fix["position"] for one in judged["evidence"])
 
     def recorded_at(self, evidence: str) -> int:
@@ -149,7 +147,8 @@ class Findings(View):
         held, fixed = short_revision(self.held_at(finding)), short_revision(fix["revision"])
         named = [self.evidence[one] for one in fix["evidence"] if one in self.evidence]
         commit = next((str(one.get("reference") or "")[:12] for one in named if one["kind"] == "commit"), "")
-        by = commit or (f"changes on {fixed[:-1]}" if fixed.endswith("+") else fixed)
+        uncommitted = fixed.endswith("+") and fixed[:-1] == held.rstrip("+")
+        by = commit or (f"changes on {fixed[:-1]}" if uncommitted else fixed)
         return f"verified{f' at {held}' if held else ''}, {f'fixed by {by}' if by else 'then fixed'}"
 
     def contradicting(self, finding: Finding) -> list[str]:
@@ -317,9 +316,9 @@ class Findings(View):
                 }  # fmt: skip
 
 
-def _differ(one: Revision | None, other: Revision | None) -> bool:
-    """Whether two revisions are known to be different states of the code."""
-    return bool(one and other) and any(one.get(name) != other.get(name) for name in ("revision", "dirty"))  # type: ignore[union-attr]  # both are there
+def late(finding: Finding) -> bool:
+    """Whether a finding was judged when its code had already changed after its evidence was captured."""
+    return bool(finding["history"] and finding["history"][-1].get("after_change"))
 
 
 def _prints(anchors: list[Anchor]) -> dict[str, str | None]:
@@ -334,7 +333,7 @@ def _listed(names: list[str]) -> str:
 
 def _judgement(label: str, evidence: list[str], said: dict[str, Any], stamp: Stamp) -> Judgement:
     judged: Any = {"label": label, "evidence": evidence, **stamp}
-    found: Judgement = judged | ({"revision": said["revision"]} if said.get("revision") else {})
+    found: Judgement = judged | {name: said[name] for name in ("revision", "after_change") if said.get(name)}
     return found
 
 
@@ -344,7 +343,9 @@ def finding_line(findings: Findings, finding: Finding) -> str:
     proof = f" [{', '.join(marks)}]" if marks else ""
     label, since = findings.label_of(finding), ""
     if label == STALE:
-        since = f" (was {finding['label']}; {findings.what_changed(finding)} changed since)"
+        what = findings.what_changed(finding)
+        how = f"{what} changed since" if what else "its evidence is older than the code"
+        since = f" (was {finding['label']}; {how})"
     elif label == SETTLED:
         since = f" ({findings.settled_by(finding)})"
     challenged = " (challenged)" if any(one["outcome"] is None for one in finding["challenges"]) else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 from onrecord.views.attempts import FAILED, RUNNING, Attempts
-from onrecord.views.findings import Findings
+from onrecord.views.findings import Findings, late
 from onrecord.views.gates import Gates
 from onrecord.views.lifecycle import Lifecycle
 from onrecord.views.phases import Phases
@@ -158,5 +158,7 @@ def _short(finding: Finding) -> Finding:
     anchors: Any = [
         {name: value for name, value in anchor.items() if name != "symbols"} for anchor in finding["anchors"]
     ]
-    claim = finding["claim"][:CLAIM_WIDTH]
-    return {**finding, "claim": claim, "anchors": anchors, "history": [], "challenges": [], "staleness": []}
+    short: Any = {"claim": finding["claim"][:CLAIM_WIDTH], "anchors": anchors, "challenges": [], "staleness": []}
+    # The last judgement says whether the code had changed before it.
+    last: Any = [{"label": finding["label"], "after_change": True}] if late(finding) else []
+    return {**finding, **short, "history": last}

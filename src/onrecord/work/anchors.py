@@ -138,8 +138,11 @@ def fingerprint(root: Path, anchor: Anchor, known: str | None = None) -> str | N
     if size > ANCHOR_BYTES:
         return f"{size} bytes"  # too large to read: it differs, and that is all that matters
     content = _content(root, anchor)
-    if content is None:
-        return None
+    return None if content is None else fingerprint_in(content, anchor, known)
+
+
+def fingerprint_in(content: bytes, anchor: Anchor, known: str | None = None) -> str | None:
+    """The fingerprint that an anchor has in the content of its file."""
     if anchor.get("symbol"):
         return _of_symbol(content, anchor["symbol"])
     if anchor.get("lines"):

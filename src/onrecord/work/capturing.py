@@ -9,17 +9,17 @@ from onrecord.errors import InvalidInput, NotFound, PayloadErased
 from onrecord.rules import signature_of_command
 from onrecord.session.evidence import EVIDENCE_OUTPUT_LIMIT
 from onrecord.views.attempts import error_signature
-from onrecord.views.findings import NEED_EVIDENCE, SETTLED, short_revision
-from onrecord.work.anchors import anchored, excerpt
+from onrecord.views.findings import NEED_EVIDENCE, SETTLED, anchor_key, short_revision
+from onrecord.work.anchors import anchored, excerpt, fingerprint_in
 from onrecord.work.outputs import failure_of
-from onrecord.work.revisions import revision_of
+from onrecord.work.revisions import content_at, revision_of
 from onrecord.work.running import SuspendedCommand, noted_stops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onrecord.session.handle import Session
-    from onrecord.views.values import Evidence
+    from onrecord.views.values import Anchor, Evidence
     from onrecord.work.ran import Ran
 
 
@@ -179,6 +179,35 @@ def _at(revision: str) -> str:
     return f" at {revision}" if revision else ""
 
 
+def is_outdated(session: Session, evidence: Sequence[str], anchors: Sequence[Anchor], *, root: Path) -> bool:
+    """Whether the code at these anchors has changed since all of this evidence was captured, as far as that is known.
+
+    A run knows its revision, and which files differed from it; a captured piece of a file knows its fingerprint.
+    """
+    view = session.views.findings.evidence
+    captured = [view[one] for one in evidence if one in view and view[one].get("captured")]
+    return bool(captured and anchors) and all(_is_older(one, anchors, root) for one in captured)
+
+
+def _is_older(evidence: Evidence, anchors: Sequence[Anchor], root: Path) -> bool:
+    seen = evidence.get("anchor")
+    if seen:
+        same = [anchor for anchor in anchors if anchor_key(anchor) == anchor_key(seen)]
+        return any(anchor["fingerprint"] != seen["fingerprint"] for anchor in same)
+    revision = evidence.get("revision") or {}
+    commit, changed = revision.get("revision"), revision.get("changed")
+    if not commit or (revision.get("dirty") and changed is None):
+        return False
+    for anchor in anchors:
+        if anchor["path"] in (changed or ()):
+            continue  # it differed from the revision then, and how is not known
+        content = content_at(root, commit, anchor["path"])
+        now = anchor["fingerprint"]
+        if content is not None and fingerprint_in(content, anchor, now) != now:
+            return True
+    return False
+
+
 def relative(root: Path, place: Path) -> str:
     """A path relative to the project, valid on every machine that has it; outside of it, the absolute path."""
     root, place = root.resolve(), place.resolve()
@@ -194,4 +223,10 @@ def _how(exit_code: int, error: str | None) -> str:
 
 
 def _short(revision: dict[str, Any] | None) -> dict[str, Any] | None:
-    return {name: revision[name] for name in ("revision", "branch", "dirty")} if revision else None
+    """A revision without the list of changed files, where that is not complete."""
+    if not revision:
+        return None
+    whole = revision["changed_count"] <= len(revision["changed"])
+    return {name: revision[name] for name in ("revision", "branch", "dirty")} | (
+        {"changed": revision["changed"]} if whole and revision["changed"] else {}
+    )

@@ -41,6 +41,11 @@ def asked_of_git(folder: Path) -> dict[str, str]:
     return {name: value for name, value in (("revision", revision), ("branch", branch)) if value}
 
 
+def content_at(root: Path, revision: str, path: str) -> bytes | None:
+    """The content of a file at a revision; None if it was not there, or the revision is not known here."""
+    return ask_git(root, "show", f"{revision}:{path}")
+
+
 def changed_files(root: Path) -> list[str]:
     """Files that differ from the revision, new ones included, as paths below the root; without onrecord's own files."""
     listed = ask_git(root, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")

@@ -34,14 +34,15 @@ def keep_transcript(session: Session, call: HookCall) -> None:
         note(f"the transcript could not be kept: {type(problem).__name__}: {problem}", call)
 
 
-def notice_others(owned: Owned, call: HookCall) -> None:
-    """Record the end of agents in this project that were killed: they called no hook."""
+def notice_others(owned: Owned, call: HookCall) -> list[str]:
+    """Record the end of agents in this project that were killed: they called no hook. The names of their sessions."""
     from onrecord.agents.noticing import notice
 
     try:
-        notice(owned.records, os.environ, but=owned.session.id)
+        return notice(owned.records, os.environ, but=owned.session.id)
     except (OnrecordError, OSError) as problem:
         note(f"ended agents could not be noticed: {type(problem).__name__}: {problem}", call)
+        return []
 
 
 def keep_stop(session: Session, call: HookCall) -> None:

@@ -37,7 +37,8 @@ def start(vendor: Vendor, call: HookCall) -> HookAnswer:
     with owned as session:
         answer = started(session, vendor, call, process)
         answer.notice = answer.notice or telling.announcement(call, session)
-        keeping.notice_others(owned, call)
+        for name in keeping.notice_others(owned, call):
+            _notify(owned.records.get(name))
         return answer
 
 

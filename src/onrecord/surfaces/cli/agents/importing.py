@@ -13,7 +13,7 @@ from onrecord.agents.mirroring import links_of, mirror_all, mirror_until_ended
 from onrecord.agents.observing import note_stop
 from onrecord.agents.restoring import plan_restore, restore_copy
 from onrecord.agents.sessions import agent_with_conversation
-from onrecord.errors import NotFound
+from onrecord.errors import Conflict, InvalidInput, NotFound
 from onrecord.surfaces.cli.agents import common
 from onrecord.surfaces.cli.shared.call import whole_number
 from onrecord.surfaces.cli.shared.exits import FAILED, UsageError
@@ -88,10 +88,14 @@ def import_vendor(call: Call) -> int:
         raise UsageError(f"{len(locations)} conversations cannot be one agent's", hint="import them one by one")
     if what is None:
         _list(call, of, locations, quiet=call.output.json)
-    done = [
-        take_in(records, of, location, env, session=into, agent=call.get("agent"), name=call.get("as"))
-        for location in locations
-    ]
+    done = []
+    for location in locations:
+        try:
+            done.append(take_in(records, of, location, env, session=into, agent=call.get("agent"), name=call.get("as")))
+        except (InvalidInput, Conflict) as refused:
+            if what is not None:
+                raise
+            call.output.note(f"not imported: {refused.message}")
     return _imported(call, done)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from onrecord.agents.noticing import notice
+from onrecord.agents.noticing import notice_in
+from onrecord.errors import OnrecordError
 from onrecord.log.head import LIVE, STATUSES
+from onrecord.machine import is_gone
 from onrecord.surfaces.cli.sessions.choosing import COLUMNS, row, standings, status_of, what, who
 from onrecord.surfaces.cli.shared.attention import need_data, sentence, spoken
 from onrecord.surfaces.cli.shared.chooser import can_choose, choose
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from onrecord.session.session_store import SessionStore
     from onrecord.session.standing import Standing
     from onrecord.surfaces.cli.shared.call import Call
+    from onrecord.views.listing import ListedAgent
 
 SHOWN = 20
 """How many sessions the overview shows without --limit."""
@@ -28,6 +31,8 @@ ENDED_SHOWN = 3
 """How many sessions that have ended are shown below the live ones."""
 NEEDS_SHOWN = 3
 """How many reasons of one session are shown; `onrecord show` has all of them."""
+NOTICED_AT_ONCE = 50
+"""In how many sessions one overview records that agents were killed; the rest is for the next one."""
 REASON_LINES = 3
 """How many lines one reason may take."""
 
@@ -40,7 +45,6 @@ def overview(call: Call) -> int:
         records = call.records(make=False)
     except NotInitialised:
         return _nothing(call, "no store yet")
-    notice(records, os.environ, project="" if "all" in call else None)
     found, more = _found(call, records)
     if not found:
         refuse_mistyped(call, records, newcomer=True)
@@ -65,11 +69,32 @@ def _found(call: Call, records: SessionStore) -> tuple[list[Standing], bool]:
     limit = call.number("limit") or SHOWN
     project = "" if "all" in call else None
     live = standings(call, records, records.every(LIVE, project=project))
+    if _notice_ended(records, live):
+        live = standings(call, records, records.every(LIVE, project=project))
     live.sort(key=lambda one: KINDS.index(one.needs[0].kind) if one.needs else len(KINDS))
     ended = records.sessions(project=project, status=ENDED, limit=limit)
     room = max(0, min(limit - len(live), ENDED_SHOWN if live else limit))
     more = len(live) > limit or len(ended) > room
     return live[:limit] + standings(call, records, ended[:room]), more
+
+
+def _notice_ended(records: SessionStore, live: list[Standing]) -> bool:
+    """Record the end of agents that were killed and could call no hook; whether there were any."""
+    ended = [
+        one.entry.head.session for one in live
+        if any(_ended_silently(agent) for name, agent in one.entry.listing["agents"].items() if name not in one.working)
+    ]  # fmt: skip
+    done = False
+    for session in ended[:NOTICED_AT_ONCE]:
+        try:
+            done = notice_in(records, session, os.environ) or done
+        except (OnrecordError, OSError):
+            continue  # a session that cannot be read or written is reported elsewhere
+    return done
+
+
+def _ended_silently(agent: ListedAgent) -> bool:
+    return bool(agent["here"] and agent["via"] and agent["talks"] and agent["process"] and is_gone(agent["process"]))
 
 
 def _data(one: Standing) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onrecord.errors import NotFound
+from onrecord.session.evidence import cited
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.output import Cell, counted
 from onrecord.surfaces.cli.shared.place import act, look_at_code, need, option, root_of, seconds
 from onrecord.surfaces.cli.shared.shapes import receipt_data
 from onrecord.surfaces.cli.work import state_file
 from onrecord.views.claims import steps_of
-from onrecord.views.findings import LABELS, NAMED, SETTLED, STALE, anchor_key, finding_line
+from onrecord.views.findings import LABELS, NAMED, NEED_EVIDENCE, SETTLED, STALE, anchor_key, finding_line
 from onrecord.views.render import iso
 from onrecord.work.anchors import anchored, reanchored
 from onrecord.work.revisions import revision_of
@@ -47,10 +48,11 @@ def _state(call: Call, words: list[str]) -> int:
     (claim,) = need(call, words, "CLAIM")
     claim = sys.stdin.read().rstrip("\n") if claim == "-" else claim
     session = call.session()
+    evidence, anchors = cited(session, call.many("evidence")), _anchors(call, session)
     event = session.findings.state(
-        claim, call.get("label") or "open", evidence=call.many("evidence"), anchors=_anchors(call, session),
+        claim, call.get("label") or "open", evidence=evidence, anchors=anchors,
         because=call.number("because"), hypothesis="hypothesis" in call, contradicts=call.many("contradicts"),
-        revision=revision_of(root_of(session)),
+        revision=revision_of(root_of(session)), after_change=_is_late(call, session, evidence, anchors),
     )  # fmt: skip
     made = next(one for one in session.views.findings.findings.values() if one["position"] == event.position)
     _point_at_same_code(call, session, made)
@@ -67,17 +69,25 @@ def _relabel(call: Call, words: list[str]) -> int:
     known = _known(session, name)
     # A new judgement is about the code as it is now.
     anchors = _anchors(call, session) or reanchored(root_of(session), known["anchors"])
+    evidence = cited(session, call.many("evidence"))
     event = session.findings.relabel(
-        name,
-        label,
-        evidence=call.many("evidence"),
-        why=call.get("why"),
-        anchors=anchors,
-        because=call.number("because"),
-        contradicts=call.many("contradicts"),
-        revision=revision_of(root_of(session)),
-    )
+        name, label, evidence=evidence, why=call.get("why"), anchors=anchors, because=call.number("because"),
+        contradicts=call.many("contradicts"), revision=revision_of(root_of(session)),
+        after_change=label in NEED_EVIDENCE and _is_late(call, session, evidence, anchors),
+    )  # fmt: skip
     return _answer(call, session, event, name)
+
+
+def _is_late(call: Call, session: Session, evidence: list[str], anchors: list[Anchor]) -> bool:
+    """Whether the code has changed since its evidence was captured; only `verified` and `rejected` depend on that."""
+    from onrecord.work.capturing import is_outdated
+
+    if call.words[0] == "state" and call.get("label") not in NEED_EVIDENCE:
+        return False
+    late = is_outdated(session, evidence, anchors, root=root_of(session))
+    if late:
+        call.output.note(f"the code has changed since {', '.join(evidence)}; the finding is about the code before that")
+    return late
 
 
 def _point_at_same_code(call: Call, session: Session, made: Finding) -> None:
@@ -271,7 +281,8 @@ def _since(view: Findings, finding: Finding) -> str:
     if view.is_settled(finding):
         return view.settled_by(finding)
     changed = view.what_changed(finding)
-    return f"{changed} changed since" if changed else ""
+    older = "its evidence is older than the code" if view.label_of(finding) == STALE else ""
+    return f"{changed} changed since" if changed else older
 
 
 def _labelled(label: str, judged: str, since: str) -> str:
