@@ -73,7 +73,7 @@ class ModelServer:
         self.port: int = listener.getsockname()[1]
         self.received: list[Received] = []
         self.closing = threading.Event()
-        self._faults: list[tuple[str, Fault]] = []
+        self._faults: list[tuple[str, Fault | Callable[[], Fault]]] = []
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
@@ -88,10 +88,11 @@ class ModelServer:
         self._http.server_close()
         self._thread.join()
 
-    def fail(self, fault: Fault, times: int, phrase: str = "") -> None:
-        """Answer the next `times` requests of a conversation (of one that has a phrase) with an error."""
+    def fail(self, fault: Fault | Callable[[], Fault], times: int, phrase: str = "") -> None:
+        """Answer the next `times` requests of a conversation (of one that has a phrase) with an error, perhaps made then."""
+        due: list[tuple[str, Fault | Callable[[], Fault]]] = [(phrase, fault)] * times
         with self._changed:
-            self._faults = [one for one in self._faults if one[0] != phrase] + [(phrase, fault)] * times
+            self._faults = [one for one in self._faults if one[0] != phrase] + due
 
     def record(self, received: Received) -> tuple[int, Fault | None]:
         """Keep a request; return its number, and the error to answer it with."""
@@ -101,7 +102,8 @@ class ModelServer:
             due = next((one for one in self._faults if received.main and one[0] in received.said), None)
             if due is not None:
                 self._faults.remove(due)
-            return len(self.received), due[1] if due else None
+            fault = due[1] if due else None
+            return len(self.received), fault if isinstance(fault, Fault) or fault is None else fault()
 
     def conversation(self) -> list[Received]:
         """The requests that offer tools, oldest first."""

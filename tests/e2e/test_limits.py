@@ -12,10 +12,10 @@ from tests.e2e.modelserver import Fault, patiently
 from tests.e2e.suite import SESSION, Agent, Laboratory
 from tests.e2e.terminal import Terminal
 
-WINDOW_SECONDS = 40
+WINDOW_SECONDS = 30
 TRIES = 2
 """How often the programs try before they give up, in the laboratory's settings."""
-PATIENCE = 45.0
+PATIENCE = 120.0
 """Five programs start at once, and a limit announced to the minute may take one longer."""
 ONRECORD = [sys.executable, "-m", "onrecord"]
 
@@ -77,10 +77,8 @@ class TestTeamsOnTerminals(Laboratory):
     def test_every_state_is_told_apart_and_nobody_stalls(self, lab: Lab):
         """Limited, asking, idle and crashed agents have states of their own; the limited and the crashed continue, exactly once."""
         assert lab.onrecord("setup", "claude", "--user", "--no-input").status == 0
-        opens = int(time.time()) + WINDOW_SECONDS
-        window = Fault(429, "rate_limit_error", f"Claude AI usage limit reached|{opens}")
+        began = time.time()
         lab.server.fail(window, TRIES, "word of claude")
-        reached = Fault(429, "usage_limit_reached", "The usage limit has been reached", about={"resets_at": opens})
         lab.server.fail(reached, 1, "word of codex")
         spent = Fault(429, "RESOURCE_EXHAUSTED", "You exceeded your current quota. Please retry in 3600s.")
         lab.server.fail(spent, 1, "word of gemini")
@@ -108,10 +106,13 @@ class TestTeamsOnTerminals(Laboratory):
             "asking": "needs_person",
         }  # fmt: skip
         seen: dict[tuple[str, str], dict[str, Any]] = {}
-        patiently(lambda: wanted.items() <= look(lab, seen), "every state is seen", PATIENCE)
+        try:
+            patiently(lambda: wanted.items() <= look(lab, seen), "every state is seen", PATIENCE)
+        except AssertionError:
+            raise AssertionError(f"{wanted.items() - set(seen)} were not seen, but {seen}\n{run.err}") from None
         assert "Bypass Permissions" in seen["asking", "needs_person"]["needs"]
-        assert seen["claude", "limited"]["until"] == opens
-        assert seen["gemini", "limited"]["until"] > opens, "its screen says so, and nothing else does"
+        assert seen["claude", "limited"]["until"] > began + WINDOW_SECONDS
+        assert seen["gemini", "limited"]["until"] > began + WINDOW_SECONDS, "its screen says so, and nothing else does"
         os.kill(process_of(lab, "crashed"), signal.SIGKILL)
         for name, word in (("claude", "magenta"), ("codex", "ochre"), ("crashed", "sepia")):
             patiently(partial(says, lab, name, word), f"{name} goes on", PATIENCE)
@@ -124,6 +125,17 @@ class TestTeamsOnTerminals(Laboratory):
         assert lab.onrecord("team", "stop", SESSION).status == 0
         run.process.wait()
         assert lab.room.inhabitants() == []
+
+
+def window() -> Fault:
+    """A usage window of Claude that opens soon, counted from the request: programs start slowly on a busy machine."""
+    return Fault(429, "rate_limit_error", f"Claude AI usage limit reached|{int(time.time()) + WINDOW_SECONDS + 1}")
+
+
+def reached() -> Fault:
+    """The same of Codex, which prints the time without its seconds."""
+    about = {"resets_at": int(time.time()) + WINDOW_SECONDS}
+    return Fault(429, "usage_limit_reached", "The usage limit has been reached", about=about)
 
 
 def rows_of(lab: Lab) -> dict[str, dict[str, Any]]:
