@@ -76,18 +76,37 @@ class Follower:
 
 def present_turn(session: Session, agent: str, env: Mapping[str, str]) -> Turn | None:
     """What an agent's present conversation shows, read from the end of its transcript; None if that is not known."""
-    known = session.views.roster.agents.get(agent)
-    if not known or not known["links"]:
-        return None
-    link = known["links"][-1]
-    try:
-        of = vendor(link["vendor"])
-        location = location_of(link, env) if of.shows_turns else None
-        if location is None or not Path(location.path).is_file():
+    return Present(session, agent, env).look()
+
+
+class Present:
+    """What an agent's present conversation shows, look after look: only what was added is read again."""
+
+    def __init__(self, session: Session, agent: str, env: Mapping[str, str]) -> None:
+        self.session = session
+        self.agent = agent
+        self.env = env
+        self._of: tuple[str, Follower] | None = None
+        """The conversation that is followed, by vendor and id."""
+
+    def look(self) -> Turn | None:
+        """The present turn; None if it is not known."""
+        known = self.session.views.roster.agents.get(self.agent)
+        if not known or not known["links"]:
             return None
-        return Follower(of, lambda: location, near_the_end(location.path, TAIL_BYTES)).look()
-    except (OnrecordError, OSError):
-        return None
+        link = known["links"][-1]
+        try:
+            if self._of is None or self._of[0] != f"{link['vendor']}/{link['id']}":
+                of = vendor(link["vendor"])
+                location = location_of(link, self.env) if of.shows_turns else None
+                if location is None or not Path(location.path).is_file():
+                    return None
+                begin = near_the_end(location.path, TAIL_BYTES)
+                self._of = f"{link['vendor']}/{link['id']}", Follower(of, lambda: location, begin)
+            return self._of[1].look()
+        except (OnrecordError, OSError):
+            self._of = None
+            return None
 
 
 def is_wrapped(session: Session) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onrecord import machine
 from onrecord.agents import processes
-from onrecord.agents.observing import present_turn
+from onrecord.agents.observing import Present, present_turn
 from onrecord.agents.waiting import CONTINUE
 from onrecord.crew.hosts import ProcessHost, Spawn
 from onrecord.crew.next_step import FRESH, IDLE, NEEDS_PERSON, WORKING
@@ -72,6 +72,7 @@ class Members:
         self._marked: tuple[float, list[tuple[int, dict[str, str]]]] = (0.0, [])
         self._screens: dict[str, tuple[float, list[str]]] = {}
         self._turns: dict[str, tuple[float, Turn | None]] = {}
+        self._present: dict[str, Present] = {}
 
     # Where they run
 
@@ -221,7 +222,7 @@ class Members:
         """What an agent's transcript shows, read at most every few seconds."""
         at, turn = self._turns.get(agent, (0.0, None))
         if time.monotonic() - at > SCREEN_SECONDS:
-            turn = present_turn(self.session, agent, os.environ)
+            turn = self._present.setdefault(agent, Present(self.session, agent, os.environ)).look()
             self._turns[agent] = (time.monotonic(), turn)
         return turn
 

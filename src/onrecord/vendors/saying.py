@@ -53,7 +53,8 @@ def is_prompt(item: Item) -> bool:
 
 def beside_context(text: str) -> str:
     """A user's message without the elements that the program put before it."""
-    text = _FENCED.sub("", text)
+    if "[onrecord-data nonce=" in text:  # the pattern takes quadratic time in a long line without it
+        text = _FENCED.sub("", text)
     while (found := _BLOCK.match(text) or _CONTEXT.match(text)) is not None:
         text = text[found.end() :]
     return text
@@ -61,7 +62,8 @@ def beside_context(text: str) -> str:
 
 def without_context(text: str) -> str:
     """A user's message without the context at its beginning and at its end."""
-    text = _FENCED.sub("", text)
+    if "[onrecord-data nonce=" in text:  # the pattern takes quadratic time in a long line without it
+        text = _FENCED.sub("", text)
     while (found := _CONTEXT.match(text)) is not None:
         text = text[found.end() :]
     return text[: found.start()].rstrip() if (found := _LAST.search(text)) is not None else text

@@ -50,6 +50,7 @@ _FIELD = 320
 _CHANGED_SHOWN = 8
 
 REJECTED = "Rejected (do not reopen without new evidence)"
+CODE = "Code"
 HAPPENED = "What happened (no note was written; this is from the events)"
 STALE_TITLE = "Stale (check again before relying on it)"
 SETTLED_TITLE = "Settled (verified, and fixed since)"
@@ -139,7 +140,7 @@ def _groups(whole: Whole, gone: Gone | None) -> list[Group]:
         ("Open", [finding_line(findings, one) for one in findings.labelled("open")]),
         ("Features that do not pass yet, or must be tested again", feature_lines(whole)),
         ("Decisions", [_decision(decision, several=several) for decision in whole.facts.decisions]),
-        ("Code", list(code_lines(whole.code))),
+        (CODE, list(code_lines(whole.code))),
         ("Commits", list(commit_lines(whole.code))),
         ("Pointers", _pointers(whole)),
     ]

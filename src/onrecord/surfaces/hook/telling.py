@@ -44,7 +44,7 @@ def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict
     forgot = call.moment == START and call.reason in (CLEARED, COMPACTED)
     if call.moment == PROMPT and told["lines"] and told.get("run") == run:
         return "", None  # within a run the agent itself changes the record
-    lines = session.brief(happened=False).splitlines()  # a conversation knows what it said itself
+    lines = _news_worthy(session.brief(happened=False).splitlines())  # a conversation knows what it said itself
     keys = [_key(line) for line in lines[1:]]
     if told["lines"] and not forgot:
         if set(keys) == set(told["lines"]):
@@ -87,6 +87,17 @@ def _who(session: Session) -> str:
         f"record what you find with `onrecord finding state`, `onrecord run -- COMMAND` and `onrecord next`"
         f"{f' (each with{options})' if options else ''}."
     )
+
+
+def _news_worthy(lines: list[str]) -> list[str]:
+    """The brief without the state of the worktree: it changes with every edit, and an agent sees it itself."""
+    from onrecord.views.note import CODE  # only a brief needs it
+
+    kept, skips = [], False
+    for line in lines:
+        skips = line.startswith(f"{CODE}:") or (skips and line.startswith("- "))
+        kept += [] if skips else [line]
+    return kept
 
 
 def _news(lines: list[str], known: list[str]) -> str:
