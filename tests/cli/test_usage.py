@@ -86,6 +86,23 @@ def test_costs_are_told_estimated_or_unknown(here, capsys):
     assert "the cost of 2 calls is not known: the price list does not have the model" in capsys.readouterr().err
 
 
+def test_show_and_usage_state_one_cost(here, capsys):
+    """What a session cost is the same number in `onrecord show` and in `onrecord usage`, estimates included."""
+    with connect(here, project="/src/one") as records:
+        count(records.open("second"), "z", ROW | {"day": DAY, "calls": 1}, ROW | {"day": DAY, "model": "unheard-of"})
+    for name, by_hand in (("first", 0.0), ("second", 0.5)):
+        models, total = rows(capsys, "--session", name, "--by", "model")
+        assert main.main(["show", name, "--json"]) == 0
+        data = json.loads(capsys.readouterr().out)["data"]
+        assert data["usage"] == total
+        assert {key: {"key": key, **used} for key, used in data["usage_by_model"].items()} == models
+        assert total["cost"] - total["estimated_cost"] == pytest.approx(by_hand)
+        assert main.main(["show", name]) == 0
+        shown = capsys.readouterr().out
+        assert f"cost {total['cost']:.6f}" in shown, shown
+        assert "2 calls of unknown cost" in shown, shown
+
+
 def test_comma_separated_values_are_exact(here, capsys):
     """--csv has a heading and plain numbers, and a name that looks like a formula is none in a spreadsheet."""
     with connect(here, project="/src/one") as records:

@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from onrecord.views.spend import Spend
+    from onrecord.views.values import DayUsage
+
 EXTRA = "onrecord[prices]"
 """What to install."""
 _DAY_SECONDS = 86_400
 _TIER_SHARE = 0.02
 """Rounding makes an average call cheaper by less than this part; a price for long calls makes it cheaper by more."""
+_SUMMED = (
+    "calls", "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens",
+    "unknown_cost_calls", "cost", "estimated_cost",
+)  # fmt: skip
 _PRICED = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
 
 
@@ -58,3 +65,37 @@ def price_of_sum(model: str, tokens: Mapping[str, int], calls: int, day: int) ->
     average = price(model, {name: amount // calls for name, amount in tokens.items()}, day)
     small = average is None or average * calls > (1 - _TIER_SHARE) * whole
     return whole if small or average is None else average * calls
+
+
+def nothing() -> dict[str, Any]:
+    """The usage of no call, with its cost."""
+    return dict.fromkeys(_SUMMED, 0) | {"cost": 0.0, "estimated_cost": 0.0}
+
+
+def add_priced(place: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add a usage with its cost to another."""
+    for name in _SUMMED:
+        place[name] += more[name]
+    for name in ("cost", "estimated_cost"):
+        place[name] = round(place[name], 9)
+
+
+def priced(model: str, day: int, cell: DayUsage) -> dict[str, Any]:
+    """A usage with its cost: what was stated, and an estimate for the rest as far as the list has the model."""
+    told: dict[str, Any] = {name: amount for name, amount in cell.items() if name in _SUMMED}
+    told["estimated_cost"] = 0.0
+    if cell["unknown_cost_calls"] and cell["unpriced"]:
+        cost = price_of_sum(model, cell["unpriced"], cell["unknown_cost_calls"], day)
+        if cost is not None:
+            told |= {"unknown_cost_calls": 0, "estimated_cost": cost, "cost": cell["cost"] + cost}
+    return told
+
+
+def priced_by_model(spend: Spend) -> dict[str, dict[str, Any]]:
+    """What a session used of each model, with its cost."""
+    models = {model: nothing() for model in spend.models}
+    for day, agents in spend.days.items():
+        for cells in agents.values():
+            for model, cell in cells.items():
+                add_priced(models[model], priced(model, int(day), cell))
+    return models

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onrecord.agents import pricing
 from onrecord.errors import InvalidInput
 from onrecord.machine import is_gone, terminal_of
 from onrecord.session.reading import tail as provisional_tail
@@ -118,6 +119,7 @@ def whole_data(session: Session, here: Presence, tail: list[Turn], now: int) -> 
 
 def _views_data(views: Whole, now: int) -> dict[str, Any]:
     facts, spend = views.facts, views.spend
+    models = pricing.priced_by_model(spend)
     return {
         "objective": facts.objective, "next_action": facts.next_action, "reproduction": facts.reproduction,
         "decisions": facts.decisions, "attempts": views.attempts.all(),
@@ -126,8 +128,9 @@ def _views_data(views: Whole, now: int) -> dict[str, Any]:
         "lanes": {agent: new_lane() | lane for agent, lane in views.lanes.lanes.items()},
         "roster": views.roster.agents, "lifecycle": views.lifecycle.steps, "interruption": views.interruption(),
         "interruptions": views.lifecycle.interruptions,
-        "budget": spend.budget, "used": spend.used(now), "remaining": spend.remaining(now), "usage": spend.total,
-        "usage_by_model": spend.models, "usage_by_run": spend.runs, "erased": views.lifecycle.erased,
+        "budget": spend.budget, "used": spend.used(now), "remaining": spend.remaining(now),
+        "usage": _summed(models), "usage_by_model": models, "usage_by_run": spend.runs,
+        "erased": views.lifecycle.erased,
     }  # fmt: skip
 
 
@@ -228,14 +231,24 @@ def _budget(call: Call, views: Whole) -> list[Line]:
         f"{used[limit]:,.10g} of {allowed:,.10g} {limit}" for limit, allowed in spend.budget.items() if limit in used
     ]
     lines: list[Line] = [["budget", ", ".join(parts)]] if parts else []
-    total = spend.total
-    if total["calls"]:
-        cost = f"cost {total['cost']:g}" if total["unknown_cost_calls"] < total["calls"] else "cost unknown"
+    if spend.total["calls"]:
+        total = _summed(pricing.priced_by_model(spend))
+        cost = f"cost {total['cost']:.6f}" if total["unknown_cost_calls"] < total["calls"] else "cost unknown"
         if 0 < total["unknown_cost_calls"] < total["calls"]:
             cost += f" and {counted(total['unknown_cost_calls'], 'call')} of unknown cost"
+        if total["estimated_cost"]:
+            cost += f" ({total['estimated_cost']:.6f} of it estimated)"
         tokens = f"{total['input_tokens']:,} tokens in, {total['output_tokens']:,} out"
         lines.append(["usage", f"{counted(total['calls'], 'call')}, {tokens}, {cost}"])
     return lines
+
+
+def _summed(models: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What the calls to all models used and cost, as in `onrecord usage`."""
+    total = pricing.nothing()
+    for used in models.values():
+        pricing.add_priced(total, used)
+    return total
 
 
 def _tail(tail: list[Turn]) -> list[Line]:

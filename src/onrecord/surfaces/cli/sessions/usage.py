@@ -31,7 +31,6 @@ EXACT_BELOW = 10_000
 _EPOCH = date(1970, 1, 1)
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPAN = re.compile(r"(\d{1,5})([dw])")
-_COUNTS = ("calls", *TOKENS, "unknown_cost_calls")
 
 Row = dict[str, Any]
 
@@ -112,39 +111,20 @@ def _rows(found: Iterable[Used], by: str) -> list[Row]:
     """Sums for each key. What no vendor stated the cost of is estimated from the price list, if it is installed."""
     rows: dict[str, Row] = {}
     for used in found:
-        row = rows.setdefault(KEYS[by](used), _nothing())
-        cell = used.usage
-        _add(row, {**cell, "estimated_cost": 0.0})
-        if cell["unknown_cost_calls"] and cell["unpriced"]:
-            cost = pricing.price_of_sum(used.model, cell["unpriced"], cell["unknown_cost_calls"], used.day)
-            if cost is not None:
-                row["unknown_cost_calls"] -= cell["unknown_cost_calls"]
-                row["estimated_cost"] += cost
-                row["cost"] += cost
+        pricing.add_priced(
+            rows.setdefault(KEYS[by](used), pricing.nothing()), pricing.priced(used.model, used.day, used.usage)
+        )
     ordered = sorted(rows, key=lambda key: (key != LONG_AGO, key))
     if by not in IN_ORDER:
         ordered = sorted(rows, key=lambda key: (-rows[key]["cost"], -_tokens(rows[key]), key))
-    return [{"key": key, **_rounded(rows[key])} for key in ordered]
-
-
-def _nothing() -> Row:
-    return dict.fromkeys(_COUNTS, 0) | {"cost": 0.0, "estimated_cost": 0.0}
-
-
-def _add(row: Row, more: Any) -> None:
-    for name in (*_COUNTS, "cost", "estimated_cost"):
-        row[name] += more[name]
+    return [{"key": key, **rows[key]} for key in ordered]
 
 
 def _sum(rows: list[Row]) -> Row:
-    total = _nothing()
+    total = pricing.nothing()
     for row in rows:
-        _add(total, row)
-    return _rounded(total)
-
-
-def _rounded(row: Row) -> Row:
-    return row | {"cost": round(row["cost"], 9), "estimated_cost": round(row["estimated_cost"], 9)}
+        pricing.add_priced(total, row)
+    return total
 
 
 def _tokens(row: Row) -> int:
