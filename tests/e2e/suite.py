@@ -114,9 +114,10 @@ class AgentSuite(Laboratory):
         first, second = agent.chain()
         data = agent.resumed("What day was it? [[say done]]")
         assert (data["state"], data["verified"], data["vendor_id"]) == ("resumed", True, second), data
-        last = lab.server.conversation()[-1].text
-        assert "Another day." in last
-        assert "The word is magenta." not in FENCED.sub("", last)
+        resumed = lab.server.conversation()[-1]
+        assert "Another day." in resumed.text
+        assert "The word is magenta." not in FENCED.sub("", resumed.text)
+        assert told(resumed) == 1, "the brief is there, once, also after the resume"
         assert agent.chain() == [first, second]
         assert {event["by"] for event in agent.events() if event["kind"] == "agent.located"} == {self.name}
         assert "The word is magenta." in agent.kept()

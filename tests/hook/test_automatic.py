@@ -89,6 +89,10 @@ def test_the_first_prompt_makes_a_session(here: Here, name: str):
     assert list(session.views.roster.agents) == [name]
     assert session.name in answer.context
     assert _act(Pending(), of, call).context == "", "once"
+    again = of.parse_hook(payload, os.environ)
+    again.moment, again.reason, again.prompt, again.cwd, again.transcript = "start", "resumed", "", "", ""
+    told = _act(Pending(), of, again).context
+    assert bool(told) is (name == "opencode"), "it came with a prompt, so it lasts; opencode adds it to each request"
 
 
 def test_words_of_any_language_make_a_name(here: Here):

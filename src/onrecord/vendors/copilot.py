@@ -86,7 +86,7 @@ class Copilot(Base):
     name = "copilot"
     title = "GitHub Copilot CLI"
     programs: Sequence[str] = ("copilot",)
-    context_lasts = False
+    context_moment = PROMPT
     home_variable = "COPILOT_HOME"
     own_flags: Sequence[str] = ("--session-id", "--resume", "--continue", "--name", "--connect")
     interrupt_keys: Sequence[str] = ("Escape", "Escape")

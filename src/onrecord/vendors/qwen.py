@@ -1,7 +1,9 @@
 """Qwen Code: ids of ours at the start, resume by id in the project's directory only, hooks in Claude's shape.
 
-After a kill in the middle of a line it appends its next record to the half line, and the resume after that silently
-starts with less history. So we repair the tail before a resume.
+- After a kill in the middle of a line it appends its next record to the half line, and the resume after that silently
+  starts with less history. So we repair the tail before a resume.
+- Context from SessionStart is ignored by some versions (0.15), and others do not keep it for a resume. So we inject the
+  brief with the prompt, where every version keeps it as a separate part.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class Qwen(ByProject):
     title = "Qwen Code"
     dialect = Dialect("qwen", id_env="QWEN_CODE_SESSION_ID")
     programs: Sequence[str] = ("qwen",)
-    context_lasts = False
+    context_moment = PROMPT
     home_variable = "QWEN_HOME"
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session")
     fork_flags: Sequence[str] = ("--fork-session",)
@@ -73,7 +75,7 @@ class Qwen(ByProject):
 
         return Capabilities(
             chooses_id=True, obtains_id=False, names=False, resumes_elsewhere=False, refuses_second_writer=False,
-            headless=True, forks=True, context_at_start="launch", context_bytes=SAFE_CONTEXT, blocks_tools=True,
+            headless=True, forks=True, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
             verified=True,
         )  # fmt: skip
 
