@@ -132,6 +132,21 @@ def test_a_file_with_comments_is_not_rewritten(setup):
     assert settings.read_text() == '{\n  // mine\n  "ui": {}\n}\n'
 
 
+def test_a_retention_that_deletes_conversations_is_named(setup):
+    """Setup says which setting makes a plain start of Gemini delete others, leaves it alone, and is silent once it is off."""
+    (warning,) = setup.data("setup", "gemini", kind="setup")["warnings"]
+    settings = setup.place / ".gemini" / "settings.json"
+    assert "delete a conversation that has just begun" in warning
+    assert warning.endswith(f"set general.sessionRetention.enabled to false in {settings}")
+    assert "sessionRetention" in setup.run("setup", "gemini").err
+    assert not settings.exists()
+    assert setup.data("setup", "gemini", "--remove", kind="setup")["warnings"] == []
+    settings.parent.mkdir()
+    settings.write_text('{"general": {"sessionRetention": {"enabled": false}}}')
+    assert setup.data("setup", "gemini", kind="setup")["warnings"] == []
+    assert setup.data("setup", "claude", kind="setup")["warnings"] == []
+
+
 def test_links_are_followed_and_modes_kept(setup):
     """A settings file that is a link stays one, and its target keeps its mode."""
     real = setup.place / "dotfiles.json"

@@ -91,7 +91,7 @@ def _change(call: Call, chosen: list[Vendor], place: Target) -> int:
     dry, removing = "dry-run" in call, "remove" in call
     choice = None if removing else setup_auto.wanted(call, chosen, place)
     told = _changed(call, chosen, place)
-    doubts = [] if removing or dry else [line for of in chosen for line in installing.doubts(of, place)]
+    doubts = [] if removing or dry else _doubts(chosen, place)
     if not call.output.json:
         _show(call, told, doubts)
     history: list[dict[str, Any]] = []
@@ -110,6 +110,15 @@ def _change(call: Call, chosen: list[Vendor], place: Target) -> int:
         _say_what_follows(call, place, history, choice=choice)
     wrong = [one for one in told if one["problem"]]
     return OK if not wrong else PARTIAL if len(wrong) < len(told) else FAILED
+
+
+def _doubts(chosen: list[Vendor], place: Target) -> list[str]:
+    """What keeps hooks from being called, and settings with which a plain start harms other conversations.
+
+    Setup leaves such a setting to the user: nothing in the file would show at a removal what it was before.
+    """
+    hooks = [line for of in chosen for line in installing.doubts(of, place)]
+    return hooks + [f"{one.message}; {one.fix}" for of in chosen for one in of.start_hazards(place.env)]
 
 
 def _changed(call: Call, chosen: list[Vendor], place: Target) -> list[dict[str, Any]]:
