@@ -41,7 +41,7 @@ def test_installed_set_up_and_seen(command):
     assert found["agent claude"]["advice"] == "`onrecord setup claude` installs them"
     command.ok("setup", "claude")
     found, _data = checks(command)
-    assert "hooks: 9 for this project; never used" in found["agent claude"]["value"]
+    assert "hooks: 10 for this project; never used" in found["agent claude"]["value"]
     command.ok("open", "fix")
     payload = {"session_id": CONVERSATION, "cwd": str(command.project), "source": "startup"}
     env = {"ONRECORD_SESSION": "fix", "ONRECORD_AGENT": "solver"}

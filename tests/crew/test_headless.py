@@ -148,7 +148,7 @@ def test_a_whole_team_is_resumed_under_one_name_with_one_command(squad):
     lost = session.views.roster.agents["lost"]["links"][0]["id"]
     next(path for path in squad.transcripts() if lost in path.name).unlink()
     assert squad.team("resume", SESSION, "--fresh", "new").wait(60) == 0, squad.told()
-    assert "2 attempts (1 failed, 7 s)" in squad.told(), "what need not be done again is said"
+    assert "2 attempts (1 failed, 7 s of runs)" in squad.told(), "what need not be done again is said"
     how = {name: row["how"] for name, row in squad.rows().items()}
     assert how["lead"] == "resumed (verified)"
     # Whether its transcript was seen before the kill depends on timing; the report says what happened.

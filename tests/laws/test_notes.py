@@ -128,5 +128,7 @@ def test_the_note_says_only_what_the_record_says(played):
     assert groups.pop("Decisions", 0) == len(whole.facts.decisions)
     for title in ("Not settled (provisional turns and unknown effects)", "Working on", "Pointers", "Status"):
         groups.pop(title, 0)
+    cited = groups.pop("Evidence (✓ was captured by onrecord, the rest is asserted)", 0)
+    assert cited <= len(whole.findings.evidence)
     groups.pop("What happened (no note was written; this is from the events)", 0)
     assert not groups

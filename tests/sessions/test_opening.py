@@ -222,7 +222,9 @@ def test_a_list_shows_title_and_status(records):
     head = records.sessions()[0]
     assert (head.title, head.status, head.name) == ("Login: it is the cookie", "open", "work")
     session.facts.set_objective("x" * 300)
-    assert len(records.sessions()[0].title) == 120
+    assert records.sessions()[0].title == "Login: it is the cookie", "a title that was set stays"
+    records.open("other", objective="y" * 300)
+    assert len(records.find("other").title) == 120
 
 
 def test_opening_again_updates_objective_and_budget_once(records):

@@ -159,8 +159,8 @@ class AsyncSession(OwnSession):
     async def refresh(self) -> Self:
         """Fold in what others appended."""
 
-    async def rename(self, name: str | None = ..., *, project: str | None = ..., place: str = ...) -> Event:
-        """Give the session another name, or move it to another project (and its directory); id and history stay."""
+    async def rename(self, name: str, *, project: str | None = ..., place: str = ...) -> Event:
+        """Give the session another name, also one in another project (and its directory); id and history stay."""
 
     async def renew(self, seconds: float = ...) -> None:
         """Extend the lease on this agent's lane; `LeaseLost` if another process has the lane now."""

@@ -395,11 +395,11 @@ class Session(KeptViews):
         """Archive a closed session: lists leave it out."""
         return self._record("session.archived", {"reason": reason})
 
-    def rename(self, name: str | None = None, *, project: str | None = None, place: str = "") -> Event:
-        """Give the session another name, or move it to another project (and its directory); id and history stay."""
+    def rename(self, name: str, *, project: str | None = None, place: str = "") -> Event:
+        """Give the session another name, also one in another project (and its directory); id and history stay."""
         moved = {} if project is None else {"project": project, "from": self.head.project}
         moved |= {"place": place} if place else {}
-        return self._record("session.renamed", {"name": check_name(name or self.name), "was": self.name, **moved})
+        return self._record("session.renamed", {"name": check_name(name), "was": self.name, **moved})
 
     # Reading
 

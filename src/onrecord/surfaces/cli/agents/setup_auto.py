@@ -45,7 +45,7 @@ def wanted(call: Call, chosen: Sequence[Vendor], place: Target) -> bool | None:
     if "yes" in call:
         return True
     known = chosen_automatic(project_of(place))
-    if known is not None or not _can_ask(call):
+    if known is not None or "dry-run" in call or not _can_ask(call):
         return known
     agents = _listed([of.title for of in chosen])
     return _agrees(

@@ -104,20 +104,26 @@ def _shrunk(kinds: Sequence[str], natural: Sequence[int], room: int, bottom: int
 def _print_row(
     screen: Console, kinds: Sequence[str], widths: Sequence[int], row: Sequence[tuple[Text, Sequence[str]]], above: str
 ) -> str:
-    """One row, on as many lines as its wrapped cells need; a key that is too long comes first, alone.
+    """One row, on as many lines as its wrapped cells need; a key that is too long comes first, with its status.
 
     The key is returned: where rows with the same long key follow each other, only the first one shows it.
     """
     parts: list[list[Text]] = []
-    key = ""
+    key, beside = "", -1
     for place, (cell, around) in enumerate(row):
         kind, width = kinds[place], widths[place]
-        if kind == KEY and cell.cell_len > width:
+        if place == beside:
+            parts.append([Text("")])
+        elif kind == KEY and cell.cell_len > width:
             key = cell.plain
             before = [part[0] for part in parts]
-            offset = sum(width + _GAP for width in widths[:place] if width)
-            for piece in chop_cells(key, max(1, screen.width - offset)) if key != above else ():
-                _print_line(screen, kinds, widths, [*before, Text(piece, style=cell.style)])
+            room = screen.width - sum(width + _GAP for width in widths[:place] if width)
+            pieces = [Text(piece, style=cell.style) for piece in chop_cells(key, max(1, room)) if key != above]
+            status = row[place + 1][0] if kinds[place + 1 : place + 2] == [WHOLE] else Text("")
+            if pieces and status and pieces[-1].cell_len + _GAP + status.cell_len <= room:
+                pieces[-1], beside = Text.assemble(pieces[-1], " " * _GAP, status), place + 1
+            for piece in pieces:
+                _print_line(screen, kinds, widths, [*before, piece])
                 before = [Text("") for _ in before]
             parts = [[Text("")] for _ in (*parts, cell)]
         elif kind == WRAPPED and cell.cell_len > width:
