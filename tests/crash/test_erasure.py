@@ -196,7 +196,7 @@ WEAKENED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "without secure_delete": lambda patch: patch.setattr(
         connection, "_PRAGMAS", connection._PRAGMAS.replace("secure_delete = ON", "secure_delete = OFF")
     ),
-    "without scrubbing": lambda patch: patch.setattr("onrecord.stores.sqlite.store.scrub", lambda *_arguments: None),
+    "without scrubbing": lambda patch: patch.setattr("onrecord.stores.sqlite.scrub.scrub", lambda *_arguments: None),
 }
 
 

@@ -19,7 +19,7 @@ INSTALLING_TOO_SECONDS = 600
 UNDER_WAY = "[[shell touch under-way && sleep 600]]"
 """A tool that runs longer than any test looks."""
 
-WIPED = r"(?s)\A(?!.*magenta)"
+WIPED = r"(?s)\A(?!.*The word is magenta)"
 """A screen that no longer shows the first conversation."""
 
 SESSION = "paint"

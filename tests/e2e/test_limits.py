@@ -17,6 +17,7 @@ TRIES = 2
 """How often the programs try before they give up, in the laboratory's settings."""
 PATIENCE = 120.0
 """Five programs start at once, and a limit announced to the minute may take one longer."""
+STOPPED = "interruption.recorded"
 ONRECORD = [sys.executable, "-m", "onrecord"]
 
 
@@ -102,8 +103,7 @@ class TestTeamsOnTerminals(Laboratory):
         run = lab.start([*ONRECORD, "team", "up", "team.toml"])
         lab.appears("crashed.here")
         wanted = {
-            "claude": "limited", "codex": "limited", "gemini": "limited", "idle": "idle", "crashed": "working",
-            "asking": "needs_person",
+            "claude": "limited", "gemini": "limited", "idle": "idle", "crashed": "working", "asking": "needs_person",
         }  # fmt: skip
         seen: dict[tuple[str, str], dict[str, Any]] = {}
         try:
@@ -116,6 +116,9 @@ class TestTeamsOnTerminals(Laboratory):
         os.kill(process_of(lab, "crashed"), signal.SIGKILL)
         for name, word in (("claude", "magenta"), ("codex", "ochre"), ("crashed", "sepia")):
             patiently(partial(says, lab, name, word), f"{name} goes on", PATIENCE)
+        # Codex says its time without seconds: it may be over before anything looks. The log has it.
+        stopped = {(event["by"], event["data"]["cause"]) for event in events_of(lab) if event["kind"] == STOPPED}
+        assert ("codex", "usage_window") in stopped
         asked = {name: told(lab, name) for name in prompts}
         assert asked == {
             "claude": [(1, 0)] * TRIES + [(2, 0)], "codex": [(1, 0), (2, 0)], "gemini": [(1, 0)],
@@ -152,10 +155,15 @@ def look(lab: Lab, seen: dict[tuple[str, str], dict[str, Any]]) -> set[tuple[str
     return set(seen)
 
 
-def process_of(lab: Lab, agent: str) -> int:
+def events_of(lab: Lab) -> list[dict[str, Any]]:
     done = lab.onrecord("log", SESSION, "--json", "--limit", "0")
+    found: list[dict[str, Any]] = json.loads(done.out)["data"]["events"]
+    return found
+
+
+def process_of(lab: Lab, agent: str) -> int:
     located = [
-        event["data"] for event in json.loads(done.out)["data"]["events"]
+        event["data"] for event in events_of(lab)
         if event["kind"] == "agent.located" and event["by"] == agent
     ]  # fmt: skip
     return int([one["process"] for one in located if "process" in one][-1]["pid"])
