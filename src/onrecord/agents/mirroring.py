@@ -15,14 +15,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
-from onrecord.agents import counting
 from onrecord.agents.beside import RECORDS, files_beside
 from onrecord.agents.generations import Stand, event_id, has_gaps, kept, prefix_of, standing, standings
 from onrecord.agents.reading import Read, read, says_something
 from onrecord.errors import IdReused, NotFound
 from onrecord.log import digest
 from onrecord.log.head import LIVE
-from onrecord.vendors.port import Chunk, Entry, Location, Mark, vendor
+from onrecord.vendors.known import vendor
+from onrecord.vendors.transcripts import Chunk, Entry, Location, Mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -245,8 +245,13 @@ def _keep(  # noqa: PLR0917  # as above
             data |= {"mark_after": [chunk.mark.offset, chunk.mark.extra], "torn": chunk.torn}
             data |= {"tip": read.tip} if read.tip else {}
         drafts.append(session.log.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
-    part = counting.Part(location.vendor_id, id_)
-    events = session.log.append(*drafts, *counting.drafts(session, of, part, chunk))
+    if any(entry.usage for entry in chunk.entries):
+        from onrecord.agents import counting
+
+        part = counting.Part(location.vendor_id, id_)
+        events = session.log.append(*drafts, *counting.drafts(session, of, part, chunk))
+    else:
+        events = session.log.append(*drafts)
     # The same words recorded by another process have that one's salt, and so another hash.
     return events[len(drafts) - 1].position, events[0].payload_hash == drafts[0].payload_hash
 

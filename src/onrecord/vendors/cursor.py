@@ -142,7 +142,7 @@ class Cursor(Shaped):
                 yield self._location(path, home)
 
     def _location(self, path: Path, home: Path) -> Location:
-        from onrecord.vendors.port import Location
+        from onrecord.vendors.transcripts import Location
 
         return Location(path.stem, str(path), str(home))
 
@@ -153,7 +153,7 @@ class Cursor(Shaped):
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """Messages in Anthropic's form, without ids or times."""
         from onrecord.log.items import to_items
-        from onrecord.vendors.port import Entry
+        from onrecord.vendors.transcripts import Entry
 
         role, message = text(record.get("role")), record.get("message")
         items: list[Item] = []

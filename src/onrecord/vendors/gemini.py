@@ -200,7 +200,7 @@ class Gemini(Shaped):
                     yield location
 
     def _location(self, path: Path, vendor_id: str, home: Path) -> Location:
-        from onrecord.vendors.port import Location
+        from onrecord.vendors.transcripts import Location
 
         folder = path.parent.parent
         try:
@@ -218,7 +218,7 @@ class Gemini(Shaped):
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """A message has items; a patch repeats messages, see `items`."""
         from onrecord.vendors.gemini_records import message_items, patched_in, usage_in
-        from onrecord.vendors.port import Entry
+        from onrecord.vendors.transcripts import Entry
 
         if "$set" in record:
             again = [one._replace(again=True) for message in patched_in(record) for one in usage_in(message)]

@@ -53,6 +53,7 @@ class Qwen(ByProject):
     programs: Sequence[str] = ("qwen",)
     context_lasts = False
     home_variable = "QWEN_HOME"
+    home_name = ".qwen"
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session")
     fork_flags: Sequence[str] = ("--fork-session",)
     resume_flags: Sequence[str] = ("--resume", "-r")
@@ -79,7 +80,7 @@ class Qwen(ByProject):
 
     def home(self, env: Mapping[str, str]) -> Path:
         """Its config home."""
-        return home_of(env, "QWEN_HOME", ".qwen")
+        return home_of(env, self.home_variable, self.home_name)
 
     def start(self, options: LaunchOptions) -> Launch:
         """Start with our id."""
@@ -135,7 +136,7 @@ class Qwen(ByProject):
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """Messages have items; snapshots and telemetry have none."""
         from onrecord.vendors.parts import items_of
-        from onrecord.vendors.port import Entry
+        from onrecord.vendors.transcripts import Entry
 
         kind = text(record.get("type"))
         message = record.get("message")
@@ -262,7 +263,7 @@ class Qwen(ByProject):
 def _used(record: dict[str, Any]) -> list[Usage]:
     """What a response used: its telemetry has every call, also those without a message; messages only repeat it."""
     from onrecord.vendors.counts import count, used, whole_output
-    from onrecord.vendors.port import Usage
+    from onrecord.vendors.transcripts import Usage
 
     payload = record.get("systemPayload")
     about = payload.get("uiEvent") if isinstance(payload, dict) else None
