@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import InvalidInput
 from onrecord.log.codec import ID_LIMIT
-from onrecord.vendors.known import vendor
+from onrecord.vendors.known import load
 from onrecord.vendors.transcripts import Mark
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _keys(session: Session, vendor_name: str, prefix: str, generation: int) -> s
     """What identifies the records of a generation; an empty key means that a part was erased."""
     from hashlib import blake2b  # hooks copy without it
 
-    of, found = vendor(vendor_name), set[bytes]()
+    of, found = load(vendor_name), set[bytes]()
     for event in parts(session, f"{prefix}{generation}/"):
         if event.data is None:
             found.add(b"")

@@ -21,7 +21,7 @@ from onrecord.agents.reading import Read, read, says_something
 from onrecord.errors import IdReused, NotFound
 from onrecord.log import digest
 from onrecord.log.head import LIVE
-from onrecord.vendors.known import vendor
+from onrecord.vendors.known import load
 from onrecord.vendors.transcripts import Chunk, Entry, Location, Mark
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class Mirrored(NamedTuple):
 
 def location_of(link: Link, env: Mapping[str, str]) -> Location | None:
     """Where a recorded conversation is on this machine: by its recorded path, else by its id."""
-    about, of = link["first"] | link["last"], vendor(link["vendor"])
+    about = link["first"] | link["last"]
+    of: Vendor = load(link["vendor"])
     path = about.get("transcript")
     if isinstance(path, str) and path and os.path.isfile(path):
         location = Location(link["id"], path, str(about.get("home") or ""), str(about.get("cwd") or ""))
@@ -123,7 +124,7 @@ def mirror(
     if location is None or not os.path.exists(location.path):
         return done._replace(why_not="the vendor's file is missing")
     deadline = None if seconds is None else time.monotonic() + seconds
-    of = vendor(vendor_name)
+    of: Vendor = load(vendor_name)
     about = {"agent": link["agent"]} if link["agent"] != session.agent else {}
     done = _follow(session, of, location, done._replace(path=location.path), deadline, **about)
     for name, path in files_beside(of, location, session.id):
@@ -287,7 +288,7 @@ def _keep_file(session: Session, vendor_name: str, location: Location, **about: 
     made = Read("")
     made.rows.append([])
     with suppress(IdReused):  # another process keeps the next version of it at this moment
-        _keep(session, vendor(vendor_name), location, begun, Chunk([Entry(text, "")], mark), made, **about, whole=True)
+        _keep(session, load(vendor_name), location, begun, Chunk([Entry(text, "")], mark), made, **about, whole=True)
 
 
 def _begin_after_erasure(session: Session, of: Vendor, location: Location, **about: str) -> Stand:

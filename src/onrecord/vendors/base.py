@@ -38,6 +38,7 @@ class Base:
     programs: Sequence[str] = ()
     context_moment = START
     context_lasts = True
+    context_bytes = SAFE_CONTEXT
     interrupt_keys: Sequence[str] = ()
     exit_keys: Sequence[str] = ()
     prompt_patterns: Sequence[str] = ()

@@ -63,6 +63,7 @@ class Claude(ByProject):
     programs: Sequence[str] = ("claude",)
     home_variable = "CLAUDE_CONFIG_DIR"
     home_name = ".claude"
+    context_bytes = CONTEXT_LIMIT
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session", "--from-pr")
     not_said: Sequence[str] = ("<", "Caveat: ", "[Request interrupted")
     fork_flags: Sequence[str] = ("--fork-session",)
@@ -87,7 +88,7 @@ class Claude(ByProject):
 
         return Capabilities(
             chooses_id=True, obtains_id=False, names=True, resumes_elsewhere=True, refuses_second_writer=False,
-            headless=True, forks=True, context_at_start="launch", context_bytes=CONTEXT_LIMIT, blocks_tools=True,
+            headless=True, forks=True, context_at_start="launch", context_bytes=self.context_bytes, blocks_tools=True,
             verified=True,
         )  # fmt: skip
 

@@ -6,7 +6,7 @@ the flag. `exec` silently skips hooks that are not trusted, and silently starts 
 
 from __future__ import annotations
 
-from onrecord.vendors.base import SAFE_CONTEXT, has, home_of, named, text
+from onrecord.vendors.base import has, home_of, named, text
 from onrecord.vendors.claude_shaped import Dialect, Shaped, hook_entries
 
 TYPE_CHECKING = False
@@ -78,8 +78,8 @@ class Codex(Shaped):
 
         return Capabilities(
             chooses_id=False, obtains_id=True, names=False, resumes_elsewhere=True, refuses_second_writer=True,
-            headless=True, forks=True, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
-            verified=True,
+            headless=True, forks=True, context_at_start="first_prompt", context_bytes=self.context_bytes,
+            blocks_tools=True, verified=True,
         )  # fmt: skip
 
     def home(self, env: Mapping[str, str]) -> Path:

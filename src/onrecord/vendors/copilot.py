@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from onrecord.vendors.base import HOOK_SECONDS, SAFE_CONTEXT, Base, has, home_of, named, prompted, text, valued
+from onrecord.vendors.base import HOOK_SECONDS, Base, has, home_of, named, prompted, text, valued
 from onrecord.vendors.claude_shaped import (
     NO_REASON,
     OUTPUT_LIMIT,
@@ -104,8 +104,8 @@ class Copilot(Base):
 
         return Capabilities(
             chooses_id=True, obtains_id=False, names=True, resumes_elsewhere=True, refuses_second_writer=False,
-            headless=True, forks=False, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
-            verified=True,
+            headless=True, forks=False, context_at_start="first_prompt", context_bytes=self.context_bytes,
+            blocks_tools=True, verified=True,
         )  # fmt: skip
 
     def home(self, env: Mapping[str, str]) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from onrecord.vendors.base import SAFE_CONTEXT, has, text, user_home, valued
+from onrecord.vendors.base import has, text, user_home, valued
 from onrecord.vendors.claude_shaped import NO_REASON, Dialect, Shaped, mapping, word
 from onrecord.vendors.hooks import (
     AFTER_TOOL,
@@ -64,7 +64,7 @@ class Cursor(Shaped):
 
         return Capabilities(
             chooses_id=False, obtains_id=True, names=False, resumes_elsewhere=False, refuses_second_writer=False,
-            headless=True, forks=False, context_at_start="launch", context_bytes=SAFE_CONTEXT, blocks_tools=True,
+            headless=True, forks=False, context_at_start="launch", context_bytes=self.context_bytes, blocks_tools=True,
             verified=False,
         )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from onrecord.vendors.port import Vendor
+    from typing import Any
 
 _MODULES = {
     "claude": "onrecord.vendors.claude", "codex": "onrecord.vendors.codex", "gemini": "onrecord.vendors.gemini",
@@ -15,16 +15,15 @@ VENDORS = tuple(_MODULES)
 """Known vendors; each is a module of this room with a `VENDOR`."""
 
 
-def vendor(name: str) -> Vendor:
-    """The vendor of this name."""
+def load(name: str) -> Any:
+    """The vendor of this name; `port.vendor` is the same with its type, and loads the whole port."""
     from importlib import import_module
 
     from onrecord.errors import InvalidInput
 
     if name not in _MODULES:
         raise InvalidInput(f"no vendor is named {name!r}", hint=f"use one of {', '.join(VENDORS)}")
-    found: Vendor = import_module(_MODULES[name]).VENDOR
-    return found
+    return import_module(_MODULES[name]).VENDOR
 
 
 def vendor_of(command: str) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from onrecord.vendors.base import SAFE_CONTEXT, has, named, prompted, text, user_home
+from onrecord.vendors.base import has, named, prompted, text, user_home
 from onrecord.vendors.claude_shaped import NO_REASON, Dialect, Shaped
 from onrecord.vendors.hooks import AFTER_TOOL, BEFORE_TOOL, COMPACT, PROMPT, START, STOP, Reply
 
@@ -74,8 +74,8 @@ class Opencode(Shaped):
 
         return Capabilities(
             chooses_id=False, obtains_id=True, names=True, resumes_elsewhere=False, refuses_second_writer=False,
-            headless=True, forks=True, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
-            verified=True,
+            headless=True, forks=True, context_at_start="first_prompt", context_bytes=self.context_bytes,
+            blocks_tools=True, verified=True,
         )  # fmt: skip
 
     def home(self, env: Mapping[str, str]) -> Path:

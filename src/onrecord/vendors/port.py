@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from onrecord.vendors.known import VENDORS, vendor, vendor_of
+from onrecord.vendors.known import VENDORS, load, vendor_of
 from onrecord.vendors.transcripts import Chunk, Entry, Location, Mark, Said, Usage
 
 if TYPE_CHECKING:
@@ -162,6 +162,8 @@ class Vendor(Protocol):
     """Its conversations share one file, which is never moved or replaced."""
     context_lasts: bool
     """Injected text is still there when the conversation is resumed; if not, it is injected again."""
+    context_bytes: int
+    """The same as in `capabilities`: a hook needs it, and not the rest."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -298,3 +300,9 @@ class Vendor(Protocol):
     """Whether it prints only the last text of a run."""
     shows_turns: bool
     """Whether its transcript shows how a turn ends; if not, `turn` knows nothing."""
+
+
+def vendor(name: str) -> Vendor:
+    """The vendor of this name."""
+    found: Vendor = load(name)
+    return found

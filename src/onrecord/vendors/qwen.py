@@ -6,7 +6,7 @@ starts with less history. So we repair the tail before a resume.
 
 from __future__ import annotations
 
-from onrecord.vendors.base import SAFE_CONTEXT, dashed, has, home_of, prompted, text
+from onrecord.vendors.base import dashed, has, home_of, prompted, text
 from onrecord.vendors.by_project import ByProject
 from onrecord.vendors.claude_shaped import Dialect, hook_entries
 from onrecord.vendors.hooks import OTHER, PROMPT
@@ -74,7 +74,7 @@ class Qwen(ByProject):
 
         return Capabilities(
             chooses_id=True, obtains_id=False, names=False, resumes_elsewhere=False, refuses_second_writer=False,
-            headless=True, forks=True, context_at_start="launch", context_bytes=SAFE_CONTEXT, blocks_tools=True,
+            headless=True, forks=True, context_at_start="launch", context_bytes=self.context_bytes, blocks_tools=True,
             verified=True,
         )  # fmt: skip
 
