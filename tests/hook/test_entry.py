@@ -4,12 +4,38 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.hook.conftest import CONVERSATION
 
+HEAVY = {
+    "asyncio", "dataclasses", "datetime", "hashlib", "inspect", "logging", "pathlib", "shlex", "socket", "ssl",
+    "subprocess", "tempfile", "tomllib", "traceback", "urllib.parse",
+}  # fmt: skip
+"""Modules of the standard library that would cost a hook more than what it is for."""
+NO_COPY = {"onrecord.agents.mirroring", "onrecord.agents.generations", "onrecord.vendors.transcripts", "zstandard"}
+"""What copies a transcript."""
+NO_SESSION = {"onrecord.session.handle", "onrecord.views.fold", "typing"}
+NO_COUNT = {"onrecord.agents.counting", "onrecord.agents.costing", "onrecord.agents.pricing"}
+NO_PORT = {
+    "onrecord.vendors.port",
+    "onrecord.agents.importing",
+    "onrecord.work.surveying",
+    "onrecord.workspace.syncing",
+}
+NOT_LOADED = {
+    "PreToolUse": NO_SESSION | NO_COPY | NO_COUNT,
+    "PostToolUse": {"onrecord.views.fold", "onrecord.views.note"} | NO_COPY | NO_COUNT,
+    "UserPromptSubmit": {"onrecord.rules", "onrecord.views.note"} | NO_COPY | NO_COUNT,
+    "Stop": {"onrecord.rules", "onrecord.views.note", "onrecord.machine.files"} | NO_COUNT,
+    "SessionStart": {"onrecord.rules"} | NO_COPY | NO_COUNT,
+}
+"""What each hook does without, besides `HEAVY` and `NO_PORT`."""
 
-def run(hooks, *words, env=None):
+
+def run(hooks, *words, env=None, **about):
     edit = {"tool_name": "Edit", "tool_input": {"file_path": str(hooks.project / "a.py")}, "tool_use_id": "t"}
-    payload = {"session_id": CONVERSATION, "cwd": str(hooks.project), **edit}
+    payload = {"session_id": CONVERSATION, "cwd": str(hooks.project), **edit, **about}
     return subprocess.run(
         [sys.executable, "-P", *words], input=json.dumps(payload), capture_output=True, text=True, check=False,
         env=hooks.environment | (env or {}), cwd=hooks.project, timeout=60,
@@ -42,3 +68,20 @@ def test_a_hook_loads_no_command_line(hooks, session):
         loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "import time" in line}
         assert "onrecord.surfaces.hook.process" in loaded
         assert not {name for name in loaded if name.startswith("onrecord.surfaces.cli")}, event
+
+
+@pytest.mark.parametrize("event", NOT_LOADED)
+def test_a_hook_loads_only_what_its_event_needs(hooks, session, event):
+    """A hook of a conversation on record imports neither the port nor a costly module that its event can do without."""
+    transcript = hooks.project / f"{CONVERSATION}.jsonl"
+    message = {"role": "user", "content": "go on"}
+    record = {"type": "user", "uuid": "u1", "sessionId": CONVERSATION, "message": message}
+    transcript.write_text(json.dumps(record) + "\n")
+    about = {"home": str(hooks.place), "cwd": str(hooks.project), "transcript": str(transcript)}
+    session.agents.locate("claude", CONVERSATION, reason="startup", via="hook", **about)
+    before = session.views.position
+    done = run(hooks, "-X", "importtime", "-m", "onrecord", "hook", "claude", event, transcript_path=str(transcript))
+    assert (session.views.position > before) is (event in ("PostToolUse", "Stop", "SessionStart")), done
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "import time" in line}
+    assert "onrecord.surfaces.hook.process" in loaded
+    assert sorted(loaded & (HEAVY | NO_PORT | NOT_LOADED[event])) == []

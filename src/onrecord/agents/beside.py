@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+import os
 from typing import TYPE_CHECKING
 
 from onrecord.agents.generations import besides, generations, kept
-from onrecord.machine.files import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from onrecord.session.handle import Session
     from onrecord.vendors.port import Location, Vendor
@@ -29,9 +29,12 @@ _read_before: dict[tuple[str, str], tuple[int, int]] = {}
 
 def files_beside(of: Vendor, location: Location, session: str) -> Iterator[tuple[str, Path]]:
     """The further files of a conversation that changed since this process read them, by their names in its folder."""
-    folder = of.beside(location)
-    if folder is None or not folder.is_dir():
+    found = of.beside(location)
+    if found is None or not os.path.isdir(found):
         return
+    from pathlib import Path
+
+    folder = Path(found)
     for path in sorted(folder.rglob("*"))[:FILES_LIMIT]:
         name = path.relative_to(folder).as_posix()
         if path.is_symlink() or not path.is_file() or len(name) > NAME_LIMIT or not name.isprintable():
@@ -45,17 +48,22 @@ def files_beside(of: Vendor, location: Location, session: str) -> Iterator[tuple
 
 def put_files_back(session: Session, of: Vendor, location: Location) -> list[Path]:
     """Write the further files of a conversation back into its folder; one that is there stays as it is."""
-    folder, written = of.beside(location), []
-    if folder is None:
+    from pathlib import Path, PurePosixPath
+
+    from onrecord.machine.files import write_file
+
+    found, written = of.beside(location), []
+    if found is None:
         return []
+    folder = Path(found)
     for name in besides(session, of.name, location.vendor_id):
         path, parts = folder / name, PurePosixPath(name).parts
         if not parts or parts[0] == "/" or ".." in parts or path.exists():
             continue  # the record may come from elsewhere: it names no other place than this folder
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         end, newest = ("\n", None) if path.suffix == RECORDS else ("", _newest(session, of, location, name))
-        found = kept(session, of.name, location.vendor_id, beside=name, generation=newest)
-        write_file(path, (f"{one.raw}{end}".encode() for one in found), replace=False)
+        records = kept(session, of.name, location.vendor_id, beside=name, generation=newest)
+        write_file(path, (f"{one.raw}{end}".encode() for one in records), replace=False)
         written.append(path)
     return written
 

@@ -7,12 +7,11 @@ calls of a conversation are compared with everything that was counted, and later
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
-from hashlib import sha256
+from binascii import b2a_base64
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from onrecord.agents import costing
+from onrecord.log import digest
 from onrecord.session.budget import usage_id
 from onrecord.views.spend import ROW, TOKENS
 
@@ -31,6 +30,7 @@ LOOK_BACK = 200
 """How many usage events are searched for the last one of a file."""
 PAGE = 8
 """How many of them one read fetches: it is usually the newest."""
+_URL_SAFE = str.maketrans("+/", "-_")
 _EPOCH = 719_163
 """The ordinal of the first day of 1970."""
 
@@ -73,12 +73,18 @@ def drafts(session: Session, of: Vendor, part: Part, chunk: Chunk) -> list[Draft
     made, rows = [], []
     if (counted := _counted(session, of, part, used)) is not None:
         rows = counted.data["counted"]
-        if "spend" in session.views.spend.budget and (settled := costing.listed(session.views.spend, agent)):
-            counted.data["settled"] = settled
+        if "spend" in session.views.spend.budget:
+            from onrecord.agents.costing import listed
+
+            if settled := listed(session.views.spend, agent):
+                counted.data["settled"] = settled
         made.append(session.log.draft("usage.recorded", about | counted.data, id=counted.id))
     sums = {usage.model: usage for _entry, usage in used if usage.total}
-    if sums and (data := costing.told(session, about, agent, sums, rows)) is not None:
-        made.append(session.log.draft("usage.recorded", about | data, id=f"sums/{part.id}"))
+    if sums:
+        from onrecord.agents.costing import told
+
+        if (data := told(session, about, agent, sums, rows)) is not None:
+            made.append(session.log.draft("usage.recorded", about | data, id=f"sums/{part.id}"))
     return made
 
 
@@ -119,13 +125,21 @@ def _counted(session: Session, of: Vendor, part: Part, used: list[tuple[Entry, U
     newest = fresh[-1] if fresh else grown[0] if grown else None
     if newest is None:
         return None
-    pricing = costing.price if "spend" in session.views.spend.budget else None
     data: dict[str, Any] = {
-        "counted": _rows(fresh, grown, pricing), "calls": [call.key for call in fresh] or [newest.key],
+        "counted": _rows(fresh, grown, _pricing(session)), "calls": [call.key for call in fresh] or [newest.key],
     }  # fmt: skip
     if len(fresh) != 1 or grown:
         data["last"] = [newest.model, *newest.tokens]
     return Counted(data, usage_id(of.name, fresh[0].key) if fresh else f"usage/{part.id}")
+
+
+def _pricing(session: Session) -> Pricing | None:
+    """The price list, if a rule depends on the cost."""
+    if "spend" not in session.views.spend.budget:
+        return None
+    from onrecord.agents.costing import price
+
+    return price
 
 
 def _last(session: Session, part: Part) -> Last | None:
@@ -161,8 +175,9 @@ def _calls(session: Session, of: Vendor, part: Part, used: list[tuple[Entry, Usa
 
 def key_of(call: str) -> str:
     """What a call is known by in the log: short, since every call is named there once."""
-    digest = sha256(call.encode("utf-8", "surrogatepass")).digest()[:KEY_BYTES]
-    return urlsafe_b64encode(digest).decode()
+    key = digest.sha256(call.encode("utf-8", "surrogatepass")).digest()[:KEY_BYTES]
+    # As base64.urlsafe_b64encode does, which a hook would have to load.
+    return b2a_base64(key, newline=False).decode().translate(_URL_SAFE)
 
 
 def _named_before(session: Session, of: Vendor, part: Part, last: Last | None) -> str:

@@ -7,12 +7,12 @@ one before, or at least as many records and most of those.
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from onrecord.errors import InvalidInput
 from onrecord.log.codec import ID_LIMIT
-from onrecord.vendors.port import Mark, vendor
+from onrecord.vendors.known import load
+from onrecord.vendors.transcripts import Mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +112,9 @@ def best(session: Session, vendor_name: str, vendor_id: str, beside: str = "") -
 
 def _keys(session: Session, vendor_name: str, prefix: str, generation: int) -> set[bytes]:
     """What identifies the records of a generation; an empty key means that a part was erased."""
-    of, found = vendor(vendor_name), set[bytes]()
+    from hashlib import blake2b  # hooks copy without it
+
+    of, found = load(vendor_name), set[bytes]()
     for event in parts(session, f"{prefix}{generation}/"):
         if event.data is None:
             found.add(b"")

@@ -15,14 +15,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord import machine
-from onrecord.agents import counting
 from onrecord.agents.beside import RECORDS, files_beside
 from onrecord.agents.generations import Stand, event_id, has_gaps, kept, prefix_of, standing, standings
 from onrecord.agents.reading import Read, read, says_something
 from onrecord.errors import IdReused, NotFound
 from onrecord.log import digest
 from onrecord.log.head import LIVE
-from onrecord.vendors.port import Chunk, Entry, Location, Mark, vendor
+from onrecord.vendors.known import load
+from onrecord.vendors.transcripts import Chunk, Entry, Location, Mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,7 +69,8 @@ class Mirrored(NamedTuple):
 
 def location_of(link: Link, env: Mapping[str, str]) -> Location | None:
     """Where a recorded conversation is on this machine: by its recorded path, else by its id."""
-    about, of = link["first"] | link["last"], vendor(link["vendor"])
+    about = link["first"] | link["last"]
+    of: Vendor = load(link["vendor"])
     path = about.get("transcript")
     if isinstance(path, str) and path and os.path.isfile(path):
         location = Location(link["id"], path, str(about.get("home") or ""), str(about.get("cwd") or ""))
@@ -123,7 +124,7 @@ def mirror(
     if location is None or not os.path.exists(location.path):
         return done._replace(why_not="the vendor's file is missing")
     deadline = None if seconds is None else time.monotonic() + seconds
-    of = vendor(vendor_name)
+    of: Vendor = load(vendor_name)
     about = {"agent": link["agent"]} if link["agent"] != session.agent else {}
     done = _follow(session, of, location, done._replace(path=location.path), deadline, **about)
     for name, path in files_beside(of, location, session.id):
@@ -245,8 +246,13 @@ def _keep(  # noqa: PLR0917  # as above
             data |= {"mark_after": [chunk.mark.offset, chunk.mark.extra], "torn": chunk.torn}
             data |= {"tip": read.tip} if read.tip else {}
         drafts.append(session.log.draft("payload.kept", data, id=f"{id_}.{number}" if number else id_))
-    part = counting.Part(location.vendor_id, id_)
-    events = session.log.append(*drafts, *counting.drafts(session, of, part, chunk))
+    if any(entry.usage for entry in chunk.entries):
+        from onrecord.agents import counting
+
+        part = counting.Part(location.vendor_id, id_)
+        events = session.log.append(*drafts, *counting.drafts(session, of, part, chunk))
+    else:
+        events = session.log.append(*drafts)
     # The same words recorded by another process have that one's salt, and so another hash.
     return events[len(drafts) - 1].position, events[0].payload_hash == drafts[0].payload_hash
 
@@ -282,7 +288,7 @@ def _keep_file(session: Session, vendor_name: str, location: Location, **about: 
     made = Read("")
     made.rows.append([])
     with suppress(IdReused):  # another process keeps the next version of it at this moment
-        _keep(session, vendor(vendor_name), location, begun, Chunk([Entry(text, "")], mark), made, **about, whole=True)
+        _keep(session, load(vendor_name), location, begun, Chunk([Entry(text, "")], mark), made, **about, whole=True)
 
 
 def _begin_after_erasure(session: Session, of: Vendor, location: Location, **about: str) -> Stand:

@@ -143,9 +143,11 @@ class RunContract(VendorWorkbench):
         assert not (can.chooses_id and can.obtains_id)
         assert of.context_moment in (hooks.START, hooks.PROMPT)
         assert can.context_at_start in ("launch", "first_prompt", "")
-        assert can.context_bytes >= 2048
+        assert can.context_bytes == of.context_bytes >= 2048
         assert of.interrupt_keys
         assert of.exit_keys
+        for env in ({"HOME": "/h"}, {"HOME": "/h//x/"}, {"HOME": "/h"} | of.home_env("/other/./place")):
+            assert of.home_path(env) == str(of.home(env))
 
     def test_the_prompt_arrives_whole(self) -> None:
         """Any prompt is passed word for word, over standard input or as one argument."""

@@ -38,6 +38,7 @@ class Base:
     programs: Sequence[str] = ()
     context_moment = START
     context_lasts = True
+    context_bytes = SAFE_CONTEXT
     interrupt_keys: Sequence[str] = ()
     exit_keys: Sequence[str] = ()
     prompt_patterns: Sequence[str] = ()
@@ -49,6 +50,8 @@ class Base:
     """The variable that overrides its config home; empty: none."""
     home_below = ""
     """The path of the home below the overriding directory."""
+    home_name = ""
+    """The name of the home below the user's home, if that and the variable are all that `home` depends on."""
     shares_file = False
     own_flags: Sequence[str] = ()
     """Flags that choose the conversation: onrecord sets these, not the user."""
@@ -118,6 +121,10 @@ class Base:
         about = {"tool_name": "Write", "tool_input": {"file_path": "a.txt", "content": "a"}, "tool_use_id": "check"}
         return "PreToolUse", {"session_id": vendor_id, "hook_event_name": "PreToolUse", **about}
 
+    def home_path(self, env: Mapping[str, str]) -> str:
+        """Without pathlib where the home has a name."""
+        return home_path_of(env, self.home_variable, self.home_name) if self.home_name else str(self.home(env))
+
     def home_env(self, home: str) -> dict[str, str]:
         """The variable that selects this home."""
         whole = home.removesuffix(f"/{self.home_below}") if self.home_below else home
@@ -125,7 +132,7 @@ class Base:
 
     def location_at(self, path: Path, env: Mapping[str, str]) -> Location | None:
         """By its path, if it is in this home; if not, by its first records."""
-        from onrecord.vendors.port import Location
+        from onrecord.vendors.transcripts import Location
 
         real = path.resolve()
         for location in self.locations(env):
@@ -167,7 +174,7 @@ class Base:
 
     def _translate(self, found: Any) -> Entry:
         from onrecord.log.items import check_item
-        from onrecord.vendors.port import Entry
+        from onrecord.vendors.transcripts import Entry
 
         if found.record is None:
             return Entry(found.raw, "", known=False)
@@ -193,7 +200,7 @@ class Base:
 
         return said(entry.items, record, id=entry.id)
 
-    def beside(self, location: Location) -> Path | None:
+    def beside(self, location: Location) -> str | None:
         """None: the conversation is one file."""
         return None
 
@@ -260,6 +267,10 @@ class Base:
         )
         return found if self.is_id(found) else None
 
+    def home(self, env: Mapping[str, str]) -> Path:
+        """Its config home."""
+        raise NotImplementedError
+
     def absent(self, location: Location, env: Mapping[str, str]) -> None:
         """Refuse to restore a conversation if one with its id exists."""
         from onrecord.errors import Conflict
@@ -277,9 +288,19 @@ def home_of(env: Mapping[str, str], override: str, below: str) -> Path:
     """A config home: the override, or a directory below the user's home."""
     from pathlib import Path
 
-    if chosen := env.get(override, ""):
-        return Path(chosen)
-    return user_home(env) / below
+    return Path(home_path_of(env, override, below))
+
+
+def home_path_of(env: Mapping[str, str], override: str, below: str) -> str:
+    """The same as text, in the form that pathlib gives it."""
+    import os
+
+    path = env.get(override) or f"{env.get('HOME') or os.path.expanduser('~')}/{below}"
+    if os.path.normpath(path) == path:
+        return path
+    from pathlib import Path
+
+    return str(Path(path))
 
 
 def user_home(env: Mapping[str, str]) -> Path:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from onrecord.vendors.port import Location
+    from onrecord.vendors.transcripts import Location
 
 
 class ByProject(Shaped):
@@ -54,7 +54,7 @@ class ByProject(Shaped):
 
     def _location(self, path: Path, home: Path) -> Location:
         from onrecord.vendors.jsonl import first_record
-        from onrecord.vendors.port import Location
+        from onrecord.vendors.transcripts import Location
 
         first = first_record(str(path), lambda record: bool(record.get("cwd"))) or {}
         return Location(path.stem, str(path), str(home), text(first.get("cwd")))

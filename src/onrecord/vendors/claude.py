@@ -62,6 +62,8 @@ class Claude(ByProject):
     dialect = Dialect("claude", id_env="CLAUDE_CODE_SESSION_ID", pid_env="CLAUDE_PID")
     programs: Sequence[str] = ("claude",)
     home_variable = "CLAUDE_CONFIG_DIR"
+    home_name = ".claude"
+    context_bytes = CONTEXT_LIMIT
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session", "--from-pr")
     not_said: Sequence[str] = ("<", "Caveat: ", "[Request interrupted")
     fork_flags: Sequence[str] = ("--fork-session",)
@@ -86,13 +88,13 @@ class Claude(ByProject):
 
         return Capabilities(
             chooses_id=True, obtains_id=False, names=True, resumes_elsewhere=True, refuses_second_writer=False,
-            headless=True, forks=True, context_at_start="launch", context_bytes=CONTEXT_LIMIT, blocks_tools=True,
+            headless=True, forks=True, context_at_start="launch", context_bytes=self.context_bytes, blocks_tools=True,
             verified=True,
         )  # fmt: skip
 
     def home(self, env: Mapping[str, str]) -> Path:
         """Its config home."""
-        return home_of(env, "CLAUDE_CONFIG_DIR", ".claude")
+        return home_of(env, self.home_variable, self.home_name)
 
     def start(self, options: LaunchOptions) -> Launch:
         """Start with our id."""
@@ -159,7 +161,7 @@ class Claude(ByProject):
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """Conversation records have items; control records have none."""
-        from onrecord.vendors.port import Entry
+        from onrecord.vendors.transcripts import Entry
 
         kind = text(record.get("type"))
         items: list[Item] = []
@@ -183,8 +185,8 @@ class Claude(ByProject):
     def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
         """Messages, and prompts that waited in its queue; a subagent in the same file has a lane of its own."""
         from onrecord.log.readings import ABORTS, MAY_BEGIN
-        from onrecord.vendors.port import Said
         from onrecord.vendors.saying import said, summary, words_of
+        from onrecord.vendors.transcripts import Said
 
         items = list(entry.items)
         about: dict[str, Any] = {"id": entry.id, "parent": entry.parent}
@@ -207,12 +209,10 @@ class Claude(ByProject):
             return [Said([{"role": "user", "content": _command(words)}], turn=MAY_BEGIN, **about)]
         return said(items, record, begins=not record.get("isMeta"), **about)
 
-    def beside(self, location: Location) -> Path | None:
+    def beside(self, location: Location) -> str | None:
         """A folder named after the conversation, next to its file."""
-        from pathlib import Path
-
-        path = Path(location.path)
-        return path.with_suffix("") if path.stem == location.vendor_id else None
+        folder = location.path.rpartition(".")[0]
+        return folder if folder.rpartition("/")[2] == location.vendor_id else None
 
     def put_back(self, location: Location, entries: Iterator[str], env: Mapping[str, str], cwd: str) -> Location:
         """Into the project directory of `cwd`; records do not change: the program itself records its directory."""
@@ -341,7 +341,7 @@ def _used(record: dict[str, Any]) -> list[Usage]:
     Its input is counted apart from what a cache was read or written for.
     """
     from onrecord.vendors.counts import count, used
-    from onrecord.vendors.port import Usage
+    from onrecord.vendors.transcripts import Usage
 
     message = record.get("message")
     if not isinstance(message, dict) or not isinstance(about := message.get("usage"), dict):
@@ -358,7 +358,7 @@ def _used(record: dict[str, Any]) -> list[Usage]:
 def _summed(record: dict[str, Any]) -> list[Usage]:
     """What the calls so far cost. A process that was killed did not write it, so its calls are missing."""
     from onrecord.vendors.counts import count, dollars
-    from onrecord.vendors.port import Usage
+    from onrecord.vendors.transcripts import Usage
 
     models = record.get("modelUsage")
     found = []

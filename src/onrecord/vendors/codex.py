@@ -6,7 +6,7 @@ the flag. `exec` silently skips hooks that are not trusted, and silently starts 
 
 from __future__ import annotations
 
-from onrecord.vendors.base import SAFE_CONTEXT, has, home_of, named, text
+from onrecord.vendors.base import has, home_of, named, text
 from onrecord.vendors.claude_shaped import Dialect, Shaped, hook_entries
 
 TYPE_CHECKING = False
@@ -58,6 +58,7 @@ class Codex(Shaped):
     dialect = Dialect("codex", asks=False)
     programs: Sequence[str] = ("codex",)
     home_variable = "CODEX_HOME"
+    home_name = ".codex"
     own_flags: Sequence[str] = ("--last", "resume", "fork", "exec")
     not_said: Sequence[str] = ("<", "# AGENTS.md instructions")
     interrupt_keys: Sequence[str] = ("Escape",)
@@ -77,13 +78,13 @@ class Codex(Shaped):
 
         return Capabilities(
             chooses_id=False, obtains_id=True, names=False, resumes_elsewhere=True, refuses_second_writer=True,
-            headless=True, forks=True, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
-            verified=True,
+            headless=True, forks=True, context_at_start="first_prompt", context_bytes=self.context_bytes,
+            blocks_tools=True, verified=True,
         )  # fmt: skip
 
     def home(self, env: Mapping[str, str]) -> Path:
         """Its config home."""
-        return home_of(env, "CODEX_HOME", ".codex")
+        return home_of(env, self.home_variable, self.home_name)
 
     def start(self, options: LaunchOptions) -> Launch:
         """Start; an obtained thread starts by resuming it."""
@@ -253,7 +254,7 @@ class Codex(Shaped):
 
     def _location(self, path: Path, vendor_id: str, home: Path) -> Location:
         from onrecord.vendors.jsonl import first_record
-        from onrecord.vendors.port import Location
+        from onrecord.vendors.transcripts import Location
 
         first = first_record(str(path), lambda record: record.get("type") == "session_meta") or {}
         about = first.get("payload")
@@ -265,7 +266,7 @@ class Codex(Shaped):
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """Response items have the model's input and output; events repeat them for the screen."""
-        from onrecord.vendors.port import Entry
+        from onrecord.vendors.transcripts import Entry
 
         kind = text(record.get("type"))
         given = record.get("payload")
@@ -287,8 +288,8 @@ class Codex(Shaped):
     def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
         """Response items; events tell of aborted turns only, since they repeat the rest."""
         from onrecord.log.readings import ABORTS
-        from onrecord.vendors.port import Said
         from onrecord.vendors.saying import said, summary, thought, words_of
+        from onrecord.vendors.transcripts import Said
 
         given = record.get("payload")
         payload: dict[str, Any] = given if isinstance(given, dict) else {}
@@ -418,7 +419,7 @@ def _used(kind: str, record: dict[str, Any], payload: dict[str, Any]) -> list[Us
     Versions that number their records write one for each response; older ones only say how the totals have grown.
     """
     from onrecord.vendors.counts import count, used
-    from onrecord.vendors.port import Usage
+    from onrecord.vendors.transcripts import Usage
 
     if kind == "turn_context":
         return [Usage("", model)] if (model := text(payload.get("model"))) else []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from onrecord.vendors.base import HOOK_SECONDS, SAFE_CONTEXT, Base, has, home_of, named, prompted, text, valued
+from onrecord.vendors.base import HOOK_SECONDS, Base, has, home_of, named, prompted, text, valued
 from onrecord.vendors.claude_shaped import (
     NO_REASON,
     OUTPUT_LIMIT,
@@ -88,6 +88,7 @@ class Copilot(Base):
     programs: Sequence[str] = ("copilot",)
     context_moment = PROMPT
     home_variable = "COPILOT_HOME"
+    home_name = ".copilot"
     own_flags: Sequence[str] = ("--session-id", "--resume", "--continue", "--name", "--connect")
     interrupt_keys: Sequence[str] = ("Escape", "Escape")
     exit_keys: Sequence[str] = ("C-c", "C-c")
@@ -103,13 +104,13 @@ class Copilot(Base):
 
         return Capabilities(
             chooses_id=True, obtains_id=False, names=True, resumes_elsewhere=True, refuses_second_writer=False,
-            headless=True, forks=False, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
-            verified=True,
+            headless=True, forks=False, context_at_start="first_prompt", context_bytes=self.context_bytes,
+            blocks_tools=True, verified=True,
         )  # fmt: skip
 
     def home(self, env: Mapping[str, str]) -> Path:
         """Its config home."""
-        return home_of(env, "COPILOT_HOME", ".copilot")
+        return home_of(env, self.home_variable, self.home_name)
 
     def start(self, options: LaunchOptions) -> Launch:
         """Start with our id."""
@@ -190,7 +191,7 @@ class Copilot(Base):
                 yield self._location(path, home)
 
     def _location(self, path: Path, home: Path) -> Location:
-        from onrecord.vendors.port import Location
+        from onrecord.vendors.transcripts import Location
 
         return Location(
             path.parent.name, str(path), str(home), _workspace(path.parent / "workspace.yaml").get("cwd", "")
@@ -202,7 +203,7 @@ class Copilot(Base):
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """Messages and results have items; other events have none."""
-        from onrecord.vendors.port import Entry
+        from onrecord.vendors.transcripts import Entry
 
         kind = text(record.get("type"))
         given = record.get("data")
@@ -216,8 +217,8 @@ class Copilot(Base):
     def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
         """Messages and results; a subagent's events name the agent or the call that started it."""
         from onrecord.log.readings import ABORTS
-        from onrecord.vendors.port import Said
         from onrecord.vendors.saying import said, summary, thought
+        from onrecord.vendors.transcripts import Said
 
         given = record.get("data")
         data: dict[str, Any] = given if isinstance(given, dict) else {}
@@ -387,7 +388,7 @@ def _items(kind: str, data: dict[str, Any]) -> list[Item]:
 def _used(kind: str, data: dict[str, Any]) -> list[Usage]:
     """What a response used. Its cost is counted in requests, not in money."""
     from onrecord.vendors.counts import count, used
-    from onrecord.vendors.port import Usage
+    from onrecord.vendors.transcripts import Usage
 
     about = data.get("usage")
     if kind != "session.usage_record" or not isinstance(about, dict):

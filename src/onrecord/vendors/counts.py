@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onrecord.vendors.port import Usage
+from onrecord.vendors.transcripts import Usage
 
 COUNT_LIMIT = 10**12
 """A larger count is damage, not a count."""

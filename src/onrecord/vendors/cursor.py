@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from onrecord.vendors.base import SAFE_CONTEXT, has, text, user_home, valued
+from onrecord.vendors.base import has, text, user_home, valued
 from onrecord.vendors.claude_shaped import NO_REASON, Dialect, Shaped, mapping, word
 from onrecord.vendors.hooks import (
     AFTER_TOOL,
@@ -64,7 +64,7 @@ class Cursor(Shaped):
 
         return Capabilities(
             chooses_id=False, obtains_id=True, names=False, resumes_elsewhere=False, refuses_second_writer=False,
-            headless=True, forks=False, context_at_start="launch", context_bytes=SAFE_CONTEXT, blocks_tools=True,
+            headless=True, forks=False, context_at_start="launch", context_bytes=self.context_bytes, blocks_tools=True,
             verified=False,
         )  # fmt: skip
 
@@ -142,7 +142,7 @@ class Cursor(Shaped):
                 yield self._location(path, home)
 
     def _location(self, path: Path, home: Path) -> Location:
-        from onrecord.vendors.port import Location
+        from onrecord.vendors.transcripts import Location
 
         return Location(path.stem, str(path), str(home))
 
@@ -153,7 +153,7 @@ class Cursor(Shaped):
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """Messages in Anthropic's form, without ids or times."""
         from onrecord.log.items import to_items
-        from onrecord.vendors.port import Entry
+        from onrecord.vendors.transcripts import Entry
 
         role, message = text(record.get("role")), record.get("message")
         items: list[Item] = []

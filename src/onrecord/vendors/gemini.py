@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 
-from onrecord.vendors.base import SAFE_CONTEXT, has, prompted, settings_at, text, user_home, valued
+from onrecord.vendors.base import has, prompted, settings_at, text, user_home, valued
 from onrecord.vendors.claude_shaped import NO_REASON, Dialect, Shaped, hook_entries
 from onrecord.vendors.hooks import (
     AFTER_TOOL,
@@ -104,8 +104,8 @@ class Gemini(Shaped):
 
         return Capabilities(
             chooses_id=True, obtains_id=False, names=False, resumes_elsewhere=False, refuses_second_writer=False,
-            headless=True, forks=False, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
-            verified=True,
+            headless=True, forks=False, context_at_start="first_prompt", context_bytes=self.context_bytes,
+            blocks_tools=True, verified=True,
         )  # fmt: skip
 
     def home(self, env: Mapping[str, str]) -> Path:
@@ -200,7 +200,7 @@ class Gemini(Shaped):
                     yield location
 
     def _location(self, path: Path, vendor_id: str, home: Path) -> Location:
-        from onrecord.vendors.port import Location
+        from onrecord.vendors.transcripts import Location
 
         folder = path.parent.parent
         try:
@@ -218,7 +218,7 @@ class Gemini(Shaped):
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """A message has items; a patch repeats messages, see `items`."""
         from onrecord.vendors.gemini_records import message_items, patched_in, usage_in
-        from onrecord.vendors.port import Entry
+        from onrecord.vendors.transcripts import Entry
 
         if "$set" in record:
             again = [one._replace(again=True) for message in patched_in(record) for one in usage_in(message)]

@@ -18,7 +18,7 @@ from onrecord.vendors.jsonl import write_over
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onrecord.vendors.port import Location
+    from onrecord.vendors.transcripts import Location
 
 FILE_NAME = r"session-\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-{}\.jsonl"
 

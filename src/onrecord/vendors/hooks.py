@@ -27,6 +27,10 @@ REASONS = (STARTUP, RESUMED, CLEARED, COMPACTED, FORKED, ADOPTED, IMPORTED)
 """How a conversation came to have its id."""
 
 
+REFUSED = "deny"
+"""The decision that refuses a tool or a stop; `rules.DENY` is the same word."""
+
+
 class HookCall:
     """One call of a hook."""
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from onrecord.errors import Conflict, NotFound
 from onrecord.log import digest
-from onrecord.machine.files import write_file
-from onrecord.vendors.port import Chunk, Entry, Mark
+from onrecord.vendors.transcripts import Chunk, Entry, Mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -28,8 +27,8 @@ HEAD = 256 * 1024
 """How far into a file its head may be, in bytes."""
 LINE_LIMIT = 64 * 1024 * 1024
 """The longest record, in bytes; a longer line counts as torn."""
-RECORD_START = re.compile(r'\{"')
-HALVES = re.compile(r"\\u[dD][89a-fA-F]")
+RECORD_START = r'\{"'
+HALVES = r"\\u[dD][89a-fA-F]"
 SALVAGE_TRIES = 5_000
 """At how many positions of a torn line a whole record is searched."""
 
@@ -154,7 +153,7 @@ def _accept(text: str, value: Any) -> tuple[list[Found], int]:
         return [], 1  # its bytes are no UTF-8: keeping it would mean changing it
     if not isinstance(value, dict):
         return [Found(text, None)], 0
-    return [Found(text, _clean(value) if HALVES.search(text) else value)], 0
+    return [Found(text, _clean(value) if "\\u" in text and re.search(HALVES, text) else value)], 0
 
 
 def _record_at(text: str, position: int) -> tuple[Record, int] | None:
@@ -167,7 +166,7 @@ def _record_at(text: str, position: int) -> tuple[Record, int] | None:
 
 def _glued(text: str, position: int, whole: Callable[[Record], bool]) -> int:
     """Where a whole record begins after a torn piece; the end if there is none."""
-    for tried, start in enumerate(RECORD_START.finditer(text, position)):
+    for tried, start in enumerate(re.compile(RECORD_START).finditer(text, position)):
         if tried >= SALVAGE_TRIES:
             break
         found = _record_at(text, start.start())
@@ -303,6 +302,8 @@ def write_over(path: Path, text: str) -> None:
 
 
 def _write(path: Path, pieces: Iterator[bytes], *, replace: bool) -> None:
+    from onrecord.machine.files import write_file
+
     try:
         write_file(path, pieces, replace=replace)
     except FileExistsError:

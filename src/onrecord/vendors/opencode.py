@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from onrecord.vendors.base import SAFE_CONTEXT, has, named, prompted, text, user_home
+from onrecord.vendors.base import has, named, prompted, text, user_home
 from onrecord.vendors.claude_shaped import NO_REASON, Dialect, Shaped
 from onrecord.vendors.hooks import AFTER_TOOL, BEFORE_TOOL, COMPACT, PROMPT, START, STOP, Reply
 
@@ -74,8 +74,8 @@ class Opencode(Shaped):
 
         return Capabilities(
             chooses_id=False, obtains_id=True, names=True, resumes_elsewhere=False, refuses_second_writer=False,
-            headless=True, forks=True, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
-            verified=True,
+            headless=True, forks=True, context_at_start="first_prompt", context_bytes=self.context_bytes,
+            blocks_tools=True, verified=True,
         )  # fmt: skip
 
     def home(self, env: Mapping[str, str]) -> Path:
@@ -168,7 +168,7 @@ class Opencode(Shaped):
     def find(self, vendor_id: str, env: Mapping[str, str]) -> Location | None:
         """Among the rows of its database."""
         from onrecord.vendors.opencode_rows import directory_of
-        from onrecord.vendors.port import Location
+        from onrecord.vendors.transcripts import Location
 
         if not self.is_id(vendor_id):
             return None
@@ -179,7 +179,7 @@ class Opencode(Shaped):
     def locations(self, env: Mapping[str, str]) -> Iterator[Location]:
         """Every conversation of its database."""
         from onrecord.vendors.opencode_rows import directories
-        from onrecord.vendors.port import Location
+        from onrecord.vendors.transcripts import Location
 
         path, home = str(self.database(env)), str(self.home(env))
         for vendor_id, cwd in directories(path):
@@ -198,7 +198,7 @@ class Opencode(Shaped):
 
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """Parts have items; messages and conversations have none."""
-        from onrecord.vendors.port import Entry
+        from onrecord.vendors.transcripts import Entry
 
         table, row = text(record.get("table")), record["row"]
         at = _time(row.get("time_created"))
@@ -254,7 +254,7 @@ class Opencode(Shaped):
         import os
 
         from onrecord.vendors.opencode_rows import put_back
-        from onrecord.vendors.port import Location
+        from onrecord.vendors.transcripts import Location
 
         vendor_id = self.checked_id(location.vendor_id)
         path, here = self.database(env), os.path.realpath(cwd)
@@ -365,7 +365,7 @@ def _time(milliseconds: object) -> str:
 def _used(row: dict[str, Any]) -> list[Usage]:
     """What a message used. A fork copies messages under new ids, so the time it began identifies the call."""
     from onrecord.vendors.counts import count, dollars, used, whole_output
-    from onrecord.vendors.port import Usage
+    from onrecord.vendors.transcripts import Usage
 
     data = json.loads(row["data"])
     about, time = data.get("tokens"), data.get("time")

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from onrecord.vendors.known import VENDORS, load, vendor_of
+from onrecord.vendors.transcripts import Chunk, Entry, Location, Mark, Said, Usage
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
@@ -17,6 +20,13 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
     from onrecord.rules import ToolRequest
     from onrecord.vendors.hooks import HookAnswer, HookCall, Reply
+
+__all__ = [
+    "ABORTED", "BUDGET", "CAUSES", "CRASH", "ENDS_WITH_TIME", "FAILED", "FINISHED", "IDLE", "KILLED", "OVERLOAD",
+    "PROJECT_SCOPE", "RATE_LIMIT", "REFUSED", "TOKENS", "UNKNOWN", "USAGE_WINDOW", "USER", "USER_SCOPE", "VENDORS",
+    "WORKING", "Capabilities", "Chunk", "Entry", "Hazard", "HookFile", "Interruption", "Launch", "LaunchOptions",
+    "Location", "Mark", "Said", "Turn", "Usage", "Vendor", "vendor", "vendor_of",
+]  # fmt: skip
 
 FINISHED, RATE_LIMIT, USAGE_WINDOW, TOKENS, OVERLOAD, CRASH, KILLED, USER, REFUSED, UNKNOWN = (
     "finished", "rate_limit", "usage_window", "tokens", "overload", "crash", "killed", "user", "refused", "unknown",
@@ -98,98 +108,6 @@ class Hazard(NamedTuple):
     """Resume must stop unless this is fixed."""
 
 
-class Location(NamedTuple):
-    """Where a conversation is kept."""
-
-    vendor_id: str
-    path: str
-    """The file (or database) that contains it."""
-    home: str
-    """Its config home."""
-    cwd: str = ""
-    """The directory it started in, if its path or head says so."""
-
-
-class Mark(NamedTuple):
-    """A cursor in a transcript. Only the vendor module interprets it; it consists of JSON values."""
-
-    offset: int = 0
-    """Bytes for files, a row key for databases."""
-    extra: Any = None
-    """What identifies the file as the same one, grown: size and a digest of the first bytes, for instance."""
-
-
-class Usage(NamedTuple):
-    """What one model call used, as the vendor wrote it: the same meaning of every number for all vendors."""
-
-    call: str
-    """The vendor's id of the call; a copy of the record has the same one. Empty: no call, see `model`."""
-    model: str = ""
-    """Empty: the model that was named last. Without a call: the model of the calls that follow."""
-    input_tokens: int = 0
-    """All input, whether or not it came from a cache."""
-    cache_read_tokens: int = 0
-    """The part of the input that was read from a cache."""
-    cache_write_tokens: int = 0
-    """The part of the input that was written to a cache."""
-    output_tokens: int = 0
-    """All output, reasoning included."""
-    reasoning_tokens: int = 0
-    cost: float | None = None
-    """In US dollars, if the vendor says so."""
-    again: bool = False
-    """The record may repeat calls from anywhere before it in the conversation."""
-    local: bool = False
-    """The id means something only within the conversation."""
-    total: bool = False
-    """No call, but the sum of all calls to the model so far, as far as the vendor's program knows them."""
-
-
-class Entry(NamedTuple):
-    """One record of a vendor's transcript."""
-
-    raw: str
-    """The record word for word; restoring writes this."""
-    kind: str
-    """The vendor's own record type."""
-    id: str = ""
-    parent: str = ""
-    at: str = ""
-    items: Sequence[Item] = ()
-    """Its items in neutral form (see log/items.py); none for control records and unknown ones."""
-    known: bool = True
-    usage: Sequence[Usage] = ()
-    """The model calls that this record counts."""
-
-
-class Said(NamedTuple):
-    """What a record says in the conversation, for the reading that is kept beside it (see log/readings.py)."""
-
-    items: Sequence[Item]
-    """In neutral form; thinking is marked `thinking`, the summary of a compaction `summary`."""
-    id: str = ""
-    """The vendor's id of it: a later record with the same id replaces it."""
-    parent: str = ""
-    """The id of the record that it continues, where the vendor keeps a tree."""
-    turn: str = ""
-    """`readings.BEGINS` if it is a prompt, MAY_BEGIN if it is one only if it is answered, ABORTS if it ends a turn."""
-    lane: str = ""
-    """The subagent that said it; empty: the agent itself."""
-    weak: bool = False
-    """It repeats an earlier record, and does not replace it."""
-
-
-class Chunk(NamedTuple):
-    """The result of one read."""
-
-    entries: list[Entry]
-    mark: Mark
-    torn: int = 0
-    """Lines that are cut off or not JSON: skipped, counted, never rewritten. An unfinished last line does not count."""
-    rewritten: bool = False
-    """The file is not the one that the mark belongs to: reading started over."""
-
-
 class Interruption(NamedTuple):
     """Why a run stopped, as far as its stream and exit status show."""
 
@@ -244,6 +162,8 @@ class Vendor(Protocol):
     """Its conversations share one file, which is never moved or replaced."""
     context_lasts: bool
     """Injected text is still there when the conversation is resumed; if not, it is injected again."""
+    context_bytes: int
+    """The same as in `capabilities`: a hook needs it, and not the rest."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -251,6 +171,9 @@ class Vendor(Protocol):
 
     def home(self, env: Mapping[str, str]) -> Path:
         """Its config home, overrides included."""
+
+    def home_path(self, env: Mapping[str, str]) -> str:
+        """The same as text: a hook names it, and loads no pathlib for that."""
 
     def home_env(self, home: str) -> dict[str, str]:
         """The variables that make `home` its config home: `self.home(env | self.home_env(home)) == Path(home)`."""
@@ -294,7 +217,7 @@ class Vendor(Protocol):
     def said(self, entry: Entry, record: dict[str, Any]) -> Sequence[Said]:
         """What a record (`entry`, and as JSON) says in the conversation; nothing for what the program itself adds."""
 
-    def beside(self, location: Location) -> Path | None:
+    def beside(self, location: Location) -> str | None:
         """The folder with further files of the conversation: subagents' transcripts, tools' results; None: none."""
 
     def hazards(self, location: Location, env: Mapping[str, str]) -> list[Hazard]:
@@ -379,29 +302,7 @@ class Vendor(Protocol):
     """Whether its transcript shows how a turn ends; if not, `turn` knows nothing."""
 
 
-_MODULES = {
-    "claude": "onrecord.vendors.claude", "codex": "onrecord.vendors.codex", "gemini": "onrecord.vendors.gemini",
-    "copilot": "onrecord.vendors.copilot", "cursor": "onrecord.vendors.cursor",
-    "opencode": "onrecord.vendors.opencode", "qwen": "onrecord.vendors.qwen",
-}  # fmt: skip
-VENDORS = tuple(_MODULES)
-"""Known vendors; each is a module of this room with a `VENDOR`."""
-
-
 def vendor(name: str) -> Vendor:
     """The vendor of this name."""
-    from importlib import import_module
-
-    from onrecord.errors import InvalidInput
-
-    if name not in _MODULES:
-        raise InvalidInput(f"no vendor is named {name!r}", hint=f"use one of {', '.join(VENDORS)}")
-    found: Vendor = import_module(_MODULES[name]).VENDOR
+    found: Vendor = load(name)
     return found
-
-
-def vendor_of(command: str) -> str | None:
-    """The vendor of a program, by the last part of its path; None for other programs."""
-    program = command.rpartition("/")[2]
-    return {"claude": "claude", "codex": "codex", "gemini": "gemini", "copilot": "copilot", "cursor-agent": "cursor",
-            "agent": "cursor", "cursor": "cursor", "opencode": "opencode", "qwen": "qwen"}.get(program)  # fmt: skip

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from onrecord.vendors.base import SAFE_CONTEXT, dashed, has, home_of, prompted, text
+from onrecord.vendors.base import dashed, has, home_of, prompted, text
 from onrecord.vendors.by_project import ByProject
 from onrecord.vendors.claude_shaped import Dialect, hook_entries
 from onrecord.vendors.hooks import OTHER, PROMPT
@@ -55,6 +55,7 @@ class Qwen(ByProject):
     programs: Sequence[str] = ("qwen",)
     context_moment = PROMPT
     home_variable = "QWEN_HOME"
+    home_name = ".qwen"
     own_flags: Sequence[str] = ("--session-id", "--resume", "-r", "--continue", "-c", "--fork-session")
     fork_flags: Sequence[str] = ("--fork-session",)
     resume_flags: Sequence[str] = ("--resume", "-r")
@@ -75,13 +76,13 @@ class Qwen(ByProject):
 
         return Capabilities(
             chooses_id=True, obtains_id=False, names=False, resumes_elsewhere=False, refuses_second_writer=False,
-            headless=True, forks=True, context_at_start="first_prompt", context_bytes=SAFE_CONTEXT, blocks_tools=True,
-            verified=True,
+            headless=True, forks=True, context_at_start="first_prompt", context_bytes=self.context_bytes,
+            blocks_tools=True, verified=True,
         )  # fmt: skip
 
     def home(self, env: Mapping[str, str]) -> Path:
         """Its config home."""
-        return home_of(env, "QWEN_HOME", ".qwen")
+        return home_of(env, self.home_variable, self.home_name)
 
     def start(self, options: LaunchOptions) -> Launch:
         """Start with our id."""
@@ -137,7 +138,7 @@ class Qwen(ByProject):
     def entry(self, raw: str, record: dict[str, Any]) -> Entry:
         """Messages have items; snapshots and telemetry have none."""
         from onrecord.vendors.parts import items_of
-        from onrecord.vendors.port import Entry
+        from onrecord.vendors.transcripts import Entry
 
         kind = text(record.get("type"))
         message = record.get("message")
@@ -264,7 +265,7 @@ class Qwen(ByProject):
 def _used(record: dict[str, Any]) -> list[Usage]:
     """What a response used: its telemetry has every call, also those without a message; messages only repeat it."""
     from onrecord.vendors.counts import count, used, whole_output
-    from onrecord.vendors.port import Usage
+    from onrecord.vendors.transcripts import Usage
 
     payload = record.get("systemPayload")
     about = payload.get("uiEvent") if isinstance(payload, dict) else None

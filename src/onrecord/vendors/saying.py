@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from onrecord.log.readings import BEGINS, MEDIA, pointer_to
-from onrecord.vendors.port import Said
+from onrecord.vendors.transcripts import Said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from onrecord.log.items import Item
 
 THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
-_BLOCK = re.compile(r"\s*<(?!user_query)([a-z][a-z:]*(?:[_-][a-z:]+)+)(?:\s[^>]*)?>.*?</\1>\s*", re.DOTALL)
+_BLOCK = r"\s*<(?!user_query)([a-z][a-z:]*(?:[_-][a-z:]+)+)(?:\s[^>]*)?>.*?</\1>\s*"
 """An element that a program puts into a user's message; the names of such elements have a dash or an underscore."""
 _NAMES = r"[a-z:_-]*(?:[_-]context|[_-]instructions|-reminder|current_datetime|onrecord-data)"
-_CONTEXT = re.compile(rf"<({_NAMES})(?:\s[^>]*)?>(?:.*?</\1>|.*\Z)\s*", re.DOTALL)
+_CONTEXT = rf"<({_NAMES})(?:\s[^>]*)?>(?:.*?</\1>|.*\Z)\s*"
 """Context that a program or a hook adds to what a person wrote; an element without an end goes to the end."""
-_FENCED = re.compile(r"\s*(?:[^\n]*\n)?\[onrecord-data nonce=(\w+)\].*?\[/onrecord-data nonce=\1\]\s*", re.DOTALL)
+_FENCED = r"\s*(?:[^\n]*\n)?\[onrecord-data nonce=(\w+)\].*?\[/onrecord-data nonce=\1\]\s*"
 """What our own hook adds: fenced text of the record, after a line about it."""
 
 
@@ -54,8 +54,8 @@ def is_prompt(item: Item) -> bool:
 def beside_context(text: str) -> str:
     """A user's message without the elements that the program put before it."""
     if "[onrecord-data nonce=" in text:  # the pattern takes quadratic time in a long line without it
-        text = _FENCED.sub("", text)
-    while (found := _BLOCK.match(text) or _CONTEXT.match(text)) is not None:
+        text = re.sub(_FENCED, "", text, flags=re.DOTALL)
+    while "<" in text and (found := _match(_BLOCK, text) or _match(_CONTEXT, text)) is not None:
         text = text[found.end() :]
     return text
 
@@ -63,13 +63,20 @@ def beside_context(text: str) -> str:
 def without_context(text: str) -> str:
     """A user's message without the context at its beginning and at its end."""
     if "[onrecord-data nonce=" in text:  # the pattern takes quadratic time in a long line without it
-        text = _FENCED.sub("", text)
-    while (found := _CONTEXT.match(text)) is not None:
+        text = re.sub(_FENCED, "", text, flags=re.DOTALL)
+    while text.startswith("<") and (found := _match(_CONTEXT, text)) is not None:
         text = text[found.end() :]
-    return text[: found.start()].rstrip() if (found := _LAST.search(text)) is not None else text
+    if "</" in text and (found := re.search(_LAST, text, re.DOTALL)) is not None:
+        return text[: found.start()].rstrip()
+    return text
 
 
-_LAST = re.compile(rf"\s*<({_NAMES})(?:\s[^>]*)?>(?:(?!</?\1[\s>]).)*</\1>\s*\Z", re.DOTALL)
+def _match(pattern: str, text: str) -> re.Match[str] | None:
+    """A pattern is compiled when a text may match it: most hooks copy a turn without any such text."""
+    return re.match(pattern, text, re.DOTALL)
+
+
+_LAST = rf"\s*<({_NAMES})(?:\s[^>]*)?>(?:(?!</?\1[\s>]).)*</\1>\s*\Z"
 
 
 def words_of(item: Item) -> str:

@@ -8,7 +8,6 @@ it. When a prompt continues an earlier record, the turns after that one are aban
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from onrecord.log.readings import ABORTS, BEGINS, MAY_BEGIN, rows_of
@@ -120,6 +119,8 @@ class Conversations:
         """What identifies a record: its id; without one its words, and how often they came before in its file."""
         if row.id:
             return (lane, row.id)
+        from hashlib import blake2b  # most vendors have ids
+
         digest = blake2b(lines[row.line].encode(), digest_size=_DIGEST).digest()
         count = self._counts[(conversation, generation, digest)] = (
             self._counts.get((conversation, generation, digest), 0) + 1

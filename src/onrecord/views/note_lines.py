@@ -76,11 +76,13 @@ def failed_entries(whole: Whole) -> list[Entry]:
     attempts = whole.attempts.all()
     newest = {one["signature"]: one for one in attempts if one["status"] in (FAILED, SUCCEEDED)}
     groups: dict[tuple[str, str], list[Attempt]] = {}
+    following = _following(attempts)
     fixes: dict[str, Attempt] = {}
     for one in attempts:
         if one["status"] == FAILED:
             groups.setdefault((one["signature"], one.get("error_signature") or ""), []).append(one)
-            if one.get("fix") and (after := _failed_after(attempts, one)):
+            after = following.get(one["number"])
+            if one.get("fix") and after and after["status"] == FAILED:
                 fixes[str(one["fix"])] = after
     entries: list[Entry] = []
     for (signature, _error), failures in groups.items():
@@ -96,11 +98,16 @@ def failed_entries(whole: Whole) -> list[Entry]:
     ]
 
 
-def _failed_after(attempts: list[Attempt], failure: Attempt) -> Attempt | None:
-    """The next run of the same command, with the fix of this failure, if it failed too."""
-    later = (one for one in attempts if one["number"] > failure["number"] and one["signature"] == failure["signature"])
-    after = next((one for one in later if one["status"] in (FAILED, SUCCEEDED)), None)
-    return after if after and after["status"] == FAILED else None
+def _following(attempts: list[Attempt]) -> dict[int, Attempt]:
+    """The next settled run of the same command, by the number of an attempt: it ran with the fix of that failure."""
+    found: dict[int, Attempt] = {}
+    next_of: dict[str, Attempt] = {}
+    for one in reversed(attempts):
+        if one["status"] in (FAILED, SUCCEEDED):
+            if (after := next_of.get(one["signature"])) is not None:
+                found[one["number"]] = after
+            next_of[one["signature"]] = one
+    return found
 
 
 def cited(whole: Whole) -> list[str]:

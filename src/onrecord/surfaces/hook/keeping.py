@@ -20,7 +20,7 @@ MIRROR_SECONDS = 2.0
 def keep_transcript(session: Session, call: HookCall) -> None:
     """Copy new messages of the conversation, for a while. A failure here does not cost the hook's answer."""
     from onrecord.agents.mirroring import mirror
-    from onrecord.vendors.port import Location
+    from onrecord.vendors.transcripts import Location
 
     link, location = session.views.roster.link(call.vendor, call.vendor_id), None
     about = (link["first"] | link["last"]) if link is not None else {}

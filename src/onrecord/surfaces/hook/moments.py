@@ -64,7 +64,7 @@ def _started(session: Session, vendor: Vendor, call: HookCall, process: dict[str
     said, briefed = telling.context(session, vendor, call)
     if session.head.status in LIVE:
         session.agents.locate(
-            call.vendor, call.vendor_id, reason=call.reason, home=str(vendor.home(os.environ)), process=process,
+            call.vendor, call.vendor_id, reason=call.reason, home=vendor.home_path(os.environ), process=process,
             transcript=call.transcript, via="hook", briefed=briefed, **_where(call),
         )  # fmt: skip
     return HookAnswer(context=said, notice=notice)

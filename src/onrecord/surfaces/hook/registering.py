@@ -161,7 +161,7 @@ def _created(records: SessionStore, vendor: Vendor, call: HookCall) -> Session:
 
     said, call.reason = call.prompt, STARTUP
     if call.transcript and os.access(call.transcript, os.F_OK):
-        from onrecord.vendors.port import Location
+        from onrecord.vendors.transcripts import Location
 
         # It may be older than the hooks.
         said = first_prompt(vendor, Location(call.vendor_id, call.transcript, "", call.cwd)) or said

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from onrecord import machine
 from onrecord.environment import HEADLESS_VARIABLE
-from onrecord.rules import DENY
-from onrecord.vendors.hooks import HookAnswer
+from onrecord.vendors.hooks import REFUSED, HookAnswer
 from onrecord.views.attempts import RUNNING, status_of
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def nudge(session: Session, vendor: Vendor, call: HookCall) -> HookAnswer:
     """A refusal to stop that names what is unfinished; empty if the agent was asked before."""
     if call.nudged or call.headless or os.environ.get(HEADLESS_VARIABLE):
         return HookAnswer()  # without a terminal, its reply to a nudge would replace its answer
-    heard = vendor.reply(call, HookAnswer(decision=DENY, reason="?"))
+    heard = vendor.reply(call, HookAnswer(decision=REFUSED, reason="?"))
     if not (heard.stdout or heard.stderr or heard.status):
         return HookAnswer()  # this vendor ignores a hook's refusal to stop
     undone = _attempt(session) or _note(session)
@@ -47,10 +46,10 @@ def nudge(session: Session, vendor: Vendor, call: HookCall) -> HookAnswer:
     id_ = f"nudge/{session.agent}/{ground}"
     if session.log.find(id_) is not None or _lately(session):
         return HookAnswer()
-    data = {"decision": DENY, "act": "stop", "rule": ground.partition("/")[0], "reason": reason, "clear": clear,
+    data = {"decision": REFUSED, "act": "stop", "rule": ground.partition("/")[0], "reason": reason, "clear": clear,
             "agent": session.agent, "positions": [], "ground": ""}  # fmt: skip
     session.log.record("gate.decided", data, id=id_)
-    return HookAnswer(decision=DENY, reason=f"onrecord: {reason}. To clear it: {clear}. Then stop.")
+    return HookAnswer(decision=REFUSED, reason=f"onrecord: {reason}. To clear it: {clear}. Then stop.")
 
 
 def _attempt(session: Session) -> tuple[str, str, str] | None:

@@ -52,7 +52,7 @@ def context(session: Session, vendor: Vendor, call: HookCall) -> tuple[str, dict
         preface, text = f"The record of your session changed since you read it. {ABOUT}", _news(lines, told["lines"])
     else:
         preface, text = f"{_who(session)} {ABOUT}", session.brief(happened=call.reason not in _KNOWING).rstrip()
-    said = fence(text, about=preface, limit=vendor.capabilities.context_bytes)
+    said = fence(text, about=preface, limit=vendor.context_bytes)
     return said, {"position": session.head.position, "run": run, "lines": keys} if said else None
 
 

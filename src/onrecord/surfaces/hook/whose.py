@@ -10,7 +10,7 @@ import os
 
 from onrecord.environment import AGENT_VARIABLE, SESSION_VARIABLE
 from onrecord.errors import InvalidInput, OnrecordError
-from onrecord.log.names import is_ulid, link_id
+from onrecord.log.names import check_name, is_ulid, link_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,5 +121,5 @@ def opened(records: SessionStore, id: str, call: HookCall) -> Session:
     session = Session(records.store, id, agent=os.environ.get(AGENT_VARIABLE) or call.vendor, clock=records.clock)
     link = session.views.roster.link(call.vendor, call.vendor_id)
     if link is not None and link["agent"] != session.agent:
-        return Session(records.store, id, agent=link["agent"], clock=records.clock)
+        session.agent = check_name(link["agent"], "agent")  # a second handle would read the record once more
     return session
