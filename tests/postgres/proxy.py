@@ -80,6 +80,7 @@ class Proxy:
 
     async def _close(self) -> None:
         self._server.close()
+        await self._hang_up()
         await self._server.wait_closed()
 
     async def _hang_up(self) -> None:

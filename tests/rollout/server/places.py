@@ -132,9 +132,15 @@ class RunningProxy:
             self.proxy.application(), log_level="critical", lifespan="on", timeout_graceful_shutdown=5
         )
         self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([listener])))
+        self.thread = threading.Thread(target=lambda: asyncio.run(self._serve(listener)))
         self.thread.start()
         self.http = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+
+    async def _serve(self, listener):
+        await self.server.serve([listener])
+        for left in list(self.server.server_state.connections):
+            left.transport.abort()  # a client that never hung up; its socket would warn in a later test
+        await asyncio.sleep(0)
 
     def stop(self):
         self.http.close()
