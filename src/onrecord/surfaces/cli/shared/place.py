@@ -90,9 +90,11 @@ def need(call: Call, words: list[str], *names: str) -> list[str]:
     """Exactly as many words as there are names."""
     action = call.words[0]
     if len(words) < len(names):
+        fits = f"onrecord {call.verb.name} {action} " in call.verb.example
         raise UsageError(
             f"{names[len(words)]} is missing: onrecord {call.verb.name} {action} {' '.join(names)}",
-            hint=f"for example: `{call.verb.example}`",
+            # An example of another action would mislead.
+            hint=f"for example: `{call.verb.example}`" if fits else f"see `onrecord help {call.verb.name}`",
         )
     if len(words) > len(names):
         extra = words[len(names)]
