@@ -13,6 +13,7 @@ from onrecord.session.handle import Session
 from onrecord.surfaces.cli import catalogue
 from onrecord.surfaces.cli.shared.call import Call
 from onrecord.surfaces.cli.shared.hints import BY_CODE, BY_STEP, hint_of
+from tests.cli.conftest import copied
 
 PACKAGE = Path(onrecord.__file__).parent
 COMMAND = re.compile(r"`([^`]+)`")
@@ -48,6 +49,12 @@ def test_every_hint_of_the_table_parses(step):
     for line in COMMAND.findall(hint):
         if line not in ("onrecord team", "onrecord evidence"):
             parse(line)
+
+
+@pytest.fixture(scope="module")
+def crowd(crowd, tmp_path_factory, bytecode, stores):
+    """A copy of its own: a command that is not refused changes it, and other modules share the original."""
+    return copied(crowd, tmp_path_factory.mktemp("refused"), bytecode, stores)
 
 
 @pytest.mark.parametrize(
