@@ -14,7 +14,7 @@
     │   ├── LeaseHeld · LeaseLost
     │   ├── TurnConflict · EffectUnknown
     │   ├── TrajectoryMoved · SessionFrozen · SessionRetired
-    │   └── ConversationInUse · NotRestored
+    │   └── ConversationInUse · NotRestored · FromElsewhere
     ├── BudgetExhausted
     ├── CompactionFailed
     ├── TokenMismatch · AssemblyFailed
@@ -237,6 +237,13 @@ class NotRestored(Conflict):
 
     code = "not_restored"
     reason: str
+
+
+class FromElsewhere(Conflict):
+    """A command on record came from another store (import, copy, restored backup); nobody here agreed to it."""
+
+    code = "from_elsewhere"
+    hint = "look at the command first, then agree to it"
 
 
 class BudgetExhausted(OnrecordError):
