@@ -240,7 +240,7 @@ class NotRestored(Conflict):
 
 
 class FromElsewhere(Conflict):
-    """A command on record came from another store (import, copy, restored backup); nobody here agreed to it."""
+    """A command on record came from another store (import, copy, restored backup); no person here agreed to it."""
 
     code = "from_elsewhere"
     hint = "look at the command first, then agree to it"

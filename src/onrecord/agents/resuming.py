@@ -146,7 +146,7 @@ def plan(session: Session, agent: str, env: Mapping[str, str], here: str) -> Pla
 
 
 class Origin(NamedTuple):
-    """What of an agent's record came from another store: nobody here agreed to it."""
+    """What of an agent's record came from another store: no person here agreed to it."""
 
     arguments: bool
     conversation: bool

@@ -173,7 +173,7 @@ class Supervisor:
         return "stopped"
 
     def is_foreign(self) -> bool:
-        """Whether the team on record came from another store: then nobody here agreed to what it runs."""
+        """Whether the team on record came from another store: then no person here agreed to what it runs."""
         return 0 < self.view.decided <= self.session.log.arrived()
 
     def _refuse_foreign(self) -> None:
