@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from onrecord.errors import DamagedLog, InvalidInput, TooLarge
 from onrecord.log import digest, names
 from onrecord.log.events import KINDS, Draft, Event, Kind, Record, tuple_new
+from onrecord.log.shapes import SHAPES, misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -196,6 +197,8 @@ def seal_own(  # noqa: PLR0917  # as above
         version = known.version
         if type(data) is not dict or not _NEEDS[kind] <= data.keys():
             check_payload(known, data)
+        if kind in SHAPES and (problem := misfit(kind, data)):
+            raise InvalidInput(f"{kind}: {problem}")
     else:
         version = 1
         if not isinstance(kind, str) or not 0 < len(kind) <= KIND_LIMIT or not kind.isprintable():
