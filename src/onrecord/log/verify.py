@@ -82,6 +82,10 @@ class Verifier:
         """The problems so far; whether a missing payload was erased on record is known only at the end."""
         return self._problems[:PROBLEMS_LIMIT]
 
+    def unexplained(self) -> bool:
+        """Whether a payload is missing that no event read so far says was erased."""
+        return not self._missing <= self._erased
+
     def finish(self, position: int | None = None, digest: bytes | None = None) -> Report:
         """The report; `position` and `digest` are those of the head in the store."""
         unexplained = sorted(self._missing - self._erased)

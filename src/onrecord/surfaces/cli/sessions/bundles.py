@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import DamagedBundle, SessionNotFound
+from onrecord.errors import DamagedBundle, LogMoved, SessionNotFound
 from onrecord.session.bundle import lines_of, take_in
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.files import refuse_existing, write_file
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 BUNDLE_LEVEL = 9
 """The compression level of a bundle: high, because it is written once and then moved."""
+EXPORT_TRIES = 10
+"""How often an export is tried while another process erases parts of the session."""
 LINE_LIMIT = 128 * 1024 * 1024
 """The longest line of a bundle, in bytes: an event's payload and what surrounds it."""
 _CHUNK = 1 << 20
@@ -41,7 +43,7 @@ def export_session(call: Call) -> int:
         refuse_existing(Path(out).expanduser(), force="force" in call)
     session = call.session()
     if out:
-        path = write_file(out, _chunks(session, form, call.get("dialect")), force="force" in call)
+        path = _written(call, session, out, form)
         head = session.log.head()
         data = {"file": str(path), "format": form, "bytes": path.stat().st_size, "session": session_data(head)}
         return call.output.done(
@@ -58,6 +60,16 @@ def export_session(call: Call) -> int:
         sys.stdout.buffer.write(chunk)
     sys.stdout.buffer.flush()
     return 0
+
+
+def _written(call: Call, session: Session, out: str, form: str) -> Path:
+    """Write the file; again if another process erased a part of the session meanwhile."""
+    for _again in range(EXPORT_TRIES - 1):
+        try:
+            return write_file(out, _chunks(session, form, call.get("dialect")), force="force" in call)
+        except LogMoved:
+            continue
+    return write_file(out, _chunks(session, form, call.get("dialect")), force="force" in call)
 
 
 def _chunks(session: Session, form: str, dialect: str | None) -> Iterable[bytes]:
