@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
     from onrecord.log.events import Record
 
+COVERS = (
+    "the hash chain and every payload that was not erased", "the head: position, status, hold, title, runs and times",
+    "kept views (snapshots)",
+)  # fmt: skip
+"""What a verification derives again from the events."""
+LEAVES_OUT = ("the search index", "the name and project of a session", "leases", "where a log came from")
+"""What a store keeps beside its logs that no log says, or that is only a way to find events."""
 PROBLEMS_LIMIT = 100
 """The most problems one report lists."""
 NONSENSE = (ValueError, LookupError, TypeError, AttributeError)
@@ -29,7 +36,7 @@ class Problem(NamedTuple):
 
     position: int
     cause: str
-    """gap, chain, payload, missing, unreadable, head or checkpoint."""
+    """gap, chain, payload, missing, unreadable, head, snapshot or checkpoint."""
     detail: str
 
 
