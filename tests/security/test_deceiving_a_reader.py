@@ -38,7 +38,7 @@ def forge(session: onrecord.Session, view: str, old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("view", "old", "new"),
     [
-        (VIEWS_VERSION, "number 1\"", "a lie\""),
+        (VIEWS_VERSION, 'number 1"', 'a lie"'),
         (PRESENT_VERSION, '"count":0', '"count":7'),
         (LISTING_VERSION, '"next":""', '"next":"a lie"'),
     ],
