@@ -94,9 +94,9 @@ def test_a_bomb_is_refused_within_bounded_memory(lines, tmp_path):
 
 
 def test_many_sound_events_are_not_kept_in_memory(elsewhere, tmp_path, monkeypatch):
-    """Importing 20 MB of sound events takes a fraction of that: they are checked, then written page by page."""
+    """Importing 40 MB of sound events takes a fraction of that: they are checked, then written page by page."""
     session = elsewhere.create("large")
-    for number in range(20):
+    for number in range(40):
         session.log.record("note.kept", {"text": f"{number}" + "x" * 1_000_000})
     file = packed(list(bundle.lines_of(session)), tmp_path / "large.onrecord")
     monkeypatch.setattr(bundle, "INSTALL_BYTES", 1_000_000)
@@ -105,10 +105,10 @@ def test_many_sound_events_are_not_kept_in_memory(elsewhere, tmp_path, monkeypat
         tracemalloc.start()
         try:
             moved = bundle.take_in(here, BundleFile(file))
-            assert tracemalloc.get_traced_memory()[1] < 16_000_000
+            assert tracemalloc.get_traced_memory()[1] < 30_000_000
         finally:
             tracemalloc.stop()
-        assert (moved.verify().events, moved.log.arrived()) == (21, 21)
+        assert (moved.verify().events, moved.log.arrived()) == (41, 41)
 
 
 def test_erasures_that_repeat_themselves_cost_nothing():

@@ -106,12 +106,13 @@ class OwnSession(Awaited):
         done, result = await settled(partial(effects.prepare, self.sync, key, name, rerun_unknown=rerun_unknown))
         if done:
             return result
-        try:
-            made = await fn()
-        except Exception as problem:
-            await settled(partial(effects.settle, self.sync, key, error=told(problem)))
-            raise
-        return await settled(partial(effects.conclude, self.sync, key, made))
+        with effects.running(self.sync, key):
+            try:
+                made = await fn()
+            except Exception as problem:
+                await settled(partial(effects.settle, self.sync, key, error=told(problem)))
+                raise
+            return await settled(partial(effects.conclude, self.sync, key, made))
 
 
 class OwnStore(Awaited):

@@ -236,6 +236,8 @@ class Session(KeptViews):
         return self._append(drafts, lease, expect)
 
     def _append(self, drafts: Sequence[Draft], lease: Lease | None, expect: int | None = None) -> list[Event]:
+        if lease is not None:
+            self._refuse_forked(lease)
         try:
             receipts = self.store.append(self.id, drafts, expect=expect, lease=lease)
             events = []
@@ -247,6 +249,14 @@ class Session(KeptViews):
                 self._fall_behind()  # it may be on record all the same: the next turn must read it
             raise
         return events
+
+    def _refuse_forked(self, lease: Lease) -> None:
+        """A forked child has the parent's handle, and not its lease: only one of the two may write the lane's turns."""
+        if not machine.is_mine(lease.holder):
+            raise LeaseLost(
+                f"process {lease.holder.get('pid')} opened this handle; this process was forked from it",
+                hint="open the session again in this process",
+            )
 
     def _record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
         if because is not None:
@@ -269,6 +279,8 @@ class Session(KeptViews):
     def acquire(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
         """Take the lease on this agent's lane: a new run begins. Turns of an earlier holder are refused."""
         with self._joining:  # threads that share this handle are one holder
+            if self.lease is not None and not machine.is_mine(self.lease.holder):
+                self.lease = self.run = None  # inherited by a fork: it stays the parent's
             if self.lease is None:
                 self._take_lane(takeover=takeover, seconds=seconds, about=about)
         return self
@@ -318,6 +330,8 @@ class Session(KeptViews):
 
     def leave(self) -> None:
         """Release the lease. The session stays as it is; `close` ends it."""
+        if self.lease is not None and not machine.is_mine(self.lease.holder):
+            self.lease = self.run = None  # inherited by a fork: only the parent releases it
         if self.lease is not None:
             try:
                 self._append_drafts(self._draft("agent.left", {}), fenced=True)
