@@ -192,6 +192,12 @@ class Store(Protocol):
         With `extend`, `records` follow the last event that the session has here.
         """
 
+    def key(self, purpose: str) -> bytes:
+        """A key of this store for one purpose, derived from its secret: the same in every process, in no other store.
+
+        Keys of different purposes are unrelated.
+        """
+
     def close(self) -> None:
         """Close files and connections."""
 
