@@ -49,6 +49,7 @@ _TEAM = "onrecord.surfaces.cli.agents.team"
 _TEAM_MEMBER = "onrecord.surfaces.cli.agents.team_member"
 _USAGE = "onrecord.surfaces.cli.sessions.usage"
 _USE = "onrecord.surfaces.cli.sessions.use"
+_WEB = "onrecord.surfaces.cli.sessions.web"
 _WORKTREE = "onrecord.surfaces.cli.agents.worktree"
 _STORES = "onrecord.surfaces.cli.upkeep.stores"
 
@@ -251,6 +252,14 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord instructions --profile research"),
     Verb(READ, "show", "[NAME]", "Show a session: its status, what needs you, and its note", _SHOW, SESSION,
          example="onrecord show fix-invite-403"),
+    Verb(READ, "web", "[NAME]", "Open a live page of every session in the browser", _WEB,
+         Option("--port", "the port (default: 8711); 0 takes a free one", "PORT"),
+         Option("--host", "the address to listen on (default: 127.0.0.1); others need --token-file", "HOST"),
+         Option("--token-file", "a file with the token of the page (default: a new one each time)", "FILE"),
+         Option("--allow-host", "another name under which browsers reach it, such as a proxy's", "NAME", many=True),
+         Option("--prefix", "the path below which a reverse proxy serves it", "PATH"),
+         Option("--allow-writes", "let the page settle attempts, decide, pause and close, under your name"),
+         Option("--no-browser", "only print the address"), example="onrecord web"),
     Verb(READ, "log", "[NAME]", "Print the events of a session", _EVENTS,
          Option("--after", "events after this position", "POSITION"),
          Option("--upto", "events up to this position", "POSITION"),
