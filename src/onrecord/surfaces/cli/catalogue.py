@@ -89,7 +89,7 @@ TIMEOUT = Option("--timeout", "stop the command after this many seconds", "SECON
 PROOF = Option(
     "--evidence", "evidence for it: an id, `last`, or the letter of a new one", "EVIDENCE", many=True, short="-e"
 )
-FORMATS = ("bundle", "jsonl", "messages", "markdown")
+FORMATS = ("bundle", "jsonl", "messages", "markdown", "html")
 DIALECTS = ("neutral", "openai", "anthropic")
 SHELLS = ("bash", "zsh", "fish")
 NOTE_FORMS = ("markdown", "brief", "pr", "issue", "json", "terminal")
@@ -359,10 +359,13 @@ VERBS: tuple[Verb, ...] = (
          example="onrecord doctor --fix"),
 
     Verb(KEEP, "export", "[NAME]", "Write a session to a file", _MOVING,
-         Option("--format", "bundle (can be imported), jsonl (events), messages, markdown", "FORMAT", choices=FORMATS,
-                short="-f"),
+         Option("--format", "bundle (can be imported), jsonl (events), messages, markdown, html (a report in one file)",
+                "FORMAT", choices=FORMATS, short="-f"),
          Option("--out", "the file (default: standard output)", "FILE", short="-o"),
-         Option("--dialect", "for --format messages", "DIALECT", choices=DIALECTS), OVERWRITE,
+         Option("--dialect", "for --format messages", "DIALECT", choices=DIALECTS),
+         Option("--from", "for html and markdown: begin the timeline at this position", "POSITION"),
+         Option("--to", "for html and markdown: the session as it was after this position", "POSITION"),
+         Option("--no-tool-output", "for html and markdown: leave out what tools returned"), OVERWRITE,
          SESSION, function="export_session",
          example="onrecord export fix-invite-403 --out fix-invite-403.onrecord"),
     Verb(KEEP, "import", "FILE | VENDOR [PATH|ID]",
