@@ -1,4 +1,4 @@
-"""Acting: what a person can do on a page that was started with `--allow-writes`. Each act is an event with their name."""
+"""Acting: what a person can do on a page that allows writes. Each act is an event with the person's name."""
 
 from __future__ import annotations
 

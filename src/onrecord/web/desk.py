@@ -15,7 +15,6 @@ from onrecord.errors import InvalidInput, NotFound
 from onrecord.log.codec import open_records
 from onrecord.log.names import is_ulid
 from onrecord.log.readings import at_pointer
-
 from onrecord.pages.inspector import changes_table, inspector
 from onrecord.pages.lanes import Picture, draw_lanes
 from onrecord.pages.options import Options
@@ -25,6 +24,7 @@ from onrecord.views.diff import changes
 from onrecord.views.fold import BODIES
 from onrecord.web import session_page, tab_views
 from onrecord.web.frame import document
+from onrecord.web.home import amount
 from onrecord.web.past import Past
 from onrecord.web.session_page import TABS, Look
 from onrecord.web.timeline import STRETCH, Stretch, stretch, stretch_of
@@ -145,7 +145,7 @@ class Desk:
         parts = {
             "position": look.position, "now": look.now, "chips": session_page.chips(look),
             "left": session_page.left(look), "where": session_page.slider_label(look),
-            "used": session_page.amount(look.used),
+            "used": amount(look.used),
             "tabs": {name: count for name, _title, count in session_page.counts(look, rollout=rollout)},
         }  # fmt: skip
         return json.dumps(parts, ensure_ascii=False)
@@ -179,7 +179,7 @@ class Desk:
 
         def make() -> str:
             with self._lock:
-                seen, picture = self._pictures.pop(session.id, None) or (0, Picture())
+                seen, picture = self._pictures.pop(session.id, (0, Picture()))
                 records = self._records.store.read(session.id, after=seen, upto=head.position, bodies=BODIES)
                 if seen and any(record.kind == "payload.erased" for record in records):
                     # The picture may still have what was erased since.
@@ -223,7 +223,7 @@ class Desk:
         session = self.handle(name)
         report = session.verify()
         self._verified[session.id] = session.log.head().position, report.ok
-        problems = [f"{one.position}: {one.message}" for one in report.problems[:3]] if not report.ok else []
+        problems = [f"{one.position}: {one.detail}" for one in report.problems[:3]] if not report.ok else []
         return {"ok": report.ok, "problems": problems}
 
     # Images

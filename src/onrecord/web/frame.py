@@ -62,6 +62,7 @@ def document(frame: Frame, title: str, body: str, *, view: str, data: Mapping[st
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f'<title>{attribute(title)}</title><link rel="icon" href="data:,">'
-        f'<link rel="stylesheet" href="{frame.asset("style.css")}"><link rel="stylesheet" href="{frame.asset("page.css")}">'
+        f'<link rel="stylesheet" href="{frame.asset("style.css")}">'
+        f'<link rel="stylesheet" href="{frame.asset("page.css")}">'
         f"{scripts}</head><body>{body}</body></html>"
     )

@@ -65,6 +65,7 @@ def home(frame: Frame, shelf: Shelf, projects: tuple[str, ...] | None, today: st
 def lists(frame: Frame, shelf: Shelf, projects: tuple[str, ...] | None, words: str, now: int) -> str:
     """Both lists, filtered."""
     needing, others = shelf.listed(projects, words)
+    everywhere = projects is None
     if not needing and not others:
         if words:
             return empty(f"No session has the words “{words}” in its name, title or next action.")
@@ -75,14 +76,14 @@ def lists(frame: Frame, shelf: Shelf, projects: tuple[str, ...] | None, words: s
     if needing:
         rest = len(needing) - NEEDING_SHOWN
         parts.append(f'<h2 id="needs">Needs you · {len(needing):,}</h2>')
-        parts.append(_box(frame, shelf, needing[:NEEDING_SHOWN], projects, now, "needs"))
+        parts.append(_box(frame, shelf, needing[:NEEDING_SHOWN], now, label="needs", everywhere=everywhere))
         parts.append(_more(rest))
     if others:
         title = "Everything else" if needing else "Sessions"
         parts.append(
             f'<h2 id="others">{title}' + (f" · {len(others):,}" if len(others) > OTHERS_SHOWN else "") + "</h2>"
         )
-        parts.append(_box(frame, shelf, others[:OTHERS_SHOWN], projects, now, "others"))
+        parts.append(_box(frame, shelf, others[:OTHERS_SHOWN], now, label="others", everywhere=everywhere))
         parts.append(_more(len(others) - OTHERS_SHOWN))
     return "".join(parts)
 
@@ -91,10 +92,8 @@ def _more(count: int) -> str:
     return f'<p class="ev">{count:,} more: type to find them.</p>' if count > 0 else ""
 
 
-def _box(
-    frame: Frame, shelf: Shelf, found: list[Standing], projects: tuple[str, ...] | None, now: int, label: str
-) -> str:
-    rows = "".join(row(frame, one, shelf.used(one.entry.head), now, everywhere=projects is None) for one in found)
+def _box(frame: Frame, shelf: Shelf, found: list[Standing], now: int, *, label: str, everywhere: bool) -> str:
+    rows = "".join(row(frame, one, shelf.used(one.entry.head), now, everywhere=everywhere) for one in found)
     return f'<ul class="box" aria-labelledby="{label}">{rows}</ul>'
 
 

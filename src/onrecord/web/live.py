@@ -1,7 +1,7 @@
 """Live: one thread asks the store what moved, and every viewer hears of it as server-sent events.
 
-A viewer is told positions, never content: it asks for what it lacks, so a missed word costs nothing. Like every
-follower (session/following.py), it misses no event, because positions are dense and a head only shows what is committed.
+A viewer hears positions, never content: it asks for what it lacks, so a missed word costs nothing. Like every
+follower (session/following.py) it misses no event: positions are dense, and a head only shows what is committed.
 The newest heads are read in one query for all viewers; the watched sessions are also asked one by one, more slowly,
 because a machine with a wrong clock would keep its session from the top of the list.
 """

@@ -113,7 +113,8 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
     command = resume_command(one) if one else f"onrecord show {head.name}"
     everything = "" if head.project and project_name(head.project) == frame.project_name else "?all=1"
     header = (
-        f'<header class="top"><a class="crumb" href="{frame.base}/{everything}">{short(project_name(head.project), 30)} /</a>'
+        f'<header class="top"><a class="crumb" href="{frame.base}/{everything}">'
+        f"{short(project_name(head.project), 30)} /</a>"
         f'<h1>{attribute(head.name)}</h1><span id="chips">{chips(look)}</span>'
         '<button type="button" class="chip" id="chain" title="Recompute the hash of every event">verify chain</button>'
         f'<span class="sp"></span><span class="chip" id="live" role="status">connecting</span>'
@@ -123,7 +124,8 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
         '<button class="key" type="button" data-help aria-label="Keyboard shortcuts"><kbd>?</kbd></button></header>'
     )
     past = (
-        f'<div class="lanes"><div id="lanes" class="lanes-in" tabindex="0" role="region" aria-label="Lanes over time"></div>'
+        '<div class="lanes">'
+        '<div id="lanes" class="lanes-in" tabindex="0" role="region" aria-label="Lanes over time"></div>'
         '<div class="slider"><button type="button" id="back" aria-label="One event back">◀</button>'
         '<button type="button" id="play" aria-pressed="false">▶ play</button>'
         '<button type="button" id="forth" aria-label="One event forward">▶</button>'
@@ -138,13 +140,15 @@ def page(frame: Frame, look: Look, tab: str, view: str, *, rollout: bool, stretc
         f'<div id="view">{view}</div></section>'
     )
     body = (
-        f'{header}{past}<main class="cols"><section class="note" id="left" tabindex="0" aria-label="What the next agent '
-        f'reads">{left(look)}</section>{middle}<aside class="inspector" id="inspector" tabindex="0" aria-label="Event">'
+        f'{header}{past}<main class="cols">'
+        f'<section class="note" id="left" tabindex="0" aria-label="What the next agent reads">{left(look)}</section>'
+        f'{middle}<aside class="inspector" id="inspector" tabindex="0" aria-label="Event">'
         '<p class="ev">Choose an event: its payload, who caused it, and what it changed.</p></aside></main>'
     )
     data = {
-        "session": head.session, "name": head.name, "now": str(look.now), "at": str(look.position) if look.is_past else "",
-        "tab": tab, "stretch": str(stretch), "writes": "1" if frame.allow_writes else "", "person": frame.person,
+        "session": head.session, "name": head.name, "now": str(look.now),
+        "at": str(look.position) if look.is_past else "", "tab": tab, "stretch": str(stretch),
+        "person": frame.person,
     }  # fmt: skip
     return document(frame, f"{head.name} · onrecord", body, view="session", data=data)
 

@@ -155,7 +155,7 @@ class Shelf:
 
     def _forget(self, session: str) -> None:
         for kept in (self._known, self._words, self._used):
-            kept.pop(session, None)  # type: ignore[attr-defined]  # all are dicts
+            kept.pop(session, None)
         self._order = None
         self.changed += 1
 

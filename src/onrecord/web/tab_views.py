@@ -12,7 +12,8 @@ from onrecord.pages.board import findings_board
 from onrecord.pages.costs import UsageRow, usage_table
 from onrecord.pages.frame import empty
 from onrecord.pages.panel import note_text
-from onrecord.pages.text import attribute, clock as utc, day, link, short, shown, tokens
+from onrecord.pages.text import attribute, day, link, short, shown, tokens
+from onrecord.pages.text import clock as utc
 from onrecord.session.reading import recent
 from onrecord.views.note import changed_files, is_unwritten, note
 from onrecord.web.words import clock

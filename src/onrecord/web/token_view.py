@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onrecord.pages.frame import empty
-from onrecord.pages.text import shown
+from onrecord.pages.text import attribute, shown
 from onrecord.rollout.lane import Lane
 from onrecord.rollout.recording import POLICY_AGENT
 from onrecord.rollout.turns import SAMPLED
@@ -61,12 +61,9 @@ def _turn(turn: TurnRecord, number: int, room: int) -> tuple[str, int]:
     rest = len(boxes) - len(drawn)
     more = f'<span class="ev"> and {rest:,} more</span>' if rest else ""
     cause = f" · {attribute(turn.cause)}" if turn.cause else ""
-    return (
-        f"<h2>Turn {number} · {shown(turn.status)}{cause}</h2>"
-        f'<p class="ev">keeps {turn.keep:,} ids · {len(turn.prompt):,} new ids of the prompt · {len(turn.output):,} sampled'
-        f'</p><p class="tokens">{"".join(drawn)}{more}</p>',
-        len(drawn),
-    )
+    counts = f"keeps {turn.keep:,} ids · {len(turn.prompt):,} new ids of the prompt · {len(turn.output):,} sampled"
+    heading = f'<h2>Turn {number} · {shown(turn.status)}{cause}</h2><p class="ev">{counts}</p>'
+    return f'{heading}<p class="tokens">{"".join(drawn)}{more}</p>', len(drawn)
 
 
 def _box(token: int, origin: str, logprob: float | None) -> str:
