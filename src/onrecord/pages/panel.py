@@ -182,7 +182,7 @@ def _open_ends(whole: Whole, gone: Gone | None) -> Iterator[Line]:
         until = moment(int(resets * 1e6)) if isinstance(resets, int | float) else shown(stop.get("until") or "")
         cause = shown(str(stop.get("cause", "unknown")).replace("_", " "))
         text = f"interrupted: {cause}{f', until {until}' if until else ''} {_small(link(stop['position']))}"
-        yield Line("Not settled", stop["position"], _row("s", "⏸", text))
+        yield Line("Not settled", stop["position"], _row("s", "‖", text))
 
 
 def _row(css: str, mark: str, html: str) -> str:

@@ -46,7 +46,6 @@
 
   // The inspector shows the header and payload of the selected entry.
   const inspector = one("#inspector");
-  inspector.hidden = false;
   let selected = null;
   function row(list, name, value) {
     if (!value) return;
@@ -159,7 +158,7 @@
   play.addEventListener("click", () => {
     if (timer) return stop();
     if (Number(slider.value) >= last) travel(first);
-    play.textContent = "⏸";
+    play.textContent = "❚❚";
     play.setAttribute("aria-label", "Pause");
     const step = Math.max(1, Math.round((last - first) / 200));
     timer = setInterval(() => {
