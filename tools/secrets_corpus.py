@@ -222,26 +222,33 @@ def cases(seed: int, count: int = 540) -> list[Case]:
 
 def _case(random_: Random, number: int) -> Case:
     draw = number % 20
-    if draw < 11:  # noqa: PLR2004  # eleven of twenty
+    if draw < 11:  # eleven of twenty
         kind, sort = random_.choice(sorted(FORMATS)), "format"
         secret = FORMATS[kind](random_)
         around, text = _bare_texts(secret, random_)
-    elif draw < 16:  # noqa: PLR2004  # five
+    elif draw < 16:  # five
         kind, sort = random_.choice(sorted(NAMED)), "named"
         names, make = NAMED[kind]
         secret = make(random_)
         around, text = _named_texts(random_.choice(names), secret, random_)
-    elif draw < 18:  # noqa: PLR2004  # two
+    elif draw < 18:  # two
         kind, sort = random_.choice(sorted(_WRAPPED)), "named"
         secret = WRAPPED_VALUES[kind](random_)
         around, text = kind, _WRAPPED[kind](random_, secret)
     else:
-        kind, sort = random_.choice(["github-classic", "anthropic", "aws-access-key", "pem", "gitlab", "slack-bot"]), "encoded"
+        kind, sort = (
+            random_.choice(["github-classic", "anthropic", "aws-access-key", "pem", "gitlab", "slack-bot"]),
+            "encoded",
+        )
         inner = FORMATS[kind](random_)
         before = some(random_, ALNUM + " :", 0, 7)
         secret = base64.b64encode(f"{before}{inner}\n".encode()).decode()
         around, text = _bare_texts(secret, random_)
-        secret = secret[len(secret) // 3 : len(secret) // 2] if kind == "pem" else secret[(len(before) * 4 + 2) // 3 + 1 : -4]
+        secret = (
+            secret[len(secret) // 3 : len(secret) // 2]
+            if kind == "pem"
+            else secret[(len(before) * 4 + 2) // 3 + 1 : -4]
+        )
     outer = random_.choice(sorted(_OUTER))
     lines = [random_.choice(_FILLER) for _line in range(random_.randint(2, 8))]
     lines.insert(random_.randint(0, len(lines)), text)
@@ -270,13 +277,13 @@ LOOK_ALIKES = (
     "key-value store", "sk-learn", "task-0123456789", "https://example.com/a/b?page=2", "Bearer authentication is required",
     "Authorization: Bearer <token>", "request_id=0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0", "uuid: 123e4567-e89b-12d3-a456-426614174000",
     "toolu_01A09q90qw90lq917835lq9", "msg_013Zva2CMHLNnjNjJKqJ2EF", "req_011CQ1a2b3c4d5e6f7g8h9j0", "PASSWORD_MIN_LENGTH = 12",
-    "tokens: 12345, cost: 0.42", "the password is stored as a hash", 'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ',
+    "tokens: 12345, cost: 0.42", "the password is stored as a hash", "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ",
     "pip install --hash=sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824 x", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8 me@host",
     "public_key = 'MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE'", "next_page_token: CAUQAA", "csrf_token_header = 'X-CSRF-Token'",
     "cache_key = f'user:{user_id}:v2'", "primary_key=True", "author = 'someone'", "tests/test_secrets.py::test_token_expires PASSED",
     "self.secret = secret or self._default_secret()", "process.env.SECRET_KEY", "token_type: bearer", "x-request-id: 7f3a9c21-aaaa",
     "git clone https://github.com/owner/repository.git", "user:password@host is the form of it", "http://localhost:8080@test",
-    "id = 01ARZ3NDEKTSV4RRFFQ69G5FAV", "etag: W/\"33a64df551425fcc55e4d42a148795d9f25f89d4\"", "v1.2.3-rc.1+build.20260101",
+    "id = 01ARZ3NDEKTSV4RRFFQ69G5FAV", 'etag: W/"33a64df551425fcc55e4d42a148795d9f25f89d4"', "v1.2.3-rc.1+build.20260101",
     "checksum = 'd41d8cd98f00b204e9800998ecf8427e'", "secretsmanager.get_secret_value(SecretId='prod/app')",
 )  # fmt: skip
 """Lines that look like secrets to a careless rule and are none."""
