@@ -3,7 +3,7 @@
     OnrecordError
     ├── InvalidInput          a given value cannot be accepted; nothing changed
     │   ├── InvalidName
-    │   └── TooLarge
+    │   └── TooLarge · SecretFound
     ├── NotFound
     │   ├── SessionNotFound
     │   ├── AmbiguousName
@@ -72,6 +72,13 @@ class TooLarge(InvalidInput):
 
     code = "too_large"
     hint = "split it, or keep the large part in a file and record its path"
+
+
+class SecretFound(InvalidInput):
+    """The policy of this project refuses what contains a secret."""
+
+    code = "secret_found"
+    hint = 'remove the secret, or let the policy replace it: policy = "redact" under [secrets] in the settings'
 
 
 class NotFound(OnrecordError):

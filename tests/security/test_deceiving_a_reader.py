@@ -50,5 +50,5 @@ def test_a_forged_snapshot_is_found(session, view, old, new):
     forge(session, view, old, new)
     problems = session.verify(point).problems
     assert [problem.cause for problem in problems] == ["snapshot"], problems
-    session.store.tidy() if hasattr(session.store, "tidy") else session.store._snapshots.clear()  # type: ignore[attr-defined]
+    session.store.tidy() if hasattr(session.store, "tidy") else session.store._snapshots.clear()
     assert session.verify(point).ok

@@ -198,6 +198,12 @@ class Store(Protocol):
         What a log says up to there is the word of another store, and nothing runs on it unasked.
         """
 
+    def key(self, purpose: str) -> bytes:
+        """A key of this store for one purpose, derived from its secret: the same in every process, in no other store.
+
+        Keys of different purposes are unrelated.
+        """
+
     def close(self) -> None:
         """Close files and connections."""
 

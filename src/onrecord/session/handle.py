@@ -27,6 +27,8 @@ from onrecord.log.events import NEW_RUN, Draft, Event
 from onrecord.log.head import LIVE, Head, refuse_ended, refuse_work
 from onrecord.log.names import check_name
 from onrecord.log.store import LEASE_SECONDS, Lease, Store
+from onrecord.session.funnel import funnel_of
+from onrecord.session.inherited import forget_inherited, refuse_inherited
 from onrecord.session.kept_views import KeptViews
 from onrecord.session.single import sealed
 from onrecord.views.fold import Whole
@@ -75,6 +77,7 @@ class Session(KeptViews):
         super().__init__(store, id)
         self.agent = check_name(agent, "agent")
         self.clock = clock
+        self.funnel = funnel_of(store)
         self.lease: Lease | None = None
         self.run: int | None = None
         self._joining = RLock()
@@ -237,7 +240,12 @@ class Session(KeptViews):
 
     def _append(self, drafts: Sequence[Draft], lease: Lease | None, expect: int | None = None) -> list[Event]:
         if lease is not None:
-            self._refuse_forked(lease)
+            refuse_inherited(lease)
+        wanted, notices = len(drafts), list[Draft]()
+        if type(drafts) is not SealOnRead:  # that one was looked at before it was made
+            drafts, notices = self.funnel.passed(drafts, self._whole.head.project)
+            if notices:
+                drafts = [*drafts, *notices]
         try:
             receipts = self.store.append(self.id, drafts, expect=expect, lease=lease)
             events = []
@@ -248,22 +256,15 @@ class Session(KeptViews):
             if not isinstance(problem, OnrecordError) or isinstance(problem, StoreError):
                 self._fall_behind()  # it may be on record all the same: the next turn must read it
             raise
-        return events
-
-    def _refuse_forked(self, lease: Lease) -> None:
-        """A forked child has the parent's handle, and not its lease: only one of the two may write the lane's turns."""
-        if not machine.is_mine(lease.holder):
-            raise LeaseLost(
-                f"process {lease.holder.get('pid')} opened this handle; this process was forked from it",
-                hint="open the session again in this process",
-            )
+        return events[:wanted] if notices else events
 
     def _record(self, kind: str, data: Any, *, id: str | None = None, because: int | None = None) -> Event:
         if because is not None:
             self._refuse_unknown(because)
         run = self._whole.head.run if self.run is None else self.run
         make = partial(sealed, kind, data, id, int(self.clock() * 1e6), self.agent, run, because)
-        event = self._append(SealOnRead(make) if is_simple(data) else (make(),), None)[0]
+        late = is_simple(data) and self.funnel.is_clean(kind, data)
+        event = self._append(SealOnRead(make) if late else (make(),), None)[0]
         if self._behind and kind.startswith("session."):
             self.refresh()  # `status` and `name` come from this handle's views, which must include its own step
         return event
@@ -279,8 +280,7 @@ class Session(KeptViews):
     def acquire(self, /, *, takeover: bool = False, seconds: float = LEASE_SECONDS, **about: object) -> Self:
         """Take the lease on this agent's lane: a new run begins. Turns of an earlier holder are refused."""
         with self._joining:  # threads that share this handle are one holder
-            if self.lease is not None and not machine.is_mine(self.lease.holder):
-                self.lease = self.run = None  # inherited by a fork: it stays the parent's
+            forget_inherited(self)
             if self.lease is None:
                 self._take_lane(takeover=takeover, seconds=seconds, about=about)
         return self
@@ -330,8 +330,7 @@ class Session(KeptViews):
 
     def leave(self) -> None:
         """Release the lease. The session stays as it is; `close` ends it."""
-        if self.lease is not None and not machine.is_mine(self.lease.holder):
-            self.lease = self.run = None  # inherited by a fork: only the parent releases it
+        forget_inherited(self)
         if self.lease is not None:
             try:
                 self._append_drafts(self._draft("agent.left", {}), fenced=True)

@@ -220,6 +220,11 @@ class PostgresStore:
     def waking(self, session: str) -> AbstractContextManager[Callable[[float], None]]:
         return self._waker.waking(session)
 
+    def key(self, purpose: str) -> bytes:
+        from onrecord.stores.payloads import key_for
+
+        return key_for(self._blob_secret(), purpose)
+
     def close(self) -> None:
         self._connections.close()
         _STORES.discard(self)

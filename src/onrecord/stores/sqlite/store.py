@@ -279,6 +279,11 @@ class SQLiteStore:
 
         tidy(self._writer)
 
+    def key(self, purpose: str) -> bytes:
+        from onrecord.stores.payloads import key_for
+
+        return key_for(self._blob_secret(), purpose)
+
     def close(self) -> None:
         self._writer.close()
         self._readers.close()
