@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from onrecord.errors import InvalidInput, StoreError
+from onrecord.machine.files import remove_left_over
 from onrecord.stores.sqlite import safety
 from onrecord.stores.sqlite.connection import open_reader, open_writer, store_error, versions
 
@@ -33,6 +34,7 @@ def back_up(path: str, target: str) -> str:
     real = safety.resolve(target)
     _refuse_existing(real)
     part = f"{real}.part-{os.getpid()}"
+    remove_left_over(os.path.dirname(real), f"{os.path.basename(real)}.part-")
     try:
         _make_empty(part)
         _copy(path, part)
