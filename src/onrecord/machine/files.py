@@ -51,17 +51,17 @@ def write_file(
         part.unlink(missing_ok=True)
 
 
-def refuse_special(path: str | os.PathLike[str]) -> None:
+def refuse_special(path: str | Path) -> None:
     """`OSError` for a directory, device or named pipe, which would fail later or block for ever.
 
     A pipe that a shell opened for this process (`<(command)`) is fine: it has a writer.
     """
-    mode = os.stat(path).st_mode
-    if stat.S_ISREG(mode) or os.fspath(path).startswith(_OPENED):
+    mode = Path(path).stat().st_mode
+    if stat.S_ISREG(mode) or str(path).startswith(_OPENED):
         return
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 def remove_left_over(directory: str, beginning: str) -> None:
