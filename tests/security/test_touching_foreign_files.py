@@ -114,3 +114,32 @@ def test_a_repository_cannot_move_the_note_outside(tmp_path: Path):
     note.chmod(0o644)
     write(note, b"y")
     assert mode_of(note) == 0o644, "what a person has allowed stays allowed"
+
+
+def test_a_backup_replaces_nothing_unless_it_is_told_to(desk: Desk, tmp_path: Path):
+    """`backup` refuses an existing file; with `--force` it replaces it, and says so."""
+    desk.ok("open", "work", "--no-input")
+    target = tmp_path / "copy.db"
+    target.write_text("mine")
+    done = desk.run("backup", str(target))
+    assert (done.code != 0, target.read_text()) == (True, "mine"), done
+    assert "in place of the file that was there" in desk.ok("backup", str(target), "--force")
+    fresh = desk.ok("backup", str(tmp_path / "other.db"))
+    assert "in place of" not in fresh
+
+
+def test_doctor_tells_the_truth_about_memory(desk: Desk):
+    """On tmpfs a power cut loses everything, and doctor says so; on a disk it does not."""
+    place = Path("/dev/shm")
+    if safety.file_system_of(str(place)) != "tmpfs" or not os.access(place, os.W_OK):
+        pytest.skip("cannot run here: there is no tmpfs to write to")
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        env = {"ONRECORD_STORE": f"{folder}/here.db"}
+        desk.ok("open", "work", "--no-input", env=env)
+        assert "everything: tmpfs is in memory" in desk.run("doctor", env=env).out
+    desk.ok("open", "work", "--no-input")
+    said = desk.run("doctor").out
+    if safety.file_system_of(str(desk.store.parent)) != "tmpfs":
+        assert "everything" not in said, said
