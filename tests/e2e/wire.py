@@ -78,16 +78,22 @@ CALLS: dict[str, tuple[tuple[str, Sequence[str], dict[str, Any]], ...]] = {
         ("create", ["path", "file_text"], {}),
         ("write", ["filePath", "content"], {}),
     ),
+    "call": (),
     "delegate": (("Agent", ["prompt"], {"description": "as asked", "subagent_type": "general-purpose"}),),
 }
 """How each vendor calls each tool: its name, the names of its arguments, and other required arguments."""
 
 
 def can_call(step: Step, tools: frozenset[str]) -> bool:
+    if step.verb == "call":  # any tool, as `[[call NAME JSON]]`
+        return step.words[0].partition(" ")[0] in tools
     return "apply_patch" in tools or any(name in tools for name, _, _ in CALLS[step.verb])
 
 
 def tool_call(step: Step, tools: frozenset[str]) -> tuple[str, dict[str, Any]]:
+    if step.verb == "call":
+        name, _, given = step.words[0].partition(" ")
+        return name, json.loads(given)
     for name, arguments, more in CALLS[step.verb]:
         if name in tools:
             return name, {**dict(zip(arguments, step.words, strict=True)), **more}
