@@ -30,7 +30,11 @@ PROMPTS = {
 def models(monkeypatch):
     """A model server where the vendors' SDKs look for one."""
     steps = wire.steps
-    monkeypatch.setattr(wire, "steps", lambda prompt: steps(PROMPTS.get(prompt, prompt)))
+
+    def scripted(prompt: str) -> list[wire.Step]:
+        return steps(PROMPTS.get(prompt, prompt))
+
+    monkeypatch.setattr(wire, "steps", scripted)
     with closing(ModelServer(socket.create_server(("127.0.0.1", 0)))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)

@@ -15,7 +15,7 @@ from onrecord.pages.entries import TURN, entries_of
 from onrecord.pages.facts import fact_of
 from onrecord.pages.text import clock, day, money, plain, tokens
 from onrecord.pages.tools import Shown, shown_call
-from onrecord.views.dialects import media_line
+from onrecord.views.parts import media_line
 from onrecord.views.render import iso
 from onrecord.views.transcript import RUNNING
 
