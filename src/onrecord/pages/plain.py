@@ -15,6 +15,7 @@ from onrecord.pages.entries import TURN, entries_of
 from onrecord.pages.facts import fact_of
 from onrecord.pages.text import clock, day, money, plain, tokens
 from onrecord.pages.tools import Shown, shown_call
+from onrecord.views.conversations import SUBLANE
 from onrecord.views.dialects import media_line
 from onrecord.views.render import iso
 from onrecord.views.transcript import RUNNING
@@ -40,7 +41,7 @@ def as_markdown(contents: Contents) -> Iterator[str]:
     """The file, piece by piece."""
     head, entries = contents.whole.head, entries_of(contents.events, contents.whole, {})
     yield _inert(plain(contents.note).rstrip(), outline=True)
-    yield f"\n\n## Timeline\n\n*generated from position {head.position} of session {head.session}"
+    yield f"\n\n## Transcript\n\n*generated from position {head.position} of session {head.session}"
     yield {True: ", hash chain verified*\n", False: ", HASH CHAIN BROKEN*\n", None: "*\n"}[contents.verified]
     if contents.first > 1:
         yield f"\n*It begins at position {contents.first}; the log has everything before it.*\n"
@@ -97,13 +98,14 @@ def _about(entry: Entry) -> str:
 
 def _item(item: Item, entry: Entry, answers: dict[str, Item], options: Options) -> str:
     role, text = item.get("role"), _words(item)
+    person = entry.by.rpartition(SUBLANE)[0] or options.person
     made = "".join(_quoted(f"*thinking:* {thought}") for thought in _thoughts(item))
     if item.get("thinking"):
         made = _quoted(f"*thinking:* {text}") if text else ""
     elif item.get("summary"):
         made = _quoted(f"*summary of the conversation so far:* {text}")
     elif role == "user":
-        made += _quoted(f"**{options.person}:** {text}") if text else ""
+        made += _quoted(f"**{plain(person)}:** {text}") if text else ""
     elif role == "system":
         made = _quoted(f"*instructions:* {text}") if text else ""
     elif text:
