@@ -48,7 +48,10 @@ def fact_of(entry: Entry) -> Fact:
         return Fact("q", "", f"{_kind(entry)}: the payload was erased")
     if not isinstance(data, dict):
         return Fact("q", "", f"{_kind(entry)}: {short(data, _LINE)}")
-    return _MAKERS.get(entry.kind, _generic)(data, entry)
+    try:
+        return _MAKERS.get(entry.kind, _generic)(data, entry)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return _generic(data, entry)  # a log from elsewhere may have an invalid payload under a known kind
 
 
 def draw_fact(entry: Entry) -> str:
