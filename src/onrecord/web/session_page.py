@@ -12,6 +12,7 @@ from onrecord.session.reading import recent
 from onrecord.views.note import changed_files, is_unwritten
 from onrecord.web.frame import document
 from onrecord.web.home import amount, project_name
+from onrecord.web.sturdy import sturdy
 from onrecord.web.words import colour, reason, resume_command, told
 
 if TYPE_CHECKING:
@@ -85,8 +86,12 @@ def needs(look: Look) -> str:
 def left(look: Look) -> str:
     """The left column: what needs a person, and what the next agent reads."""
     whole = look.whole
-    end = recent(look.session, whole.position) if is_unwritten(whole) else None
-    return needs(look) + panel(whole, None if look.is_past else machine.is_gone, end)
+
+    def note() -> str:
+        end = recent(look.session, whole.position) if is_unwritten(whole) else None
+        return panel(whole, None if look.is_past else machine.is_gone, end)
+
+    return needs(look) + sturdy(note)
 
 
 def counts(look: Look, *, rollout: bool) -> list[tuple[str, str, int | None]]:
