@@ -72,6 +72,8 @@ class Desk:
         self._verified: dict[str, tuple[int, bool]] = {}
         self._today: dict[bool, tuple[int, str]] = {}
         self._lock = RLock()
+        self._drawing = RLock()
+        """One picture is drawn at a time; meanwhile everything else is answered."""
 
     def now(self) -> int:
         """The present moment in microseconds."""
@@ -117,8 +119,9 @@ class Desk:
         return session_page.page(self._frame, look, tab, view, rollout=rollout, stretch=STRETCH)
 
     def _timeline(self, look: Look) -> str:
-        """The last stretch, so that a page is readable before its script runs; the script draws the rest."""
-        rows = self._stretch(look, stretch_of(look.position)).rows
+        """The last two stretches, so that a page is readable before its script runs; the script draws the rest."""
+        last = stretch_of(look.position)
+        rows = [row for number in range(max(0, last - 1), last + 1) for row in self._stretch(look, number).rows]
         first = "".join(row.html for row in rows)
         return (
             f'<div id="timeline" tabindex="0" role="region" aria-label="Timeline"><div id="rows">{first}</div></div>'
@@ -180,7 +183,7 @@ class Desk:
         head = session.log.head()
 
         def make() -> str:
-            with self._lock:
+            with self._drawing:
                 seen, picture = self._pictures.pop(session.id, (0, Picture()))
                 records = self._records.store.read(session.id, after=seen, upto=head.position, bodies=BODIES)
                 if seen and any(record.kind == "payload.erased" for record in records):
