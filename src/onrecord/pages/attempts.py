@@ -23,6 +23,8 @@ POINTS_LIMIT = 400
 _MOODS = {"succeeded": "v", "failed": "r", "running": "o"}
 _WIDTH, _HEIGHT, _PAD = 560, 150, 26
 _LARGEST = 1e300
+_TOOK = 3
+"""The column of the duration; the metrics follow it."""
 
 
 def attempts_table(whole: Whole, gone: Gone | None = None) -> str:
@@ -63,7 +65,9 @@ def _row(attempt: Attempt, status: str, names: Sequence[str]) -> str:
         link(attempt.get("settled") or attempt["position"]),
     ]
     when = f"{day(attempt['at'])} {clock(attempt['at'])} UTC"
-    return f'<tr title="{attribute(when)}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+    numbers = range(_TOOK, _TOOK + 1 + len(names))
+    drawn = "".join(f"<td{' class=n' if place in numbers else ''}>{cell}</td>" for place, cell in enumerate(cells))
+    return f'<tr title="{attribute(when)}">{drawn}</tr>'
 
 
 def metric_plots(whole: Whole) -> str:

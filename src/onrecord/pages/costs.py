@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from onrecord.pages.text import money, shown, tokens
+from onrecord.pages.text import counted, money, shown, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,10 +43,17 @@ def usage_table(rows: Sequence[UsageRow], first: str = "model") -> str:
     heads = (first, "calls", "input", "from cache", "output", "cost")
     heading = "".join(f"<th>{shown(name)}</th>" for name in heads)
     body = "".join(_row(row) for row in rows)
-    total = UsageRow("total", *(sum(column) for column in list(zip(*rows, strict=True))[1:]))
-    foot = f"<tfoot>{_row(total)}</tfoot>" if len(rows) > 1 else ""
+    foot = f"<tfoot>{_row(total_of(rows))}</tfoot>" if len(rows) > 1 else ""
     table = f"<thead><tr>{heading}</tr></thead><tbody>{body}</tbody>{foot}"
     return f'<div class="wide"><table class="grid">{table}</table></div>'
+
+
+def total_of(rows: Sequence[UsageRow]) -> UsageRow:
+    """The sum of rows."""
+    return UsageRow(
+        "total", sum(row.calls for row in rows), sum(row.input_tokens for row in rows), sum(row.cached for row in rows),
+        sum(row.output_tokens for row in rows), sum(row.cost for row in rows), sum(row.unknown for row in rows),
+    )  # fmt: skip
 
 
 def _row(row: UsageRow) -> str:
@@ -58,7 +65,7 @@ def cost_of(row: UsageRow) -> str:
     """A cost; calls of unknown cost are never guessed."""
     if row.unknown and row.unknown >= row.calls and not row.cost:
         return "unknown"
-    return money(row.cost) + (f" + {row.unknown:,} calls of unknown cost" if row.unknown else "")
+    return money(row.cost) + (f" + {counted(row.unknown, 'call')} of unknown cost" if row.unknown else "")
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -21,6 +21,7 @@ MARKS = {
     "stale": ("s", "!"),
 }  # fmt: skip
 """The class and the mark of each label."""
+_SAY_WHO = ("agent.joined", "agent.left", "attention.needed", "tool.used")
 _OUTCOMES = {"succeeded": ("v", "✓"), "failed": ("r", "✕")}
 _LINE = 600
 _SECTION = 160
@@ -47,13 +48,19 @@ def fact_of(entry: Entry) -> Fact:
         return Fact("q", "", f"{_kind(entry)}: the payload was erased")
     if not isinstance(data, dict):
         return Fact("q", "", f"{_kind(entry)}: {short(data, _LINE)}")
-    return _MAKERS.get(entry.kind, _generic)(data, entry)
+    try:
+        return _MAKERS.get(entry.kind, _generic)(data, entry)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return _generic(data, entry)  # a log from elsewhere may have an invalid payload under a known kind
 
 
 def draw_fact(entry: Entry) -> str:
     """A fact in one line, with a link to its event."""
     fact = fact_of(entry)
-    small = " · ".join(part for part in (fact.small, shown(entry.by), clock(entry.at), link(entry.position)) if part)
+    by = "" if entry.kind in _SAY_WHO else shown(entry.by)
+    small = " · ".join(
+        part for part in (fact.small, by, f"<time>{clock(entry.at)}</time>", link(entry.position)) if part
+    )
     more = f'<details class="more"><summary>more</summary>{fact.more}</details>' if fact.more else ""
     # Every other event is in the list of events, with its payload.
     header = header_of(entry) if tier_of(entry.kind) == TRANSCRIPT else ""
@@ -166,7 +173,7 @@ def _interrupted(data: dict[str, Any], entry: Entry) -> Fact:
     ends = moment(int(resets * 1e6)) if isinstance(resets, int | float) else shown(until) if until else ""
     message = f": {_said(data, 'message')}" if data.get("message") else ""
     cause = shown(str(data.get("cause") or "unknown").replace("_", " "))
-    return Fact("i", "⏸", f"<b>interrupted</b> {cause}{message}", f"resets {ends}" if ends else "")
+    return Fact("i", "‖", f"<b>interrupted</b> {cause}{message}", f"resets {ends}" if ends else "")
 
 
 def _compacted(data: dict[str, Any], entry: Entry) -> Fact:
@@ -174,7 +181,7 @@ def _compacted(data: dict[str, Any], entry: Entry) -> Fact:
     summary = f'<div class="md">{to_html(str(data.get("summary") or ""))}</div>'
     return Fact(
         "q",
-        "⇢",
+        "⇥",
         f"<b>compacted</b> a summary replaces the turns up to {shown(data.get('upto'))} in contexts",
         "",
         summary,
@@ -186,7 +193,7 @@ def _forked(data: dict[str, Any], entry: Entry) -> Fact:
     position = parent.get("position")
     source = f" from position {link(position)}" if isinstance(position, int) else ""
     del entry
-    return Fact("q", "⑂", f"<b>forked</b> as {_said(data, 'name')}{source}; what is above is the parent's history")
+    return Fact("q", "⎇", f"<b>forked</b> as {_said(data, 'name')}{source}; what is above is the parent's history")
 
 
 def _joined(data: dict[str, Any], entry: Entry) -> Fact:
@@ -222,7 +229,7 @@ def _evidence(data: dict[str, Any], entry: Entry) -> Fact:
 def _gate(data: dict[str, Any], entry: Entry) -> Fact:
     del entry
     what = _said(data, "tool", 60) or "a tool call"
-    return Fact("i", "⛔", f"<b>the gate answered {_said(data, 'decision', 20)}</b> to {what}: {_said(data, 'reason')}")
+    return Fact("i", "⊘", f"<b>the gate answered {_said(data, 'decision', 20)}</b> to {what}: {_said(data, 'reason')}")
 
 
 def _effect(data: dict[str, Any], entry: Entry) -> Fact:

@@ -27,6 +27,12 @@ RECORDED = 3 * 60 * 1_000_000
 _LEFT, _RIGHT, _ROW, _TOP, _BREAK = 96, 16, 34, 10, 18
 _TURNS = frozenset({"turn.begun", "turn.recorded", "turn.committed", "turn.aborted", "payload.kept"})
 _QUIET = frozenset({"item.added", "tokens.recorded", "usage.recorded", "agent.located", "effect.finished", "tool.used"})
+_SLOT = 11
+"""How much room a mark has, in pixels."""
+_BELOW = "●◆■"
+"""The shapes that are drawn below the bars of their lane."""
+_WEIGHT = "rsvon"
+"""The colours of marks, the most important first."""
 _STOPS = {"crash": ("✕", "r"), "killed": ("✕", "r")}
 
 
@@ -128,11 +134,11 @@ class Picture:
             text = f"attempt {number} {outcome} {command}"
         elif kind == "interruption.recorded":
             cause = str(data.get("cause") or "interrupted")
-            shape, css = _STOPS.get(cause, ("⏸", "s"))
+            shape, css = _STOPS.get(cause, ("‖", "s"))
             text = cause.replace("_", " ")
             self._stopped[by] = at
         elif kind == "session.forked":
-            shape, css, text = "⑂", "o", f"forked as {data.get('name')}"
+            shape, css, text = "⎇", "o", f"forked as {data.get('name')}"
         elif kind.startswith("finding."):
             shape, css = "◆", {"verified": "v", "rejected": "r"}.get(str(data.get("label")), "o")
             text = f"{data.get('label') or kind.partition('.')[2]}: {data.get('claim') or data.get('finding') or ''}"
@@ -238,15 +244,17 @@ def _bar(one: tuple[float, float, int, str, int], row: int) -> str:
 
 
 def _marks(marks: list[Mark], rows: dict[str, int], scale: _Scale) -> str:
-    seen: set[tuple[int, int, str, str]] = set()
-    made = []
-    for mark in marks[-MARKS_LIMIT:]:
+    slots: dict[tuple[int, int, bool], tuple[float, Mark]] = {}
+    for mark in marks:
         x, row = scale.x(mark.at), rows[mark.lane]
-        key = (int(x / 4), row, mark.shape, mark.css)
-        if key in seen:
-            continue
-        seen.add(key)
-        y = _TOP + row * _ROW + (31 if mark.shape in "●◆■" else 16)
+        key = (int(x / _SLOT), row, mark.shape in _BELOW)
+        # Where several marks meet, the one that matters most is drawn: a failure before a plain fact.
+        if key not in slots or _WEIGHT.index(mark.css) < _WEIGHT.index(slots[key][1].css):
+            slots[key] = x, mark
+    made = []
+    for (slot, row, below), (_x, mark) in list(slots.items())[-MARKS_LIMIT:]:
+        x = (slot + 0.5) * _SLOT
+        y = _TOP + row * _ROW + (31 if below else 16)
         made.append(
             f'<a href="#e{mark.position}"><text class="mark {mark.css}" data-p="{mark.position}" x="{x:.1f}" y="{y}">'
             f"{mark.shape}<title>{mark.position}: {short(mark.text, 160)}</title></text></a>"
@@ -272,7 +280,7 @@ def _ticks(scale: _Scale, height: int) -> str:
     made, last_x, last_day = [], -100.0, ""
     for start, end, left, right in scale.parts:
         if left > _LEFT:
-            made.append(f'<text class="gap" x="{left - _BREAK / 2 - 2:.1f}" y="{height - 6}">⫽</text>')
+            made.append(f'<text class="gap" x="{left - _BREAK / 2 - 2:.1f}" y="{height - 6}">//</text>')
         steps = max(1, int((right - left) // 160))
         for step in range(steps):
             at, x = start + (end - start) * step // steps, left + (right - left) * step / steps

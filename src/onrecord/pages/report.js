@@ -46,7 +46,7 @@
 
   // The inspector shows the header and payload of the selected entry.
   const inspector = one("#inspector");
-  inspector.hidden = false;
+  const help = [...inspector.childNodes];
   let selected = null;
   function row(list, name, value) {
     if (!value) return;
@@ -86,6 +86,11 @@
     anchor.textContent = "link to this event";
     link.append(anchor);
     inspector.replaceChildren(...parts, link);
+  }
+  function unselect() {
+    if (selected) selected.classList.remove("sel");
+    selected = null;
+    inspector.replaceChildren(...help);
   }
   function select(entry) {
     if (selected) selected.classList.remove("sel");
@@ -141,6 +146,7 @@
     const clock = when ? when.firstChild.textContent.trim() : "";
     told.textContent = `position ${position} of ${last}` + (clock ? ` · ${clock}` : "");
     document.body.classList.toggle("past", position < last);
+    if (selected && selected.hidden) unselect();
   }
   slider.addEventListener("input", () => {
     stop();
@@ -159,7 +165,7 @@
   play.addEventListener("click", () => {
     if (timer) return stop();
     if (Number(slider.value) >= last) travel(first);
-    play.textContent = "⏸";
+    play.textContent = "❚❚";
     play.setAttribute("aria-label", "Pause");
     const step = Math.max(1, Math.round((last - first) / 200));
     timer = setInterval(() => {

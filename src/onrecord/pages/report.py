@@ -42,6 +42,10 @@ _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; base-uri 'none'; "
     "form-action 'none'; require-trusted-types-for 'script'"
 )
+_HELP = (
+    '<p class="ev js" hidden>Select an entry to see its event: kind, actor, time, hash and payload.</p>'
+    '<p class="ev js" hidden><kbd>/</kbd> search <kbd>j</kbd> <kbd>k</kbd> next, previous</p>'
+)
 _FACTS = ("session.", "objective.", "next_action.", "reproduction.", "phase.", "profile.", "section.", "milestone.",
           "feature.", "decision.", "code.", "attempt.", "finding.", "hypothesis.", "evidence.", "effect.",
           "interruption.", "agent.joined", "agent.left", "turn.aborted")  # fmt: skip
@@ -101,7 +105,7 @@ def report(contents: Contents) -> Iterator[str]:
     yield f'</section>\n<section id="cost"><h2>Cost</h2>{usage_table(contents.usage)}</section>\n'
     yield '<section id="events"><h2>Events</h2>'
     yield from _events(contents, {entry.position for entry in entries})
-    yield '</section>\n</div>\n<aside class="inspector" id="inspector" aria-label="Event" hidden></aside>\n</main>\n'
+    yield f'</section>\n</div>\n<aside class="inspector" id="inspector" aria-label="Event">{_HELP}</aside>\n</main>\n'
     yield _foot(contents)
     yield f"<script>{code}</script>\n</body></html>\n"
 
@@ -140,11 +144,11 @@ def _top(contents: Contents) -> str:
     if contents.verified is not None:
         chips.append(("chain verified", "ok") if contents.verified else ("chain broken", "bad"))
     if spend.tokens:
-        from onrecord.pages.costs import cost_of
+        from onrecord.pages.costs import cost_of, total_of
         from onrecord.pages.text import tokens
 
-        costs = {cost_of(row) for row in contents.usage} if len(contents.usage) == 1 else set()
-        chips.append((" · ".join([f"{tokens(spend.tokens)} tokens", *costs]), ""))
+        cost = cost_of(total_of(contents.usage)) if contents.usage else ""
+        chips.append((" · ".join(filter(None, (f"{tokens(spend.tokens)} tokens", cost))), ""))
     return header(head.name, crumb=head.project, chips=chips, command=contents.command) + "\n"
 
 

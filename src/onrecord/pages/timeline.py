@@ -71,7 +71,7 @@ def _article(entry: Entry, body: str) -> str:
     attributes = f'id="{entry.anchor}" data-p="{entry.position}"{header_of(entry)}'
     return (
         f'<article class="turn {size}{css}" {attributes}><div class="t">'
-        f'{clock(entry.at)}<br><a href="#e{entry.position}{number}">{entry.position}</a></div>'
+        f'{clock(entry.at)}<a href="#e{entry.position}{number}">{entry.position}</a></div>'
         f'<div class="body">{body}</div></article>\n'
     )
 

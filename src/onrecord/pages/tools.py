@@ -6,6 +6,7 @@ Tools are recognised by what they are given (a command, a path, an old and a new
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.pages import diffs
@@ -25,6 +26,7 @@ OPEN_LINES = 24
 _SAYS_CODE = 300
 _FAILED = "failed"
 _MINUS = "\u2212"
+_SHELL = re.compile(r"(?:/\S*/)?(?:ba|z|da)?sh -l?c (?=\S)")
 _OLD = ("old_string", "old_str", "oldText", "old")
 _NEW = ("new_string", "new_str", "newText", "new")
 _WHOLE = ("content", "file_text", "contents", "text")
@@ -61,7 +63,7 @@ def shown_call(
     """What a tool call shows."""
     arguments = call.get("arguments")
     output = text_of(answer)
-    if command := command_of(arguments) or str((used or {}).get("command") or ""):
+    if command := _typed(command_of(arguments) or str((used or {}).get("command") or "")):
         made = _command(command, answer, output, used, options, ended=ended)
     elif change := _change(call, arguments):
         made = _edit(call, change, answer, output, options)
@@ -122,6 +124,12 @@ def _command(
     body = _long(command) + _output(output, options)
     lines = output.count("\n") + 1
     return Shown(f"$ {short(command, TITLE_WIDTH)}", badge, mood, body, failed and lines <= OPEN_LINES)
+
+
+def _typed(command: str) -> str:
+    """A command as a person would type it, without the shell around it."""
+    found = _SHELL.match(command)
+    return command[found.end() :] if found else command
 
 
 def _long(command: str) -> str:

@@ -30,6 +30,7 @@ _FINDINGS = "onrecord.surfaces.cli.work.findings"
 _GUIDE = "onrecord.surfaces.cli.help"
 _HOOK = "onrecord.surfaces.cli.main"
 _LIFECYCLE = "onrecord.surfaces.cli.sessions.lifecycle"
+_MCP = "onrecord.surfaces.mcp.verb"
 _MOVING = "onrecord.surfaces.cli.sessions.bundles"
 _NOTES = "onrecord.surfaces.cli.work.notes"
 _NOTIFY = "onrecord.surfaces.notifying"
@@ -189,7 +190,8 @@ VERBS: tuple[Verb, ...] = (
          Option("--why", "the reason for the label", "TEXT"),
          Option("--contradicts", "a finding that it excludes", "FINDING", many=True),
          Option("--hypothesis", "make it the active hypothesis"),
-         Option("--apply", "recheck: set the label that follows from the result"), TIMEOUT, BECAUSE, SESSION, AGENT,
+         Option("--apply", "recheck: set the label that follows from the result"), TIMEOUT, YES, BECAUSE, SESSION,
+         AGENT,
          takes=("WORDS...",),
          example='onrecord finding state "The cache is stale" --label verified -e run-2026-05-18-a --on src/cache.py'),
     Verb(RECORD, "evidence", "run|file|add|list|show [REFERENCE] [-- COMMAND...]",
@@ -327,6 +329,11 @@ VERBS: tuple[Verb, ...] = (
          Option("--fresh", "resume: this agent starts a new conversation", "AGENT", many=True),
          Option("--objective", "the objective of a new session", "TEXT", short="-o"), YES, SESSION, takes=("WORDS...",),
          example="onrecord team up team.toml --session invite-403"),
+    Verb(AGENTS, "mcp", "", "Serve the record to agents: an MCP server with six tools", _MCP,
+         Option("--http", "listen on 127.0.0.1 for several clients (default: serve the one that started it)"),
+         Option("--port", "http: the port (default: 8765); 0 takes a free one", "PORT"),
+         Option("--token-file", "http: a file with the clients' token (or ONRECORD_MCP_TOKEN; default: a new one)",
+                "FILE"), example="onrecord mcp --http --port 8765"),
     Verb(AGENTS, "mirror", "[NAME]", "Copy new messages from agents' conversations", _AGENTS_IMPORT,
          Option("--follow", "continue until the agent ends, or Ctrl-C", short="-f"), SESSION, WHOSE,
          example="onrecord mirror fix-invite-403"),

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onrecord.errors import DamagedBundle, SessionNotFound
+from onrecord.errors import DamagedBundle, LogMoved, SessionNotFound
 from onrecord.session.bundle import lines_of, take_in
 from onrecord.surfaces.cli.shared.exits import UsageError
 from onrecord.surfaces.cli.shared.files import refuse_existing, write_file
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 BUNDLE_LEVEL = 9
 """The compression level of a bundle: high, because it is written once and then moved."""
+EXPORT_TRIES = 10
+"""How often an export is tried while another process erases parts of the session."""
 PEOPLE = ("html", "markdown")
 """The formats that are for people."""
 ONLY_FOR_PEOPLE = ("from", "to", "no-tool-output")
@@ -45,7 +47,7 @@ def export_session(call: Call) -> int:
         refuse_existing(Path(out).expanduser(), force="force" in call)
     session = call.session()
     if out:
-        path = write_file(out, _chunks(call, session, form), force="force" in call)
+        path = _written(call, session, out, form)
         head = session.log.head()
         data = {"file": str(path), "format": form, "bytes": path.stat().st_size, "session": session_data(head)}
         return call.output.done(
@@ -65,6 +67,16 @@ def export_session(call: Call) -> int:
         sys.stdout.buffer.write(chunk)
     sys.stdout.buffer.flush()
     return 0
+
+
+def _written(call: Call, session: Session, out: str, form: str) -> Path:
+    """Write the file; again if another process erased a part of the session meanwhile."""
+    for _again in range(EXPORT_TRIES - 1):
+        try:
+            return write_file(out, _chunks(call, session, form), force="force" in call)
+        except LogMoved:
+            continue
+    return write_file(out, _chunks(call, session, form), force="force" in call)
 
 
 def _chunks(call: Call, session: Session, form: str) -> Iterable[bytes]:

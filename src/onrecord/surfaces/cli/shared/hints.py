@@ -60,6 +60,7 @@ BY_STEP = {
     "restore_copy": "`onrecord restore` restores the mirrored copy",
     "resume_agent": "nothing was replaced; `onrecord resume {name} --agent {agent}` resumes it",
     "resume_session": "`onrecord resume {name}` resumes the vendor's own copy, or starts a new conversation",
+    "resume_team": "`onrecord team resume {name}` shows what it runs, and asks",
     "reverify": "test them again first: `onrecord feature reverify --evidence ID`",
     "same_finding": "`onrecord finding relabel {finding} verified --evidence ID`, or "
     '`onrecord finding challenge {finding} "..."`',
