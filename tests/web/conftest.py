@@ -31,6 +31,9 @@ class Served(NamedTuple):
     records: SessionStore
     """The same store, for writing beside the page."""
 
+    scratch: SessionStore
+    """The same store, for sessions of single tests: they belong to another project."""
+
     def id_of(self, name: str) -> str:
         return self.records.find(name).session
 
@@ -76,7 +79,8 @@ def served(tmp_path_factory) -> Iterator[Served]:
     server, url = start(folder, "--allow-writes")
     parts = urlsplit(url)
     with connect(str(folder / "web.db"), project=samples.PROJECT) as records:
-        yield Served(url, f"{parts.scheme}://{parts.netloc}", records)
+        scratch = SessionStore(records.store, project="scratch")
+        yield Served(url, f"{parts.scheme}://{parts.netloc}", records, scratch)
     stop(server)
 
 
