@@ -423,6 +423,9 @@ class AsyncLogVerbs(Awaited):
     async def append(self, *drafts: Draft, expect: int | None = ..., fenced: bool = ...) -> list[Event]:
         """Append drafts in one durable step. `fenced` ones need the lease on this agent's lane."""
 
+    async def arrived(self) -> int:
+        """Up to which position the log came from elsewhere: an import, a copy or a restored backup; 0: nothing did."""
+
     async def catch_up(self) -> None:
         """Fold new events if this handle knows that there are some; unlike `refresh`, it does not ask the store."""
 
