@@ -77,7 +77,7 @@ def plan(
         if isinstance(wanted, str):
             if text is not None and not _is_our_plugin(text) and not force:
                 raise Conflict("the plugin was changed by hand", hint="force replaces it", step="force_setup")
-            return _plugin(wanted)
+            return plugin_text(wanted)
         return jsontext.created(wanted) if text is None else jsontext.merged(text, wanted, is_ours(of.name))
 
     return _changes(of, target, step, but=() if server else ("mcp",))
@@ -178,7 +178,7 @@ def shown(of: Vendor, file: HookFile, command: Sequence[str], server: Sequence[s
     if file.what == "mcp":
         return servers.shown(of.name, file.path, server)
     wanted = of.hook_settings(command)
-    return _plugin(wanted) if isinstance(wanted, str) else jsontext.created(wanted)
+    return plugin_text(wanted) if isinstance(wanted, str) else jsontext.created(wanted)
 
 
 def apply(change: Change) -> None:
@@ -253,7 +253,8 @@ def _text(content: bytes | None) -> str | None:
         ) from None
 
 
-def _plugin(text: str) -> str:
+def plugin_text(text: str) -> str:
+    """The plugin with a first line that shows a change by hand."""
     return f"// onrecord:plugin {PLUGIN_VERSION} {sha256(text.encode()).hexdigest()[:8]}\n{text}"
 
 
