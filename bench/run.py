@@ -18,6 +18,7 @@ from bench import (  # noqa: E402 - the path above makes this a program of its o
     mirror,
     processes,
     reading,
+    redaction,
     rollout,
     rollout_server,
 )
@@ -38,6 +39,7 @@ BENCHES = {
     "gate": gate.decision,
     "hook": hook.calls,
     "mirror": mirror.conversations,
+    "redaction": redaction.search,
     "rollout": rollout.trajectories,
     "rollout_log": rollout.on_record,
     "rollout_recovery": rollout.recovery,
