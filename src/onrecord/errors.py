@@ -14,7 +14,7 @@
     │   ├── LeaseHeld · LeaseLost
     │   ├── TurnConflict · EffectUnknown
     │   ├── TrajectoryMoved · SessionFrozen · SessionRetired
-    │   └── ConversationInUse · NotRestored
+    │   └── ConversationInUse · NotRestored · FromElsewhere
     ├── BudgetExhausted
     ├── CompactionFailed
     ├── TokenMismatch · AssemblyFailed
@@ -244,6 +244,13 @@ class NotRestored(Conflict):
 
     code = "not_restored"
     reason: str
+
+
+class FromElsewhere(Conflict):
+    """A command on record came from another store (import, copy, restored backup); no person here agreed to it."""
+
+    code = "from_elsewhere"
+    hint = "look at the command first, then agree to it"
 
 
 class BudgetExhausted(OnrecordError):

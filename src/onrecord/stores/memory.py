@@ -50,6 +50,7 @@ class MemoryStore:
         """How many seconds each lease lasts: an append under a lease renews it for as long."""
         self._snapshots: dict[tuple[str, str], Snapshot] = {}
         self._scrubbed: dict[str, int] = {}
+        self._arrived: dict[str, int] = {}
         self._secret = machine.entropy(32)
 
     def create(self, head: Head, drafts: Sequence[Draft]) -> list[Receipt]:
@@ -245,6 +246,10 @@ class MemoryStore:
                 raise LogMoved("the log grew while it was being extended", expected=0, actual=head.position)
             self._refuse_taken(head)
             self._heads[head.session], self._own[head.session] = head, taken
+            self._arrived[head.session] = head.position
+
+    def arrived(self, session: str) -> int:
+        return self._arrived.get(session, 0)
 
     def key(self, purpose: str) -> bytes:
         return key_for(self._secret, purpose)

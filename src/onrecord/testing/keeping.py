@@ -394,6 +394,7 @@ class TakingOverContract(Workbench):
             assert other.head(session) == head
             (receipt,) = other.append(session, [self.draft()])
             assert receipt.position == head.position + 1
+            assert (other.arrived(session), self.store.arrived(session)) == (head.position, 0)
             with raises(Conflict):
                 other.install(head, iter(records))
             with raises(NameTaken):
@@ -413,6 +414,7 @@ class TakingOverContract(Workbench):
             other.install(head, iter(self.store.read(session, after=2)), extend=True)
             assert other.read(session) == self.store.read(session)
             assert other.head(session) == head
+            assert other.arrived(session) == head.position
         finally:
             other.close()
 

@@ -203,6 +203,10 @@ class PostgresStore:
         finally:
             self._appender.forget(head.session)
 
+    def arrived(self, session: str) -> int:
+        found = self._ask("arrived", session=session)
+        return int(found[0][0]) if found else 0
+
     def describe(self, *, check: bool = False) -> dict[str, Any]:
         """What `onrecord doctor` reports: server, durability, roles, tenants, counts; none of it takes long."""
         facts: dict[str, str] = dict(self._connections.ask("meta"))
