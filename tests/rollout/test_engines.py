@@ -136,6 +136,22 @@ def test_a_reply_of_sglang():
     assert reply.message == {"role": "assistant", "content": "Hi!"}
 
 
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ([{"version": "4", "start": 0, "end": 1}, {"version": "5", "start": 1, "end": 2}], (("4", 1), ("5", 1))),
+        ([{"version": "4", "start": 0, "end": 2}], (("4", 2),)),
+        ([{"version": "5", "start": 1, "end": 2}], (("", 1), ("5", 1))),
+        ([{"version": "4", "start": 0, "end": 1}], (("4", 1), ("", 1))),
+        ([{"version": "4", "start": 0, "end": 9}, "odd", {"start": True, "end": 2}], (("", 2),)),
+    ],
+)
+def test_weights_that_changed_inside_a_reply(listed, expected):
+    """Spans of versions are kept token by token; tokens that no valid span covers have an unknown version."""
+    reply = read_reply(SGLANG, changed(sglang_reply(), (*META, "weight_versions"), listed), SENT)
+    assert reply.weight_versions == expected
+
+
 @pytest.mark.parametrize(("dialect", "make"), [(VLLM, vllm_reply), (VLLM_COMPLETIONS, completion_reply)])
 def test_a_reply_of_vllm(dialect, make):
     """Both endpoints of vLLM give the same normalised reply, with the prompt ids that the engine reports."""

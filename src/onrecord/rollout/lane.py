@@ -178,6 +178,11 @@ class Lane:
             self.trajectory.note_failure(_record(self.open, {"status": INCOMPLETE}, why))
             self.open = None
 
+    @property
+    def sampled_tokens(self) -> int:
+        """How many ids the samples could have: all of committed turns, discarded ones included, and of the tail."""
+        return self.trajectory.discarded_tokens + sum(len(record.output) for record in self.trajectory.records)
+
     def standing(self) -> list[TurnRecord]:
         """The turns as samples would be made from them now; one that is still open is INCOMPLETE."""
         if self.open is None or self.trajectory.provisional is not None:

@@ -91,6 +91,10 @@ class TemplateTokenizer:
         """The text of ids."""
         return str(self._encoder.decode(list(ids), skip_special_tokens=False))
 
+    def text_of(self, ids: Sequence[int]) -> str:
+        """The text of sampled ids as a client gets it, without special tokens."""
+        return str(self._encoder.decode(list(ids), skip_special_tokens=True))
+
     def _tokenized(self, text: str, injected: list[tuple[int, int]]) -> Tokenized:
         encoded = self._encoder.encode(text, add_special_tokens=False)
         starts = [start for start, _end in encoded.offsets]

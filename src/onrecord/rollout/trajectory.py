@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onrecord.errors import InvalidInput, TokenMismatch, TrajectoryMoved
 from onrecord.log.codec import as_read, encode_payload
-from onrecord.rollout.matching import STRICT, Matching, as_stored, canonical
+from onrecord.rollout.matching import LOOSE_REASONING, Matching, as_stored, canonical, difference
 from onrecord.rollout.turns import (
     ABORT,
     ABORTED,
@@ -52,7 +52,7 @@ _CHUNK = 4_096
 class Policy(NamedTuple):
     """What a trajectory accepts."""
 
-    matcher: str | Matcher = STRICT
+    matcher: str | Matcher = LOOSE_REASONING
     max_rollback: int = 1
     """How many generated turns a request may discard (all of them if it is exactly the first prompt again)."""
     appended_roles: frozenset[str] = frozenset({"system", "developer", "user", "tool"})
@@ -86,6 +86,8 @@ class Prepared:
     fingerprint: str
     answer: str | None = None
     """The recorded answer to this request, if nothing was built on it: return it and call no engine."""
+    discards: int = 0
+    """How many sampled ids of committed turns its commit will discard."""
     _stored: Sequence[TurnRecord] = ()
 
     @property
@@ -112,6 +114,9 @@ class LinearTrajectory:
         """The last aborted turn since the last commit."""
         self.failure: TurnRecord | None = None
         """The last turn since then that got no reply at all: its engine failed or its process died."""
+        self.discarded_turns = 0
+        self.discarded_tokens = 0
+        """How many sampled ids were committed and then replaced because a request discarded their turns."""
         self._committed: list[TurnRecord] = []
         self._anchors: list[int] = []
         self._answer: str | None = None
@@ -173,7 +178,7 @@ class LinearTrajectory:
     def _state(self) -> tuple[object, ...]:
         return (
             self.policy, self.version, self.messages, self._anchors, self._committed, self.provisional, self.failure,
-            self._answer,
+            self._answer, self.discarded_turns, self.discarded_tokens,
         )  # fmt: skip
 
     # Prepare
@@ -187,21 +192,27 @@ class LinearTrajectory:
         matched = start + same
         base = bisect_right(self._anchors, matched)
         kept = self._anchors[base - 1] if base else 0
-        self._check_appended(base, given[kept - start :])
+        self._check_appended(base, kept, given[kept - start :])
         # On a match, the stored message is used.
         appended = [*self.messages[kept:matched], *map(as_stored, given[same:])]
         fingerprint = _fingerprint(appended, request)
         answer = self._lost_answer(base, fingerprint)
         if answer is None:
             self._check_rollback(base, matched, start + len(given))
+            self._check_replaced(base, matched, given)
         records = self._committed[:base]
         if base == 0:
             keep, tail, origins = 0, *_marked(tokenizer.prompt(appended, request.tools))
         else:
             keep, tail, origins = self._joined(records, kept, appended, request, tokenizer)
         return Prepared(
-            self.version, base, kept, appended, keep, tail, origins, fingerprint, answer, records
+            self.version, base, kept, appended, keep, tail, origins, fingerprint, answer,
+            0 if answer is not None else self._sampled(base), records,
         )  # fmt: skip
+
+    def _sampled(self, base: int) -> int:
+        """How many ids were sampled in the committed turns from `base` on."""
+        return sum(len(record.output) for record in self._committed[base:])
 
     def _messages_at(self, turn: TurnRecord | None) -> int:
         """How many messages there are at a committed turn; `TrajectoryMoved` if this trajectory does not have it.
@@ -230,14 +241,44 @@ class LinearTrajectory:
                 discarded=discarded,
             )
 
-    def _check_appended(self, base: int, appended: Sequence[Message]) -> None:
+    def _check_replaced(self, base: int, matched: int, given: Sequence[Message]) -> None:
+        """Refuse a first prompt with an assistant message where a generated one was.
+
+        It is the generated turn in another spelling. As a new first prompt it would be tokenized again as the client's
+        own text, and the sampled ids would be lost without a word.
+        """
+        if base or not self._anchors:
+            return
+        place = self._anchors[0] - 1
+        written = [index for index, message in enumerate(given) if message.get("role") == "assistant"]
+        first = sum(message.get("role") == "assistant" for message in self.messages[:place])
+        if place not in written and len(written) <= first:
+            return
+        what = difference(self.messages[matched], given[matched]) if matched < len(given) else "length"
+        raise InvalidInput(
+            f"this request repeats a generated turn, but not as it was answered: message {matched} differs in {what}; "
+            f"{self._sampled(0):,} sampled tokens would be lost",
+            hint="send the assistant's message as it was answered, or choose a wider matcher; "
+            "to replace the turn, send the messages before it",
+            matched=matched,
+            differs=what,
+        )
+
+    def _check_appended(self, base: int, kept: int, appended: Sequence[Message]) -> None:
         if not appended:
             raise InvalidInput("the last message of the request is a recorded answer; there is nothing to answer")
-        for message in appended:
+        for index, message in enumerate(appended, kept):
             role = message.get("role")
             if not isinstance(role, str):
                 raise InvalidInput(f"a message needs a role, not {role!r:.80}")
             if base and role not in self.policy.appended_roles:
+                if role == "assistant" and index + 1 in self._anchors[base:]:
+                    raise InvalidInput(
+                        f"message {index} is a generated turn, but not as it was answered: "
+                        f"it differs in {difference(self.messages[index], message)}",
+                        hint="send the assistant's message as it was answered, or choose a wider matcher",
+                        matched=index,
+                    )
                 raise InvalidInput(
                     f"a message of role {role!r:.80} cannot follow a generated turn",
                     hint=f"allowed roles: {', '.join(sorted(self.policy.appended_roles))}",
@@ -296,6 +337,8 @@ class LinearTrajectory:
     def advance(self, record: TurnRecord, kept_messages: int, appended: Iterable[dict[str, Any]], answer: str) -> None:
         """Add a checked record: the only step that commits anything, live or replayed."""
         message = record.message or {}
+        self.discarded_turns += len(self._committed) - record.base
+        self.discarded_tokens += self._sampled(record.base)
         del self._committed[record.base :], self._anchors[record.base :]
         new = [*appended, message]
         self.messages[kept_messages:] = new

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from math import isnan
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from onrecord.errors import InvalidInput
@@ -127,6 +127,8 @@ def integers(values: Sequence[int], what: str) -> array[int]:
         ids = values
     else:
         try:
+            if bool in set(map(type, values)):
+                raise TypeError
             ids = array("i", values)
         except (TypeError, OverflowError):
             raise InvalidInput(f"{what} must be integers from 0 to 2,147,483,647") from None
@@ -136,13 +138,14 @@ def integers(values: Sequence[int], what: str) -> array[int]:
 
 
 def floats(values: Sequence[float], what: str) -> array[float]:
-    """Numbers as an array of float32, or one clear error."""
+    """Numbers as an array of float32, or one clear error. A number that float32 cannot hold is refused too."""
     try:
         kept = values if isinstance(values, array) and values.typecode == "f" else array("f", values)
     except (TypeError, OverflowError):
         raise InvalidInput(f"{what} must be numbers") from None
-    if isnan(sum(kept)) and any(map(isnan, kept)):
-        raise InvalidInput(f"{what} must be numbers, but one is NaN")
+    if not isfinite(sum(kept)) and not all(map(isfinite, kept)):
+        index = next(index for index, value in enumerate(kept) if not isfinite(value))
+        raise InvalidInput(f"{what} must be finite numbers of float32, but number {index} is {values[index]!r:.40}")
     return kept
 
 
