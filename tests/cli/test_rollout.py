@@ -12,9 +12,11 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 import onrecord
+from onrecord.errors import InvalidInput
 from onrecord.rollout.recording import open_rollout
 from onrecord.rollout.turns import ChatRequest
 from onrecord.surfaces.cli.main import main
+from onrecord.surfaces.cli.rollout.named import is_named, named, tokenizer_of
 from tests.cli.conftest import Command
 from tests.rollout.world import LETTERS, aborted, answer, assistant, user
 
@@ -203,3 +205,28 @@ def test_damaged_logs_are_not_exported(trained):
     told = trained.data("rollout", "export", "--all", "--to", file, kind="rollout_export", code=8)
     assert "damaged at position" in told["without"]["task-1"]
     assert told["samples"] == 3
+
+
+def test_code_of_your_own_is_named_as_module_and_name(tmp_path, monkeypatch):
+    """`module:name` finds modules of the current directory; what cannot be found or used is one clear error."""
+    (tmp_path / "my_rollouts.py").write_text(
+        "class Letters:\n    def prompt(self): ...\n    def suffix(self): ...\n    def repair(self): ...\n"
+        "letters = Letters()\nseven = 7\ndef same(stored, given): return True\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    assert named("my_rollouts:same", "matcher")({}, {}) is True
+    for text in ("my_rollouts:letters", "my_rollouts:Letters"):
+        assert type(tokenizer_of(named(text, "tokenizer"), text)).__name__ == "Letters"
+    for text, why in (
+        ("my_rollouts:seven", "cannot be called"),
+        ("my_rollouts:nothing", "cannot find"),
+        ("no_such_module:x", "cannot find"),
+        ("models/policy", "needs module:name"),
+    ):
+        with pytest.raises(InvalidInput, match=why):
+            named(text, "matcher")
+    with pytest.raises(InvalidInput, match="is no tokenizer"):
+        tokenizer_of(lambda: 7, "x:y")
+    assert not is_named("models/policy")
+    assert not is_named("C:/models")

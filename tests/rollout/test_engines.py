@@ -418,3 +418,13 @@ def test_no_reply_is_hostile_enough(dialect, changes):
     assert reply.message is None or reply.message["role"]
     assert isinstance(reply.abort_cause, str)
     assert isinstance(reply.response_id, str)
+
+
+def test_a_parser_of_your_own_finds_the_calls():
+    """A parser gets the whole text and returns the message; a message that no template renders is a bad reply."""
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    reply = read_reply(VLLM_COMPLETIONS, completion_reply(), SENT, lambda message: message | {"tool_calls": [call]})
+    assert (reply.message["tool_calls"], reply.finish) == ([call], "tool_calls")
+    for broken in (None, {"content": 7}, {"content": "", "tool_calls": ["add"]}):
+        with pytest.raises(BadReply):
+            read_reply(VLLM_COMPLETIONS, completion_reply(), SENT, lambda _message, broken=broken: broken)

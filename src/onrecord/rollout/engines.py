@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from onrecord.rollout.turns import Span
 
+    Parse = Callable[[dict[str, Any]], dict[str, Any]]
+
 SGLANG, VLLM, VLLM_COMPLETIONS = "sglang", "vllm", "vllm-completions"
 DIALECTS = (SGLANG, VLLM, VLLM_COMPLETIONS)
 """`vllm` uses the chat endpoint: the engine parses tool calls and must accept `prompt_token_ids`, and its reply is
@@ -112,8 +114,11 @@ def load_json(text: bytes) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None) -> Reply:
-    """The reply in one form, or `BadReply` with the reason. `sent` are the ids that the engine got."""
+def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None, parse: Parse | None = None) -> Reply:
+    """The reply in one form, or `BadReply` with the reason. `sent` are the ids that the engine got.
+
+    `parse` finds the tool calls in the text of a reply, for an engine that does not.
+    """
     choice = _only_choice(body)
     meta = choice.get("meta_info")
     meta = meta if isinstance(meta, dict) else {}
@@ -122,7 +127,9 @@ def read_reply(dialect: str, body: Any, sent: Sequence[int] | None = None) -> Re
         output_ids, logprobs = _sglang_output(meta, finish)
     else:
         output_ids, logprobs = _vllm_output(choice, finish)
-    message = _completion_message(choice) if dialect == VLLM_COMPLETIONS else _message(choice, finish)
+    message = (
+        _completion_message(choice, parse or with_calls) if dialect == VLLM_COMPLETIONS else _message(choice, finish)
+    )
     usage = body.get("usage") if isinstance(body.get("usage"), dict) else {}
     _check_length("completion_tokens", output_ids, meta, usage)
     prompt_ids = _prompt_ids(body, choice)
@@ -163,7 +170,12 @@ def _weights(count: int, *places: dict[str, Any]) -> tuple[Span, ...]:
     return tuple(span for span in (*spans, ("", count - at)) if span[1])
 
 
-def joined(first: Reply, then: Reply, decode: Callable[[Sequence[int]], str] | None = None) -> Reply:
+def joined(
+    first: Reply,
+    then: Reply,
+    decode: Callable[[Sequence[int]], str] | None = None,
+    parse: Parse | None = None,
+) -> Reply:
     """Two replies as one: the second continued from the prompt and the ids of the first.
 
     `decode` turns ids into text. Without it, a character whose bytes are in both replies is lost.
@@ -181,7 +193,7 @@ def joined(first: Reply, then: Reply, decode: Callable[[Sequence[int]], str] | N
     if calls:
         message["tool_calls"] = calls
     elif isinstance(message.get("content"), str):
-        message = with_calls(message)  # the engine saw each half of a call, and neither parses alone
+        message = parsed(message, parse or with_calls)  # the engine saw each half of a call, and neither parses alone
     prompt_ids, done = then.prompt_ids, list(first.output_ids)
     if prompt_ids is not None:
         before = len(prompt_ids) - len(done)
@@ -336,10 +348,19 @@ def _oddity(message: dict[str, Any]) -> str:
     return ""
 
 
-def _completion_message(choice: dict[str, Any]) -> dict[str, Any]:
+def _completion_message(choice: dict[str, Any], parse: Parse) -> dict[str, Any]:
     if not isinstance(choice.get("text"), str):
         raise BadReply("the choice has no text")
-    return with_calls({"role": "assistant", "content": choice["text"]})
+    return parsed({"role": "assistant", "content": choice["text"]}, parse)
+
+
+def parsed(message: dict[str, Any], parse: Parse) -> dict[str, Any]:
+    """A message with the calls that a parser finds in its text; one that no template could render is refused."""
+    found = parse(dict(message))
+    odd = _oddity(found) if isinstance(found, dict) else "the parser returned no message"
+    if odd:
+        raise BadReply(f"the parsed message cannot become history: {odd}")
+    return {"role": "assistant", **found}
 
 
 def _prompt_ids(body: dict[str, Any], choice: dict[str, Any]) -> list[int] | None:

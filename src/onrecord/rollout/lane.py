@@ -60,6 +60,7 @@ class OpenTurn:
     message: dict[str, Any] | None = None
     output: dict[str, Any] | None = None
     erased: bool = False
+    tools: str = ""
 
 
 class Lane:
@@ -113,6 +114,7 @@ class Lane:
             self._interrupt("another turn was begun")  # part of a frozen digest, like the other causes: never reworded
             self.turns += 1
             self.open = OpenTurn(event.id, event.position, self._base(data), str(data.get("fingerprint", "")))
+            self.open.tools = str(data.get("tools", ""))
         elif kind == "samples.frozen":
             options = data.get("options", {})
             self.frozen = Frozen(event.position, str(data.get("digest")), options, data.get("count", 0))
@@ -210,6 +212,7 @@ def _record(turn: OpenTurn, output: dict[str, Any], cause: str) -> TurnRecord:
         message=turn.message,
         response_id=output.get("response_id", ""),
         side_payloads=output.get("side", {}),
+        tools=turn.tools,
     )
 
 

@@ -204,7 +204,9 @@ class Rollout:
         session, commits = self.session, self.lane.commits
         refuse_exhausted(session)
         base = commits[prepared.base - 1] if prepared.base else 0
-        about = {"base": base, "turn": self.lane.turns + 1, "fingerprint": prepared.fingerprint}
+        about: dict[str, Any] = {"base": base, "turn": self.lane.turns + 1, "fingerprint": prepared.fingerprint}
+        about |= {"tools": prepared.tools} if prepared.tools else {}
+        about |= {"template": dict(prepared.template)} if prepared.template else {}
         begun = session.log.draft("turn.begun", about)
         drafts = [begun]
         drafts += [

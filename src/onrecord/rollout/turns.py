@@ -71,14 +71,22 @@ class Tokenized(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """How stored ids and a new suffix are joined: drop the last `drop` stored ids, insert `ids` between."""
+    """How stored ids and a new suffix are joined: drop the last `drop` stored ids, insert `ids` between them.
+
+    `skip` leaves out the first ids of the suffix, because the stored ids already end with them.
+    """
 
     drop: int = 0
     ids: Sequence[int] = ()
+    skip: int = 0
 
 
 class Tokenizer(Protocol):
-    """Turns messages into ids. `prepare` takes one; its methods must be pure functions."""
+    """Turns messages into ids. `prepare` takes one; its methods must be pure functions.
+
+    It may also have `with_arguments(arguments)`, which returns a tokenizer for the `chat_template_kwargs` of a request,
+    and `text_of(ids)`, which returns the text of sampled ids.
+    """
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None) -> Tokenized:
         """The ids of the whole first prompt, up to where the assistant's turn begins."""
@@ -114,6 +122,8 @@ class TurnRecord:
     message: dict[str, Any] | None = None
     response_id: str = ""
     side_payloads: dict[str, Any] = field(default_factory=dict)
+    tools: str = ""
+    """What identifies the tools of its request; empty in logs of earlier versions."""
     length: int = field(init=False, compare=False, repr=False)
     """How many ids the sequence has with this turn; read for every turn whenever ids are assembled."""
 

@@ -115,13 +115,13 @@ class Chat:
             answered = await self.upstream.ask(body)
         if isinstance(answered, Refusal):
             return answered
-        read = partial(read_reply, self.settings.dialect, answered, [*prompt, *done])
+        read = partial(read_reply, self.settings.dialect, answered, [*prompt, *done], self.settings.parse)
         reply = await settled(read) if len(prompt) > LARGE_PROMPT else read()
         if weights is not None and reply.output_ids and not reply.weight_versions:
             # If the weights changed meanwhile, it is unknown which of them sampled which token.
             version = weights if self.weights == weights else ""
             reply = reply._replace(weight_versions=((version, len(reply.output_ids)),))
-        return joined(earlier, reply, begun.decode) if earlier else reply
+        return joined(earlier, reply, begun.decode, self.settings.parse) if earlier else reply
 
     async def _ended(self, step: str, live: Live, begun: Begun, reply: Reply, request: dict[str, Any]) -> str:
         """Record the end of a turn, and only then return the answer."""
